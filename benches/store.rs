@@ -26,7 +26,7 @@ use varve_tsdb::select::SelectHints;
 use varve_tsdb::stats::{FlushStats, Stats};
 use varve_tsdb::{
     Db, Labels, MatchOp, Matcher, Options, QueryContext, Sample, SampleColumns, SeriesHandle, TimeRange, WalSync,
-    WriteBatch, log,
+    WriteBatch, inspect,
 };
 
 /// The server's.
@@ -337,9 +337,9 @@ impl Bench {
 
     /// What takes the bytes of the log behind the last flush.
     fn log_parts(&self) {
-        let survey = log::survey(&RealFs, self.dir.path(), &mut |_, _| {}).expect("the log is there").parts;
+        let survey = inspect::inspect(&RealFs, self.dir.path(), &mut |_, _| {}).expect("the log is there").parts;
         let of_sample = |bits: u64| bits as f64 / 8.0 / survey.n_samples as f64;
-        let log::SampleSizes { head, refs, times, values, .. } = survey.samples;
+        let inspect::SampleSizes { head, refs, times, values, .. } = survey.samples;
         let parts = [survey.sample_frames * 8, head, refs, times, values].map(of_sample);
         let [frames, heads, refs, times, values] = parts;
         let all: f64 = parts.iter().sum();

@@ -67,7 +67,7 @@ fn report(replayed: &ReplayStats, duration: Duration) {
         series = replayed.n_series,
         samples = replayed.n_samples,
         bytes = replayed.read_bytes,
-        samples_meanwhile = replayed.n_held,
+        samples_meanwhile = replayed.n_buffered,
         ?duration,
         "Log replayed"
     );
@@ -78,8 +78,8 @@ fn report(replayed: &ReplayStats, duration: Duration) {
         let (bytes, orphaned_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
         tracing::error!(bytes, orphaned_samples, "The log is damaged; the damaged bytes are quarantined");
     }
-    if replayed.n_held_conflicting > 0 {
-        let samples = replayed.n_held_conflicting;
+    if replayed.n_buffered_conflicting > 0 {
+        let samples = replayed.n_buffered_conflicting;
         tracing::warn!(samples, "Dropped samples received during replay: the log has other values at their timestamps");
     }
 }

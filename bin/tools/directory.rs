@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use varve_prometheus::inspect::is_prometheus_directory;
 use varve_tsdb::fs::RealFs;
-use varve_tsdb::log;
+use varve_tsdb::inspect;
 
 /// The program that writes to a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) fn owner(dir: &Path) -> Result<Owner> {
     if !dir.is_dir() {
         bail!("data directory {dir:?} does not exist");
     }
-    if log::is_varve_directory(&RealFs, dir) {
+    if inspect::is_varve_directory(&RealFs, dir) {
         return Ok(Owner::Varve);
     }
     if is_prometheus_directory(&RealFs, dir) {

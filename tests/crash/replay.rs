@@ -73,7 +73,7 @@ fn partial_answers_come_at_once_and_say_what_they_are() {
             return false;
         }
         let warning = &answer.json()["warnings"][0];
-        let is_partial = warning.as_str().is_some_and(|text| text.starts_with("the log is being replayed"));
+        let is_partial = warning.as_str().is_some_and(|text| text.starts_with("the WAL is being replayed"));
         // What lacks samples says so.
         assert!(is_partial || counted(&answer).as_ref() == Some(&expected), "{answer:?}");
         !is_partial

@@ -158,7 +158,7 @@ fn a_damaged_log_opens_with_what_is_sound_and_keeps_the_rest_aside() {
     let refuse = ["--storage.tsdb.shards=1", "--storage.wal.on-corruption=refuse"];
     let (status, output) = try_serve(&server.data_dir(), &refuse);
     assert!(!status.success());
-    assert_helps(&output, &path, "restore the file, or open with damage put in quarantine");
+    assert_helps(&output, &path, "restore the file, or set --storage.wal.on-corruption=quarantine");
     assert_eq!(files(&server.data_dir()), before, "nothing was changed");
 
     server.restart(&["--storage.tsdb.shards=1"]);

@@ -76,7 +76,7 @@ pub enum Error {
         progress: String,
     },
     /// The replay of the log failed after the store was opened: the log can be neither read nor written.
-    #[error("the log could not be replayed: {reason}")]
+    #[error("replay of the WAL failed: {reason}")]
     ReplayFailed {
         /// What stopped the replay.
         reason: String,

@@ -52,11 +52,9 @@ mod chunk;
 mod head;
 mod index;
 mod isolation;
-mod logs;
 mod shard;
 
-pub mod originals;
-mod replaying;
+mod replay;
 mod wal;
 
 mod block;
@@ -78,7 +76,7 @@ pub use store::import_writer::ImportWriter;
 
 pub use chunk::varint;
 pub use sample::{histogram, staleness};
-pub use wal::survey as log;
+pub use wal::inspect;
 
 /// Growing collections whose values are never moved as a whole.
 ///
@@ -98,11 +96,10 @@ pub mod exemplars {
 pub mod stats {
     pub use crate::db::cardinality::{Cardinality, NameCount};
     pub use crate::db::{BlockSummary, SeriesCost, Stats};
-    pub use crate::replaying::{ReplayState, ReplayStatus};
+    pub use crate::replay::{ReplayState, ReplayStats, ReplayStatus};
     pub use crate::store::compaction::CompactionStats;
     pub use crate::store::exemplars::ExemplarStats;
     pub use crate::store::flush::FlushStats;
-    pub use crate::wal::ReplayStats;
 }
 
 /// Parts of the store that tests and fuzz targets reach directly.

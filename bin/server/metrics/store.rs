@@ -74,9 +74,9 @@ fn tsdb(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
 
 /// Returns the samples buffered during replay, by outcome.
 fn buffered(replayed: &varve_tsdb::stats::ReplayStats) -> [(Vec<LabelPair>, f64); 4] {
-    let (repeated, conflicting) = (replayed.n_held_repeated, replayed.n_held_conflicting);
-    let out_of_order = replayed.n_held_refusable;
-    let stored = replayed.n_held.saturating_sub(repeated + conflicting + out_of_order);
+    let (repeated, conflicting) = (replayed.n_buffered_repeated, replayed.n_buffered_conflicting);
+    let out_of_order = replayed.n_buffered_out_of_bounds;
+    let stored = replayed.n_buffered.saturating_sub(repeated + conflicting + out_of_order);
     let outcomes = [
         ("stored", stored),
         ("duplicate", repeated),
@@ -92,11 +92,15 @@ fn replay(status: &varve_tsdb::stats::ReplayStatus) -> Vec<MetricFamily> {
         gauge("varve_tsdb_replay_running", "Whether the log is being replayed (1) or not (0).", is_running),
         gauge("varve_tsdb_replay_read_bytes", "Bytes of the log that replay has read.", status.n_bytes),
         gauge("varve_tsdb_replay_log_bytes", "Total bytes of the log to replay.", status.n_bytes_total),
-        gauge("varve_tsdb_replay_buffered_bytes", "Memory of samples buffered until replay ends.", status.held_bytes),
+        gauge(
+            "varve_tsdb_replay_buffered_bytes",
+            "Memory of samples buffered until replay ends.",
+            status.buffered_bytes,
+        ),
         gauge(
             "varve_tsdb_replay_buffered_max_bytes",
             "Maximum memory of samples buffered until replay ends.",
-            status.held_max_bytes,
+            status.buffered_bytes_max,
         ),
     ]
 }

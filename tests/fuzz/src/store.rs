@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WalSync, WriteBatch, log};
+use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WalSync, WriteBatch, inspect};
 use varve_tsdb::exemplars::Exemplar;
 use varve_tsdb::fs::{Fs, ManualClock, MemFs, PowerCut};
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
@@ -59,8 +59,8 @@ pub fn store_decode(input: &[u8]) {
 
 /// Looks into the log as the tools do, and mends it; either may refuse.
 fn read_from_outside(fs: &MemFs) {
-    drop(log::survey(fs, Path::new(ROOT), &mut |_, _| {}));
-    drop(log::repair(fs, Path::new(ROOT), true, &mut |_, _| {}));
+    drop(inspect::inspect(fs, Path::new(ROOT), &mut |_, _| {}));
+    drop(inspect::repair(fs, Path::new(ROOT), true, &mut |_, _| {}));
     drop(contents(fs));
 }
 

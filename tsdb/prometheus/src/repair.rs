@@ -9,8 +9,9 @@
 use std::path::{Path, PathBuf};
 
 use varve_tsdb::fs::Fs;
+use varve_tsdb::fs::backup;
 use varve_tsdb::fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::{Error, Result, originals};
+use varve_tsdb::{Error, Result};
 
 use super::wal::{PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
@@ -86,8 +87,8 @@ impl Repair {
             let tmp = segment.path.with_extension("repaired.tmp");
             remove(fs, &tmp)?;
             rewrite(fs, segment, Some(&tmp), &mut DamageReport::default())?;
-            backup = originals::keep(fs, &segment.path, &folder, &name)?;
-            originals::replace(fs, &tmp, &segment.path)?;
+            backup = backup::save_original(fs, &segment.path, &folder, &name)?;
+            backup::replace(fs, &tmp, &segment.path)?;
         }
         self.repaired.push(RepairedSegment { path: segment.path.clone(), backup, n_records });
         Ok(())

@@ -108,7 +108,7 @@ fn flush_task(store: &Store, stop: &Stop) {
             || store.samples_size() >= options.flush_size_bytes
             || last.elapsed() >= BLOCKED_CHECK && store.is_blocked();
         // A flush would wait for the replay, and stopping the task for both.
-        if !store.replaying.is_done() {
+        if !store.replay.is_done() {
             continue;
         }
         if !is_due {

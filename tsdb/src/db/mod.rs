@@ -21,23 +21,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::background::{BackgroundTasks, WalSyncTask};
+use crate::background::{BackgroundTasks, ReplaySource, Replayer, WalSyncTask, replay};
 use crate::block::BlockSet;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock};
 use crate::head::{GroupCounts, SeriesGroup};
 use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Matcher, Metadata, StringSet};
-use crate::logs::Log;
 use crate::options::{Options, WalSync};
-use crate::replaying::{ReplayStatus, Replayer, Source, replay};
+use crate::replay::{ReplayStatus, check_versions};
 use crate::sample::{Rejected, SeriesHandle, TimeRange, WriteBatch};
 use crate::select::{Need, SelectHints, SeriesSet};
+use crate::shard::ShardLog;
 use crate::shard::{Appending, Shard, ShardAppend, shard_of};
 use crate::store::Store;
 use crate::store::exemplars::ExemplarSet;
 use crate::store::flush::FlushStats;
-use crate::wal::{Epoch, Health, Position, Wal, WalOptions, check_versions};
+use crate::wal::{Epoch, Health, Position, Wal, WalOptions};
 
 pub use analysis::SeriesCost;
 pub use stats::{BlockSummary, Stats};
@@ -90,7 +90,7 @@ impl Db {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
 
-        let source = Source { wal_dir: wal_dir.clone(), epochs, quarantine: path.join("quarantine") };
+        let source = ReplaySource { wal_dir: wal_dir.clone(), epochs, quarantine: path.join("quarantine") };
         let store = Arc::new(Store::new(options, (wal_dir, epoch), (logs, shards), group_counts, blocks));
         let replayer = if store.options.wal_replay_in_background {
             Some(Replayer::start(&store, source)?)
@@ -118,13 +118,13 @@ impl Db {
     /// # Errors
     /// [`Error::ReplayFailed`], [`Error::Replaying`] at the deadline of `ctx`, [`Error::Interrupted`].
     pub fn wait_replayed(&self, ctx: &QueryContext) -> Result<()> {
-        self.store.replaying.wait(ctx)
+        self.store.replay.wait(ctx)
     }
 
     /// Returns the progress of the replay.
     #[must_use]
     pub fn replay_status(&self) -> ReplayStatus {
-        self.store.replaying.status()
+        self.store.replay.status()
     }
 
     /// Returns the handle of a series, which is created if it is new. A new series is durable with the next append to
@@ -146,7 +146,7 @@ impl Db {
             let (used, limit) = (labels.size() as u64, LABELS_SIZE_MAX as u64);
             return Err(Error::Limit { what: "bytes of a label set", used, limit });
         }
-        self.store.replaying.check()?;
+        self.store.replay.check()?;
         let shards = &self.store.shards;
         shards[shard_of(labels, shards.len())].series(labels, group, &self.store.next_ref)
     }
@@ -215,7 +215,7 @@ impl Db {
         Ok(())
     }
 
-    fn append_all(&self, batch: &mut WriteBatch, rejected: &mut Vec<Rejected>) -> Result<Vec<(&Log, Position)>> {
+    fn append_all(&self, batch: &mut WriteBatch, rejected: &mut Vec<Rejected>) -> Result<Vec<(&ShardLog, Position)>> {
         // All shards are checked before one is changed: a request is stored entirely or not at all.
         let shards = self.store.shards.iter().enumerate();
         shards.filter(|(idx, _)| batch.of_shard(*idx).is_some()).try_for_each(|(_, shard)| shard.ready())?;
@@ -224,7 +224,7 @@ impl Db {
         // Read inside the append: an append after a freeze is checked against the newest timestamp at the freeze or a
         // newer one, which bounds the age of the oldest sample in the log.
         let bounds = self.store.bounds();
-        let held = self.store.replaying.hold(batch.len() + batch.n_starts(), batch.histograms_size())?;
+        let buffered = self.store.replay.reserve_buffer(batch.len() + batch.n_starts(), batch.histograms_size())?;
         let horizon = self.store.isolation.horizon();
         let of = Appending { bounds, append_id: append_guard.id(), horizon };
         let mut positions = Vec::with_capacity(self.store.logs.len());
@@ -236,17 +236,17 @@ impl Db {
             }
             let mut appending = log.append();
             for (shard, of_shard) in concerned {
-                let gathered = appending.gathered();
-                let appended = match held {
-                    None => shard.append(&of, of_shard, gathered, rejected),
-                    Some(_) => shard.hold(&bounds, of_shard, gathered, rejected),
+                let log_batch = appending.batch();
+                let appended = match buffered {
+                    None => shard.append(&of, of_shard, log_batch, rejected),
+                    Some(_) => shard.buffer_samples(&bounds, of_shard, log_batch, rejected),
                 };
                 self.note(appended);
             }
             positions.push((&**log, appending.finish()));
         }
-        if let Some(charge) = held {
-            self.store.replaying.keep(charge, rejected.len());
+        if let Some(charge) = buffered {
+            self.store.replay.retain_buffer(charge, rejected.len());
         }
         positions.extend(self.store.append_exemplars(batch, bounds.future_max_ms));
         Ok(positions)
@@ -282,7 +282,7 @@ impl Db {
         range: TimeRange,
         hints: SelectHints,
     ) -> Result<SeriesSet> {
-        self.store.replaying.wait_for(ctx, range)?;
+        self.store.replay.wait_for(ctx, range)?;
         let need = if hints.only_newest { Need::Newest } else { Need::Samples };
         SeriesSet::new(ctx, &self.store, matchers, range, need, hints)
     }
@@ -293,7 +293,7 @@ impl Db {
     /// # Errors
     /// As [`Db::select`].
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
-        self.store.replaying.wait_for(ctx, range)?;
+        self.store.replay.wait_for(ctx, range)?;
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels, SelectHints::default())
     }
 
@@ -304,7 +304,7 @@ impl Db {
     /// [`Error::ReplayFailed`].
     pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
         // The log may have exemplars of any time.
-        self.store.replaying.wait_for(ctx, TimeRange::ALL)?;
+        self.store.replay.wait_for(ctx, TimeRange::ALL)?;
         self.store.exemplars.select(ctx, selectors, range)
     }
 
@@ -315,7 +315,7 @@ impl Db {
     /// # Errors
     /// As [`Db::select`].
     pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<StringSet> {
-        self.store.replaying.wait_for(ctx, range)?;
+        self.store.replay.wait_for(ctx, range)?;
         let mut names = StringSet::new(ctx);
         for shard in self.shards_in(range) {
             shard.head().label_names(ctx, matchers, &mut names)?;
@@ -338,7 +338,7 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
-        self.store.replaying.wait_for(ctx, range)?;
+        self.store.replay.wait_for(ctx, range)?;
         let mut values = StringSet::new(ctx);
         for shard in self.shards_in(range) {
             shard.head().label_values(ctx, name, matchers, &mut values)?;
@@ -361,7 +361,7 @@ impl Db {
     /// [`Error::Limit`] above [`METADATA_FAMILIES_MAX`] or [`METADATA_SIZE_MAX`], [`Error::Io`] and [`Error::Poisoned`]
     /// as [`Db::append`]. Families before the rejected one are stored.
     pub fn set_metadata<'a>(&self, families: impl IntoIterator<Item = (&'a str, Metadata)>) -> Result<()> {
-        self.store.replaying.check()?;
+        self.store.replay.check()?;
         let wal = self.store.logs[0].wal();
         for (family, metadata) in families {
             let size = family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
@@ -473,12 +473,12 @@ impl Db {
     /// Returns the reasons why writes are refused, for the store and per log; empty if none are.
     #[must_use]
     pub fn write_refusals(&self) -> Vec<String> {
-        let of_log = |(idx, log): (usize, &Arc<Log>)| match log.wal().health() {
+        let of_log = |(idx, log): (usize, &Arc<ShardLog>)| match log.wal().health() {
             Health::Ok => None,
             Health::Blocked(reason) => Some(format!("the store cannot write its log {idx}: {reason}")),
             Health::Poisoned(reason) => Some(format!("log {idx} accepts no writes until a restart: {reason}")),
         };
-        let of_replay = self.store.replaying.write_refusal();
+        let of_replay = self.store.replay.write_refusal();
         of_replay.into_iter().chain(self.store.logs.iter().enumerate().filter_map(of_log)).collect()
     }
 
@@ -554,7 +554,7 @@ fn current_epoch(epochs: &[Epoch], logs: usize) -> Result<Epoch> {
     }
 }
 
-fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc<Log>]>> {
+fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc<ShardLog>]>> {
     let open = |number| {
         let wal = Wal::open(WalOptions {
             number,
@@ -563,12 +563,17 @@ fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc
             sync: options.wal_sync,
             segment_size_bytes: options.wal_segment_size_bytes,
         })?;
-        Ok(Log::new(wal))
+        Ok(ShardLog::new(wal))
     };
     (0..epoch.logs).map(open).collect()
 }
 
-fn make_shards(wal_dir: &Path, logs: &[Arc<Log>], options: &Options, counts: &GroupCounts) -> Result<Box<[Shard]>> {
+fn make_shards(
+    wal_dir: &Path,
+    logs: &[Arc<ShardLog>],
+    options: &Options,
+    counts: &GroupCounts,
+) -> Result<Box<[Shard]>> {
     let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
     let size_max = options.head_size_max_bytes / options.shards;
     let log = |idx: u16| Arc::clone(&logs[usize::from(idx) % logs.len()]);

@@ -8,11 +8,11 @@ use crate::context::QueryContext;
 use crate::db::cardinality;
 use crate::db::cardinality::Cardinality;
 use crate::error::Result;
+use crate::replay::ReplayStats;
 use crate::sample::TimeRange;
 use crate::store::Store;
 use crate::store::compaction::CompactionStats;
 use crate::store::exemplars::ExemplarStats;
-use crate::wal::ReplayStats;
 
 /// Statistics of an open store.
 #[derive(Debug, Clone, Default)]
@@ -88,7 +88,7 @@ impl Db {
     /// If the request is interrupted or exceeds its memory limit; [`Error::Replaying`](crate::Error::Replaying) and
     /// [`Error::ReplayFailed`](crate::Error::ReplayFailed).
     pub fn cardinality(&self, ctx: &QueryContext, limit: usize) -> Result<Cardinality> {
-        self.store.replaying.wait_for(ctx, TimeRange::ALL)?;
+        self.store.replay.wait_for(ctx, TimeRange::ALL)?;
         cardinality::count(ctx, &self.store.shards, limit)
     }
 
@@ -125,7 +125,7 @@ impl Stats {
             n_appended,
             n_histograms_appended,
             newest_ms: store.newest_ms(),
-            replayed: store.replaying.stats(),
+            replayed: store.replay.stats(),
             n_damaged_blocks: store.blocks.n_damaged(),
             page_cache_bytes: store.blocks.cache_size(),
             compaction: *store.compaction_stats(),

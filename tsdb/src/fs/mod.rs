@@ -5,6 +5,7 @@
 //! operation and loses in a power cut whatever a disk may lose. [`StateFile`] is a kind of small file that is replaced
 //! as a whole.
 
+pub mod backup;
 mod clock;
 pub mod damage;
 #[cfg(any(test, feature = "testing"))]

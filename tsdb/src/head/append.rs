@@ -2,9 +2,9 @@
 
 use super::Head;
 use super::samples::AnySample;
-use super::samples::start_timestamps::Order;
-use super::table::{SeriesRef, SlotRef};
-use crate::sample::{Append, AppendHistogram, RejectReason, Sample};
+use super::table::SlotRef;
+use crate::sample::start_timestamps::Order;
+use crate::sample::{Append, AppendHistogram, RejectReason, Sample, SeriesRef};
 
 /// Bounds for the timestamps of new samples, fixed for the whole request.
 #[derive(Debug, Clone, Copy)]

@@ -9,12 +9,13 @@
 
 use hashbrown::HashMap;
 
+use super::Head;
 use super::table::label_sets::LabelSets;
 use super::table::{Table, full};
-use super::{Head, SeriesRef};
 use crate::error::Result;
 use crate::index::{Column, LabelBuilder, SymbolId};
 use crate::labels::Labels;
+use crate::sample::SeriesRef;
 
 impl Head {
     /// Returns the symbol of a string of a series that is about to be loaded.

@@ -41,15 +41,14 @@ pub use groups::SeriesGroup;
 pub(crate) use label_order::{Ranks, SeriesOrder, SlotSort};
 pub(crate) use projection::Projection;
 pub(crate) use samples::AnySample;
-pub(crate) use samples::start_timestamps::Order;
-pub(crate) use table::{NewSeries, SeriesRef, SlotRef};
+pub(crate) use table::{NewSeries, SlotRef};
 
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::index::LabelCounts;
 use crate::index::SymbolId;
 use crate::labels::{Labels, Matcher, StringSet};
-use crate::sample::TimeRange;
+use crate::sample::{SeriesRef, TimeRange};
 use evicted::EvictedSeries;
 use samples::Samples;
 use table::Table;

@@ -75,7 +75,7 @@ impl Projection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::SeriesRef;
+    use crate::sample::SeriesRef;
 
     #[test]
     fn series_with_equal_requested_labels_share_a_set() {

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::isolation::ReadView;
+use crate::sample::start_timestamps::Order;
 use crate::sample::{Append, RejectReason, Sample, SampleColumns};
 
 fn series_labels(i: usize) -> Labels {

@@ -3,6 +3,7 @@
 mod batch;
 pub(crate) mod exemplar;
 pub mod histogram;
+mod series_ref;
 pub mod staleness;
 pub(crate) mod start_timestamps;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 pub(crate) use batch::{Append, AppendExemplar, AppendHistogram, ShardBatch};
 pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 use histogram::Histogram;
+pub(crate) use series_ref::SeriesRef;
 use start_timestamps::Change;
 
 /// A float value at a time.

@@ -9,6 +9,15 @@ use std::ops::Range;
 /// An index in a column of samples, and the start timestamp from there on.
 pub(crate) type Change = (u32, i64);
 
+/// The order of a new sample relative to the samples of its series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// It is newer than all others; later samples inherit its start timestamp.
+    Newest,
+    /// It is out of order; its start timestamp applies to it alone.
+    OutOfOrder,
+}
+
 /// Returns the start timestamp of the sample at an index.
 pub(crate) fn at(column: &[Change], place: usize) -> i64 {
     let after = column.partition_point(|(from, _)| *from as usize <= place);

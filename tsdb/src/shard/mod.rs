@@ -1,10 +1,14 @@
-//! A shard: one head, chosen by the hash of a label set. Shards share nothing but logs (`logs`).
+//! A shard: one head, chosen by the hash of a label set. Shards share only their log ([`ShardLog`]).
 //!
-//! Lock order: exemplars, the log's buffer, the head, samples buffered during replay, then the log itself. Commits take
+//! Lock order: exemplars, the log's batch, the head, the sample buffer, then the WAL's own. Commits take
 //! only the last. The lock of the shared series order comes before that of the head, and is combined with no other.
 //!
 //! After a series was created, the head's lock is handed to the longest waiter: a request that creates thousands of
 //! series does not block appends to known ones.
+
+mod buffered;
+mod cut;
+mod log;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,10 +26,11 @@ use crate::head::{
 };
 use crate::index::SymbolId;
 use crate::labels::Labels;
-use crate::logs::{Gathered, Log};
-use crate::replaying::{Held, HeldSample};
 use crate::sample::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle, ShardBatch};
-use crate::wal::{LoggedHistogram, Start, Wal};
+use crate::wal::{LoggedHistogram, StartTimestamp, Wal};
+
+pub(crate) use self::buffered::{BUFFERED_SAMPLE_SIZE, BufferedSample, SampleBuffer};
+pub(crate) use self::log::{LogBatch, ShardLog};
 
 /// Returns the shard of a label set. The same in every process: the layout of logs depends on it.
 pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
@@ -46,9 +51,9 @@ const HEAD_SIZE_MAX: usize = 64 << 30;
 pub(crate) struct Shard {
     idx: u16,
     head: RwLock<Head>,
-    log: Arc<Log>,
+    log: Arc<ShardLog>,
     /// Samples that are in the log and are added to the head after the replay of older ones.
-    held: Mutex<Held>,
+    buffer: Mutex<SampleBuffer>,
     /// The last order of all series, as long as someone uses it. Locked while an order is created; see the lock order.
     last_order: Mutex<Weak<SeriesOrder>>,
     head_size_max: usize,
@@ -106,12 +111,12 @@ pub(crate) struct EvictionTimes {
 
 impl Shard {
     /// Creates an empty shard whose series and samples may take `head_size_max` bytes.
-    pub(crate) fn new(idx: u16, seed: u64, log: Arc<Log>, head_size_max: usize) -> Self {
+    pub(crate) fn new(idx: u16, seed: u64, log: Arc<ShardLog>, head_size_max: usize) -> Self {
         Self {
             idx,
             head: RwLock::new(Head::new(seed)),
             log,
-            held: Mutex::default(),
+            buffer: Mutex::default(),
             last_order: Mutex::default(),
             head_size_max: head_size_max.min(HEAD_SIZE_MAX),
             head_size: AtomicUsize::new(0),
@@ -215,10 +220,10 @@ impl Shard {
         &self,
         of: &Appending,
         batch: ShardBatch<'_>,
-        gathered: &mut Gathered,
+        log_batch: &mut LogBatch,
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
-        let (n_floats, n_histograms) = (gathered.n_floats(), gathered.n_histograms());
+        let (n_floats, n_histograms) = (log_batch.n_floats(), log_batch.n_histograms());
         let mut newest_ms = i64::MIN;
         let mut head = self.head_mut();
         head.set_horizon(of.horizon);
@@ -229,11 +234,11 @@ impl Shard {
             match head.append(&of.bounds, of.append_id, &append) {
                 Ok(Appended::New(series, order)) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
-                    let start = Start { start_ms, order: Some(order) };
+                    let start = StartTimestamp { start_ms, order: Some(order) };
                     if set_start(head, (slot, sample.timestamp_ms), start) {
-                        gathered.push_start(start);
+                        log_batch.push_start(start);
                     }
-                    gathered.push(place, series, sample);
+                    log_batch.push(place, series, sample);
                 }
                 Ok(Appended::Repeated) => {}
                 Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
@@ -244,36 +249,40 @@ impl Shard {
             match head.append_histogram(&of.bounds, of.append_id, append) {
                 Ok(Appended::New(series, order)) => {
                     newest_ms = newest_ms.max(timestamp_ms);
-                    let start = Start { start_ms, order: Some(order) };
+                    let start = StartTimestamp { start_ms, order: Some(order) };
                     if set_start(&mut head, (slot, timestamp_ms), start) {
-                        gathered.push_start_of_histogram(start);
+                        log_batch.push_histogram_start(start);
                     }
-                    gathered.push_histogram(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
+                    log_batch.push_histogram(LoggedHistogram {
+                        series,
+                        timestamp_ms,
+                        histogram: Arc::clone(histogram),
+                    });
                 }
                 Ok(Appended::Repeated) => {}
                 Err(reason) => rejected.push(append.reject(reason)),
             }
         }
-        ShardAppend::new(gathered, n_floats, n_histograms, newest_ms)
+        ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
     }
 
     /// Buffers samples for the log and for the head, which does not have all older samples yet. Order is checked when
     /// it has.
-    pub(crate) fn hold(
+    pub(crate) fn buffer_samples(
         &self,
         bounds: &Bounds,
         batch: ShardBatch<'_>,
-        gathered: &mut Gathered,
+        log_batch: &mut LogBatch,
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
-        let (n_floats, n_histograms) = (gathered.n_floats(), gathered.n_histograms());
+        let (n_floats, n_histograms) = (log_batch.n_floats(), log_batch.n_histograms());
         let mut newest_ms = i64::MIN;
         let head = self.head();
-        let mut held = self.held();
+        let mut buffer = self.buffer();
         // If one of two samples of one timestamp has a start timestamp, the log must tell them apart; it does if all
         // are logged with theirs.
         let tells_all = batch.has_starts();
-        gathered.hold();
+        log_batch.mark_buffered();
         let mut next_start = batch.starts();
         for &Append { slot, generation, tag, place, sample } in batch.floats {
             let start_ms = next_start();
@@ -281,13 +290,13 @@ impl Shard {
                 Ok(series) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
                     if start_ms != 0 {
-                        held.push(HeldSample::Start(start_ms));
+                        buffer.push(BufferedSample::StartTimestamp(start_ms));
                     }
                     if tells_all {
-                        gathered.push_start(Start::held(start_ms));
+                        log_batch.push_start(StartTimestamp::buffered(start_ms));
                     }
-                    held.push(HeldSample::Float { slot, sample });
-                    gathered.push(place, series, sample);
+                    buffer.push(BufferedSample::Float { slot, sample });
+                    log_batch.push(place, series, sample);
                 }
                 Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
             }
@@ -299,23 +308,27 @@ impl Shard {
                 Ok(series) => {
                     newest_ms = newest_ms.max(timestamp_ms);
                     if start_ms != 0 {
-                        held.push(HeldSample::Start(start_ms));
+                        buffer.push(BufferedSample::StartTimestamp(start_ms));
                     }
                     if tells_all {
-                        gathered.push_start_of_histogram(Start::held(start_ms));
+                        log_batch.push_histogram_start(StartTimestamp::buffered(start_ms));
                     }
-                    held.push(HeldSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(histogram) });
-                    gathered.push_histogram(LoggedHistogram { series, timestamp_ms, histogram: Arc::clone(histogram) });
+                    buffer.push(BufferedSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(histogram) });
+                    log_batch.push_histogram(LoggedHistogram {
+                        series,
+                        timestamp_ms,
+                        histogram: Arc::clone(histogram),
+                    });
                 }
                 Err(reason) => rejected.push(append.reject(reason)),
             }
         }
-        ShardAppend::new(gathered, n_floats, n_histograms, newest_ms)
+        ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
     }
 
     /// Locks the samples buffered during replay.
-    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock()
+    pub(crate) fn buffer(&self) -> MutexGuard<'_, SampleBuffer> {
+        self.buffer.lock()
     }
 
     /// Sorts slots by labels; slots that name another series by now are dropped. Locks the head for a few thousand
@@ -484,15 +497,15 @@ impl Shard {
 
 impl ShardAppend {
     /// Returns the result, given the lengths of the log buffer before the append.
-    fn new(gathered: &Gathered, n_floats: usize, n_histograms: usize, newest_ms: i64) -> Self {
-        let n_histograms = gathered.n_histograms() - n_histograms;
-        Self { n_new: gathered.n_floats() - n_floats + n_histograms, n_histograms, newest_ms }
+    fn new(log_batch: &LogBatch, n_floats: usize, n_histograms: usize, newest_ms: i64) -> Self {
+        let n_histograms = log_batch.n_histograms() - n_histograms;
+        Self { n_new: log_batch.n_floats() - n_floats + n_histograms, n_histograms, newest_ms }
     }
 }
 
 /// Sets the start timestamp of a sample that was just appended; returns `true` if it must be logged.
 #[inline]
-fn set_start(head: &mut Head, (slot, timestamp_ms): (u32, i64), start: Start) -> bool {
+fn set_start(head: &mut Head, (slot, timestamp_ms): (u32, i64), start: StartTimestamp) -> bool {
     // Fast path: no start timestamps.
     if start.start_ms == 0 && !head.has_starts() {
         return false;

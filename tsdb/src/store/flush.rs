@@ -31,10 +31,10 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{Frozen, HeadCopies, Pair, SlotRef, StaleSeries};
 use crate::labels::Matcher;
-use crate::logs::Log;
 use crate::options::Options;
 use crate::sample::staleness::is_stale_nan;
 use crate::sample::{SampleColumns, TimeRange};
+use crate::shard::ShardLog;
 use crate::shard::{EvictionTimes, Shard};
 use crate::store::Store;
 
@@ -81,7 +81,7 @@ impl Store {
     /// [`Error::Io`](crate::Error::Io) if parts or checkpoints cannot be written; nothing is lost then.
     /// [`Error::ReplayFailed`].
     pub(crate) fn flush(&self) -> Result<FlushStats> {
-        self.replaying.wait(&QueryContext::unbounded())?;
+        self.replay.wait(&QueryContext::unbounded())?;
         self.flush_under(&mut self.flushing())
     }
 
@@ -91,7 +91,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
-        self.replaying.wait(&QueryContext::unbounded())?;
+        self.replay.wait(&QueryContext::unbounded())?;
         let mut flushing = self.flushing();
         self.flush_under(&mut flushing)?;
         self.blocks.delete(matchers, range)
@@ -119,7 +119,7 @@ impl Store {
         // Written before the pause, so that appends do not wait for these writes.
         self.logs.iter().try_for_each(|log| log.wal().write_out())?;
         let _pause = self.isolation.pause();
-        let freeze = |(idx, log): (usize, &Arc<Log>)| log.freeze(self.shards_of(idx).map(|(_, shard)| shard));
+        let freeze = |(idx, log): (usize, &Arc<ShardLog>)| log.freeze(self.shards_of(idx).map(|(_, shard)| shard));
         self.logs.iter().enumerate().try_for_each(freeze)
     }
 

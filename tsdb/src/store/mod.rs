@@ -17,10 +17,10 @@ use crate::error::Result;
 use crate::head::{Bounds, GroupCounts};
 use crate::isolation::{Isolation, Readers};
 use crate::labels::Metadata;
-use crate::logs::Log;
 use crate::options::Options;
-use crate::replaying::Replaying;
+use crate::replay::ReplayGate;
 use crate::shard::Shard;
+use crate::shard::ShardLog;
 use crate::wal;
 use crate::wal::{Epoch, Health, Reserve};
 use compaction::CompactionStats;
@@ -38,12 +38,12 @@ pub(crate) struct Store {
     /// The number of series per group, over all shards.
     pub(crate) group_counts: GroupCounts,
     /// Shards are assigned round robin; there are at most as many logs as shards.
-    pub(crate) logs: Box<[Arc<Log>]>,
+    pub(crate) logs: Box<[Arc<ShardLog>]>,
     pub(crate) blocks: BlockSet,
     pub(crate) exemplars: Exemplars,
     pub(crate) isolation: Isolation,
     /// Whether the heads hold the whole log.
-    pub(crate) replaying: Replaying,
+    pub(crate) replay: ReplayGate,
     /// Selections that took the block list and still copy from the heads.
     pub(crate) block_list_readers: Arc<Readers>,
     /// Selections that may still look up series in the heads.
@@ -71,12 +71,12 @@ impl Store {
     pub(crate) fn new(
         options: Options,
         (wal_dir, epoch): (PathBuf, Epoch),
-        (logs, shards): (Box<[Arc<Log>]>, Box<[Shard]>),
+        (logs, shards): (Box<[Arc<ShardLog>]>, Box<[Shard]>),
         group_counts: GroupCounts,
         blocks: BlockSet,
     ) -> Self {
         Self {
-            replaying: Replaying::new(&options),
+            replay: ReplayGate::new(&options),
             exemplars: Exemplars::new(options.exemplars_max),
             throttle: Throttle::new(options.compaction_bytes_per_second),
             reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),

@@ -1,45 +1,45 @@
-//! Epochs: the logs of one choice of their number.
+//! Epochs: generations of logs, each with its own number of logs.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::SegmentKind;
+use super::file_name::SegmentKind;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::options::SHARDS_MAX;
 
-/// The highest number of an epoch: it has six digits.
+/// The highest epoch number: it has six digits.
 const NUMBER_MAX: u32 = 999_999;
 
-/// The logs of one choice of their number: a folder `<number>-<logs>`, with a folder for each.
+/// An epoch: a folder `<number>-<logs>`, with one folder per log.
 ///
-/// When a store is opened with another number of logs, the next epoch begins; the old ones are only read.
+/// When a store is opened with another number of logs, the next epoch begins; earlier ones are only read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch {
     /// Counts up from 0.
     pub(crate) number: u32,
-    /// How many logs it has.
+    /// Number of logs.
     pub(crate) logs: usize,
 }
 
 impl Epoch {
-    /// Returns the epoch that a folder name stands for, or `None` if it is none.
+    /// Returns the epoch of a folder name, or `None` if it is not one.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (number, logs) = name.split_once('-')?;
         let epoch = Self { number: number.parse().ok()?, logs: logs.parse().ok()? };
-        // What nobody wrote is nobody's log, whatever it is called: each log of an epoch is looked for.
+        // Reading an epoch looks for each of its logs, so the number must be one that a store can have written.
         let is_possible = epoch.number <= NUMBER_MAX && (1..=SHARDS_MAX).contains(&epoch.logs);
         (is_possible && epoch.name() == name).then_some(epoch)
     }
 
-    /// Returns the epoch that follows with this number of logs.
+    /// Returns the next epoch, with this number of logs.
     ///
     /// # Errors
     /// [`Error::Limit`] after the last one.
     pub(crate) fn next(self, logs: usize) -> Result<Self> {
         if self.number == NUMBER_MAX {
             let limit = NUMBER_MAX.into();
-            return Err(Error::Limit { what: "changes of the number of logs", used: limit + 1, limit });
+            return Err(Error::Limit { what: "changes of the number of WAL logs", used: limit + 1, limit });
         }
         Ok(Self { number: self.number + 1, logs })
     }
@@ -59,12 +59,12 @@ impl Epoch {
     }
 }
 
-/// Removes the epochs before `current`, oldest first: a crash in between leaves logs that replay. To be called once every
-/// log of `current` has written a checkpoint after its replay, and all samples of the earlier epochs are durable
-/// elsewhere. What the log did not write stays, and the folders around it.
+/// Removes the epochs before `current`, oldest first, so that the logs that a crash leaves can be replayed. Called once
+/// every log of `current` has written a checkpoint after its replay, and all samples of earlier epochs are durable
+/// elsewhere. Foreign files stay, and the folders around them.
 ///
 /// # Errors
-/// [`Error::Io`]; to call it again is safe.
+/// [`Error::Io`]; the caller may retry.
 pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) -> Result<()> {
     let names = fs.list(wal_dir).map_err(Error::io("list", wal_dir))?;
     let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).filter(|e| *e < current).collect();
@@ -84,8 +84,8 @@ fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         names => names.map_err(Error::io("list", dir))?,
     };
-    for kind in [SegmentKind::Samples, SegmentKind::Series, SegmentKind::Checkpoint] {
-        for name in names.iter().filter(|name| kind.is_ours(name)) {
+    for kind in SegmentKind::ALL.into_iter().rev() {
+        for name in names.iter().filter(|name| kind.parse(name).or_else(|| kind.parse_tmp(name)).is_some()) {
             let path = dir.join(name);
             fs.remove(&path).map_err(Error::io("remove", &path))?;
         }
@@ -93,7 +93,7 @@ fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
     remove_dir(fs, dir)
 }
 
-/// Removes a folder, unless somebody else has put something into it.
+/// Removes a folder unless it has foreign files.
 fn remove_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     match fs.remove_dir(dir) {
         Err(e) if e.kind() != ErrorKind::DirectoryNotEmpty => Err(Error::io("remove", dir)(e)),
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_epochs_end() {
+    fn epoch_numbers_are_bounded() {
         let epoch = |number| Epoch { number, logs: 1 };
         assert_eq!(epoch(7).next(4).unwrap(), Epoch { number: 8, logs: 4 });
         assert!(matches!(epoch(NUMBER_MAX).next(4), Err(Error::Limit { .. })));
     }
 
     #[test]
-    fn earlier_epochs_are_removed_and_nothing_else() {
+    fn only_earlier_epochs_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let epochs = [(0, 2), (1, 4), (2, 2)].map(|(number, logs)| Epoch { number, logs });
         for epoch in epochs {

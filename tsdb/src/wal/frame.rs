@@ -1,4 +1,4 @@
-//! File headers and frames: how records lie in a file so that each can be found and trusted by itself.
+//! File headers and frames. A reader can find and verify each frame by itself.
 //!
 //! ```text
 //! file header                                  frame
@@ -12,21 +12,22 @@
 //! 20  4  crc      CRC-32C of bytes 0..20       12  -  payload
 //! 24  -  frames
 //! ```
-//! The salt is part of every checksum. A frame that was copied into a label or a value, or that an earlier file left in a
-//! reused block of the disk, is therefore not taken for one of this file. The check byte makes most of what only looks
-//! like a frame cheap to pass over, without a checksum over the size that it pretends to have.
+//! The salt is part of every checksum. So a frame that was copied into a label or a value, or that an earlier file left in a
+//! reused disk block, is not mistaken for a frame of this file. The check byte rejects most bytes that only look like a
+//! frame header, without a checksum over the size that they claim.
 
-use super::SegmentKind;
+use super::file_name::SegmentKind;
 
-/// Bytes before the first frame.
-pub(super) const HEADER_SIZE: usize = 24;
-/// Bytes of a frame before its payload.
+/// Size of the file header.
+pub(crate) const HEADER_SIZE: usize = 24;
+/// Size of the frame header.
 pub(super) const FRAME_HEADER_SIZE: usize = 12;
-/// The largest payload, before and after compression. Writers close frames below 3 MiB: see `writer`, `histograms`, `checkpoint`.
+/// Maximum size of a payload, before and after compression. Writers close frames below 3 MiB: see `writer`,
+/// `record::histograms`, `checkpoint`.
 pub(super) const PAYLOAD_SIZE_MAX: usize = 8 << 20;
 /// The version of the format.
 pub(super) const VERSION: u8 = 3;
-/// Set in the record's byte if the payload is compressed: its size as a varint, then one zstd frame.
+/// Set in the record byte if the payload is compressed: its plain size as a varint, then one zstd frame.
 pub(super) const COMPRESSED: u8 = 0x80;
 
 const MAGIC: [u8; 4] = *b"VWAL";
@@ -42,20 +43,20 @@ const SEQUENCE_OFFSET: usize = 6;
 const CRC_OFFSET: usize = 8;
 
 /// Returns the header of a new file.
-pub(super) fn file_header(kind: SegmentKind, salt: u64) -> [u8; HEADER_SIZE] {
+pub(crate) fn file_header(kind: SegmentKind, salt: u64) -> [u8; HEADER_SIZE] {
     Framing { salt }.file_header(kind)
 }
 
-/// Why the head of a file was not accepted.
+/// Why a file header is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {
-    /// Not a whole, sound header.
+    /// Incomplete or damaged.
     Damaged,
-    /// Of a version that this program does not read.
+    /// A valid header of another format version.
     Version(u8),
 }
 
-/// Checks the header of a file and returns how its frames are to be read.
+/// Checks the header of a file.
 pub(super) fn parse_file_header(bytes: &[u8], kind: SegmentKind) -> Result<Framing, BadHeader> {
     let header = bytes.get(..HEADER_SIZE).ok_or(BadHeader::Damaged)?;
     let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
@@ -79,7 +80,7 @@ fn kind_byte(kind: SegmentKind) -> u8 {
     }
 }
 
-/// How the frames of a file are sealed.
+/// The salt of a file, which verifies its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Framing {
     salt: u64,
@@ -116,7 +117,7 @@ impl Framing {
         finish_frame(dst, at, self.salt, sequence, record);
     }
 
-    /// Returns how large the frame is that `bytes` begin with, header included; `None` if they begin with none.
+    /// Returns the size of the frame at the start of `bytes`, header included; `None` if there is none.
     pub(super) fn frame_size(self, bytes: &[u8]) -> Option<usize> {
         let header = bytes.get(..FRAME_HEADER_SIZE)?;
         let size = read_u24(header, SIZE_OFFSET) as usize;
@@ -124,8 +125,8 @@ impl Framing {
         (sound && size <= PAYLOAD_SIZE_MAX).then_some(FRAME_HEADER_SIZE + size)
     }
 
-    /// Returns the number and the record of a whole frame if its checksum is right. Its number is `expected` or, where
-    /// frames are missing, a higher one; `gap` bytes before it are not known.
+    /// Returns the sequence number and the record of a complete frame if its checksum is right. The number is `expected`, or
+    /// higher if frames are missing; `gap` bytes before the frame are not valid frames.
     pub(super) fn check_frame(self, frame: &[u8], expected: u64, gap: u64) -> Option<(u64, u8)> {
         let low = read_u16(frame, SEQUENCE_OFFSET);
         let first = expected + u64::from(low.wrapping_sub(expected as u16));
@@ -136,15 +137,15 @@ impl Framing {
     }
 }
 
-/// Reserves room for a frame's header; the payload is appended next, then [`finish_frame`] is called.
-pub(super) fn begin_frame(dst: &mut Vec<u8>) -> usize {
+/// Reserves space for a frame header. The caller then appends the payload and calls [`finish_frame`].
+pub(crate) fn begin_frame(dst: &mut Vec<u8>) -> usize {
     let at = dst.len();
     dst.resize(at + FRAME_HEADER_SIZE, 0);
     at
 }
 
-/// Writes the header of the frame that begins at `at` and ends with `dst`.
-pub(super) fn finish_frame(dst: &mut [u8], at: usize, salt: u64, sequence: u64, record: u8) {
+/// Writes the header of the frame that starts at `at` and ends with `dst`.
+pub(crate) fn finish_frame(dst: &mut [u8], at: usize, salt: u64, sequence: u64, record: u8) {
     let frame = &mut dst[at..];
     let size = frame.len() - FRAME_HEADER_SIZE;
     assert!(size <= PAYLOAD_SIZE_MAX, "records are split below PAYLOAD_SIZE_MAX");
@@ -189,11 +190,10 @@ fn read_u64(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
     use crate::block::tests::assert_shown;
-    use crate::head::SeriesRef;
     use crate::labels::Labels;
     use crate::sample::Sample;
-    use crate::wal::record::{self, SampleColumn, encode_series};
-    use crate::wal::samples::{Scratch, decode_samples, encode_samples};
+    use crate::sample::SeriesRef;
+    use crate::wal::record::{self, SampleColumn, Scratch, decode_samples, encode_samples, encode_series};
 
     const SALT: u64 = 0x0123_4567_89ab_cdef;
     const FRAMING: Framing = Framing { salt: SALT };
@@ -211,7 +211,7 @@ mod tests {
         FRAMING.check_frame(bytes.get(..size)?, expected, gap)
     }
 
-    /// The file of one frame.
+    /// A file with one frame.
     fn file(kind: SegmentKind, record: u8, payload: &[u8]) -> Vec<u8> {
         let mut bytes = FRAMING.file_header(kind).to_vec();
         FRAMING.put_frame(&mut bytes, 0, record, payload);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_page_are_what_is_written() {
+    fn the_examples_in_the_format_page_match() {
         let page = include_str!("../../../docs/format/wal.md");
         let mut payload = Vec::new();
         for (series, job) in [(7, "a"), (8, "b"), (9, "c")] {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_comes_back_and_every_flipped_bit_is_seen() {
+    fn a_frame_comes_back_and_every_flipped_bit_is_detected() {
         let good = frame(b"payload", 9);
         assert_eq!(parse(&good, 9, 0), Some((9, 3)));
         for bit in 0..good.len() * 8 {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_found_again_behind_a_gap_and_lower_ones_are_refused() {
+    fn sequence_numbers_are_found_after_a_gap_and_lower_ones_are_refused() {
         for (sequence, expected, gap, found) in [
             (9, 0, 0, true),
             (65_545, 10, 0, true),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_header_is_guessed() {
+    fn a_damaged_header_is_reconstructed() {
         for kind in [SegmentKind::Samples, SegmentKind::Series, SegmentKind::Checkpoint] {
             let good = FRAMING.file_header(kind);
             assert_eq!(parse_file_header(&good, kind), Ok(FRAMING));

@@ -1,55 +1,67 @@
-//! Reading a file of the log piece by piece: its frames, and what lies between them.
+//! Reads a file of the log: its frames, and the bytes between them that are not valid frames.
 //!
-//! A [`Reader`] holds [`WINDOW_SIZE`] bytes of the file. Only while it looks at a larger frame it holds all of that, and
-//! only one reader at a time does ([`LargeFrames`]).
+//! A [`Reader`] holds [`WINDOW_SIZE`] bytes of the file. A larger frame is held completely; only one reader at a time holds
+//! such a frame ([`LargeFrameLock`]).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::SegmentKind;
+use super::file_name::SegmentKind;
 use super::frame::{self, BadHeader, FRAME_HEADER_SIZE, Framing, HEADER_SIZE, MARKER, parse_file_header};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 
-/// How much of a file is read at once.
+/// Bytes of a file that are read at once.
 pub(super) const WINDOW_SIZE: usize = 1 << 20;
 
-/// Held by the one reader that looks at a frame larger than [`WINDOW_SIZE`]. Whoever holds it waits for nothing else.
+/// Held by the one reader that reads a frame larger than [`WINDOW_SIZE`]. Its holder waits for nothing else.
 #[derive(Debug, Default)]
-pub(super) struct LargeFrames(Mutex<()>);
+pub(crate) struct LargeFrameLock(Mutex<()>);
 
-/// A frame whose checksum is right.
+/// A valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
-    /// Where it begins in the file.
-    pub(super) offset: u64,
-    /// How many bytes it takes there.
-    pub(super) size: u64,
-    /// Its number.
-    pub(super) sequence: u64,
-    /// How many frames are missing before it, going by its number.
-    pub(super) n_missing: u64,
-    /// What the payload is.
-    pub(super) record: u8,
-    /// The record.
-    pub(super) payload: &'a [u8],
+pub(crate) struct Frame<'a> {
+    /// Offset in the file.
+    pub(crate) offset: u64,
+    /// Size in the file, header included.
+    pub(crate) size: u64,
+    /// Sequence number.
+    pub(crate) sequence: u64,
+    /// Frames missing before it, according to the sequence numbers.
+    pub(crate) n_missing: u64,
+    /// The record byte.
+    pub(crate) record: u8,
+    /// The payload, as stored.
+    pub(crate) payload: &'a [u8],
 }
 
-/// A piece of a file.
+impl Frame<'_> {
+    /// Returns the error for a frame of `path` whose record does not decode.
+    pub(crate) fn unknown_record(&self, path: &Path) -> Error {
+        let reason = format!(
+            "frame {} holds no record that this program knows; open it with the program that wrote it, or move the file \
+             away to continue without it",
+            self.sequence
+        );
+        Error::Corrupt { path: path.to_owned(), offset: self.offset, reason }
+    }
+}
+
+/// A part of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Item<'a> {
-    /// A sound frame.
+pub(crate) enum Item<'a> {
+    /// A valid frame.
     Frame(Frame<'a>),
-    /// Bytes that are none; a sound frame follows.
+    /// Bytes that are not a valid frame, followed by one.
     Damaged(Range<u64>),
-    /// Bytes up to the end of the file that are none: what a crash left.
+    /// Bytes up to the end of the file that are not a valid frame: an incomplete write.
     Torn(Range<u64>),
 }
 
 impl Item<'_> {
-    /// Returns how many bytes of the file it takes.
-    pub(super) fn size(&self) -> u64 {
+    /// Returns its size in the file.
+    pub(crate) fn size(&self) -> u64 {
         match self {
             Item::Frame(frame) => frame.size,
             Item::Damaged(range) | Item::Torn(range) => range.end - range.start,
@@ -57,20 +69,20 @@ impl Item<'_> {
     }
 }
 
-/// How a file begins.
+/// The result of opening a file.
 #[derive(Debug)]
-pub(super) enum Opened<'a> {
-    /// With a sound header.
-    Sound(Reader<'a>),
-    /// With less than a header: nothing was written to it.
+pub(crate) enum Opened<'a> {
+    /// The header is valid.
+    Valid(Reader<'a>),
+    /// The file is shorter than a header.
     Empty,
-    /// With something else, in a file of so many bytes. No frame can be trusted, as the salt is not known.
+    /// The header is damaged; the size of the file. No frame can be verified, as the salt is not known.
     Damaged(u64),
 }
 
-/// Iterates over the pieces of a file.
+/// Iterates over the parts of a file.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     path: PathBuf,
     window: Window<'a>,
     framing: Framing,
@@ -78,7 +90,7 @@ pub(super) struct Reader<'a> {
     next_sequence: u64,
 }
 
-/// As [`Item`], without the bytes.
+/// As [`Item`], without the payload.
 enum Step {
     Frame { offset: u64, size: usize, sequence: u64, n_missing: u64, record: u8 },
     Damaged(Range<u64>),
@@ -91,17 +103,17 @@ struct Window<'a> {
     file: Arc<dyn ReadFile>,
     file_size: u64,
     bytes: Vec<u8>,
-    /// Where `bytes` begin in the file.
+    /// Offset of `bytes` in the file.
     start: u64,
-    large_frames: &'a LargeFrames,
+    large_frames: &'a LargeFrameLock,
     holds_large: Option<MutexGuard<'a, ()>>,
 }
 
-/// Looks at the header of a file only.
+/// Checks only the format version in the header of a file.
 ///
 /// # Errors
 /// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
-pub(super) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Result<()> {
+pub(crate) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Result<()> {
     let file = fs.open(path).map_err(Error::io("open", path))?;
     let file_size = file.size().map_err(Error::io("read", path))?;
     let mut header = [0; HEADER_SIZE];
@@ -124,16 +136,14 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
-    pub(super) fn open(fs: &dyn Fs, path: &Path, kind: SegmentKind, large: &'a LargeFrames) -> Result<Opened<'a>> {
-        let file = fs.open(path).map_err(Error::io("open", path))?;
-        let file_size = file.size().map_err(Error::io("read", path))?;
-        let mut window =
-            Window { file, file_size, bytes: Vec::new(), start: 0, large_frames: large, holds_large: None };
+    pub(crate) fn open(fs: &dyn Fs, path: &Path, kind: SegmentKind, large: &'a LargeFrameLock) -> Result<Opened<'a>> {
+        let mut window = Window::open(fs, path, large)?;
+        let file_size = window.file_size;
         let header = window.get(0, HEADER_SIZE).map_err(Error::io("read", path))?;
         match parse_file_header(header, kind) {
             Ok(framing) => {
                 let at = HEADER_SIZE as u64;
-                Ok(Opened::Sound(Reader { path: path.to_owned(), window, framing, at, next_sequence: 0 }))
+                Ok(Opened::Valid(Reader { path: path.to_owned(), window, framing, at, next_sequence: 0 }))
             }
             Err(BadHeader::Version(found)) => Err(unsupported(path, found)),
             Err(BadHeader::Damaged) if file_size < HEADER_SIZE as u64 => Ok(Opened::Empty),
@@ -141,27 +151,30 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Opens a file whose header is damaged, as if it had said this.
+    /// Opens a file whose header is damaged, as if it had this salt.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn open_as(fs: &dyn Fs, path: &Path, framing: Framing, large_frames: &'a LargeFrames) -> Result<Self> {
-        let file = fs.open(path).map_err(Error::io("open", path))?;
-        let file_size = file.size().map_err(Error::io("read", path))?;
-        let window = Window { file, file_size, bytes: Vec::new(), start: 0, large_frames, holds_large: None };
+    pub(super) fn open_as(
+        fs: &dyn Fs,
+        path: &Path,
+        framing: Framing,
+        large_frames: &'a LargeFrameLock,
+    ) -> Result<Self> {
+        let window = Window::open(fs, path, large_frames)?;
         Ok(Reader { path: path.to_owned(), window, framing, at: HEADER_SIZE as u64, next_sequence: 0 })
     }
 
-    /// Returns what the frames of the file look like.
+    /// Returns what verifies the frames of the file.
     pub(super) fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// Returns the next piece; `None` at the end.
+    /// Returns the next part; `None` at the end.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn next(&mut self) -> Result<Option<Item<'_>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Item<'_>>> {
         let step = match self.step() {
             Ok(step) => step,
             Err(e) => return Err(Error::io("read", &self.path)(e)),
@@ -177,7 +190,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Passes over the next piece. That of a frame is in the window then.
+    /// Advances over the next part. If it is a frame, all of it is in the window.
     fn step(&mut self) -> std::io::Result<Option<Step>> {
         let start = self.at;
         if start >= self.window.file_size {
@@ -194,7 +207,7 @@ impl<'a> Reader<'a> {
         Ok(Some(if next.is_some() { Step::Damaged(start..self.at) } else { Step::Torn(start..self.at) }))
     }
 
-    /// Returns size, number and record of the sound frame at `at`, if there is one; `gap` bytes before it are not known.
+    /// Returns size, sequence number and record of the frame at `at` if it is valid; `gap` bytes before it are not.
     fn frame_at(&mut self, at: u64, gap: u64) -> std::io::Result<Option<(usize, u64, u8)>> {
         let header = self.window.get(at, FRAME_HEADER_SIZE)?;
         let Some(size) = self.framing.frame_size(header).filter(|&size| size as u64 <= self.window.file_size - at)
@@ -206,7 +219,7 @@ impl<'a> Reader<'a> {
         Ok(checked.map(|(sequence, record)| (size, sequence, record)))
     }
 
-    /// Returns where the first sound frame behind `start` begins. A length in a damaged header is not believed.
+    /// Returns the offset of the first valid frame after `start`. The size in a damaged header is not trusted.
     fn next_frame(&mut self, start: u64) -> std::io::Result<Option<u64>> {
         let mut at = start + 1;
         while at < self.window.file_size {
@@ -227,6 +240,12 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Window<'a> {
+    fn open(fs: &dyn Fs, path: &Path, large_frames: &'a LargeFrameLock) -> Result<Self> {
+        let file = fs.open(path).map_err(Error::io("open", path))?;
+        let file_size = file.size().map_err(Error::io("read", path))?;
+        Ok(Self { file, file_size, bytes: Vec::new(), start: 0, large_frames, holds_large: None })
+    }
+
     /// Returns the `size` bytes of the file from `at` on, fewer at its end.
     fn get(&mut self, at: u64, size: usize) -> std::io::Result<&[u8]> {
         let size = size.min(usize::try_from(self.file_size.saturating_sub(at)).unwrap_or(usize::MAX));
@@ -237,13 +256,13 @@ impl<'a> Window<'a> {
         Ok(&self.bytes[from..from + size])
     }
 
-    /// Returns what is in memory from `at` on, at least a byte; `at` lies inside the file.
+    /// Returns the bytes in memory from `at` on, at least one; `at` is inside the file.
     fn rest(&mut self, at: u64) -> std::io::Result<&[u8]> {
         self.get(at, 1)?;
         Ok(&self.bytes[(at - self.start) as usize..])
     }
 
-    /// Reads `size` bytes or a window of them, whichever is more. What is there already is kept, not read again.
+    /// Reads `size` bytes, at least a window. Bytes that are in memory already are not read again.
     fn load(&mut self, at: u64, size: usize) -> std::io::Result<()> {
         let fits = usize::try_from(self.file_size - at).unwrap_or(usize::MAX);
         let size = size.max(WINDOW_SIZE).min(fits);

@@ -1,10 +1,10 @@
-//! A file that holds room on the disk, so that a full one still takes a flush.
+//! A file that reserves disk space, so that a flush can start on a full disk.
 //!
-//! A flush makes more room than it needs, as segments go when its parts are there; but it cannot begin on a disk without
-//! any. So some room is kept in `<data>/wal/reserve` and given up when a write is refused. It is taken again when the
-//! flush has cut the log.
+//! A flush frees more space than it needs, as segments are removed once its parts are written; but it cannot start without
+//! any. So `<data>/wal/reserve` is removed when a flush fails because the disk is full, and written again when the flush
+//! has cut the log.
 //!
-//! Threads: the one that flushes. Crash: a reserve that was not written whole is completed by the next [`Reserve::fill`].
+//! Threads: the one that flushes. Crash: the next [`Reserve::fill`] replaces an incomplete file.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, size_of_file};
 
-/// How much room is kept: parts of a flush are written one after the other, and each frees what it covers only at the end.
+/// Size of the file. The parts of a flush are written one after the other, and space is freed only at its end.
 pub(crate) const RESERVE_SIZE: u64 = 8 << 20;
-const PIECE_SIZE: usize = 1 << 20;
+const BUFFER_SIZE: usize = 1 << 20;
 
-/// The room that is kept.
+/// The reserved disk space.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     fs: Arc<dyn Fs>,
@@ -25,27 +25,27 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Names the file; it is neither read nor made.
+    /// Creates the handle. Does not access the file.
     pub(crate) fn new(fs: Arc<dyn Fs>, wal_dir: &Path) -> Self {
         Self { fs, path: wal_dir.join("reserve") }
     }
 
-    /// Takes the room, unless it is held already.
+    /// Writes the file unless it is complete.
     ///
     /// # Errors
-    /// [`Error::Io`]: the disk is too full; nothing is held then.
+    /// [`Error::Io`], for instance if the disk is too full; the file is removed then.
     pub(crate) fn fill(&self) -> Result<()> {
         if self.size() == RESERVE_SIZE {
             return Ok(());
         }
         self.release()?;
         self.write().inspect_err(|_| {
-            // If this is refused as well, the next call tries again.
-            let _refused = self.release();
+            // If this fails as well, the next call retries.
+            let _failed = self.release();
         })
     }
 
-    /// Gives the room up. Nothing held is no error.
+    /// Removes the file, if it exists.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -56,18 +56,18 @@ impl Reserve {
         }
     }
 
-    /// Returns how much room is held.
+    /// Returns the size of the file.
     pub(crate) fn size(&self) -> u64 {
         size_of_file(&*self.fs, &self.path)
     }
 
     fn write(&self) -> Result<()> {
-        // Random, so that a file system that compresses gives the room as well.
-        let mut piece = vec![0; PIECE_SIZE];
-        getrandom::fill(&mut piece).map_err(|e| Error::io("fill", &self.path)(e.into()))?;
+        // Random bytes, as the file system may compress.
+        let mut buffer = vec![0; BUFFER_SIZE];
+        getrandom::fill(&mut buffer).map_err(|e| Error::io("fill", &self.path)(e.into()))?;
         let file = self.fs.create(&self.path).map_err(Error::io("create", &self.path))?;
-        for _ in 0..RESERVE_SIZE / PIECE_SIZE as u64 {
-            file.append(&piece).map_err(Error::io("write", &self.path))?;
+        for _ in 0..RESERVE_SIZE / BUFFER_SIZE as u64 {
+            file.append(&buffer).map_err(Error::io("write", &self.path))?;
         }
         file.sync().map_err(Error::io("sync", &self.path))
     }
@@ -79,7 +79,7 @@ mod tests {
     use crate::fs::FaultFs;
 
     #[test]
-    fn room_is_taken_whole_or_not_at_all_and_given_up() {
+    fn the_file_is_written_completely_or_not_at_all_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let fs = FaultFs::with_room(RESERVE_SIZE - 1);
         let reserve = Reserve::new(Arc::new(fs.clone()), dir.path());

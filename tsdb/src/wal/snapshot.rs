@@ -1,19 +1,21 @@
-//! The log of a snapshot: what is in no block.
+//! The log of a snapshot.
 //!
 //! Samples and series of a snapshot are in its blocks. Its log is that of the first epoch of a data directory, with a
-//! checkpoint that has no series, but metadata and exemplars.
+//! checkpoint that has metadata and exemplars but no series.
 
 use std::iter;
 use std::path::Path;
 
-use super::{Cut, Epoch, checkpoint};
+use super::checkpoint;
+use super::epoch::Epoch;
+use super::file_name::Cut;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::labels::Metadata;
 use crate::sample::exemplar::NumberedExemplars;
 
-/// Writes the log of a snapshot below `wal_dir`, durably but for the entry of that folder. `next_ref` is the least number
-/// that no series ever had.
+/// Writes the log of a snapshot below `wal_dir` and syncs all but the entry of that folder. `next_ref` is the lowest ref
+/// that no series has ever had.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Limit`] if a label set is larger than any the store accepts.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_tsdb::fs::RealFs;
 use varve_tsdb::fs::damage::DamageReport;
-use varve_tsdb::log::{Content, FoundFrame, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
+use varve_tsdb::inspect::{Content, FoundFrame, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
 
 use crate::printing::stdout;
 use crate::tools::wal::Verdict;
@@ -20,7 +20,7 @@ use crate::tools::wal::report::{damage_lines, verdict};
 pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RECORD_NAMES)?;
     let files = list(&RealFs, &args.dir).with_context(|| format!("list the WAL of {:?}", args.dir))?;
-    let mut files: Vec<LogFile> = files.into_iter().filter(|file| file.role == Role::Counts).collect();
+    let mut files: Vec<LogFile> = files.into_iter().filter(|file| file.role == Role::Live).collect();
     files.sort_by_key(|file| file.kind == SegmentKind::Samples);
     if filter.needs_labels() {
         learn(&files, &mut filter)?;
@@ -39,7 +39,7 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
             Ok(())
         })?;
         done += end.size;
-        n_gone += u64::from(end.is_gone);
+        n_gone += u64::from(end.is_removed);
     }
     progress.finish();
     if let Some(error) = stopped.or_else(|| out.flush().err()) {
@@ -140,11 +140,11 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
                 .map(|(family, of)| json!({"family": family, "type": of.kind, "unit": of.unit, "help": of.help}))
                 .collect()
         }
-        Content::Starts(found) => {
+        Content::StartTimestamps(found) => {
             let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
             found
                 .map(|it| {
-                    json!({"series": it.series, "timestamp_ms": it.timestamp_ms, "start_ms": it.start_ms, "outOfOrder": it.is_late})
+                    json!({"series": it.series, "timestamp_ms": it.timestamp_ms, "start_ms": it.start_ms, "outOfOrder": it.is_out_of_order})
                 })
                 .collect()
         }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_tsdb::fs::RealFs;
-use varve_tsdb::log::{FileSummary, PartSizes, Role, Survey, survey};
+use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role};
 
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, InspectArgs};
@@ -28,7 +28,7 @@ pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
     match args.output.format {
         Format::Table => {
-            let n_bytes: u64 = found.files.iter().map(|file| file.end.size).sum();
+            let n_bytes: u64 = found.files.iter().map(|file| file.integrity.size).sum();
             let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
             let said = if verdict(&found) == Verdict::Sound { "sound" } else { "damage was found" };
             println!("{} files, {n_bytes} bytes, {n_frames} sound frames: {said}{}", found.files.len(), damage(&found));
@@ -38,18 +38,18 @@ pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     Ok(verdict(&found))
 }
 
-fn read(args: &InspectArgs) -> Result<Survey> {
+fn read(args: &InspectArgs) -> Result<Inspection> {
     let progress = Progress::start("reading WAL", Unit::Bytes);
-    let found = survey(&RealFs, &args.dir, &mut |done, total| progress.show(done, total, ""));
+    let found = inspect::inspect(&RealFs, &args.dir, &mut |done, total| progress.show(done, total, ""));
     progress.finish();
     found.with_context(|| format!("read {:?}", args.dir))
 }
 
-fn verdict(found: &Survey) -> Verdict {
+fn verdict(found: &Inspection) -> Verdict {
     if found.damage.n_damaged() == 0 && found.n_orphaned == 0 { Verdict::Sound } else { Verdict::Damaged }
 }
 
-fn files(found: &Survey) -> String {
+fn files(found: &Inspection) -> String {
     let header = ["file", "version", "bytes", "frames", "series", "samples", "exemplars", "from", "to", ""];
     table(&header, found.files.iter().map(row))
 }
@@ -58,8 +58,8 @@ fn row(summary: &FileSummary) -> Vec<String> {
     let (from, to) = summary.times.map_or_else(Default::default, |times| (time(times.start_ms), time(times.end_ms)));
     vec![
         summary.file.path.display().to_string(),
-        summary.end.version.map_or_else(String::new, |version| version.to_string()),
-        summary.end.size.to_string(),
+        summary.integrity.version.map_or_else(String::new, |version| version.to_string()),
+        summary.integrity.size.to_string(),
         summary.records.values().sum::<u64>().to_string(),
         summary.n_series.to_string(),
         summary.n_samples.to_string(),
@@ -72,10 +72,10 @@ fn row(summary: &FileSummary) -> Vec<String> {
 
 fn role(summary: &FileSummary) -> &'static str {
     match summary.file.role {
-        _ if summary.end.is_gone => "deleted",
-        Role::Counts => "",
-        Role::Replaced => "replaced",
-        Role::Unsound => "unused",
+        _ if summary.integrity.is_removed => "deleted",
+        Role::Live => "",
+        Role::Superseded => "replaced",
+        Role::Damaged => "unused",
     }
 }
 
@@ -89,13 +89,13 @@ fn part_rows(parts: &PartSizes) -> Vec<(&'static str, u64, u64)> {
         ("samples: timestamps", parts.samples.times, n),
         ("samples: values", parts.samples.values, n),
         ("histograms", 8 * parts.histograms, 0),
-        ("start timestamps", 8 * parts.starts, 0),
+        ("start timestamps", 8 * parts.start_timestamps, 0),
         ("exemplars", 8 * parts.exemplars, 0),
         ("series definitions", 8 * parts.series, 0),
         ("metadata", 8 * parts.metadata, 0),
         ("checkpoints", 8 * parts.checkpoints, 0),
         ("file headers", 8 * parts.file_headers, 0),
-        ("damaged or unused bytes", 8 * parts.unsound, 0),
+        ("damaged or unused bytes", 8 * parts.damaged, 0),
     ]
 }
 
@@ -112,7 +112,7 @@ fn parts(parts: &PartSizes) -> String {
 }
 
 /// Lists damage after an empty line; empty without damage.
-fn damage(found: &Survey) -> String {
+fn damage(found: &Inspection) -> String {
     let mut text = damage_lines(&found.damage);
     if found.n_orphaned > 0 {
         let of_series = found.orphans.iter().take(ORPHANS_LISTED).map(|(series, n)| format!("{series} ({n})"));
@@ -121,20 +121,20 @@ fn damage(found: &Survey) -> String {
         let listed = listed.join(", ");
         text.push_str(&format!("\n{} samples of unknown series: {listed}{more}\n", found.n_orphaned));
     }
-    if found.n_gone > 0 {
-        text.push_str(&format!("\n{} files were deleted meanwhile by a running server\n", found.n_gone));
+    if found.n_removed_files > 0 {
+        text.push_str(&format!("\n{} files were deleted meanwhile by a running server\n", found.n_removed_files));
     }
     text
 }
 
-fn json(found: &Survey) -> Value {
+fn json(found: &Inspection) -> Value {
     let file = |summary: &FileSummary| {
-        let end = &summary.end;
+        let end = &summary.integrity;
         json!({
             "path": summary.file.path,
             "kind": summary.file.kind.name(),
-            "state": match summary.file.role { Role::Counts => "active", Role::Replaced => "replaced", Role::Unsound => "unused" },
-            "deleted": end.is_gone,
+            "state": match summary.file.role { Role::Live => "active", Role::Superseded => "replaced", Role::Damaged => "unused" },
+            "deleted": end.is_removed,
             "version": end.version,
             "bytes": end.size,
             "records": summary.records,
@@ -158,7 +158,7 @@ fn json(found: &Survey) -> Value {
         "series": found.n_series,
         "unknownSamples": found.n_orphaned,
         "unknownSeries": orphans.collect::<Vec<_>>(),
-        "deletedFiles": found.n_gone,
+        "deletedFiles": found.n_removed_files,
         "damage": found.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": found.damage.n_damaged(),
     })

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::json;
 use varve_tsdb::fs::RealFs;
-use varve_tsdb::log::{Mended, Repair, repair};
+use varve_tsdb::inspect::{Repair, RepairedFile, repair};
 
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::{Format, RepairArgs};
@@ -18,10 +18,10 @@ pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
     let repair = repair.with_context(|| format!("repair {:?}", args.dir))?;
     match args.output.format {
         Format::Json => {
-            let repaired = |it: &Mended| json!({"path": it.path, "backup": it.original, "frames": it.n_kept});
+            let repaired = |it: &RepairedFile| json!({"path": it.path, "backup": it.original, "frames": it.n_frames});
             let fields = vec![
                 ("written", "", json!(args.write)),
-                ("repaired", "", json!(repair.mended.iter().map(repaired).collect::<Vec<_>>())),
+                ("repaired", "", json!(repair.repaired.iter().map(repaired).collect::<Vec<_>>())),
             ];
             println!("{}", field_json("varve", fields, &repair.damage));
         }
@@ -32,9 +32,9 @@ pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
 
 fn text(repair: &Repair, is_written: bool) -> String {
     let mut text = String::new();
-    for it in &repair.mended {
+    for it in &repair.repaired {
         let (path, original) = (it.path.display(), it.original.display());
-        let done = match (it.n_kept, is_written) {
+        let done = match (it.n_frames, is_written) {
             (Some(n), true) => format!("repaired {path}: {n} frames kept; backup: {original}"),
             (Some(n), false) => format!("would repair {path}: {n} frames kept; backup: {original}"),
             (None, true) => format!("set aside {path}: {original}"),

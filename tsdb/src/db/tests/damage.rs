@@ -4,7 +4,7 @@
 use super::*;
 use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
 use crate::compact::{Merging, merge};
-use crate::head::SeriesRef;
+use crate::sample::SeriesRef;
 use crate::wal::{Wal, WalOptions};
 
 fn block_paths(dir: &Path) -> Vec<std::path::PathBuf> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::context::MemoryBudget;
-use crate::replaying::ReplayState;
+use crate::replay::ReplayState;
 use crate::sample::exemplar::Exemplar;
 use crate::{Interrupt, WalOnCorruption};
 
@@ -95,7 +95,7 @@ fn writes_are_accepted_and_reads_wait_for_their_range() {
     assert_eq!(slow.state(), ReplayState::Running);
     assert_eq!(append(db, &[(0, NOW_MS + 1, 3.0), (2, NOW_MS + 1, 4.0)]), []);
     let status = db.replay_status();
-    assert_eq!((status.held_bytes, status.n_files_total, status.n_samples), (48, 2, 0));
+    assert_eq!((status.buffered_bytes, status.n_files_total, status.n_samples), (48, 2, 0));
     assert_eq!(db.write_refusals(), Vec::<String>::new());
 
     let (ctx, all) = (impatient(), TimeRange::ALL);
@@ -117,9 +117,9 @@ fn writes_are_accepted_and_reads_wait_for_their_range() {
     });
     db.wait_replayed(&QueryContext::unbounded()).unwrap();
     let (status, found) = (db.replay_status(), db.stats().replayed);
-    assert_eq!((status.state, status.held_bytes), (ReplayState::Done, 0));
+    assert_eq!((status.state, status.buffered_bytes), (ReplayState::Done, 0));
     assert_eq!((status.n_files, status.n_bytes), (status.n_files_total, status.n_bytes_total));
-    assert_eq!((found.n_samples, found.n_held, found.n_held_repeated), (2, 2, 0));
+    assert_eq!((found.n_samples, found.n_buffered, found.n_buffered_repeated), (2, 2, 0));
     assert_eq!(append(db, &[(0, NOW_MS + 2, 5.0)]), []);
     let before = everything(db);
     drop(slow);
@@ -136,7 +136,7 @@ fn a_partial_result_comes_with_a_warning() {
     let ctx = request();
     assert_eq!(slow.db.select(&ctx, &[], TimeRange::ALL).unwrap().count(), 0);
     let warning = ctx.partial().unwrap();
-    assert!(warning.starts_with("the log is being replayed, samples may be missing: "), "{warning}");
+    assert!(warning.starts_with("the WAL is being replayed, samples may be missing: "), "{warning}");
     slow.go_on();
     slow.db.wait_replayed(&QueryContext::unbounded()).unwrap();
     let ctx = request();
@@ -166,7 +166,10 @@ fn buffered_samples_are_applied_as_the_next_replay_would() {
     let expected = samples(&[(0, &of_series_0), (3, &[(NOW_MS - 4 * HOUR, 7.0)])]);
     assert_eq!(everything(&slow.db), expected);
     let found = slow.db.stats().replayed;
-    assert_eq!((found.n_held, found.n_held_repeated, found.n_held_conflicting, found.n_held_refusable), (6, 1, 2, 1));
+    assert_eq!(
+        (found.n_buffered, found.n_buffered_repeated, found.n_buffered_conflicting, found.n_buffered_out_of_bounds),
+        (6, 1, 2, 1)
+    );
     let replayed = open(image.path());
     assert_eq!(everything(&replayed), expected, "after the end of the process");
     assert_eq!((replayed.stats().replayed.n_repeated, replayed.stats().replayed.n_conflicting), (1, 2));
@@ -339,17 +342,17 @@ fn buffered_samples_are_limited_by_the_memory_of_the_replay() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
     let slow = Slow::open(dir.path(), Options { wal_replay_memory_bytes: 16 << 20, ..options() });
-    let held_max_bytes = slow.db.replay_status().held_max_bytes;
-    assert_eq!(held_max_bytes, 4 << 20);
+    let buffered_bytes_max = slow.db.replay_status().buffered_bytes_max;
+    assert_eq!(buffered_bytes_max, 4 << 20);
     let mut batch = WriteBatch::default();
     let handle = slow.db.series(&series_labels(1)).unwrap();
     (0..100_000).for_each(|i| batch.push(handle, Sample { timestamp_ms: NOW_MS + i, value: i as f64 }, 0));
     slow.db.append(&mut batch).unwrap();
     let refused = slow.db.append(&mut batch).unwrap_err();
     assert!(matches!(refused, Error::Limit { used: 4_800_000, limit: 4_194_304, .. }), "{refused}");
-    assert_eq!(slow.db.replay_status().held_bytes, 2_400_000);
+    assert_eq!(slow.db.replay_status().buffered_bytes, 2_400_000);
     assert!(
-        slow.db.write_refusals()[0].starts_with("the memory for samples that wait"),
+        slow.db.write_refusals()[0].starts_with("the buffer for samples written during the WAL replay is full"),
         "{:?}",
         slow.db.write_refusals()
     );
@@ -394,7 +397,7 @@ fn a_failed_replay_fails_reads_and_writes_and_loses_nothing_acknowledged() {
     let ctx = QueryContext::unbounded();
     let failed = db.wait_replayed(&ctx).unwrap_err();
     let reason = failed.to_string();
-    assert!(reason.starts_with("the log could not be replayed: ") && reason.contains("is damaged at byte"), "{reason}");
+    assert!(reason.starts_with("replay of the WAL failed: ") && reason.contains("is damaged at byte"), "{reason}");
     let fails = |result: Result<()>| assert_eq!(result.unwrap_err().to_string(), reason);
     fails(db.append(&mut batch));
     fails(db.series(&series_labels(7)).map(drop));

@@ -8,15 +8,7 @@ use hashbrown::HashMap;
 
 use crate::head::Head;
 use crate::sample::TimeRange;
-
-/// The order of a new sample relative to the samples of its series.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// It is newer than all others; later samples inherit its start timestamp.
-    Newest,
-    /// It is out of order; its start timestamp applies to it alone.
-    OutOfOrder,
-}
+use crate::sample::start_timestamps::Order;
 
 /// Start timestamps by slot.
 #[derive(Debug, Default)]

@@ -13,12 +13,9 @@ use crate::error::{Error, Result};
 use crate::head::groups::Groups;
 use crate::index::{Column, IdAllocator, Index, SLOTS_MAX, SlotLabels, SymbolId, Symbols, WideTable};
 use crate::labels::{Labels, LabelsBuilder};
+use crate::sample::SeriesRef;
 use label_sets::{LabelSets, NONE};
 use last_labels::LastLabels;
-
-/// A series ref, as stored on disk: unique over all shards and never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct SeriesRef(pub(crate) u64);
 
 /// A slot with its generation: it may be used after the lock was released, if it is checked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

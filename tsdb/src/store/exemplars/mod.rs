@@ -26,9 +26,9 @@ use crate::context::{CHECK_INTERVAL, Charge, QueryContext};
 use crate::error::Result;
 use crate::head::SlotRef;
 use crate::labels::{Labels, Matcher};
-use crate::logs::Log;
 use crate::sample::exemplar::{Exemplar, NumberedExemplars, RejectExemplar, RejectedExemplar};
 use crate::sample::{AppendExemplar, SeriesHandle, TimeRange, WriteBatch};
+use crate::shard::ShardLog;
 use crate::shard::log_of;
 use crate::store::Store;
 use crate::wal::Position;
@@ -176,7 +176,7 @@ pub(crate) enum Restored {
 
 impl Store {
     /// Appends the exemplars of a batch to the ring and, uncommitted, to the logs. Returns the positions to commit.
-    pub(crate) fn append_exemplars(&self, batch: &mut WriteBatch, future_max_ms: i64) -> Vec<(&Log, Position)> {
+    pub(crate) fn append_exemplars(&self, batch: &mut WriteBatch, future_max_ms: i64) -> Vec<(&ShardLog, Position)> {
         let WriteBatch { exemplars, rejected_exemplars, .. } = batch;
         // Fast path: a request without exemplars.
         if exemplars.is_empty() {

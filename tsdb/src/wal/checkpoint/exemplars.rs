@@ -1,18 +1,18 @@
-//! The exemplars of a checkpoint, by series, whose labels they carry: a series may have left the head.
+//! The exemplars of a checkpoint, by series. They carry its labels, as the series may have left the head.
 //!
 //! ```text
 //! repeated:
 //!   labels     number, then name and value of each in ascending order of names
-//!   varint     n, then n times a number and an exemplar ([`crate::wal::exemplars`])
+//!   varint     n, then n times an id and an exemplar (`record::exemplars`)
 //! ```
 
 use crate::chunk::varint::{put_u64, take_u64};
-use crate::labels::{LABELS_SIZE_MAX, Labels};
+use crate::labels::Labels;
+use crate::labels::label_set::LABELS_SIZE_MAX;
 use crate::sample::exemplar::{Exemplar, NumberedExemplars};
-use crate::wal::exemplars::{put_exemplar, take_exemplar};
-use crate::wal::record::{put_text, take_text};
+use crate::wal::record::{put_exemplar, put_string, take_exemplar, take_string};
 
-/// Most exemplars that stand behind one label set, so that a frame stays small.
+/// Maximum exemplars per label set, so that frames stay small.
 pub(super) const GROUP_MAX: usize = 256;
 
 /// Appends exemplars of a series, at most [`GROUP_MAX`].
@@ -20,12 +20,12 @@ pub(super) fn encode(dst: &mut Vec<u8>, labels: &Labels, exemplars: &[(u64, Exem
     debug_assert!(exemplars.len() <= GROUP_MAX, "the caller splits them");
     put_u64(dst, labels.len() as u64);
     for (name, value) in labels {
-        put_text(dst, name);
-        put_text(dst, value);
+        put_string(dst, name);
+        put_string(dst, value);
     }
     put_u64(dst, exemplars.len() as u64);
-    for (number, exemplar) in exemplars {
-        put_u64(dst, *number);
+    for (id, exemplar) in exemplars {
+        put_u64(dst, *id);
         put_exemplar(dst, exemplar);
     }
 }
@@ -44,7 +44,7 @@ pub(super) fn decode(mut src: &[u8], mut each: impl FnMut(NumberedExemplars)) ->
 fn take_labels(src: &mut &[u8]) -> Option<Labels> {
     let mut pairs = Vec::new();
     for _ in 0..take_u64(src)? {
-        pairs.push((take_text(src)?, take_text(src)?));
+        pairs.push((take_string(src)?, take_string(src)?));
     }
     let size: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
     if size > LABELS_SIZE_MAX { None } else { Labels::from_unsorted(&mut pairs).ok() }

@@ -1,64 +1,64 @@
-//! Reading a checkpoint.
+//! Reads a checkpoint.
 
 use std::ops::Range;
 use std::path::Path;
 
-use super::series::{self, Described};
+use super::series::{self, CheckpointSeries};
 use super::symbols::Symbols;
 use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
 use crate::chunk::varint::take_u64;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fs::Fs;
 use crate::labels::Metadata;
 use crate::sample::exemplar::NumberedExemplars;
-use crate::wal::SegmentKind;
+use crate::wal::compression::Decompressor;
+use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::COMPRESSED;
-use crate::wal::payload::Unpacker;
-use crate::wal::reader::{Frame, Item, LargeFrames, Opened, Reader};
+use crate::wal::reader::{Frame, Item, LargeFrameLock, Opened, Reader};
 use crate::wal::record::{METADATA, decode_metadata};
 
-/// What a checkpoint holds.
+/// An entry of a checkpoint.
 #[derive(Debug)]
-pub(in crate::wal) enum Entry<'a> {
+pub(crate) enum Entry<'a> {
     /// A live series.
-    Series(Described<'a>),
-    /// A series whose labels were lost with a damaged frame.
+    Series(CheckpointSeries<'a>),
+    /// A series whose labels were in a damaged frame.
     LostSeries,
-    /// A metric family's metadata.
+    /// Metadata of a metric family.
     Metadata(String, Metadata),
     /// Exemplars of a series.
     Exemplars(NumberedExemplars),
-    /// The least number that no series ever had.
+    /// The lowest ref that no series had.
     NextRef(u64),
 }
 
 /// Where a checkpoint is damaged.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::wal) struct Damage {
-    /// The ranges of bytes that are no sound frame.
-    pub(in crate::wal) ranges: Vec<Range<u64>>,
-    /// The first place, and what is wrong there.
-    pub(in crate::wal) offset: u64,
+pub(crate) struct Damage {
+    /// The ranges of bytes that are not a valid frame.
+    pub(crate) ranges: Vec<Range<u64>>,
+    /// The first damaged offset.
+    pub(crate) offset: u64,
     /// What is wrong there.
-    pub(in crate::wal) reason: &'static str,
-    /// Whether its beginning is sound. Without, nothing but its name says that segments before it no longer count.
-    pub(in crate::wal) begins: bool,
+    pub(crate) reason: &'static str,
+    /// Whether its first frame is valid. Otherwise only its name says that it replaces segments.
+    pub(crate) begins: bool,
 }
 
-/// Reads a checkpoint and checks that all its frames are there and sound; `None` if they are.
+/// Reads a checkpoint and checks that it is complete and valid; `None` if it is.
 ///
 /// # Errors
 /// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
-pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> Result<Option<Damage>> {
+pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Result<Option<Damage>> {
     let mut reader = match Reader::open(fs, path, SegmentKind::Checkpoint, large)? {
-        Opened::Sound(reader) => reader,
+        Opened::Valid(reader) => reader,
         Opened::Empty => {
             let reason = "is cut off in its header";
             return Ok(Some(Damage { ranges: Vec::new(), offset: 0, reason, begins: false }));
         }
         Opened::Damaged(size) => {
             let ranges = std::iter::once(0..size).collect();
-            return Ok(Some(Damage { ranges, offset: 0, reason: "has no sound header", begins: false }));
+            return Ok(Some(Damage { ranges, offset: 0, reason: "has no valid header", begins: false }));
         }
     };
     let (mut ranges, mut first, mut begins) = (Vec::new(), None, false);
@@ -75,7 +75,7 @@ pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> 
                 last_record = Some(record);
             }
             Item::Damaged(range) | Item::Torn(range) => {
-                first.get_or_insert((range.start, "no sound frame"));
+                first.get_or_insert((range.start, "no valid frame"));
                 ranges.push(range);
             }
         }
@@ -86,62 +86,54 @@ pub(in crate::wal) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrames) -> 
     Ok(first.map(|(offset, reason)| Damage { ranges, offset, reason, begins }))
 }
 
-/// Reads what decodes of a checkpoint of a number.
+/// Reads the valid frames of a checkpoint with a number.
 ///
 /// # Errors
-/// Those of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a sound frame does not decode or the
-/// file was given the name of another.
-pub(in crate::wal) fn load(
+/// Those of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a valid frame does not decode or
+/// the file has the name of another checkpoint.
+pub(crate) fn load(
     fs: &dyn Fs,
     path: &Path,
     number: u64,
-    large: &LargeFrames,
+    large: &LargeFrameLock,
     mut each: impl FnMut(Entry<'_>) -> Result<()>,
 ) -> Result<()> {
-    let Opened::Sound(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else { return Ok(()) };
+    let Opened::Valid(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else { return Ok(()) };
     let mut loader = Loader::new(number);
     while let Some(item) = reader.next()? {
         if let Item::Frame(frame) = item {
-            loader.frame(&frame, &mut each).ok_or_else(|| Error::Corrupt {
-                path: path.to_owned(),
-                offset: frame.offset,
-                reason: format!(
-                    "frame {} of this checkpoint holds nothing that this program knows; open it with the program that \
-                     wrote it, or move the file away to go on without it",
-                    frame.sequence
-                ),
-            })??;
+            loader.frame(&frame, &mut each).ok_or_else(|| frame.unknown_record(path))??;
         }
     }
     Ok(())
 }
 
-/// Reads the frames of a checkpoint, one after the other.
+/// Decodes the frames of a checkpoint, in order.
 #[derive(Debug)]
-pub(in crate::wal) struct Loader {
+pub(crate) struct Loader {
     number: u64,
     symbols: Symbols,
-    unpacker: Unpacker,
+    decompressor: Decompressor,
 }
 
 impl Loader {
-    /// Starts a checkpoint of a number.
-    pub(in crate::wal) fn new(number: u64) -> Self {
-        Self { number, symbols: Symbols::default(), unpacker: Unpacker::default() }
+    /// Creates the loader of the checkpoint with a number.
+    pub(crate) fn new(number: u64) -> Self {
+        Self { number, symbols: Symbols::default(), decompressor: Decompressor::default() }
     }
 
-    /// Counts the symbols so far.
-    pub(in crate::wal) fn n_symbols(&self) -> u64 {
+    /// Returns the number of symbols so far.
+    pub(crate) fn n_symbols(&self) -> u64 {
         self.symbols.len() as u64
     }
 
-    /// Hands out what a frame holds; `None` if it does not decode.
-    pub(in crate::wal) fn frame(
+    /// Passes the entries of a frame to `each`; `None` if it does not decode.
+    pub(crate) fn frame(
         &mut self,
         frame: &Frame<'_>,
         each: &mut impl FnMut(Entry<'_>) -> Result<()>,
     ) -> Option<Result<()>> {
-        let (record, mut payload) = self.unpacker.unpack(frame.record, frame.payload)?;
+        let (record, mut payload) = self.decompressor.decompress(frame.record, frame.payload)?;
         match record {
             BEGIN => {
                 let sound = take_u64(&mut payload)? == self.number;
@@ -157,22 +149,22 @@ impl Loader {
                 series::decode(payload, &self.symbols, |found| each(found.map_or(Entry::LostSeries, Entry::Series)))
             }
             METADATA => {
-                let mut refused = Ok(());
+                let mut result = Ok(());
                 decode_metadata(payload, |family, metadata| {
-                    if refused.is_ok() {
-                        refused = each(Entry::Metadata(family.to_owned(), metadata));
+                    if result.is_ok() {
+                        result = each(Entry::Metadata(family.to_owned(), metadata));
                     }
                 })?;
-                Some(refused)
+                Some(result)
             }
             EXEMPLARS => {
-                let mut refused = Ok(());
+                let mut result = Ok(());
                 exemplars::decode(payload, |of_series| {
-                    if refused.is_ok() {
-                        refused = each(Entry::Exemplars(of_series));
+                    if result.is_ok() {
+                        result = each(Entry::Exemplars(of_series));
                     }
                 })?;
-                Some(refused)
+                Some(result)
             }
             _ => None,
         }

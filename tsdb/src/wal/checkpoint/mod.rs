@@ -1,21 +1,22 @@
-//! Checkpoints: the definitions of a shard's live series, in place of the segments before a cut.
+//! Checkpoints: the definitions of the live series of a log, which replace the segments before a cut.
 //!
-//! A checkpoint is a file of frames like a segment ([`super::frame`]), named after its cut. Its records:
+//! A checkpoint is a file of frames like a segment ([`super::frame`]) and has the number of its cut. Its records:
 //!
 //! ```text
 //! 16 begin     cut, next ref                                               once, first
 //! 17 symbols   number of the first, n, then n pairs of label name and value
-//! 18 series    n, then columns of n: refs, last times, numbers of labels; then the labels' symbols
+//! 18 series    n, then columns of n: refs, last timestamps, numbers of labels; then the labels' symbols
 //! 3  metadata  as in segments
 //! 20 exemplars by series, with its labels ([`exemplars`])
 //! 19 end       next ref                                                    once, last
 //! ```
-//! A symbol is a label name and value, numbered from 0 over the file; a symbols frame comes before the first series frame
-//! that needs it. Series come by their numbers, shard after shard: senders write those of a target one after the other, so
-//! the symbols of neighbours resemble each other ([`series`]), and a replay finds neighbours side by side.
+//! A symbol is a label name and value, numbered from 0 in the file; a symbols frame precedes the first series frame that
+//! needs it. Series are in the order of their refs, shard by shard: a sender creates the series of a scrape target one after
+//! the other, so neighbours have many symbols in common ([`series`]) and get neighbouring slots in a replay.
 //!
-//! Crash: written under a temporary name, synced, renamed, the folder synced; only then do older checkpoints go, and only
-//! when that is durable the segments before the cut. So a checkpoint that is there has all segments that it needs.
+//! Crash: the file is written under a temporary name, synced and renamed, and the folder synced. Only then are older
+//! checkpoints removed, and only when that is durable the segments before the cut. So every checkpoint has all segments that
+//! it needs.
 
 mod exemplars;
 mod load;
@@ -25,11 +26,12 @@ mod write;
 
 use std::path::Path;
 
-pub(super) use load::{Entry, Loader, examine, load};
-pub(super) use series::Described;
+pub(super) use load::Loader;
+pub(crate) use load::{Entry, examine, load};
+pub(crate) use series::CheckpointSeries;
 pub(super) use write::write;
 
-use super::{Cut, SegmentKind};
+use super::file_name::{Cut, SegmentKind};
 use crate::fs::Fs;
 
 pub(super) const BEGIN: u8 = 16;
@@ -38,10 +40,8 @@ pub(super) const SERIES: u8 = 18;
 pub(super) const END: u8 = 19;
 pub(super) const EXEMPLARS: u8 = 20;
 
-/// What the name of a checkpoint ends with while it is being written.
-pub(super) const TMP_SUFFIX: &str = ".tmp";
-
-/// Removes what a durable checkpoint replaces. What cannot be removed is passed over by replay and tried again next time.
+/// Removes the files that a durable checkpoint replaces. Replay ignores files that cannot be removed; the next checkpoint
+/// retries.
 pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, cut: Cut) {
     let removed = remove_checkpoints(fs, dir, cut).and_then(|()| {
         for kind in [SegmentKind::Samples, SegmentKind::Series] {
@@ -50,11 +50,11 @@ pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, cut: Cut) {
         Ok(())
     });
     if let Err(error) = removed {
-        tracing::warn!(?dir, %error, "could not remove what a checkpoint replaces");
+        tracing::warn!(?dir, %error, "could not remove WAL files that a checkpoint replaces");
     }
 }
 
-/// Removes older checkpoints for good: if one came back after a power cut, its segments might not.
+/// Removes older checkpoints durably: if one reappeared after a power cut, its segments might be missing.
 fn remove_checkpoints(fs: &dyn Fs, dir: &Path, cut: Cut) -> std::io::Result<()> {
     let older = |name: &str| SegmentKind::Checkpoint.parse(name).is_some_and(|number| number < cut.0);
     remove_files(fs, dir, older)?;

@@ -1,22 +1,22 @@
-//! The series of a checkpoint, some thousands a frame.
+//! The series of a checkpoint, up to 8,192 per frame.
 //!
 //! ```text
 //! n         varint, at most 8,192; then four columns
-//! refs      n zigzags: each less the one before, the first less 0, wrapping
-//! lasts     n zigzags: likewise; the least i64 stands for "no sample"
+//! refs      n zigzags: difference to the previous one, to 0 for the first, wrapping
+//! lasts     n zigzags: the last timestamps, likewise; the lowest i64 stands for "no sample"
 //! counts    n varints: the number of labels
-//! symbols   of each label a zigzag: its symbol less that of the label at the same place in the series before (0 if none)
+//! symbols   per label a zigzag: its symbol less that of the label at the same position in the previous series (0 if none)
 //! ```
 
 use super::symbols::{SymbolWriter, Symbols};
 use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
-use crate::head::SeriesRef;
 use crate::labels::{LABELS_SIZE_MAX, Labels, LabelsBuilder};
+use crate::sample::SeriesRef;
 
-/// Most series of a frame.
+/// Maximum series of a frame.
 pub(super) const FRAME_SERIES_MAX: usize = 8192;
 
-/// Gathers the series of a frame.
+/// Encodes the series of a frame.
 #[derive(Debug, Default)]
 pub(super) struct SeriesWriter {
     n_series: u64,
@@ -24,14 +24,14 @@ pub(super) struct SeriesWriter {
     lasts: Vec<u8>,
     counts: Vec<u8>,
     symbols: Vec<u8>,
-    before: Before,
+    previous: Previous,
     /// The symbols of the series that is being added.
     current: Vec<u64>,
 }
 
-/// The series before, in the frame.
+/// The previous series of the frame.
 #[derive(Debug, Default)]
-struct Before {
+struct Previous {
     series: u64,
     last_ms: i64,
     labels: Labels,
@@ -39,12 +39,12 @@ struct Before {
 }
 
 impl SeriesWriter {
-    /// Counts the series.
+    /// Returns the number of series.
     pub(super) fn len(&self) -> usize {
         self.n_series as usize
     }
 
-    /// Adds a series; `None` if there are too many symbols.
+    /// Appends a series; `None` if there are too many symbols.
     pub(super) fn add(
         &mut self,
         symbols: &mut SymbolWriter,
@@ -53,24 +53,24 @@ impl SeriesWriter {
         last_ms: i64,
     ) -> Option<()> {
         self.current.clear();
-        let mut before = self.before.labels.iter();
+        let mut previous = self.previous.labels.iter();
         for (i, (name, value)) in labels.iter().enumerate() {
-            let symbol_before = self.before.symbols.get(i).copied().unwrap_or(0);
-            let same = before.next() == Some((name, value));
-            let symbol = if same { symbol_before } else { symbols.number(name, value)? };
-            put_i64(&mut self.symbols, symbol as i64 - symbol_before as i64);
+            let previous_symbol = self.previous.symbols.get(i).copied().unwrap_or(0);
+            let same = previous.next() == Some((name, value));
+            let symbol = if same { previous_symbol } else { symbols.number(name, value)? };
+            put_i64(&mut self.symbols, symbol as i64 - previous_symbol as i64);
             self.current.push(symbol);
         }
-        put_i64(&mut self.refs, series.0.wrapping_sub(self.before.series) as i64);
-        put_i64(&mut self.lasts, last_ms.wrapping_sub(self.before.last_ms));
+        put_i64(&mut self.refs, series.0.wrapping_sub(self.previous.series) as i64);
+        put_i64(&mut self.lasts, last_ms.wrapping_sub(self.previous.last_ms));
         put_u64(&mut self.counts, self.current.len() as u64);
         self.n_series += 1;
-        std::mem::swap(&mut self.before.symbols, &mut self.current);
-        (self.before.series, self.before.last_ms, self.before.labels) = (series.0, last_ms, labels);
+        std::mem::swap(&mut self.previous.symbols, &mut self.current);
+        (self.previous.series, self.previous.last_ms, self.previous.labels) = (series.0, last_ms, labels);
         Some(())
     }
 
-    /// Moves the series to `dst` as a record's payload; nothing if there are none.
+    /// Moves the series to `dst` as the payload of a record; empty if there are none.
     pub(super) fn take(&mut self, dst: &mut Vec<u8>) {
         if self.n_series == 0 {
             return;
@@ -79,106 +79,109 @@ impl SeriesWriter {
         for column in [&mut self.refs, &mut self.lasts, &mut self.counts, &mut self.symbols] {
             dst.append(column);
         }
-        self.before = Before::default();
+        self.previous = Previous::default();
     }
 }
 
-/// A series as a checkpoint has it.
+/// A series of a checkpoint.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::wal) struct Described<'a> {
-    pub(in crate::wal) series: SeriesRef,
-    /// The time of its last sample, `i64::MIN` if there is none.
-    pub(in crate::wal) last_ms: i64,
-    /// Places of its labels among the symbols, which are a label set.
-    places: &'a [usize],
+pub(crate) struct CheckpointSeries<'a> {
+    pub(crate) series: SeriesRef,
+    /// The timestamp of its last sample, `i64::MIN` if there is none.
+    pub(crate) last_ms: i64,
+    /// Indexes of its labels among the symbols, which are a label set.
+    symbol_indexes: &'a [usize],
     symbols: &'a Symbols,
 }
 
-impl<'a> Described<'a> {
-    /// Returns the places of its labels among the symbols of the checkpoint, in order of names.
-    pub(in crate::wal) fn places(self) -> &'a [usize] {
-        self.places
+impl<'a> CheckpointSeries<'a> {
+    /// Returns the indexes of its labels among the symbols of the checkpoint, in order of names.
+    pub(crate) fn symbol_indexes(self) -> &'a [usize] {
+        self.symbol_indexes
     }
 
-    /// Returns the label at a place.
-    pub(in crate::wal) fn symbol(self, place: usize) -> (&'a str, &'a str) {
-        (self.symbols.name(place), self.symbols.value(place))
+    /// Returns the label with a symbol index.
+    pub(crate) fn symbol(self, idx: usize) -> (&'a str, &'a str) {
+        (self.symbols.name(idx), self.symbols.value(idx))
     }
 
     /// Returns its labels.
-    pub(in crate::wal) fn labels(self) -> Labels {
-        let symbols = || self.places.iter().map(|&place| self.symbol(place));
+    pub(crate) fn labels(self) -> Labels {
+        let symbols = || self.symbol_indexes.iter().map(|&idx| self.symbol(idx));
         let mut builder = LabelsBuilder::with_capacity(symbols().map(|(n, v)| n.len() + v.len() + 4).sum());
         symbols().for_each(|(name, value)| builder.push(name, value));
         builder.finish()
     }
 }
 
-/// Decodes the series of a frame: `None` for one whose symbols were lost. Returns `None` if the frame does not decode.
+/// Decodes the series of a frame; passes `None` for a series whose symbols are lost. Returns `None` if the frame does not
+/// decode.
 pub(super) fn decode<E>(
     mut src: &[u8],
     symbols: &Symbols,
-    mut each: impl FnMut(Option<Described<'_>>) -> Result<(), E>,
+    mut each: impl FnMut(Option<CheckpointSeries<'_>>) -> Result<(), E>,
 ) -> Option<Result<(), E>> {
     let src = &mut src;
     let n_series = usize::try_from(take_u64(src)?).ok().filter(|&n| n <= FRAME_SERIES_MAX)?;
     let (refs, lasts) = (take_column(src, n_series)?, take_column(src, n_series)?);
     let counts = (0..n_series).map(|_| usize::try_from(take_u64(src)?).ok()).collect::<Option<Vec<_>>>()?;
-    let (mut labels, mut refused) = (LabelPlaces::default(), Ok(()));
+    let (mut labels, mut result) = (LabelSymbols::default(), Ok(()));
     for i in 0..n_series {
         let is_whole = labels.step(src, counts[i], symbols)?;
-        if refused.is_ok() {
-            let places = &labels.places;
-            let found = Described { series: SeriesRef(refs[i] as u64), last_ms: lasts[i], places, symbols };
-            refused = each(is_whole.then_some(found));
+        if result.is_ok() {
+            let symbol_indexes = &labels.indexes;
+            let found =
+                CheckpointSeries { series: SeriesRef(refs[i] as u64), last_ms: lasts[i], symbol_indexes, symbols };
+            result = each(is_whole.then_some(found));
         }
     }
-    src.is_empty().then_some(refused)
+    src.is_empty().then_some(result)
 }
 
-/// The labels of a series, from which those of the next one follow: what is the same there needs no second look.
+/// The labels of a series. Those that the next one repeats are not checked again.
 #[derive(Debug, Default)]
-struct LabelPlaces {
+struct LabelSymbols {
     numbers: Vec<u64>,
-    /// Where they are among the symbols; [`LOST`] for those that were lost.
-    places: Vec<usize>,
+    /// Indexes among the symbols; [`LOST`] for lost ones.
+    indexes: Vec<usize>,
     n_lost: usize,
-    /// Bytes of the names and values that are there.
+    /// Bytes of the names and values that are not lost.
     size: usize,
     /// The names are known to ascend.
     ascend: bool,
 }
 
-/// The place of a symbol that was lost with its frame.
+/// The index of a symbol whose frame is lost.
 const LOST: usize = usize::MAX;
 
-impl LabelPlaces {
-    /// Takes the next series, which has `count` labels; false if one of them was lost, `None` if they are no label set.
+impl LabelSymbols {
+    /// Decodes the next series, which has `count` labels. Returns `false` if one of them is lost, `None` if they are not a
+    /// label set.
     fn step(&mut self, src: &mut &[u8], count: usize, symbols: &Symbols) -> Option<bool> {
         while self.numbers.len() > count {
             self.numbers.pop();
-            let place = self.places.pop()?;
-            self.forget(place, symbols);
+            let idx = self.indexes.pop()?;
+            self.forget(idx, symbols);
         }
         for at in 0..count {
             let step = take_i64(src)?;
             match self.numbers.get(at) {
-                // Fast path: the label of the series before.
+                // Fast path: the label of the previous series.
                 Some(_) if step == 0 => {}
                 Some(before) => {
                     let number = before.wrapping_add_signed(step);
-                    let (place, before) = (symbols.place(number).unwrap_or(LOST), self.places[at]);
-                    (self.numbers[at], self.places[at]) = (number, place);
+                    let (idx, before) = (symbols.index(number).unwrap_or(LOST), self.indexes[at]);
+                    (self.numbers[at], self.indexes[at]) = (number, idx);
                     self.forget(before, symbols);
-                    self.ascend &= before != LOST && place != LOST && symbols.has_name_of(place, before);
-                    self.note(place, symbols)?;
+                    self.ascend &= before != LOST && idx != LOST && symbols.has_name_of(idx, before);
+                    self.note(idx, symbols)?;
                 }
                 None => {
-                    let (number, place) = (step as u64, symbols.place(step as u64).unwrap_or(LOST));
+                    let (number, idx) = (step as u64, symbols.index(step as u64).unwrap_or(LOST));
                     self.numbers.push(number);
-                    self.places.push(place);
+                    self.indexes.push(idx);
                     self.ascend = false;
-                    self.note(place, symbols)?;
+                    self.note(idx, symbols)?;
                 }
             }
         }
@@ -186,39 +189,36 @@ impl LabelPlaces {
             return Some(false);
         }
         if !self.ascend {
-            self.ascend = self.places.is_sorted_by(|&a, &b| symbols.name(a) < symbols.name(b));
+            self.ascend = self.indexes.is_sorted_by(|&a, &b| symbols.name(a) < symbols.name(b));
         }
         (self.ascend && self.size <= LABELS_SIZE_MAX).then_some(true)
     }
 
-    /// Counts a label; `None` if none has it.
-    fn note(&mut self, place: usize, symbols: &Symbols) -> Option<()> {
-        if place == LOST {
+    /// Counts a label; `None` if its name or value is empty.
+    fn note(&mut self, idx: usize, symbols: &Symbols) -> Option<()> {
+        if idx == LOST {
             self.n_lost += 1;
             return Some(());
         }
-        let (name, value) = (symbols.name(place), symbols.value(place));
+        let (name, value) = (symbols.name(idx), symbols.value(idx));
         self.size += name.len() + value.len();
         (!name.is_empty() && !value.is_empty()).then_some(())
     }
 
-    fn forget(&mut self, place: usize, symbols: &Symbols) {
-        if place == LOST {
+    fn forget(&mut self, idx: usize, symbols: &Symbols) {
+        if idx == LOST {
             self.n_lost -= 1;
         } else {
-            self.size -= symbols.name(place).len() + symbols.value(place).len();
+            self.size -= symbols.name(idx).len() + symbols.value(idx).len();
         }
     }
 }
 
 fn take_column(src: &mut &[u8], n: usize) -> Option<Vec<i64>> {
     let mut value = 0_i64;
-    (0..n)
-        .map(|_| {
-            take_i64(src).map(|step| {
-                value = value.wrapping_add(step);
-                value
-            })
-        })
-        .collect()
+    let mut next = || {
+        value = value.wrapping_add(take_i64(src)?);
+        Some(value)
+    };
+    (0..n).map(|_| next()).collect()
 }

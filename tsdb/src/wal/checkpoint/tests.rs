@@ -1,13 +1,14 @@
-//! Checkpoints come back whole; damaged ones are seen and give what is left of them.
+//! Checkpoints come back; damage is detected, and the valid frames are read.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::error::{Error, Result};
 use crate::fs::RealFs;
-use crate::head::SeriesRef;
 use crate::labels::{Labels, Metadata};
-use crate::wal::reader::LargeFrames;
+use crate::sample::SeriesRef;
+use crate::wal::file_name::Cut;
+use crate::wal::reader::LargeFrameLock;
 
 type Series = (u64, Labels, i64);
 
@@ -32,7 +33,7 @@ struct Loaded {
 
 fn load_all(path: &Path, number: u64) -> Result<Loaded> {
     let mut loaded = Loaded::default();
-    load(&RealFs, path, number, &LargeFrames::default(), |entry| {
+    load(&RealFs, path, number, &LargeFrameLock::default(), |entry| {
         match entry {
             Entry::Series(found) => loaded.series.push((found.series.0, found.labels(), found.last_ms)),
             Entry::LostSeries => loaded.n_lost += 1,
@@ -67,17 +68,17 @@ fn a_checkpoint_comes_back_from_many_frames() {
         ["up", "x"].map(|family| (family, Metadata { help: family.repeat(200), ..Metadata::default() })).into();
     write_all(dir.path(), 7, 99_999, &all, &metadata);
     let path = dir.path().join("checkpoint-00000007");
-    assert_eq!(examine(&RealFs, &path, &LargeFrames::default()).unwrap(), None);
+    assert_eq!(examine(&RealFs, &path, &LargeFrameLock::default()).unwrap(), None);
     let loaded = load_all(&path, 7).unwrap();
     assert!(loaded.series == all && loaded.n_lost == 0);
     assert_eq!(loaded.metadata, metadata.iter().map(|(f, m)| ((*f).to_owned(), m.clone())).collect::<Vec<_>>());
     assert_eq!(loaded.next_ref, 99_999);
     assert!(std::fs::metadata(&path).unwrap().len() < 20_000 * 6);
-    assert!(matches!(load_all(&path, 8), Err(Error::Corrupt { .. })), "it has the name of another");
+    assert!(matches!(load_all(&path, 8), Err(Error::Corrupt { .. })), "it has the name of another checkpoint");
 }
 
 #[test]
-fn an_error_of_the_series_leaves_nothing_and_what_a_crash_left_is_removed() {
+fn an_error_leaves_no_file_and_incomplete_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("checkpoint-00000001.tmp"), "half").unwrap();
     let refused = std::iter::once(Err(Error::Options("no".into())));
@@ -86,7 +87,7 @@ fn an_error_of_the_series_leaves_nothing_and_what_a_crash_left_is_removed() {
 }
 
 #[test]
-fn every_flipped_bit_and_every_cut_is_seen_and_the_rest_is_read() {
+fn every_flipped_bit_and_every_cut_is_detected_and_valid_frames_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let all = fleet(30);
     write_all(dir.path(), 1, 1000, &all, &[("up", Metadata::default())]);
@@ -94,12 +95,12 @@ fn every_flipped_bit_and_every_cut_is_seen_and_the_rest_is_read() {
     let good = std::fs::read(&path).unwrap();
     let check = |bad: &[u8], what: &str| {
         std::fs::write(&path, bad).unwrap();
-        match examine(&RealFs, &path, &LargeFrames::default()) {
+        match examine(&RealFs, &path, &LargeFrameLock::default()) {
             Ok(damage) => assert!(damage.is_some(), "{what}"),
             Err(e) => assert!(matches!(e, Error::Version { .. }), "{what}: {e}"),
         }
         if let Ok(loaded) = load_all(&path, 1) {
-            assert!(loaded.series.iter().all(|series| all.contains(series)), "{what}: nothing is made up");
+            assert!(loaded.series.iter().all(|series| all.contains(series)), "{what}: no series comes from nowhere");
             assert!(loaded.series.is_empty() || loaded.series.len() == 30, "{what}");
         }
     };
@@ -125,7 +126,7 @@ fn a_lost_frame_of_symbols_costs_the_series_that_need_it() {
         let mut bad = good.clone();
         bad[at] ^= 1;
         std::fs::write(&path, bad).unwrap();
-        let damage = examine(&RealFs, &path, &LargeFrames::default()).unwrap().unwrap();
+        let damage = examine(&RealFs, &path, &LargeFrameLock::default()).unwrap().unwrap();
         assert!((24..good.len() as u64).contains(&damage.offset) && damage.offset <= at as u64);
         let loaded = load_all(&path, 1).unwrap();
         assert!(loaded.series.iter().all(|s| all.binary_search_by(|a| a.1.cmp(&s.1)).is_ok_and(|i| all[i] == *s)));
@@ -151,10 +152,10 @@ proptest! {
     }
 
     #[test]
-    fn payloads_that_are_no_records_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+    fn damaged_records_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         let mut symbols = symbols::Symbols::default();
         let _ = symbols.add(&bytes);
-        let _ = symbols.place(u64::MAX);
+        let _ = symbols.index(u64::MAX);
         let _ = series::decode(&bytes, &symbols, |_| Ok::<_, ()>(()));
     }
 }

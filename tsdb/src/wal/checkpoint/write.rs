@@ -1,4 +1,4 @@
-//! Writing a checkpoint.
+//! Writes a checkpoint.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use super::series::{FRAME_SERIES_MAX, SeriesWriter};
 use super::symbols::SymbolWriter;
-use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, TMP_SUFFIX, exemplars};
+use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
 use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
 use crate::fs::{AppendFile, Fs};
-use crate::head::SeriesRef;
 use crate::labels::{LABELS_SIZE_MAX, Labels, Metadata};
+use crate::sample::SeriesRef;
 use crate::sample::exemplar::NumberedExemplars;
+use crate::wal::file_name::{Cut, SegmentKind};
 use crate::wal::frame::file_header;
+use crate::wal::frame_buffer::FrameBuffer;
 use crate::wal::record::{METADATA, encode_metadata};
-use crate::wal::stream::Frames;
-use crate::wal::{Cut, SegmentKind};
 
-/// Size of symbols, or of metadata, at which a frame is closed off.
+/// Size of symbols or metadata at which a frame is closed.
 const FRAME_SIZE: usize = 512 << 10;
-/// Size of frames that are written to the file at once.
+/// Size of frames at which they are written to the file.
 const WRITE_SIZE: usize = 1 << 20;
 
-/// Writes a checkpoint under its name, durably; on an error there is none, or all of it is there.
+/// Writes a checkpoint and syncs it. After an error it is absent or complete.
 pub(in crate::wal) fn write<'a>(
     fs: &dyn Fs,
     dir: &Path,
@@ -33,19 +33,19 @@ pub(in crate::wal) fn write<'a>(
     series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
     exemplars: &[NumberedExemplars],
 ) -> Result<()> {
-    let name = SegmentKind::Checkpoint.file_name(cut.0);
-    let (path, tmp) = (dir.join(&name), dir.join(name + TMP_SUFFIX));
-    // What a crash left of earlier ones is nobody's.
+    let kind = SegmentKind::Checkpoint;
+    let (path, tmp) = (dir.join(kind.file_name(cut.0)), dir.join(kind.tmp_name(cut.0)));
+    // Files that a crash left incomplete.
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
-        if name.ends_with(TMP_SUFFIX) && SegmentKind::Checkpoint.is_ours(&name) {
+        if kind.parse_tmp(&name).is_some() {
             remove(fs, &dir.join(name))?;
         }
     }
     let written = write_file(fs, &tmp, cut, next_ref, metadata, series, exemplars);
-    if let Err(refused) = written.and_then(|()| fs.rename(&tmp, &path).map_err(Error::io("rename", &tmp))) {
-        // If this is refused as well, the next checkpoint tries again.
-        let _left = remove(fs, &tmp);
-        return Err(refused);
+    if let Err(failed) = written.and_then(|()| fs.rename(&tmp, &path).map_err(Error::io("rename", &tmp))) {
+        // If this fails as well, the next checkpoint retries.
+        let _failed = remove(fs, &tmp);
+        return Err(failed);
     }
     fs.sync_dir(dir).map_err(Error::io("sync", dir))
 }
@@ -91,7 +91,7 @@ fn write_series(file: &mut File<'_>, all: impl Iterator<Item = Result<(SeriesRef
         let (series_ref, labels, last_ms) = one?;
         limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
         let added = series.add(&mut symbols, series_ref, labels, last_ms);
-        added.ok_or(Error::Limit { what: "labels of a shard", used: 1 << 32, limit: u64::from(u32::MAX) })?;
+        added.ok_or(Error::Limit { what: "labels of a WAL checkpoint", used: 1 << 32, limit: u64::from(u32::MAX) })?;
         if series.len() == FRAME_SERIES_MAX || symbols.new_size() >= FRAME_SIZE {
             write_frames(file, &mut symbols, &mut series)?;
         }
@@ -123,14 +123,14 @@ fn limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
     if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
 }
 
-/// The file that is being written.
+/// A checkpoint that is being written.
 struct File<'a> {
     file: Arc<dyn AppendFile>,
     path: &'a Path,
     salt: u64,
     next_sequence: u64,
-    frames: Frames,
-    /// Of the next frame.
+    frames: FrameBuffer,
+    /// The payload of the next frame.
     payload: Vec<u8>,
 }
 
@@ -139,10 +139,10 @@ impl<'a> File<'a> {
         let salt = getrandom::u64().map_err(|e| Error::io("salt", path)(e.into()))?;
         let file = fs.create(path).map_err(Error::io("create", path))?;
         file.append(&file_header(SegmentKind::Checkpoint, salt)).map_err(Error::io("write", path))?;
-        Ok(Self { file, path, salt, next_sequence: 0, frames: Frames::default(), payload: Vec::new() })
+        Ok(Self { file, path, salt, next_sequence: 0, frames: FrameBuffer::default(), payload: Vec::new() })
     }
 
-    /// Makes a frame of the payload, unless that is empty.
+    /// Completes a frame with the payload, unless that is empty.
     fn frame(&mut self, record: u8) -> Result<()> {
         if self.payload.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Frames around damage, in files of both versions and in frames larger than the window.
+//! Frames around damage, and frames larger than the window.
 
 use proptest::prelude::*;
 
@@ -29,9 +29,9 @@ enum Piece {
 fn pieces(bytes: &[u8]) -> Vec<Piece> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
-    let large = LargeFrames::default();
-    let Opened::Sound(mut reader) = Reader::open(&RealFs, file.path(), SegmentKind::Samples, &large).unwrap() else {
-        panic!("the header is sound");
+    let large = LargeFrameLock::default();
+    let Opened::Valid(mut reader) = Reader::open(&RealFs, file.path(), SegmentKind::Samples, &large).unwrap() else {
+        panic!("the header is valid");
     };
     let mut pieces = Vec::new();
     while let Some(item) = reader.next().unwrap() {
@@ -67,7 +67,7 @@ fn frames_larger_than_the_window_and_across_its_edge_come_back() {
 }
 
 #[test]
-fn a_piece_that_was_taken_out_costs_no_frame_behind_it() {
+fn removed_bytes_cost_no_later_frame() {
     let bytes = segment(&vec![vec![1; 30]; 6]);
     let frame = FRAME_HEADER_SIZE + 30;
     for (cut, kept) in [(5, vec![0, 2, 3, 4, 5]), (frame, vec![0, 2, 3, 4, 5]), (frame + 5, vec![0, 3, 4, 5])] {
@@ -81,7 +81,7 @@ fn a_piece_that_was_taken_out_costs_no_frame_behind_it() {
     let at = (HEADER_SIZE + 2 * frame) as u64;
     assert!(
         pieces(&twice).contains(&Piece::Damaged(at..at + frame as u64)),
-        "a frame counts only where it was written"
+        "a frame is valid only where it was written"
     );
 }
 
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_accounted_for(tail in proptest::collection::vec(any::<u8>(), 0..300), cut in 0..74_usize) {
+    fn all_bytes_are_accounted_for(tail in proptest::collection::vec(any::<u8>(), 0..300), cut in 0..74_usize) {
         let mut bytes = segment(&[vec![7; 20], vec![8; 30]]);
         bytes.truncate(bytes.len() - cut);
         bytes.extend(tail);

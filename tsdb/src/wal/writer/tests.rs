@@ -7,8 +7,8 @@ use std::sync::RwLock;
 use super::*;
 use crate::fs::{FaultFs, RealFs};
 use crate::sample::Sample;
-use crate::wal::reader::{Item, LargeFrames, Opened, Reader};
-use crate::wal::samples::decode_samples;
+use crate::wal::reader::{Item, LargeFrameLock, Opened, Reader};
+use crate::wal::record::decode_samples;
 
 fn wal(dir: &Path, fs: Arc<dyn Fs>, sync: WalSync, segment_size_bytes: u64) -> Wal {
     Wal::open(WalOptions { number: 0, dir: dir.to_owned(), fs, sync, segment_size_bytes }).unwrap()
@@ -25,14 +25,14 @@ fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {
 /// Reads back the times of all samples in segments of some numbers, and asserts that the files are whole.
 fn times_in(dir: &Path, numbers: impl Fn(u64) -> bool) -> Vec<i64> {
     let mut times = Vec::new();
-    let large = LargeFrames::default();
+    let large = LargeFrameLock::default();
     for name in RealFs.list(dir).unwrap() {
         if !SegmentKind::Samples.parse(&name).is_some_and(&numbers) {
             continue;
         }
-        let Opened::Sound(mut reader) = Reader::open(&RealFs, &dir.join(name), SegmentKind::Samples, &large).unwrap()
+        let Opened::Valid(mut reader) = Reader::open(&RealFs, &dir.join(name), SegmentKind::Samples, &large).unwrap()
         else {
-            panic!("the header is sound");
+            panic!("the header is valid");
         };
         while let Some(item) = reader.next().unwrap() {
             let Item::Frame(frame) = item else { panic!("damaged: {item:?}") };
@@ -61,7 +61,7 @@ fn segments_are_closed_at_their_size_and_a_new_process_starts_its_own() {
 }
 
 #[test]
-fn a_full_disk_leaves_whole_frames_and_heals_without_loss() {
+fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
     // The header and three frames fit into 78 bytes.
     for room in 0..78 {
         let dir = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn a_full_disk_leaves_whole_frames_and_heals_without_loss() {
         assert!(matches!(wal.health(), Health::Blocked(reason) if reason.contains("samples-")), "room {room}");
         let before = times(dir.path());
         assert_eq!(before, appended, "room {room}: only what was acknowledged is there");
-        assert!(wal.rotate().is_err(), "what waits cannot be written, so nothing is cut");
+        assert!(wal.rotate().is_err(), "pending records cannot be written, so nothing is cut");
         fs.set_room(u64::MAX);
         append(&wal, 4).unwrap();
         assert_eq!(wal.health(), Health::Ok);
@@ -111,7 +111,7 @@ fn large_requests_are_split_into_records() {
 }
 
 #[test]
-fn a_cut_has_all_before_it_and_nothing_else_and_numbers_go_on_after_a_restart() {
+fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let open = || wal(dir.path(), Arc::new(RealFs), WalSync::Never, 60);
     let wal = open();
@@ -121,7 +121,7 @@ fn a_cut_has_all_before_it_and_nothing_else_and_numbers_go_on_after_a_restart() 
     wal.append_samples(&column);
     let cut = wal.rotate().unwrap();
     append(&wal, 6).unwrap();
-    assert_eq!(times_in(dir.path(), |number| number < cut.0), [0, 1, 2, 3, 4, 5], "what waited is before the cut");
+    assert_eq!(times_in(dir.path(), |number| number < cut.0), [0, 1, 2, 3, 4, 5], "pending records are before the cut");
     assert_eq!(times_in(dir.path(), |number| number >= cut.0), [6]);
     let cut = wal.rotate().unwrap();
     assert!(wal.rotate().unwrap() > cut, "no two cuts are the same");
@@ -130,7 +130,7 @@ fn a_cut_has_all_before_it_and_nothing_else_and_numbers_go_on_after_a_restart() 
     assert_eq!(RealFs.list(dir.path()).unwrap(), [SegmentKind::Checkpoint.file_name(cut.0)]);
     drop(wal);
     append(&open(), 8).unwrap();
-    assert_eq!(times_in(dir.path(), |number| number >= cut.0), [8], "a new process writes behind the cut");
+    assert_eq!(times_in(dir.path(), |number| number >= cut.0), [8], "a new process writes after the cut");
 }
 
 /// Appends come under a lock that the cut takes as well; commits come under none.

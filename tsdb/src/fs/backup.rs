@@ -1,0 +1,41 @@
+//! Saves the original of a file that a repair rewrites: a second name, which is never reused.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+
+/// Maximum originals with one name.
+const ORIGINALS_MAX: u32 = 1000;
+
+/// Links a file into a folder, which is created if necessary, as `name`, or as `name.1` and so on if that is taken.
+/// Returns the path of the link. It survives a power cut.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn save_original(fs: &dyn Fs, path: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
+    fs.create_dir(folder).map_err(Error::io("create", folder))?;
+    let mut original = folder.join(name);
+    for i in 1.. {
+        match fs.hard_link(path, &original) {
+            Ok(()) => break,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && i < ORIGINALS_MAX => {
+                original = folder.join(format!("{name}.{i}"));
+            }
+            Err(error) => return Err(Error::io("link", &original)(error)),
+        }
+    }
+    fs.sync_dir(folder).map_err(Error::io("sync", folder))?;
+    Ok(original)
+}
+
+/// Replaces a file by `new`, durably.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn replace(fs: &dyn Fs, new: &Path, path: &Path) -> Result<()> {
+    fs.rename(new, path).map_err(Error::io("rename", new))?;
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs.sync_dir(dir).map_err(Error::io("sync", dir))
+}

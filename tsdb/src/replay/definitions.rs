@@ -1,0 +1,121 @@
+//! Loads series definitions of a log into the head of the one shard that all its series belong to.
+//!
+//! A series is loaded as words: the id of its list of label names, and the symbols of its label values. The words of the
+//! previous series are retained, and labels that the log marks as repeated are not looked up again. Labels of a checkpoint
+//! are numbered, and each is looked up once.
+
+use crate::error::Result;
+use crate::head::{Head, Pair};
+use crate::index::SymbolId;
+use crate::sample::SeriesRef;
+use crate::wal::checkpoint::CheckpointSeries;
+use crate::wal::record::{DefinedLabel, Repeats};
+
+/// Loads the series of a checkpoint, in order.
+#[derive(Debug, Default)]
+pub(super) struct CheckpointLoader {
+    last: LastSeries,
+    /// The symbol indexes of the last series in the checkpoint.
+    symbol_indexes: Vec<usize>,
+    /// Labels by their symbol index in the checkpoint, filled on demand.
+    pairs: Vec<Option<Pair>>,
+}
+
+/// Loads the series of segments, in order.
+#[derive(Debug, Default)]
+pub(super) struct SegmentLoader {
+    last: LastSeries,
+}
+
+/// The words of the series that was loaded last.
+#[derive(Debug)]
+struct LastSeries {
+    names: Vec<SymbolId>,
+    /// The id of the list of names, if `has_shape`, then the values.
+    words: Vec<u32>,
+    has_shape: bool,
+}
+
+impl CheckpointLoader {
+    /// Loads a series and returns its slot.
+    ///
+    /// # Errors
+    /// As [`Head::load_symbol`] and [`Head::load`].
+    pub(super) fn load(&mut self, head: &mut Head, series: CheckpointSeries<'_>) -> Result<u32> {
+        let symbol_indexes = series.symbol_indexes();
+        for (at, &idx) in symbol_indexes.iter().enumerate() {
+            if self.symbol_indexes.get(at) != Some(&idx) {
+                let (name, value) = self.pair(head, series, idx)?;
+                self.last.set(at, name, value);
+            }
+        }
+        self.symbol_indexes.clear();
+        self.symbol_indexes.extend_from_slice(symbol_indexes);
+        self.last.load(head, symbol_indexes.len(), series.series)
+    }
+
+    fn pair(&mut self, head: &mut Head, series: CheckpointSeries<'_>, idx: usize) -> Result<Pair> {
+        if idx >= self.pairs.len() {
+            // At most the number of symbols of the checkpoint.
+            self.pairs.resize(idx + 1, None);
+        }
+        if let Some(known) = self.pairs[idx] {
+            return Ok(known);
+        }
+        let (name, value) = series.symbol(idx);
+        Ok(*self.pairs[idx].insert((head.load_symbol(name)?, head.load_symbol(value)?)))
+    }
+}
+
+impl SegmentLoader {
+    /// Loads a series and returns its slot.
+    ///
+    /// # Errors
+    /// As [`Head::load_symbol`] and [`Head::load`].
+    pub(super) fn load(&mut self, head: &mut Head, series: SeriesRef, labels: &[DefinedLabel<'_>]) -> Result<u32> {
+        for (at, label) in labels.iter().enumerate() {
+            let name = match label.repeats {
+                Repeats::Label => continue,
+                Repeats::Name => self.last.names[at],
+                Repeats::Nothing => head.load_symbol(label.name)?,
+            };
+            self.last.set(at, name, head.load_symbol(label.value)?);
+        }
+        self.last.load(head, labels.len(), series)
+    }
+}
+
+impl LastSeries {
+    fn set(&mut self, at: usize, name: SymbolId, value: SymbolId) {
+        match self.names.get_mut(at) {
+            Some(before) => {
+                self.has_shape &= *before == name;
+                *before = name;
+                self.words[1 + at] = value.0;
+            }
+            None => {
+                self.has_shape = false;
+                self.names.push(name);
+                self.words.push(value.0);
+            }
+        }
+    }
+
+    /// Loads the series whose labels are the first `n_labels`.
+    fn load(&mut self, head: &mut Head, n_labels: usize, series: SeriesRef) -> Result<u32> {
+        self.has_shape &= self.names.len() == n_labels;
+        if !self.has_shape {
+            self.names.truncate(n_labels);
+            self.words.truncate(1 + n_labels);
+            self.words[0] = head.load_shape(&self.names)?;
+            self.has_shape = true;
+        }
+        head.load(&self.words, series)
+    }
+}
+
+impl Default for LastSeries {
+    fn default() -> Self {
+        Self { names: Vec::new(), words: vec![0], has_shape: false }
+    }
+}

@@ -1,0 +1,301 @@
+//! The gate that requests pass while the WAL of a store is replayed.
+//!
+//! Once all series are known, writes are accepted: samples are logged and acknowledged as always and buffered beside the
+//! heads, as the head cannot decide yet which of them are out of order. After the replay they are applied to the heads in
+//! the order of the WAL. Reads of a range that the WAL may have samples of wait; older ranges are read at once. Flushes
+//! wait. A start timestamp is buffered with its sample; its scope is decided when it is applied, and the WAL says so
+//! (`wal::record::start_timestamps`). Exemplars need no head: they go to their ring at once.
+//!
+//! Used by `Store`, which owns the [`ReplayGate`], and by `background::replay`.
+//!
+//! Invariants
+//! 1. Applying buffered samples gives what the next replay of the same WAL gives: both use
+//!    [`Head::replay`](crate::head::Head::replay) and [`apply_start_timestamp`](super::apply_start_timestamp), and samples
+//!    are buffered in the order in which they are logged.
+//! 2. Acknowledged samples are stored, unless an earlier sample has another value for the same timestamp.
+//! 3. The store switches from buffering to appending between two requests, never within one.
+//! 4. No sample that is only in the WAL is older than [`ReplayGate::floor_ms`]; see [`log_floor`].
+//!
+//! Threads: any. After the replay, requests read one atomic. Crash: the WAL is unchanged and holds the buffered samples.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::progress::{ReplayProgress, replay_share};
+use super::stats::ReplayStats;
+use crate::context::QueryContext;
+use crate::context::{Charge, MemoryBudget};
+use crate::error::{Error, Interrupt, Result};
+use crate::options::Options;
+use crate::sample::TimeRange;
+use crate::shard::BUFFERED_SAMPLE_SIZE;
+
+/// Time between checks whether a waiting request has ended.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// The replay state of a store.
+#[derive(Debug)]
+pub(crate) struct ReplayGate {
+    pub(crate) progress: ReplayProgress,
+    /// The heads have all samples of the WAL and all buffered ones.
+    is_done: AtomicBool,
+    /// The store is being closed.
+    pub(crate) stop: AtomicBool,
+    floor_ms: AtomicI64,
+    /// The budget of buffered samples.
+    memory: MemoryBudget,
+    /// A request was rejected because that budget is exhausted.
+    is_full: AtomicBool,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    replay: ReplayState,
+    stats: ReplayStats,
+    /// Memory of the buffered samples.
+    buffered: Charge,
+}
+
+/// Whether the WAL is replayed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReplayState {
+    /// The replay runs. Reads of a range that the WAL may have samples of wait for it.
+    Running,
+    /// All samples of the WAL are in the heads.
+    Done,
+    /// The replay failed, for this reason; reads and writes are rejected.
+    Failed(String),
+}
+
+/// Progress of the replay of a store's WAL; from [`Db::replay_status`](crate::Db::replay_status).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayStatus {
+    /// Whether it has ended, and how.
+    pub state: ReplayState,
+    /// Files read to their end.
+    pub n_files: u64,
+    /// Files of the WAL.
+    pub n_files_total: u64,
+    /// Bytes read.
+    pub n_bytes: u64,
+    /// Bytes of the WAL.
+    pub n_bytes_total: u64,
+    /// Samples decoded.
+    pub n_samples: u64,
+    /// Memory of buffered samples.
+    pub buffered_bytes: u64,
+    /// Limit of [`buffered_bytes`](Self::buffered_bytes).
+    pub buffered_bytes_max: u64,
+    /// The progress as text, with percentages and units.
+    pub text: String,
+}
+
+impl ReplayGate {
+    /// Creates the gate of a replay that has not started.
+    pub(crate) fn new(options: &Options) -> Self {
+        let memory_max = options.wal_replay_memory_bytes - replay_share(options);
+        let memory = MemoryBudget::new("bytes of samples buffered until the WAL is replayed", memory_max);
+        let state = State { replay: ReplayState::Running, stats: ReplayStats::default(), buffered: memory.charge() };
+        Self {
+            progress: ReplayProgress::default(),
+            is_done: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            floor_ms: AtomicI64::new(i64::MIN),
+            memory,
+            is_full: AtomicBool::new(false),
+            state: Mutex::new(state),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// Returns `true` if the heads are complete.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Acquire)
+    }
+
+    /// Waits until a time range can be read. A request that accepts partial results continues at once, and its context
+    /// notes that.
+    ///
+    /// # Errors
+    /// [`Error::Replaying`] when the request's deadline passes before that, [`Error::ReplayFailed`],
+    /// [`Error::Interrupted`] if the request is canceled.
+    pub(crate) fn wait_for(&self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
+        // Fast path: the replay ended long ago.
+        if self.is_done() {
+            return Ok(());
+        }
+        self.check()?;
+        if range.end_ms < self.floor_ms.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if ctx.note_partial(|| format!("the WAL is being replayed, samples may be missing: {}", self.progress)) {
+            return Ok(());
+        }
+        self.wait(ctx)
+    }
+
+    /// Waits until the replay has succeeded.
+    ///
+    /// # Errors
+    /// As [`ReplayGate::wait_for`].
+    pub(crate) fn wait(&self, ctx: &QueryContext) -> Result<()> {
+        let mut state = self.state();
+        loop {
+            state.check()?;
+            if state.replay == ReplayState::Done {
+                return Ok(());
+            }
+            match ctx.interrupted() {
+                None => {}
+                Some(Interrupt::Deadline) => return Err(Error::Replaying { progress: self.progress.to_string() }),
+                Some(reason) => return Err(Error::Interrupted(reason)),
+            }
+            let time = ctx.remaining().map_or(WAIT, |left| left.min(WAIT));
+            state = self.ended.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Fails if the replay has failed.
+    ///
+    /// # Errors
+    /// [`Error::ReplayFailed`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_done() { Ok(()) } else { self.state().check() }
+    }
+
+    /// Decides what happens to the samples of a request: `None` if they are appended, a charge for their memory if they
+    /// are buffered. Called within the request, so that the decision holds until its end.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the budget of buffered samples is exhausted, [`Error::ReplayFailed`].
+    pub(crate) fn reserve_buffer(&self, n_samples: usize, histograms_size: usize) -> Result<Option<Charge>> {
+        if self.is_done() {
+            return Ok(None);
+        }
+        self.check()?;
+        let mut charge = self.memory.charge();
+        charge
+            .grow(n_samples.saturating_mul(BUFFERED_SAMPLE_SIZE).saturating_add(histograms_size))
+            .inspect_err(|_| self.is_full.store(true, Ordering::Relaxed))?;
+        Ok(Some(charge))
+    }
+
+    /// Retains the charge of samples that are buffered now, less that of `n_rejected` samples.
+    pub(crate) fn retain_buffer(&self, mut charge: Charge, n_rejected: usize) {
+        charge.shrink(n_rejected * BUFFERED_SAMPLE_SIZE);
+        self.state().buffered.absorb(charge);
+    }
+
+    /// Returns why writes are rejected; `None` if they are accepted.
+    pub(crate) fn write_refusal(&self) -> Option<String> {
+        if self.is_done() {
+            return None;
+        }
+        if let ReplayState::Failed(reason) = &self.state().replay {
+            return Some(format!("replay of the WAL failed: {reason}"));
+        }
+        let full = || format!("the buffer for samples written during the WAL replay is full; {}", self.progress);
+        self.is_full.load(Ordering::Relaxed).then(full)
+    }
+
+    /// Returns the statistics of the replay; all zero before its end.
+    pub(crate) fn stats(&self) -> ReplayStats {
+        self.state().stats
+    }
+
+    /// Returns the progress.
+    pub(crate) fn status(&self) -> ReplayStatus {
+        ReplayStatus {
+            state: self.state().replay.clone(),
+            n_files: self.progress.n_files(),
+            n_files_total: self.progress.n_files_total(),
+            n_bytes: self.progress.n_bytes(),
+            n_bytes_total: self.progress.n_bytes_total(),
+            n_samples: self.progress.n_samples(),
+            buffered_bytes: self.memory.used() as u64,
+            buffered_bytes_max: self.memory.limit() as u64,
+            text: self.progress.to_string(),
+        }
+    }
+
+    /// Admits reads of older samples. Called once all series are known.
+    pub(crate) fn set_floor(&self, floor_ms: i64) {
+        self.floor_ms.store(floor_ms, Ordering::Relaxed);
+    }
+
+    /// Ends a successful replay. No request is in flight.
+    pub(crate) fn finish(&self, stats: ReplayStats) {
+        let mut state = self.state();
+        state.stats = stats;
+        state.replay = ReplayState::Done;
+        state.buffered = self.memory.charge();
+        self.is_done.store(true, Ordering::Release);
+        self.ended.notify_all();
+    }
+
+    /// Ends a replay that failed.
+    pub(crate) fn fail(&self, reason: String) {
+        self.state().replay = ReplayState::Failed(reason);
+        self.ended.notify_all();
+    }
+
+    // Fields are replaced by whole values, so the state is valid after a panic.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn check(&self) -> Result<()> {
+        match &self.replay {
+            ReplayState::Failed(reason) => Err(Error::ReplayFailed { reason: reason.clone() }),
+            ReplayState::Running | ReplayState::Done => Ok(()),
+        }
+    }
+}
+
+/// Returns a time such that all older samples of the WAL are in blocks as well; `i64::MIN` if there is no such bound.
+///
+/// A sample is accepted up to a maximum age relative to the newest one. The WAL goes back to the last flush, so the newest
+/// time *at that flush* counts. The newest time of the blocks may be later because of an import; that of the checkpoints
+/// may be later because they are written a little after the flush. The minimum of the two is never too new.
+pub(crate) fn log_floor(options: &Options, in_blocks_ms: Option<i64>, in_checkpoints_ms: Option<i64>) -> i64 {
+    let newest_ms = in_blocks_ms.zip(in_checkpoints_ms).map(|(a, b)| a.min(b));
+    newest_ms.map_or(i64::MIN, |newest_ms| newest_ms.saturating_sub(options.age_max_ms()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_is_not_newer_than_any_sample_that_may_be_only_in_the_wal() {
+        let hour = 3_600_000;
+        let of = |in_order_max_age_ms, out_of_order_window_ms| Options {
+            in_order_max_age_ms,
+            out_of_order_window_ms,
+            ..Options::default()
+        };
+        for (options, age_ms) in [(of(3 * hour, hour), 3 * hour), (of(0, 2 * hour), 2 * hour), (of(0, 0), hour)] {
+            for (in_blocks, in_checkpoints, newest) in [
+                (Some(10 * hour), Some(10 * hour), Some(10 * hour)),
+                (Some(10 * hour), Some(11 * hour), Some(10 * hour)),
+                (Some(20 * hour), Some(11 * hour), Some(11 * hour)),
+                (None, Some(11 * hour), None),
+                (Some(11 * hour), None, None),
+                (None, None, None),
+            ] {
+                let expected = newest.map_or(i64::MIN, |newest| newest - age_ms);
+                assert_eq!(
+                    log_floor(&options, in_blocks, in_checkpoints),
+                    expected,
+                    "{in_blocks:?} {in_checkpoints:?}"
+                );
+            }
+        }
+    }
+}

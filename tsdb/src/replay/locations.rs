@@ -1,0 +1,84 @@
+//! In which shard and slot the series of a log are.
+
+use crate::sample::SeriesRef;
+
+/// Shard and slot of a series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct SeriesLocation {
+    pub(super) shard: u16,
+    pub(super) slot: u32,
+}
+
+/// Locations by series ref: collected, then sorted, then looked up.
+///
+/// Senders write their series in the same order in every request, mostly that in which the series were created. So a lookup
+/// tries the entry after the previous one before it searches.
+#[derive(Debug, Default)]
+pub(super) struct SeriesLocations(Vec<(SeriesRef, SeriesLocation)>);
+
+/// Where the next lookup begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LookupHint(usize);
+
+impl SeriesLocations {
+    /// Returns the number of series; exact after [`SeriesLocations::sort`].
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Appends a series.
+    pub(super) fn push(&mut self, series: SeriesRef, location: SeriesLocation) {
+        self.0.push((series, location));
+    }
+
+    /// Appends all series of `others`.
+    pub(super) fn extend(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
+    }
+
+    /// Prepares lookups. If a series was appended twice, either location is retained.
+    pub(super) fn sort(&mut self) {
+        // Entries arrive in this order, or in a few sorted runs.
+        self.0.sort_by_key(|&(series, _)| series);
+        self.0.dedup_by_key(|&mut (series, _)| series);
+        self.0.shrink_to_fit();
+    }
+
+    /// Returns the location of a series, if it is known.
+    #[inline]
+    pub(super) fn find(&self, series: SeriesRef, hint: &mut LookupHint) -> Option<SeriesLocation> {
+        // Fast path: the next one.
+        if let Some(&(at_hint, location)) = self.0.get(hint.0)
+            && at_hint == series
+        {
+            hint.0 += 1;
+            return Some(location);
+        }
+        let at = self.0.binary_search_by_key(&series, |&(series, _)| series).ok()?;
+        hint.0 = at + 1;
+        Some(self.0[at].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_found_in_any_order() {
+        let location = |slot| SeriesLocation { shard: 1, slot };
+        let (mut locations, mut others) = (SeriesLocations::default(), SeriesLocations::default());
+        (0..50).rev().for_each(|i| locations.push(SeriesRef(u64::from(i) * 4), location(i)));
+        (25..100).for_each(|i| others.push(SeriesRef(u64::from(i) * 4), location(i)));
+        locations.extend(others);
+        locations.sort();
+        assert_eq!(locations.len(), 100);
+        for step in [1, 3, 7, 99] {
+            let mut hint = LookupHint::default();
+            for i in (0..100).map(|i| i * step % 100) {
+                assert_eq!(locations.find(SeriesRef(u64::from(i) * 4), &mut hint), Some(location(i)));
+                assert_eq!(locations.find(SeriesRef(u64::from(i) * 4 + 1), &mut hint), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Statistics of a replay.
+
+use crate::head::Replayed;
+
+/// Statistics of a replay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReplayStats {
+    /// Series defined.
+    pub n_series: u64,
+    /// Samples restored.
+    pub n_samples: u64,
+    /// Exemplars restored, including those evicted again by newer ones.
+    pub n_exemplars: u64,
+    /// Samples that were already present.
+    pub n_repeated: u64,
+    /// Samples dropped because an earlier one has another value for the same timestamp.
+    pub n_conflicting: u64,
+    /// Samples and exemplars whose series is not defined: its definition is damaged, or was lost in a power cut.
+    pub n_orphaned: u64,
+    /// Bytes cut off the ends of segments: an incomplete write at the end of the process.
+    pub torn_bytes: u64,
+    /// Bytes inside files that are not a valid record. They were copied to the quarantine.
+    pub damaged_bytes: u64,
+    /// Frames missing according to the sequence numbers around them, including those in damaged bytes.
+    pub n_missing_frames: u64,
+    /// Damaged checkpoints. An older checkpoint was used instead, or the valid part of the damaged one.
+    pub n_damaged_checkpoints: u64,
+    /// Series known to be lost with a damaged checkpoint.
+    pub n_lost_series: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Samples accepted during the replay and buffered until its end.
+    pub n_buffered: u64,
+    /// Buffered samples that the WAL already had.
+    pub n_buffered_repeated: u64,
+    /// Buffered samples dropped because an earlier one has another value for the same timestamp.
+    pub n_buffered_conflicting: u64,
+    /// Buffered samples whose timestamp would have been rejected had the replay been complete. They were acknowledged, so
+    /// they are stored.
+    pub n_buffered_out_of_bounds: u64,
+}
+
+impl ReplayStats {
+    /// Counts `n` samples that were replayed with the same result.
+    pub(crate) fn count(&mut self, replayed: Replayed, n: usize) {
+        let n = n as u64;
+        match replayed {
+            Replayed::New(_) => self.n_samples += n,
+            Replayed::Repeated => self.n_repeated += n,
+            Replayed::Conflicting => self.n_conflicting += n,
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.n_series += other.n_series;
+        self.n_samples += other.n_samples;
+        self.n_exemplars += other.n_exemplars;
+        self.n_repeated += other.n_repeated;
+        self.n_conflicting += other.n_conflicting;
+        self.n_orphaned += other.n_orphaned;
+        self.torn_bytes += other.torn_bytes;
+        self.damaged_bytes += other.damaged_bytes;
+        self.n_missing_frames += other.n_missing_frames;
+        self.n_damaged_checkpoints += other.n_damaged_checkpoints;
+        self.n_lost_series += other.n_lost_series;
+        self.read_bytes += other.read_bytes;
+        self.n_buffered += other.n_buffered;
+        self.n_buffered_repeated += other.n_buffered_repeated;
+        self.n_buffered_conflicting += other.n_buffered_conflicting;
+        self.n_buffered_out_of_bounds += other.n_buffered_out_of_bounds;
+    }
+}

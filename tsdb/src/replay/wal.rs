@@ -1,0 +1,135 @@
+//! Replay of all logs of a store.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64};
+
+use rayon::prelude::*;
+
+use super::locations::SeriesLocations;
+use super::log::LogReplay;
+use super::progress::ReplayProgress;
+use super::stats::ReplayStats;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::labels::Metadata;
+use crate::options::WalOnCorruption;
+use crate::shard::Shard;
+use crate::store::exemplars::Exemplars;
+use crate::wal::reader::{LargeFrameLock, check_version};
+use crate::wal::{Epoch, SegmentKind};
+
+/// The destination of a replay, shared by its workers.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    /// The shards of the store that is being opened. No series may leave them during the replay.
+    pub(crate) shards: &'a [Shard],
+    /// Metadata by metric family.
+    pub(crate) metadata: &'a Mutex<BTreeMap<String, Metadata>>,
+    /// The exemplars.
+    pub(crate) exemplars: &'a Exemplars,
+    /// The folder for damaged bytes.
+    pub(crate) quarantine: &'a Path,
+    /// The disk.
+    pub(crate) fs: &'a dyn Fs,
+    /// What to do about damage.
+    pub(crate) on_corruption: WalOnCorruption,
+    /// Maximum memory of the sample bins of a worker.
+    pub(crate) sample_bins_bytes: usize,
+    /// Updated during the replay.
+    pub(crate) progress: &'a ReplayProgress,
+    /// The newest timestamp of the store; raised during the replay.
+    pub(crate) newest_ms: &'a AtomicI64,
+    /// Interrupts the replay.
+    pub(crate) stop: &'a AtomicBool,
+    /// Lets one worker at a time read a large frame.
+    pub(crate) large_frames: LargeFrameLock,
+}
+
+/// A replay whose definitions are loaded.
+pub(crate) struct Replay<'a> {
+    target: &'a Target<'a>,
+    /// By epoch, oldest first.
+    logs: Vec<Vec<LogReplay>>,
+    /// The series of all epochs but the newest: a series is defined once, in the epoch that created it.
+    earlier: SeriesLocations,
+    next_ref: u64,
+}
+
+/// Checks the headers of all files of `epochs` before anything on the disk is changed.
+///
+/// # Errors
+/// [`Error::Version`] if a format version is not supported, [`Error::Io`].
+pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> Result<()> {
+    for epoch in epochs {
+        for dir in (0..epoch.logs).map(|log| epoch.log_dir(wal_dir, log)) {
+            let names = match fs.list(&dir) {
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                names => names.map_err(Error::io("list", &dir))?,
+            };
+            for kind in SegmentKind::ALL {
+                let ours = names.iter().filter(|name| kind.parse(name).is_some());
+                ours.map(|name| dir.join(name)).try_for_each(|path| check_version(fs, &path, kind))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Replay<'a> {
+    /// Loads the definitions of all epochs below `wal_dir`, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be read, [`Error::Version`] if a format version is not supported,
+    /// [`Error::Corrupt`] if a valid frame holds an unknown record, and for damage under `Refuse`.
+    pub(crate) fn definitions(wal_dir: &Path, epochs: &[Epoch], target: &'a Target<'a>) -> Result<Self> {
+        let mut logs: Vec<Vec<LogReplay>> = Vec::new();
+        for epoch in epochs {
+            let is_same = epoch.logs == target.shards.len();
+            let open = |log| LogReplay::open(epoch.log_dir(wal_dir, log), is_same.then_some(log), target);
+            logs.push((0..epoch.logs).into_par_iter().map(open).collect::<Result<_>>()?);
+        }
+        for logs in &mut logs {
+            logs.par_iter_mut().try_for_each(|log| log.definitions(target))?;
+        }
+        target.shards.par_iter().try_for_each(|shard| shard.head_mut().finish_loading())?;
+        let mut earlier = SeriesLocations::default();
+        let n_earlier = logs.len().saturating_sub(1);
+        for log in logs[..n_earlier].iter_mut().flatten() {
+            earlier.extend(std::mem::take(&mut log.locations));
+        }
+        earlier.sort();
+        let next_ref = logs.iter().flatten().map(|log| log.next_ref).max().unwrap_or(0);
+        Ok(Self { target, logs, earlier, next_ref })
+    }
+
+    /// Returns the lowest series ref above those of all definitions. A sample whose definition is lost may have a higher
+    /// one.
+    pub(crate) fn next_ref(&self) -> u64 {
+        self.next_ref
+    }
+
+    /// Returns the number of samples files that the logs have had, including removed ones.
+    pub(crate) fn n_samples_files_ever(&self) -> u64 {
+        self.logs.iter().flatten().map(|log| log.next_samples).fold(0, u64::saturating_add)
+    }
+
+    /// Replays the samples. Returns the statistics and the lowest series ref above all those on the disk.
+    ///
+    /// # Errors
+    /// As [`Replay::definitions`]; [`Error::Interrupted`] if it is stopped.
+    pub(crate) fn samples(mut self) -> Result<(ReplayStats, u64)> {
+        for logs in &mut self.logs {
+            logs.par_iter_mut().try_for_each(|log| log.samples(self.target, &self.earlier))?;
+        }
+        let mut stats = ReplayStats::default();
+        for log in self.logs.iter().flatten() {
+            log.cut_torn_tails(self.target.fs)?;
+            stats.add(log.stats);
+            self.next_ref = self.next_ref.max(log.next_ref);
+        }
+        Ok((stats, self.next_ref))
+    }
+}

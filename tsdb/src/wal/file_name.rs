@@ -1,0 +1,88 @@
+//! Names of the files of a log.
+
+/// The suffix of a checkpoint that is being written.
+const TMP_SUFFIX: &str = ".tmp";
+
+/// What a file of the log holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SegmentKind {
+    /// Samples and exemplars.
+    Samples,
+    /// Series definitions and metadata.
+    Series,
+    /// Definitions, metadata and exemplars; replaces all segments with a lower number.
+    Checkpoint,
+}
+
+/// Where a log was cut: the number of the first series segment and of the first samples segment after the cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cut(pub(crate) u64);
+
+impl SegmentKind {
+    /// All kinds, in the order of a replay.
+    pub(crate) const ALL: [Self; 3] = [Self::Checkpoint, Self::Series, Self::Samples];
+
+    /// Returns its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.prefix().trim_end_matches('-')
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Samples => "samples-",
+            Self::Series => "series-",
+            Self::Checkpoint => "checkpoint-",
+        }
+    }
+
+    /// Returns the file name for a number, for instance `samples-00000007`.
+    pub(crate) fn file_name(self, number: u64) -> String {
+        format!("{}{number:08}", self.prefix())
+    }
+
+    /// Returns the file name of a checkpoint that is being written.
+    pub(super) fn tmp_name(self, number: u64) -> String {
+        self.file_name(number) + TMP_SUFFIX
+    }
+
+    /// Returns the number in a file name, or `None` if the file is not of this kind.
+    pub(crate) fn parse(self, file_name: &str) -> Option<u64> {
+        let digits = file_name.strip_prefix(self.prefix())?;
+        (digits.len() >= 8 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
+    }
+
+    /// Returns the number in the name of a file of this kind that is being written.
+    pub(super) fn parse_tmp(self, file_name: &str) -> Option<u64> {
+        self.parse(file_name.strip_suffix(TMP_SUFFIX)?)
+    }
+
+    /// Returns the numbers of all files of this kind, ascending.
+    pub(crate) fn numbers(self, file_names: &[String]) -> Vec<u64> {
+        let mut numbers: Vec<u64> = file_names.iter().filter_map(|name| self.parse(name)).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_come_back_and_others_are_refused() {
+        for (kind, number, name) in [
+            (SegmentKind::Samples, 7, "samples-00000007"),
+            (SegmentKind::Series, 123_456_789, "series-123456789"),
+            (SegmentKind::Checkpoint, 0, "checkpoint-00000000"),
+        ] {
+            assert_eq!((kind.file_name(number).as_str(), kind.parse(name)), (name, Some(number)));
+        }
+        for bad in ["samples-7", "samples-0000000x", "series-00000007", "samples-", "samples-99999999999999999999999"] {
+            assert_eq!(SegmentKind::Samples.parse(bad), None, "{bad}");
+        }
+        assert_eq!(SegmentKind::Checkpoint.parse("checkpoint-00000007.tmp"), None);
+        assert_eq!(SegmentKind::Checkpoint.parse_tmp("checkpoint-00000007.tmp"), Some(7));
+        assert_eq!(SegmentKind::Checkpoint.tmp_name(7), "checkpoint-00000007.tmp");
+    }
+}

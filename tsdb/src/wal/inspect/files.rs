@@ -1,0 +1,124 @@
+//! The files of the WAL of a data directory.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::fs::{Fs, size_of_file};
+use crate::wal::checkpoint;
+use crate::wal::epoch::Epoch;
+use crate::wal::file_name::SegmentKind;
+use crate::wal::reader::LargeFrameLock;
+
+/// A file of the WAL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFile {
+    /// The path.
+    pub path: PathBuf,
+    /// What it holds.
+    pub kind: SegmentKind,
+    /// The number of its epoch.
+    pub epoch: u32,
+    /// The number of its log.
+    pub log: usize,
+    /// The number in its name.
+    pub number: u64,
+    /// What a replay does with it.
+    pub role: Role,
+}
+
+impl LogFile {
+    /// Returns its size in bytes; 0 if it cannot be opened.
+    pub fn size(&self, fs: &dyn Fs) -> u64 {
+        size_of_file(fs, &self.path)
+    }
+}
+
+/// What a replay does with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Reads it.
+    Live,
+    /// Ignores it: a checkpoint has superseded it, and it is about to be removed.
+    Superseded,
+    /// Ignores it: it is a damaged checkpoint, and an older one or none is used instead.
+    Damaged,
+}
+
+/// Returns `true` if a folder is a data directory of Varve: it has a WAL epoch or a block.
+#[must_use]
+pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
+    let has = |folder: &str, is_ours: fn(&str) -> bool| {
+        fs.list(&dir.join(folder)).is_ok_and(|names| names.iter().any(|name| is_ours(name)))
+    };
+    has("wal", |name| Epoch::parse(name).is_some()) || has("blocks", |name| name.ends_with(".block"))
+}
+
+/// Lists the files of the WAL of a data directory by epoch, log, kind (checkpoint, series, samples) and number.
+///
+/// # Errors
+/// [`Error::Io`] if a folder cannot be listed. A checkpoint that cannot be read is [`Role::Damaged`].
+pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
+    let wal_dir = dir.join("wal");
+    let names = names(fs, &wal_dir)?;
+    let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
+    epochs.sort_unstable();
+    let mut files = Vec::new();
+    for epoch in epochs {
+        for log in 0..epoch.logs {
+            files.extend(of_log(fs, &wal_dir, epoch, log)?);
+        }
+    }
+    Ok(files)
+}
+
+fn of_log(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Vec<LogFile>> {
+    let dir = epoch.log_dir(wal_dir, log);
+    let names = names(fs, &dir)?;
+    let mut files = Vec::new();
+    for kind in SegmentKind::ALL {
+        files.extend(kind.numbers(&names).into_iter().map(|number| {
+            let path = dir.join(kind.file_name(number));
+            LogFile { path, kind, epoch: epoch.number, log, number, role: Role::Live }
+        }));
+    }
+    assign_roles(fs, &mut files);
+    Ok(files)
+}
+
+/// Sets the roles of the files of one log, choosing the checkpoint as a replay does.
+fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) {
+    let (large, mut cut, mut begun) = (LargeFrameLock::default(), None, None);
+    for file in files.iter_mut().rev().filter(|file| file.kind == SegmentKind::Checkpoint) {
+        if cut.is_some() {
+            file.role = Role::Superseded;
+            continue;
+        }
+        match checkpoint::examine(fs, &file.path, &large) {
+            Ok(None) => cut = Some(file.number),
+            found => {
+                file.role = Role::Damaged;
+                let begins = found.is_ok_and(|damage| damage.is_some_and(|damage| damage.begins));
+                begun = begun.or(begins.then_some(file.number));
+            }
+        }
+    }
+    // Without a valid checkpoint, the valid frames of the newest are used. It supersedes segments if its first frame is
+    // valid.
+    let newest = files.iter().rev().find(|file| file.kind == SegmentKind::Checkpoint).map(|file| file.number);
+    if let (None, Some(instead)) = (cut, begun.or(newest)) {
+        let is_instead = |file: &&mut LogFile| file.kind == SegmentKind::Checkpoint && file.number == instead;
+        files.iter_mut().filter(is_instead).for_each(|file| file.role = Role::Live);
+    }
+    let cut = cut.or(begun).unwrap_or(0);
+    let is_superseded = |file: &&mut LogFile| file.kind != SegmentKind::Checkpoint && file.number < cut;
+    files.iter_mut().filter(is_superseded).for_each(|file| file.role = Role::Superseded);
+}
+
+/// Returns the names in a folder; none if it does not exist.
+fn names(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
+    match fs.list(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        names => names.map_err(Error::io("list", dir)),
+    }
+}

@@ -1,0 +1,30 @@
+//! Inspection and repair of the WAL of a data directory.
+//!
+//! Used by `varve wal`; public as `varve_tsdb::inspect`. Frames and records are read by the same code as in a replay, but
+//! nothing is applied to a head, and damage is recorded as a [`Damage`](crate::fs::damage::Damage) instead of ending
+//! the work.
+//!
+//! 1. [`list`] finds the files and decides which of them are live.
+//! 2. [`read_file`] passes on the frames of a file, decoded ([`Content`]).
+//! 3. [`inspect`] reads all files and computes statistics; [`repair`] rewrites damaged files.
+//!
+//! Invariants
+//! 1. Reading changes nothing and takes no lock: a server may be running. Its concurrent writes may look like torn tails;
+//!    files that it removes are counted in [`Inspection::n_removed_files`].
+//! 2. One window of one file and one record are in memory, and for an inspection the refs of all series.
+
+mod content;
+mod files;
+mod read;
+mod repair;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+pub use content::{Content, LoggedSample, LoggedStart, RECORD_NAMES, SampleSizes};
+pub use files::{LogFile, Role, is_varve_directory, list};
+pub use read::{FileIntegrity, FoundFrame, read_file};
+pub use repair::{Repair, RepairedFile, repair};
+pub use statistics::{FileSummary, Inspection, PartSizes, inspect};
+
+pub use super::file_name::SegmentKind;

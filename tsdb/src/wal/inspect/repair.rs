@@ -1,0 +1,294 @@
+//! Repairs a WAL: valid frames are retained, everything else is dropped, and the original is saved in the quarantine.
+//!
+//! A server skips damage and copies it to the quarantine at each start, until a checkpoint supersedes the file. It refuses to
+//! start with an unknown record, and skips a file without a valid header. A repair rewrites a damaged file with the frames
+//! that can be read and decoded, numbered from 0. The original is linked into the quarantine first. A damaged header is
+//! reconstructed ([`Framing::guesses`]). A checkpoint gets a lost first or last frame back; if an older checkpoint is
+//! complete, it is only moved to the quarantine. Torn tails are left to the next start.
+//!
+//! Crash: at every moment each file is either the original or the repaired one. The next run replaces incomplete files.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::content::Content;
+use super::files::{LogFile, Role, list};
+use super::read::{FileIntegrity, FoundFrame, read_frames};
+use crate::chunk::varint::put_u64;
+use crate::error::{Error, Result};
+use crate::fs::backup;
+use crate::fs::damage::{DamageKind, DamageReport};
+use crate::fs::{AppendFile, Fs};
+use crate::wal::checkpoint;
+use crate::wal::file_name::SegmentKind;
+use crate::wal::frame::{Framing, HEADER_SIZE};
+use crate::wal::quarantine::qualified_name;
+use crate::wal::reader::{LargeFrameLock, Opened, Reader, check_version};
+
+/// Size of the write buffer.
+const BUFFER_SIZE: usize = 1 << 20;
+/// The suffix of a file that is being written.
+const TMP_SUFFIX: &str = ".repaired.tmp";
+
+/// The result of a repair, or of a dry run.
+#[derive(Debug, Clone, Default)]
+pub struct Repair {
+    /// The damage found.
+    pub damage: DamageReport,
+    /// The files that are rewritten or moved to the quarantine.
+    pub repaired: Vec<RepairedFile>,
+}
+
+/// A damaged file that is repaired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairedFile {
+    /// The path.
+    pub path: PathBuf,
+    /// The path of the saved original.
+    pub original: PathBuf,
+    /// Frames retained; `None` if the file has no use and is moved to the quarantine.
+    pub n_frames: Option<u64>,
+}
+
+/// The valid part of a file.
+#[derive(Debug, Clone, Copy, Default)]
+struct ValidFrames {
+    n_frames: u64,
+    /// For a checkpoint: whether its first and its last frame are valid.
+    begins: bool,
+    ends: bool,
+    /// The lowest ref above those of all its series.
+    next_ref: u64,
+    /// For a checkpoint: frames with series whose labels are lost. A repair cannot restore them.
+    n_without_labels: u64,
+}
+
+/// Repairs the WAL of a data directory that no server has open. Without `write`, it only reports what it would do.
+/// `progress` gets the bytes of the files checked so far and the total.
+///
+/// # Errors
+/// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version of a file is not supported: nothing was
+/// changed then; [`Error::Io`].
+pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
+    let lock_path = dir.join("lock");
+    let _lock = match write {
+        true => Some(fs.lock(&lock_path).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => Error::Locked { path: lock_path },
+            _ => Error::io("lock", &lock_path)(error),
+        })?),
+        false => None,
+    };
+    let files = list(fs, dir)?;
+    files.iter().try_for_each(|file| check_version(fs, &file.path, file.kind))?;
+    let (quarantine, mut repair) = (dir.join("quarantine"), Repair::default());
+    let unsuperseded: Vec<(&LogFile, u64)> =
+        files.iter().filter(|file| file.role != Role::Superseded).map(|file| (file, file.size(fs))).collect();
+    let (mut done, total) = (0, unsuperseded.iter().map(|(_, size)| size).sum());
+    for (file, size) in unsuperseded {
+        repair.repair_file(fs, &quarantine, file, &files, write)?;
+        done += size;
+        progress(done, total);
+    }
+    Ok(repair)
+}
+
+impl Repair {
+    fn repair_file(
+        &mut self,
+        fs: &dyn Fs,
+        quarantine: &Path,
+        file: &LogFile,
+        files: &[LogFile],
+        write: bool,
+    ) -> Result<()> {
+        let (large, mut found) = (LargeFrameLock::default(), DamageReport::default());
+        let reader = open(fs, file, &large, &mut found)?;
+        let framing = reader.as_ref().map(Reader::framing);
+        let valid = reader.map(|reader| examine(reader, file, &mut found)).transpose()?.unwrap_or_default();
+        let is_cut = file.kind == SegmentKind::Checkpoint && !(valid.begins && valid.ends);
+        if is_cut {
+            found.push(&file.path, 0, DamageKind::Missing, "the first or the last frame of the checkpoint is missing");
+        }
+        if found.n_damaged() == 0 {
+            return Ok(());
+        }
+        let n_repairable = found.n_damaged() - valid.n_without_labels;
+        self.damage.append(found);
+        if n_repairable == 0 {
+            return Ok(());
+        }
+        let is_useless = valid.n_frames == 0 || file.role == Role::Damaged;
+        if !is_useless && file.kind == SegmentKind::Checkpoint && !valid.begins && has_older_segments(file, files) {
+            // With a first frame it would supersede segments that are needed. A server uses its valid frames as it is.
+            return Ok(());
+        }
+        let name = format!("{}.original", qualified_name(&file.path));
+        let mut repaired = RepairedFile { path: file.path.clone(), original: quarantine.join(&name), n_frames: None };
+        repaired.n_frames = (!is_useless).then_some(valid.n_frames);
+        if write {
+            repaired.original = backup::save_original(fs, &file.path, quarantine, &name)?;
+            match framing.filter(|_| !is_useless) {
+                Some(framing) => rewrite(fs, file, framing, valid)?,
+                None if file.kind == SegmentKind::Checkpoint => remove(fs, &file.path)?,
+                // An empty segment reserves its number.
+                None => empty(fs, file)?,
+            }
+        }
+        self.repaired.push(repaired);
+        Ok(())
+    }
+}
+
+/// Opens a file, with a reconstructed header if necessary; `None` if it has no valid frames.
+fn open<'a>(
+    fs: &dyn Fs,
+    file: &LogFile,
+    large: &'a LargeFrameLock,
+    damage: &mut DamageReport,
+) -> Result<Option<Reader<'a>>> {
+    let path = &file.path;
+    match Reader::open(fs, path, file.kind, large)? {
+        Opened::Valid(reader) => return Ok(Some(reader)),
+        // A crash left it: nothing was written to it.
+        Opened::Empty if file.kind != SegmentKind::Checkpoint => return Ok(None),
+        Opened::Empty | Opened::Damaged(_) => damage.push(path, 0, DamageKind::Corrupt, "no valid header"),
+    }
+    let mut header = [0; HEADER_SIZE];
+    let read = fs.open(path).and_then(|file| file.read_at(&mut header, 0));
+    if read.is_err() {
+        return Ok(None);
+    }
+    for framing in Framing::guesses(&header, file.kind) {
+        let mut n_frames = 0;
+        let reader = Reader::open_as(fs, path, framing, large)?;
+        read_frames(reader, file, FileIntegrity::default(), &mut DamageReport::default(), |_| {
+            n_frames += 1;
+            Ok(())
+        })?;
+        if n_frames > 0 {
+            return Reader::open_as(fs, path, framing, large).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+fn examine(reader: Reader<'_>, file: &LogFile, damage: &mut DamageReport) -> Result<ValidFrames> {
+    let mut valid = ValidFrames::default();
+    read_frames(reader, file, FileIntegrity::default(), damage, |frame| {
+        if matches!(frame.content, Content::Unknown) {
+            return Ok(());
+        }
+        valid.n_frames += 1;
+        valid.ends = matches!(frame.content, Content::End(_));
+        match &frame.content {
+            Content::Begin(next_ref) => {
+                valid.begins = true;
+                valid.next_ref = valid.next_ref.max(*next_ref);
+            }
+            Content::CheckpointSeries(found, n_lost) => {
+                valid.n_without_labels += u64::from(*n_lost > 0);
+                let newest = found.iter().map(|it| it.0).max().unwrap_or(0);
+                valid.next_ref = valid.next_ref.max(newest.saturating_add(1));
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(valid)
+}
+
+/// Returns `true` if there are segments that the checkpoint supersedes.
+fn has_older_segments(checkpoint: &LogFile, files: &[LogFile]) -> bool {
+    files.iter().any(|file| {
+        let is_same_log = (file.epoch, file.log) == (checkpoint.epoch, checkpoint.log);
+        is_same_log && file.kind != SegmentKind::Checkpoint && file.number < checkpoint.number
+    })
+}
+
+/// Replaces a file by an empty one.
+fn empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
+    let tmp = tmp_path(fs, file)?;
+    fs.create(&tmp).and_then(|file| file.sync()).map_err(Error::io("create", &tmp))?;
+    backup::replace(fs, &tmp, &file.path)
+}
+
+/// Returns the path of the file that replaces `file`, and removes one that an interrupted run left.
+fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
+    let mut name = file.path.file_name().unwrap_or_default().to_owned();
+    name.push(TMP_SUFFIX);
+    let tmp = file.path.with_file_name(name);
+    remove(fs, &tmp)?;
+    Ok(tmp)
+}
+
+/// Writes the valid frames of a file to a file that replaces it.
+fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) -> Result<()> {
+    let tmp = tmp_path(fs, file)?;
+    let large = LargeFrameLock::default();
+    let reader = Reader::open_as(fs, &file.path, framing, &large)?;
+    let mut repaired = RepairedWriter::create(fs, &tmp, file.kind, framing)?;
+    let is_checkpoint = file.kind == SegmentKind::Checkpoint;
+    if is_checkpoint && !valid.begins {
+        repaired.put(checkpoint::BEGIN, &pair(file.number, valid.next_ref))?;
+    }
+    read_frames(reader, file, FileIntegrity::default(), &mut DamageReport::default(), |frame: FoundFrame<'_>| {
+        match frame.content {
+            Content::Unknown => Ok(()),
+            _ => repaired.put(frame.record, frame.payload),
+        }
+    })?;
+    if is_checkpoint && !valid.ends {
+        let mut payload = Vec::new();
+        put_u64(&mut payload, valid.next_ref);
+        repaired.put(checkpoint::END, &payload)?;
+    }
+    repaired.finish()?;
+    backup::replace(fs, &tmp, &file.path)
+}
+
+fn pair(first: u64, second: u64) -> Vec<u8> {
+    let mut payload = Vec::new();
+    put_u64(&mut payload, first);
+    put_u64(&mut payload, second);
+    payload
+}
+
+/// A file that is being written.
+struct RepairedWriter<'a> {
+    path: &'a Path,
+    file: std::sync::Arc<dyn AppendFile>,
+    framing: Framing,
+    bytes: Vec<u8>,
+    sequence: u64,
+}
+
+impl<'a> RepairedWriter<'a> {
+    fn create(fs: &dyn Fs, path: &'a Path, kind: SegmentKind, framing: Framing) -> Result<Self> {
+        let file = fs.create(path).map_err(Error::io("create", path))?;
+        Ok(Self { path, file, framing, bytes: framing.file_header(kind).to_vec(), sequence: 0 })
+    }
+
+    fn put(&mut self, record: u8, payload: &[u8]) -> Result<()> {
+        self.framing.put_frame(&mut self.bytes, self.sequence, record, payload);
+        self.sequence += 1;
+        if self.bytes.len() >= BUFFER_SIZE { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.append(&self.bytes).map_err(Error::io("write", self.path))?;
+        self.bytes.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        self.file.sync().map_err(Error::io("sync", self.path))
+    }
+}
+
+fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
+    match fs.remove(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,247 @@
+//! Statistics of a WAL: files, records, sizes and damage.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use hashbrown::HashSet;
+
+use super::content::{Content, SampleSizes};
+use super::files::{LogFile, Role, list};
+use super::read::{FileIntegrity, FoundFrame, read_file};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::fs::damage::{DamageKind, DamageReport};
+use crate::sample::TimeRange;
+use crate::wal::checkpoint;
+use crate::wal::file_name::SegmentKind;
+use crate::wal::frame::{FRAME_HEADER_SIZE, HEADER_SIZE};
+use crate::wal::reader::LargeFrameLock;
+
+/// Maximum attempts to read a WAL without a file being removed meanwhile.
+const ATTEMPTS_MAX: usize = 5;
+
+/// Statistics and damage of a WAL.
+#[derive(Debug, Clone, Default)]
+pub struct Inspection {
+    /// DamageReport of live files. Those of superseded files have no effect and are not listed.
+    pub damage: DamageReport,
+    /// The files, in the order of [`list`].
+    pub files: Vec<FileSummary>,
+    /// Sizes of the parts of live files.
+    pub parts: PartSizes,
+    /// Series defined.
+    pub n_series: u64,
+    /// Samples and histograms whose series is not defined.
+    pub n_orphaned: u64,
+    /// Their series refs and number of samples; the first hundred thousand.
+    pub orphans: BTreeMap<u64, u64>,
+    /// Files that a server removed before they were read, in the last attempt.
+    pub n_removed_files: u64,
+}
+
+/// Maximum undefined series that are listed.
+const ORPHANS_MAX: usize = 100_000;
+
+/// Statistics of a file.
+#[derive(Debug, Clone)]
+pub struct FileSummary {
+    /// The file.
+    pub file: LogFile,
+    /// Size, version, damage.
+    pub integrity: FileIntegrity,
+    /// Valid frames by record name.
+    pub records: BTreeMap<&'static str, u64>,
+    /// Series that it defines.
+    pub n_series: u64,
+    /// Samples, native histograms included.
+    pub n_samples: u64,
+    /// Exemplars.
+    pub n_exemplars: u64,
+    /// The time range of its samples.
+    pub times: Option<TimeRange>,
+}
+
+/// Sizes of the parts of a WAL, in bytes unless noted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PartSizes {
+    /// File headers.
+    pub file_headers: u64,
+    /// Headers of samples frames.
+    pub sample_frames: u64,
+    /// Parts of samples records, in bits.
+    pub samples: SampleSizes,
+    /// Samples in these records.
+    pub n_samples: u64,
+    /// Histogram frames, headers included; likewise below.
+    pub histograms: u64,
+    /// Start timestamp frames.
+    pub start_timestamps: u64,
+    /// Exemplar frames.
+    pub exemplars: u64,
+    /// Series frames in segments.
+    pub series: u64,
+    /// Metadata frames.
+    pub metadata: u64,
+    /// Checkpoint frames except exemplars and metadata.
+    pub checkpoints: u64,
+    /// Bytes that are not a valid frame, and frames of unknown records.
+    pub damaged: u64,
+}
+
+/// Reads the whole WAL of a data directory. `progress` gets the bytes read and the total.
+///
+/// # Errors
+/// [`Error::Io`] if a folder cannot be listed.
+pub fn inspect(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
+    fs.list(dir).map_err(Error::io("list", dir))?;
+    for _ in 1..ATTEMPTS_MAX {
+        let found = inspect_once(fs, dir, progress)?;
+        if found.n_removed_files == 0 {
+            return Ok(found);
+        }
+    }
+    inspect_once(fs, dir, progress)
+}
+
+fn inspect_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
+    let files = list(fs, dir)?;
+    let total = files.iter().map(|file| file.size(fs)).sum();
+    let (mut inspection, mut done) = (Inspection::default(), 0);
+    let mut defined = HashSet::new();
+    let mut summaries: Vec<Option<FileSummary>> = vec![None; files.len()];
+    // All definitions first: a series may be defined in an earlier epoch.
+    for is_samples in [false, true] {
+        for (place, file) in files.iter().enumerate() {
+            if (file.kind == SegmentKind::Samples) == is_samples {
+                let summary = inspection.add_file(fs, file, &mut defined, &mut |n| progress(done + n, total))?;
+                done += summary.integrity.size;
+                summaries[place] = Some(summary);
+            }
+        }
+    }
+    inspection.files = summaries.into_iter().flatten().collect();
+    inspection.n_series = defined.len() as u64;
+    Ok(inspection)
+}
+
+impl Inspection {
+    fn add_file(
+        &mut self,
+        fs: &dyn Fs,
+        file: &LogFile,
+        defined: &mut HashSet<u64>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<FileSummary> {
+        let (mut damage, mut summary) = (DamageReport::default(), FileSummary::of(file));
+        let is_live = file.role == Role::Live;
+        summary.integrity = read_file(fs, file, &mut damage, |frame| {
+            summary.add(&frame);
+            if is_live {
+                self.parts.add(file, &frame);
+                self.check_series(&frame.content, defined);
+            }
+            progress(frame.offset + frame.size);
+            Ok(())
+        })?;
+        if file.kind == SegmentKind::Checkpoint && damage.n_damaged() == 0 && !summary.integrity.is_removed {
+            check_end(fs, file, &mut damage);
+        }
+        if is_live {
+            self.parts.file_headers += summary.integrity.version.map_or(0, |_| HEADER_SIZE as u64);
+            self.parts.damaged += summary.integrity.damaged_bytes + summary.integrity.torn_bytes;
+        }
+        if !file.is_superseded() {
+            self.damage.append(damage);
+        }
+        self.n_removed_files += u64::from(summary.integrity.is_removed);
+        Ok(summary)
+    }
+
+    /// Collects the defined series, and counts samples of undefined ones.
+    fn check_series(&mut self, content: &Content<'_>, defined: &mut HashSet<u64>) {
+        let mut used = |series: u64| {
+            if !defined.contains(&series) {
+                self.n_orphaned += 1;
+                if self.orphans.len() < ORPHANS_MAX || self.orphans.contains_key(&series) {
+                    *self.orphans.entry(series).or_default() += 1;
+                }
+            }
+        };
+        match content {
+            Content::Samples(samples, _) => samples.iter().for_each(|it| used(it.series)),
+            Content::Histograms(found) => found.iter().for_each(|it| used(it.0)),
+            // Exemplars of evicted series are defined by the checkpoint.
+            Content::Exemplars(_) => {}
+            Content::Series(found) => defined.extend(found.iter().map(|it| it.0)),
+            Content::CheckpointSeries(found, _) => defined.extend(found.iter().map(|it| it.0)),
+            _ => {}
+        }
+    }
+}
+
+/// Records a checkpoint that is not complete.
+fn check_end(fs: &dyn Fs, file: &LogFile, damage: &mut DamageReport) {
+    if let Ok(Some(found)) = checkpoint::examine(fs, &file.path, &LargeFrameLock::default()) {
+        damage.push(&file.path, found.offset, DamageKind::Corrupt, format!("the checkpoint {}", found.reason));
+    }
+}
+
+impl FileSummary {
+    fn of(file: &LogFile) -> Self {
+        let (integrity, records) = (FileIntegrity::default(), BTreeMap::new());
+        Self { file: file.clone(), integrity, records, n_series: 0, n_samples: 0, n_exemplars: 0, times: None }
+    }
+
+    fn add(&mut self, frame: &FoundFrame<'_>) {
+        *self.records.entry(frame.content.name()).or_default() += 1;
+        match &frame.content {
+            Content::Series(found) => self.n_series += found.len() as u64,
+            Content::CheckpointSeries(found, n_lost) => self.n_series += found.len() as u64 + n_lost,
+            Content::Samples(found, _) => found.iter().for_each(|it| self.add_sample(it.sample.timestamp_ms)),
+            Content::Histograms(found) => found.iter().for_each(|it| self.add_sample(it.1)),
+            Content::Exemplars(found) => self.n_exemplars += found.len() as u64,
+            Content::CheckpointExemplars(found) => {
+                self.n_exemplars += found.iter().map(|(_, of_series)| of_series.len() as u64).sum::<u64>();
+            }
+            _ => {}
+        }
+    }
+
+    fn add_sample(&mut self, timestamp_ms: i64) {
+        self.n_samples += 1;
+        let times = self.times.get_or_insert(TimeRange { start_ms: timestamp_ms, end_ms: timestamp_ms });
+        times.start_ms = times.start_ms.min(timestamp_ms);
+        times.end_ms = times.end_ms.max(timestamp_ms);
+    }
+}
+
+impl PartSizes {
+    fn add(&mut self, file: &LogFile, frame: &FoundFrame<'_>) {
+        let is_checkpoint = file.kind == SegmentKind::Checkpoint;
+        let part = match &frame.content {
+            Content::Samples(found, sizes) => {
+                self.n_samples += found.len() as u64;
+                self.samples.add(*sizes);
+                self.sample_frames += FRAME_HEADER_SIZE as u64;
+                return;
+            }
+            Content::Histograms(_) => &mut self.histograms,
+            Content::StartTimestamps(_) => &mut self.start_timestamps,
+            Content::Exemplars(_) | Content::CheckpointExemplars(_) => &mut self.exemplars,
+            Content::Metadata(_) => &mut self.metadata,
+            Content::Unknown => &mut self.damaged,
+            _ if is_checkpoint => &mut self.checkpoints,
+            _ => &mut self.series,
+        };
+        *part += frame.size;
+    }
+}
+
+impl SampleSizes {
+    fn add(&mut self, other: Self) {
+        self.head += other.head;
+        self.refs += other.refs;
+        self.times += other.times;
+        self.values += other.values;
+    }
+}

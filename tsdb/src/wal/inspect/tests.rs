@@ -1,0 +1,215 @@
+//! The log fixture, whole and damaged with a seed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::context::QueryContext;
+use crate::db::Db;
+use crate::error::{Error, Result};
+use crate::fs::damage::DamageReport;
+use crate::fs::{Fs, RealFs};
+use crate::options::Options;
+use crate::sample::{SampleColumns, TimeRange};
+
+/// Damaged copies that are repaired.
+const VARIANTS: u64 = 36;
+
+fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() { copy_dir(&path, &target) } else { std::fs::copy(&path, &target).map(|_| ()).unwrap() }
+    }
+}
+
+/// A copy of the fixture.
+fn fixture() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    copy_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/format/wal-v3"), dir.path());
+    dir
+}
+
+fn look(dir: &Path) -> Inspection {
+    inspect(&RealFs, dir, &mut |done, total| assert!(done <= total)).unwrap()
+}
+
+fn open(dir: &Path) -> Result<Db> {
+    Db::open(dir, Options { background: false, ..Options::default() })
+}
+
+/// The samples of all valid frames.
+fn samples(dir: &Path) -> Vec<(u64, i64)> {
+    let mut found = Vec::new();
+    for file in list(&RealFs, dir).unwrap() {
+        read_file(&RealFs, &file, &mut DamageReport::default(), |frame| {
+            match &frame.content {
+                Content::Samples(samples, _) => {
+                    found.extend(samples.iter().map(|it| (it.series, it.sample.timestamp_ms)));
+                }
+                Content::Histograms(histograms) => found.extend(histograms.iter().map(|it| (it.0, it.1))),
+                _ => {}
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    found.sort_unstable();
+    found
+}
+
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    list(&RealFs, dir).unwrap().into_iter().map(|it| (it.path.clone(), std::fs::read(&it.path).unwrap())).collect()
+}
+
+#[test]
+fn statistics_agree_with_those_of_a_replay() {
+    for seed in 0..VARIANTS {
+        let (dir, mut random) = (fixture(), random(seed));
+        if seed > 0 {
+            // Damage to a checkpoint changes which files a replay reads; here only segments are damaged.
+            damage_file(dir.path(), &mut random, |path| !path.to_string_lossy().contains("checkpoint-"));
+        }
+        let found = look(dir.path());
+        let counts = |file: &&FileSummary| file.file.role == Role::Live;
+        let n_samples: u64 = found.files.iter().filter(counts).map(|file| file.n_samples).sum();
+        let replayed = open(dir.path()).unwrap().stats().replayed;
+        let n_replayed = replayed.n_samples + replayed.n_repeated + replayed.n_conflicting + replayed.n_orphaned;
+        assert_eq!((n_samples, found.n_orphaned), (n_replayed, replayed.n_orphaned), "seed {seed}");
+        assert!(n_samples > 0 && found.n_series > 0 && found.n_series <= replayed.n_series);
+        let sum = |of: fn(&FileIntegrity) -> u64| {
+            found.files.iter().filter(counts).map(|file| of(&file.integrity)).sum::<u64>()
+        };
+        let damage = (sum(|end| end.damaged_bytes), sum(|end| end.torn_bytes), sum(|end| end.n_missing_frames));
+        assert_eq!(damage, (replayed.damaged_bytes, replayed.torn_bytes, replayed.n_missing_frames), "seed {seed}");
+        assert_eq!(
+            (found.damage.n_damaged() > 0, found.n_removed_files),
+            (damage.0 + damage.2 > 0, 0),
+            "{:?}",
+            found.damage.entries()
+        );
+    }
+}
+
+#[test]
+fn the_sizes_of_the_parts_add_up_to_the_size_of_the_files() {
+    let dir = fixture();
+    let found = look(dir.path());
+    let PartSizes { file_headers, sample_frames, samples, n_samples, .. } = found.parts;
+    let PartSizes { histograms, start_timestamps, exemplars, series, metadata, checkpoints, damaged, .. } = found.parts;
+    let bits = samples.head + samples.refs + samples.times + samples.values;
+    let bytes = file_headers + sample_frames + histograms + start_timestamps + exemplars;
+    let size: u64 = found.files.iter().map(|file| file.integrity.size).sum();
+    assert_eq!(8 * (bytes + series + metadata + checkpoints + damaged) + bits, 8 * size);
+    assert!(n_samples > 0 && samples.values > 0 && series > 0 && checkpoints > 0);
+}
+
+/// A generator of numbers below a bound.
+fn random(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    move |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end.max(1)
+    }
+}
+
+/// Damages a file of the WAL: a bit, some bytes or its header.
+fn damage_file(dir: &Path, random: &mut impl FnMut(usize) -> usize, which: fn(&Path) -> bool) {
+    let files: Vec<_> = files(dir).into_iter().filter(|(path, bytes)| which(path) && bytes.len() > 60).collect();
+    let (path, mut bytes) = files[random(files.len())].clone();
+    let at = random(bytes.len());
+    let end = (at + 1 + random(40)).min(bytes.len());
+    match random(5) {
+        0 => bytes[at] ^= 1 << random(8),
+        1 => bytes[at..end].iter_mut().for_each(|byte| *byte = random(256) as u8),
+        2 => bytes[random(24)] ^= 1 << random(8),
+        3 => bytes[..8].fill(0),
+        _ => drop(bytes.drain(at..end)),
+    }
+    std::fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn a_repaired_wal_has_every_valid_frame_and_no_faults() {
+    for seed in 1..=VARIANTS {
+        let (dir, mut random) = (fixture(), random(seed));
+        damage_file(dir.path(), &mut random, |_| true);
+        let before = (files(dir.path()), samples(dir.path()));
+        let planned = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
+        assert!(files(dir.path()) == before.0, "seed {seed}: nothing is written without being asked");
+        let found = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
+        let of = |repair: &Repair| repair.repaired.iter().map(|it| (it.path.clone(), it.n_frames)).collect::<Vec<_>>();
+        assert_eq!(of(&found), of(&planned), "seed {seed}");
+        for it in &found.repaired {
+            assert!(std::fs::read(&it.original).unwrap() == before.0[&it.path], "the original is saved");
+        }
+        assert_eq!(
+            repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap().repaired,
+            [],
+            "seed {seed}: it is repaired"
+        );
+        let after = samples(dir.path());
+        assert!(before.1.iter().all(|sample| after.binary_search(sample).is_ok()), "seed {seed}");
+        let left = look(dir.path()).damage;
+        // Labels that a checkpoint lost cannot be restored.
+        let is_known = |reason: &str| reason.starts_with("labels of ");
+        let unsound = left.entries().iter().filter(|it| it.kind.name() != "torn tail").find(|it| !is_known(&it.reason));
+        assert!(unsound.is_none(), "seed {seed}: {unsound:?}");
+        let stats = open(dir.path()).unwrap().stats().replayed;
+        assert_eq!((stats.damaged_bytes, stats.n_missing_frames, stats.n_damaged_checkpoints), (0, 0, 0));
+    }
+}
+
+/// A server skips a file with a flipped bit in its header; a repair restores it.
+#[test]
+fn a_flipped_bit_of_a_header_is_repaired_without_loss() {
+    let read = |dir: &Path| {
+        let db = open(dir).unwrap();
+        let ctx = QueryContext::unbounded();
+        let mut found = Vec::new();
+        for series in db.select(&ctx, &[], TimeRange::ALL).unwrap() {
+            let (series, mut columns) = (series.unwrap(), SampleColumns::default());
+            series.read(&mut columns).unwrap();
+            let samples = columns.iter().map(|it| (it.timestamp_ms, it.value.to_bits())).collect::<Vec<_>>();
+            found.push((series.labels().clone(), samples));
+        }
+        found
+    };
+    let whole = read(fixture().path());
+    let dir = fixture();
+    let path = list(&RealFs, dir.path()).unwrap().into_iter().rfind(|it| it.kind == SegmentKind::Samples).unwrap().path;
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[12] ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(look(dir.path()).damage.entries()[0].offset, 0);
+    repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
+    assert!(read(dir.path()) == whole);
+}
+
+#[test]
+fn an_unsupported_version_is_reported_and_left_unchanged() {
+    let dir = fixture();
+    let path = list(&RealFs, dir.path()).unwrap().pop().unwrap().path;
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4] = 99;
+    let crc = crc32c::crc32c(&bytes[..20]);
+    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let found = look(dir.path());
+    assert_eq!(found.damage.entries().iter().filter(|damage| damage.path == path).count(), 1);
+    let before = files(dir.path());
+    assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Version { found: 99, .. })));
+    assert!(files(dir.path()) == before);
+}
+
+#[test]
+fn a_directory_in_use_is_not_repaired() {
+    let dir = fixture();
+    let db = open(dir.path()).unwrap();
+    assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Locked { .. })));
+    assert!(repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap().repaired.is_empty());
+    drop(db);
+    let lock = RealFs.lock(&dir.path().join("lock"));
+    assert!(lock.is_ok());
+}

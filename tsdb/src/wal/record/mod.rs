@@ -1,0 +1,30 @@
+//! The records of the log. Integers are varints, strings a size and UTF-8.
+//!
+//! | number | record | module |
+//! | --- | --- | --- |
+//! | 1 | series | [`definitions`] |
+//! | 2 | samples | [`samples`] |
+//! | 3 | metadata | [`definitions`] |
+//! | 4 | histograms | [`histograms`] |
+//! | 6 | exemplars | [`exemplars`] |
+//! | 7 | start timestamps | [`start_timestamps`] |
+//!
+//! A record decodes by itself, but start timestamps are those of the next record. Numbers 5 and 8 to 15 are reserved, those
+//! from 16 on are the checkpoint's ([`checkpoint`](super::checkpoint)).
+
+mod definitions;
+mod exemplars;
+mod histograms;
+mod samples;
+mod start_timestamps;
+
+pub(crate) use definitions::{DefinedLabel, METADATA, Repeats, SERIES, decode_metadata, decode_series, to_labels};
+pub(super) use definitions::{encode_metadata, encode_series, put_string, take_string};
+pub(crate) use exemplars::{EXEMPLARS, decode_exemplars};
+pub(super) use exemplars::{encode_exemplar, put_exemplar, take_exemplar};
+pub(super) use histograms::encode_histograms;
+pub(crate) use histograms::{HISTOGRAMS, LoggedHistogram, decode_histograms};
+pub(super) use samples::{PartSizes, Scratch, decode_sized, encode_samples};
+pub(crate) use samples::{SAMPLES, SampleColumn, decode_samples};
+pub(super) use start_timestamps::{RECORD_SAMPLES_MAX, encode_start_timestamps};
+pub(crate) use start_timestamps::{START_TIMESTAMPS, StartTimestamp, StartTimestamps, decode_start_timestamps};

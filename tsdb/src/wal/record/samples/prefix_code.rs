@@ -1,0 +1,55 @@
+//! Canonical prefix codes: a code is defined by the lengths of its code words, which are part of the format.
+//!
+//! Code words ascend by length and then by symbol, starting from zeros; their first bit is written first. Everything here is
+//! computed at compile time.
+
+/// Returns the code word of each symbol, its first bit lowest. The lengths must be those of a complete code, at most
+/// `length_max`.
+pub(super) const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) -> [u16; N] {
+    let mut codes = [0; N];
+    let (mut next, mut length) = (0_u16, 1);
+    while length <= length_max {
+        let mut symbol = 0;
+        while symbol < N {
+            if lengths[symbol] as usize == length {
+                codes[symbol] = next.reverse_bits() >> (16 - length);
+                next += 1;
+            }
+            symbol += 1;
+        }
+        assert!(length < length_max || next as usize == 1 << length_max, "the code is complete");
+        next <<= 1;
+        length += 1;
+    }
+    codes
+}
+
+/// Returns the decoding table: by the value of the next bits, the symbol and the length of its code word. `C` is 2 to the
+/// power of the maximum length.
+pub(super) const fn symbols<const N: usize, const C: usize>(lengths: &[u8; N]) -> [(u8, u8); C] {
+    let codes = codes(lengths, C.ilog2() as usize);
+    let mut symbols = [(0, 0); C];
+    let mut symbol = 0;
+    while symbol < N {
+        let mut bits = codes[symbol] as usize;
+        while bits < C {
+            symbols[bits] = (symbol as u8, lengths[symbol]);
+            bits += 1 << lengths[symbol];
+        }
+        symbol += 1;
+    }
+    symbols
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_canonical_and_decode() {
+        const LENGTHS: [u8; 4] = [2, 1, 3, 3];
+        assert_eq!(codes(&LENGTHS, 3), [0b01, 0b0, 0b011, 0b111]);
+        let symbols: [_; 8] = symbols(&LENGTHS);
+        assert_eq!(symbols, [(1, 1), (0, 2), (1, 1), (2, 3), (1, 1), (0, 2), (1, 1), (3, 3)]);
+    }
+}

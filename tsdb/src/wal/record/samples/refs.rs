@@ -1,0 +1,160 @@
+//! The refs of a samples record: runs of equal distances.
+//!
+//! A run is a distance D and its length, as a count ([`BitWriter::put_count`]). For D from 1 on: (D - 1) / 2^K ones,
+//! at most 11, a zero, and the lowest K bits of D - 1. Any other D: 12 ones, 6 bits that hold L - 1, and the L bits of its
+//! zigzag (wrapping at 64 bits).
+
+use super::bits::{BitReader, BitWriter};
+use crate::chunk::varint::{unzigzag, zigzag};
+use crate::sample::SeriesRef;
+
+/// This many ones announce a distance in full.
+const ESCAPE: u32 = 12;
+/// The largest K: series at larger distances are not neighbours.
+pub(super) const K_MAX: u32 = 20;
+
+/// Appends the refs except the first.
+pub(super) fn encode_refs(writer: &mut BitWriter<'_>, k: u32, refs: &[SeriesRef]) {
+    for (distance, count) in runs(refs) {
+        encode_distance(writer, k, distance);
+        writer.put_count(count);
+    }
+}
+
+/// Appends refs to `out`, which has the first, until there are `n`; `None` if [`encode_refs`] did not write the bits.
+pub(super) fn decode_refs(reader: &mut BitReader<'_>, k: u32, n: usize, out: &mut Vec<SeriesRef>) -> Option<()> {
+    let mut series = out.last()?.0;
+    while out.len() < n {
+        let distance = decode_distance(reader, k);
+        let count = reader.take_count().filter(|&count| count <= n - out.len())?;
+        // Fast path: consecutive refs.
+        if distance == 1 && u64::MAX - series >= count as u64 {
+            out.extend((series + 1..=series + count as u64).map(SeriesRef));
+            series += count as u64;
+            continue;
+        }
+        for _ in 0..count {
+            series = series.wrapping_add(distance);
+            out.push(SeriesRef(series));
+        }
+    }
+    Some(())
+}
+
+/// Iterates over the runs of equal distances.
+fn runs(refs: &[SeriesRef]) -> impl Iterator<Item = (u64, usize)> {
+    let distance = |i: usize| refs[i].0.wrapping_sub(refs[i - 1].0);
+    let mut i = 1;
+    std::iter::from_fn(move || {
+        let start = i;
+        let of_run = (start < refs.len()).then(|| distance(start))?;
+        i += 1;
+        while i < refs.len() && distance(i) == of_run {
+            i += 1;
+        }
+        Some((of_run, i - start))
+    })
+}
+
+#[inline]
+fn encode_distance(writer: &mut BitWriter<'_>, k: u32, distance: u64) {
+    let above = distance.wrapping_sub(1);
+    let n_ones = above >> k;
+    if n_ones < u64::from(ESCAPE) {
+        let n_ones = n_ones as u32;
+        let code = ((1 << n_ones) - 1) | (above & ((1 << k) - 1)) << (n_ones + 1);
+        writer.put(code, n_ones + 1 + k);
+        return;
+    }
+    let distance = zigzag(distance as i64);
+    let n_bits = (64 - distance.leading_zeros()).max(1);
+    writer.put((1 << ESCAPE) - 1, ESCAPE);
+    writer.put(u64::from(n_bits - 1), 6);
+    writer.put(distance, n_bits);
+}
+
+#[inline]
+fn decode_distance(reader: &mut BitReader<'_>, k: u32) -> u64 {
+    let n_ones = reader.peek().trailing_ones();
+    if n_ones < ESCAPE {
+        reader.skip(n_ones + 1);
+        return (u64::from(n_ones) << k | reader.take(k)) + 1;
+    }
+    reader.skip(ESCAPE);
+    let n_bits = reader.take(6) as u32 + 1;
+    let low = reader.take(n_bits.min(32));
+    let high = reader.take(n_bits.saturating_sub(32));
+    unzigzag(low | high << 32) as u64
+}
+
+/// Returns the K with the smallest encoding, approximately: distances are rounded to their number of bits.
+pub(super) fn choose_k(refs: &[SeriesRef]) -> u32 {
+    let mut n_by_bits = [0_u64; 65];
+    for (distance, _) in runs(refs) {
+        n_by_bits[64 - distance.wrapping_sub(1).leading_zeros() as usize] += 1;
+    }
+    // Fast path: all refs are consecutive.
+    if n_by_bits[1..].iter().all(|&n| n == 0) {
+        return 0;
+    }
+    let size = |k: u32| -> u64 {
+        let size_of = |bits: usize| {
+            let n_ones = (3_u64 << bits >> 2) >> k;
+            if bits < 32 && n_ones < u64::from(ESCAPE) { n_ones + 1 + u64::from(k) } else { 20 + bits as u64 }
+        };
+        n_by_bits.iter().enumerate().filter(|(_, n)| **n > 0).map(|(bits, &n)| n * size_of(bits.min(61))).sum()
+    };
+    (0..=K_MAX).min_by_key(|&k| size(k)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Asserts that refs come back, and returns the encoded size.
+    fn check(refs: &[u64]) -> usize {
+        let refs: Vec<_> = refs.iter().map(|&of| SeriesRef(of)).collect();
+        let (k, mut bytes) = (choose_k(&refs), Vec::new());
+        let mut writer = BitWriter::new(&mut bytes);
+        encode_refs(&mut writer, k, &refs);
+        writer.finish();
+        let (mut reader, mut back) = (BitReader::new(&bytes), vec![refs[0]]);
+        decode_refs(&mut reader, k, refs.len(), &mut back).unwrap();
+        reader.finish().unwrap();
+        assert_eq!(back, refs);
+        bytes.len()
+    }
+
+    #[test]
+    fn typical_requests_are_small() {
+        assert!(check(&(0..1000).collect::<Vec<_>>()) <= 3, "in a row");
+        assert!(check(&[1; 1000]) <= 6, "one series");
+        assert!(check(&(0..1000).map(|i| i * 64 + i * i % 61).collect::<Vec<_>>()) <= 1250, "one of 64 shards");
+        assert!(check(&(0..1000).map(|i| i + i / 100 * 7).collect::<Vec<_>>()) <= 60, "with gaps");
+    }
+
+    #[test]
+    fn extremes_come_back() {
+        check(&[u64::MAX, 0, 1, u64::MAX, u64::MAX / 2, u64::MAX / 2]);
+        check(&[u64::MAX - 1, u64::MAX, 0, 1, 2]);
+        (0..64).for_each(|bits| _ = check(&[1 << bits, 0, 1 << bits, (1 << bits) + 1]));
+    }
+
+    #[test]
+    fn more_refs_than_samples_are_refused() {
+        let mut bytes = Vec::new();
+        let mut writer = BitWriter::new(&mut bytes);
+        encode_refs(&mut writer, 0, &(0..10).map(SeriesRef).collect::<Vec<_>>());
+        writer.finish();
+        let mut out = vec![SeriesRef(0)];
+        assert_eq!(decode_refs(&mut BitReader::new(&bytes), 0, 9, &mut out), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_refs_come_back(refs in proptest::collection::vec(prop_oneof![any::<u64>(), 0..50_u64], 1..60)) {
+            check(&refs);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The start timestamps record: those of the samples of the next record, which is of samples or histograms.
+//!
+//! ```text
+//! repeated, at most 65,536 times:
+//!   varint   ref of the series
+//!   zigzag   timestamp of the sample
+//!   byte     scope: 0 this sample and later ones of its series, up to the next entry; 1 only this out-of-order sample;
+//!            2 undecided: 0 if the sample is newer than all of its series that the replay has, otherwise 1
+//!   zigzag   timestamp less start timestamp, wrapping
+//! ```
+//! A start timestamp of 0 is unknown. Samples without an entry have the start timestamp of the previous in-order sample, or
+//! none. But if the record is empty or has a scope of 2, the samples were buffered during a replay (`replay::gate`):
+//! samples without an entry count as entries with the start timestamp 0 and the scope 2. Of two entries for one sample the
+//! first counts.
+
+use std::ops::Range;
+
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use crate::sample::SeriesRef;
+use crate::sample::start_timestamps::Order;
+
+/// The record number.
+pub(crate) const START_TIMESTAMPS: u8 = 7;
+
+/// Maximum samples of a record of samples or histograms, and entries of this one.
+pub(in crate::wal) const RECORD_SAMPLES_MAX: usize = 1 << 16;
+
+/// The start timestamp of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StartTimestamp {
+    pub(crate) start_ms: i64,
+    /// `None` if the sample was buffered during a replay: the order is that which the replay finds.
+    pub(crate) order: Option<Order>,
+}
+
+/// The start timestamps of a column of samples.
+#[derive(Debug, Default)]
+pub(crate) struct StartTimestamps {
+    /// By index of the sample, ascending.
+    entries: Vec<(usize, StartTimestamp)>,
+    is_buffered: bool,
+}
+
+impl StartTimestamp {
+    /// Returns the start timestamp of a buffered sample.
+    pub(crate) fn buffered(start_ms: i64) -> Self {
+        Self { start_ms, order: None }
+    }
+}
+
+impl StartTimestamps {
+    /// Appends the start timestamp of the sample at an index above the previous ones.
+    pub(crate) fn push(&mut self, index: usize, start: StartTimestamp) {
+        self.entries.push((index, start));
+    }
+
+    /// Returns the entries of the record for the samples at `indexes`; `None` if no record is needed.
+    pub(in crate::wal) fn record(&self, indexes: Range<usize>) -> Option<&[(usize, StartTimestamp)]> {
+        let at = |index: usize| self.entries.partition_point(|(of, _)| *of < index);
+        let entries = &self.entries[at(indexes.start)..at(indexes.end)];
+        (self.is_buffered || !entries.is_empty()).then_some(entries)
+    }
+
+    /// Moves all entries of `others` here. The sample at index `i` is now at `moved[i]`.
+    pub(crate) fn take_permuted(&mut self, others: &mut Self, moved: &[u32]) {
+        self.is_buffered = others.is_buffered;
+        self.entries.clear();
+        self.entries.extend(others.entries.drain(..).map(|(index, start)| (moved[index] as usize, start)));
+        self.entries.sort_by_key(|(index, _)| *index);
+    }
+
+    /// Iterates over the indexes of samples and their start timestamps.
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, StartTimestamp)> + '_ {
+        self.entries.iter().copied()
+    }
+
+    /// Removes all entries, for samples that are not buffered, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.is_buffered = false;
+    }
+
+    /// Marks the samples as buffered: those without an entry have no start timestamp.
+    pub(crate) fn mark_buffered(&mut self) {
+        self.is_buffered = true;
+    }
+}
+
+/// Appends the start timestamps of at most [`RECORD_SAMPLES_MAX`] samples, whose series and timestamps `sample` returns. An
+/// entry takes at most 31 bytes, so they fit into a frame.
+pub(in crate::wal) fn encode_start_timestamps(
+    dst: &mut Vec<u8>,
+    entries: &[(usize, StartTimestamp)],
+    sample: impl Fn(usize) -> (SeriesRef, i64),
+) {
+    for &(at, StartTimestamp { start_ms, order }) in entries {
+        let (series, timestamp_ms) = sample(at);
+        put_u64(dst, series.0);
+        put_i64(dst, timestamp_ms);
+        dst.push(match order {
+            Some(Order::Newest) => 0,
+            Some(Order::OutOfOrder) => 1,
+            None => 2,
+        });
+        put_i64(dst, timestamp_ms.wrapping_sub(start_ms));
+    }
+}
+
+/// Decodes start timestamps one by one, with the series and the timestamp of the sample. Returns `true` if the samples were
+/// buffered, `None` if the record is damaged.
+pub(crate) fn decode_start_timestamps(
+    mut src: &[u8],
+    mut each: impl FnMut(SeriesRef, i64, StartTimestamp),
+) -> Option<bool> {
+    let (mut n, mut is_buffered) = (0, src.is_empty());
+    while !src.is_empty() {
+        n += 1;
+        if n > RECORD_SAMPLES_MAX {
+            return None;
+        }
+        let (series, timestamp_ms) = (SeriesRef(take_u64(&mut src)?), take_i64(&mut src)?);
+        let order = match take_bytes(&mut src, 1)? {
+            [0] => Some(Order::Newest),
+            [1] => Some(Order::OutOfOrder),
+            [2] => None,
+            _ => return None,
+        };
+        is_buffered |= order.is_none();
+        let start_ms = timestamp_ms.wrapping_sub(take_i64(&mut src)?);
+        each(series, timestamp_ms, StartTimestamp { start_ms, order });
+    }
+    Some(is_buffered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn start_timestamps_come_back(
+            all in proptest::collection::vec((any::<u64>(), any::<i64>(), any::<i64>(), 0..3_usize), 0..20),
+            is_buffered in any::<bool>(), a in 0..20_usize, b in 0..20_usize,
+        ) {
+            let orders = [Some(Order::Newest), Some(Order::OutOfOrder), None];
+            let mut column = StartTimestamps { entries: Vec::new(), is_buffered };
+            for (index, &(.., start_ms, order)) in all.iter().enumerate() {
+                column.push(index, StartTimestamp { start_ms, order: orders[order] });
+            }
+            let indexes = a.min(b).min(all.len())..a.max(b).min(all.len());
+            let Some(record) = column.record(indexes.clone()) else {
+                prop_assert!(indexes.is_empty() && !is_buffered);
+                return Ok(());
+            };
+            let (mut bytes, mut seen) = (Vec::new(), Vec::new());
+            encode_start_timestamps(&mut bytes, record, |index| (SeriesRef(all[index].0), all[index].1));
+            let was_buffered = decode_start_timestamps(&bytes, |series, time_ms, start| {
+                let order = orders.iter().position(|order| *order == start.order).unwrap();
+                seen.push((series.0, time_ms, start.start_ms, order));
+            });
+            prop_assert_eq!(&seen, &all[indexes.clone()]);
+            prop_assert_eq!(was_buffered, Some(indexes.is_empty() || seen.iter().any(|(.., order)| *order == 2)));
+        }
+
+        #[test]
+        fn damaged_records_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = decode_start_timestamps(&bytes, |_, _, _| {});
+        }
+    }
+}

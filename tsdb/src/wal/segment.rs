@@ -1,0 +1,133 @@
+//! Writes the segments of one kind.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::file_name::SegmentKind;
+use super::frame::{HEADER_SIZE, file_header};
+use super::frame_buffer::FrameBuffer;
+use crate::error::{Error, Result};
+use crate::fs::{AppendFile, Fs};
+
+/// The segments of one kind that this process writes.
+#[derive(Debug)]
+pub(super) struct SegmentWriter {
+    kind: SegmentKind,
+    /// The number of the next segment.
+    pub(super) next_number: u64,
+    segment: Option<Segment>,
+    /// Closed segments that were not synced since their last write, in order.
+    unsynced: Vec<UnsyncedFile>,
+    /// A segment was created since the last sync: the folder must be synced as well.
+    dir_dirty: bool,
+    /// The frames of the next write. After a failed write they include those of that write.
+    pub(super) frames: FrameBuffer,
+}
+
+/// A file to sync.
+#[derive(Debug)]
+pub(super) struct UnsyncedFile {
+    number: u64,
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<dyn AppendFile>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    number: u64,
+    path: PathBuf,
+    file: Arc<dyn AppendFile>,
+    size: u64,
+    salt: u64,
+    next_sequence: u64,
+    /// Written since the last sync.
+    dirty: bool,
+}
+
+/// Why frames were not written.
+#[derive(Debug)]
+pub(super) enum WriteError {
+    /// The file is unchanged; the frames are retained and can be written later.
+    Retryable(Error),
+    /// An incomplete write could not be cut off.
+    Torn(String),
+}
+
+impl SegmentWriter {
+    /// Creates a writer without a segment. The first write creates one.
+    pub(super) fn new(kind: SegmentKind, next_number: u64) -> Self {
+        Self {
+            kind,
+            next_number,
+            segment: None,
+            unsynced: Vec::new(),
+            dir_dirty: false,
+            frames: FrameBuffer::default(),
+        }
+    }
+
+    /// Writes all frames to the current segment, or to the next one if that has reached `size_max`.
+    pub(super) fn write(&mut self, fs: &dyn Fs, dir: &Path, size_max: u64) -> Result<(), WriteError> {
+        if self.frames.is_empty() {
+            return Ok(());
+        }
+        if self.segment.as_ref().is_some_and(|segment| segment.size >= size_max) {
+            self.close();
+        }
+        if self.segment.is_none() {
+            self.segment = Some(self.create(fs, dir).map_err(WriteError::Retryable)?);
+        }
+        let segment = self.segment.as_mut().expect("one was created above");
+        let next_sequence = self.frames.seal(segment.salt, segment.next_sequence);
+        if let Err(failed) = segment.file.append(self.frames.bytes()) {
+            let cut = segment.file.truncate(segment.size);
+            cut.map_err(|e| WriteError::Torn(format!("cut {:?}: {e}", segment.path)))?;
+            return Err(WriteError::Retryable(Error::io("write", &segment.path)(failed)));
+        }
+        segment.size += self.frames.size() as u64;
+        segment.next_sequence = next_sequence;
+        segment.dirty = true;
+        self.frames.clear();
+        Ok(())
+    }
+
+    /// Closes the segment. The next sync of the log syncs it, in order: never before the definitions.
+    pub(super) fn close(&mut self) {
+        let dirty = self.segment.take().filter(|segment| segment.dirty);
+        self.unsynced.extend(dirty.map(|Segment { number, path, file, .. }| UnsyncedFile { number, path, file }));
+    }
+
+    /// Moves all files that need a sync to `unsynced`, and returns `true` if the folder needs one. All are marked as synced.
+    pub(super) fn take_unsynced(&mut self, unsynced: &mut Vec<UnsyncedFile>) -> bool {
+        unsynced.append(&mut self.unsynced);
+        if let Some(segment) = self.segment.as_mut().filter(|segment| segment.dirty) {
+            segment.dirty = false;
+            let (path, file) = (segment.path.clone(), Arc::clone(&segment.file));
+            unsynced.push(UnsyncedFile { number: segment.number, path, file });
+        }
+        std::mem::take(&mut self.dir_dirty)
+    }
+
+    /// Discards closed segments with a number below `number`: a checkpoint has replaced them.
+    pub(super) fn discard_before(&mut self, number: u64) {
+        self.unsynced.retain(|unsynced| unsynced.number >= number);
+    }
+
+    /// Creates the next segment. Removes its file if the disk is full.
+    fn create(&mut self, fs: &dyn Fs, dir: &Path) -> Result<Segment> {
+        let number = self.next_number;
+        let path = dir.join(self.kind.file_name(number));
+        let salt = getrandom::u64().map_err(|e| Error::io("salt", &path)(e.into()))?;
+        let file = fs.create(&path).map_err(Error::io("create", &path))?;
+        if let Err(failed) = file.append(&file_header(self.kind, salt)) {
+            if fs.remove(&path).is_err() {
+                // The number is taken by a file without a valid header, which replay skips.
+                self.next_number += 1;
+            }
+            return Err(Error::io("write", &path)(failed));
+        }
+        self.next_number += 1;
+        self.dir_dirty = true;
+        Ok(Segment { number, path, file, size: HEADER_SIZE as u64, salt, next_sequence: 0, dirty: true })
+    }
+}
