@@ -94,12 +94,12 @@ pub mod exemplars {
 
 /// Statistics of an open store.
 pub mod stats {
+    pub use crate::compact::CompactionStats;
     pub use crate::db::cardinality::{Cardinality, NameCount};
     pub use crate::db::{BlockSummary, SeriesCost, Stats};
     pub use crate::replay::{ReplayState, ReplayStats, ReplayStatus};
-    pub use crate::store::compaction::CompactionStats;
     pub use crate::store::exemplars::ExemplarStats;
-    pub use crate::store::flush::FlushStats;
+    pub use crate::store::flush_state::FlushStats;
 }
 
 /// Parts of the store that tests and fuzz targets reach directly.

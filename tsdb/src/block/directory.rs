@@ -16,7 +16,7 @@ use super::footer::HEADER_SIZE;
 use super::group::RowsRef;
 use super::page::{PageRef, PageWriter};
 use super::rows::GROUP_SERIES_MAX;
-use super::timestamps::columns::{PAGE_COLUMNS_MAX, TimestampColumnId};
+use super::timestamps::{PAGE_COLUMNS_MAX, TimestampColumnId};
 use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::error::Result;
 use crate::sample::TimeRange;

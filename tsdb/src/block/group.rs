@@ -14,7 +14,7 @@ use super::byte_planes::{BytePlanes, put_byte_planes};
 use super::page::{PageRef, PageWriter};
 use super::rows::histograms::RowSamples;
 use super::rows::{GROUP_SERIES_MAX, RowsBuilder};
-use super::timestamps::columns::TimestampColumnId;
+use super::timestamps::TimestampColumnId;
 use super::values::ValueEncoder;
 use super::{Damaged, Unreadable};
 use crate::error::Result;

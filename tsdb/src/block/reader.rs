@@ -17,8 +17,7 @@ use super::meta::{BlockId, BlockMeta};
 use super::page::{PageCache, PageRef, Pages};
 use super::read_cache::{ReadCache, Times};
 use super::rows::Rows;
-use super::scan::BlockScan;
-use super::timestamps::columns::TimestampColumnId;
+use super::timestamps::TimestampColumnId;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
@@ -204,11 +203,6 @@ impl Block {
         }
         read_cache.note_work(out.len() - start);
         Ok(())
-    }
-
-    /// Starts a scan of all series.
-    pub(crate) fn scan(&self) -> BlockScan<'_> {
-        BlockScan::new(self)
     }
 
     fn read_rows(

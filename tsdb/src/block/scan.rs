@@ -8,7 +8,8 @@ use super::group::RowsRef;
 use super::index::SeriesCursor;
 use super::reader::Block;
 use super::rows::{Rows, RowsPlace};
-use super::timestamps::columns::{TimestampColumnId, TimestampColumns};
+use super::timestamps::TimestampColumnId;
+use super::timestamps::columns::TimestampColumns;
 use super::{Damaged, Symbol};
 use crate::error::Result;
 use crate::sample::{SampleColumns, TimeRange};
@@ -23,6 +24,13 @@ pub(crate) struct BlockScan<'a> {
     group_idx: usize,
     group: Option<LoadedGroup<'a>>,
     timestamp_columns: RecentTimestampColumns<'a>,
+}
+
+impl Block {
+    /// Starts a scan of all series.
+    pub(crate) fn scan(&self) -> BlockScan<'_> {
+        BlockScan::new(self)
+    }
 }
 
 impl<'a> BlockScan<'a> {

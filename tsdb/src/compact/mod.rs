@@ -6,8 +6,10 @@
 mod merge;
 mod plan;
 pub(crate) mod retention;
+mod stats;
 mod throttle;
 
 pub(crate) use merge::{Merging, merge};
 pub(crate) use plan::{Horizon, Merge, full, plan, rewrite, window_of};
+pub use stats::CompactionStats;
 pub(crate) use throttle::Throttle;

@@ -36,7 +36,7 @@ use crate::shard::ShardLog;
 use crate::shard::{Appending, Shard, ShardAppend, shard_of};
 use crate::store::Store;
 use crate::store::exemplars::ExemplarSet;
-use crate::store::flush::FlushStats;
+use crate::store::flush_state::FlushStats;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions};
 
 pub use analysis::SeriesCost;

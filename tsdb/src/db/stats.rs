@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::block::BlockMeta;
+use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::db::cardinality;
 use crate::db::cardinality::Cardinality;
@@ -11,7 +12,6 @@ use crate::error::Result;
 use crate::replay::ReplayStats;
 use crate::sample::TimeRange;
 use crate::store::Store;
-use crate::store::compaction::CompactionStats;
 use crate::store::exemplars::ExemplarStats;
 
 /// Statistics of an open store.

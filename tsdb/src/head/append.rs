@@ -314,4 +314,21 @@ impl Head {
         self.table.row_mut(slot).last_ms = sample.timestamp_ms;
         self.live.append(slot, sample, append_id, self.horizon);
     }
+
+    /// Returns `true` if a sample without a start timestamp may have to be logged as such: some series has, or had,
+    /// start timestamps.
+    #[inline]
+    pub(crate) fn has_starts(&self) -> bool {
+        !self.with_start_timestamps.is_empty()
+    }
+
+    /// Sets the start timestamp (0: unknown) of a sample that was just appended or replayed; returns `true` if it must
+    /// be logged.
+    pub(crate) fn set_start(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
+        if start_ms == 0 && !self.with_start_timestamps.contains(&slot) {
+            return false;
+        }
+        self.with_start_timestamps.insert(slot);
+        self.live.starts.set(slot, timestamp_ms, start_ms, order)
+    }
 }

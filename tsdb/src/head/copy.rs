@@ -6,12 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Head;
-use super::table::SlotRef;
 use crate::chunk;
 use crate::chunk::histogram::{Layout, decode_counts};
 use crate::chunk::{Chunk, ChunkArena, Damaged, Newest, Tail};
-use crate::isolation::ReadView;
 use crate::sample::{Sample, SampleColumns, TimeRange, start_timestamps};
 
 /// Encoded bytes of several series, in a few large buffers.
@@ -59,40 +56,6 @@ enum Run {
     Samples(Range<usize>),
     /// Histograms.
     Histograms(Range<usize>),
-}
-
-impl Head {
-    /// Appends the visible samples of some series that overlap `range` to `out`. A slot that now names another series
-    /// contributes none. Of two samples with one timestamp, the one accepted first comes first: frozen samples before
-    /// newer ones.
-    pub(crate) fn copy(&self, slots: &[SlotRef], range: TimeRange, view: &ReadView, out: &mut HeadCopies) {
-        for &of in slots {
-            if self.is_current(of) {
-                if let Some(frozen) = &self.frozen {
-                    frozen.copy(of.slot, range, Some(view).filter(|_| !self.frozen_is_visible), out);
-                }
-                self.live.copy(of.slot, range, Some(view), out);
-            }
-            out.end_series();
-        }
-    }
-
-    /// Copies one series as [`Head::copy`] does and returns `true` if it has samples. If not, `out` is unchanged.
-    pub(crate) fn copy_one(&self, of: SlotRef, range: TimeRange, view: &ReadView, out: &mut HeadCopies) -> bool {
-        self.copy(&[of], range, view, out);
-        let found = out.has(out.len() - 1);
-        if !found {
-            out.ends.pop();
-        }
-        found
-    }
-
-    /// Returns `true` if a series has a visible sample in `range`. Decodes only chunks that `range` cuts.
-    pub(crate) fn has_sample(&self, of: SlotRef, range: TimeRange, view: &ReadView, scratch: &mut HeadCopies) -> bool {
-        scratch.clear();
-        self.copy(&[of], range, view, scratch);
-        scratch.has_sample(0, range)
-    }
 }
 
 impl HeadCopies {
@@ -216,7 +179,7 @@ impl HeadCopies {
         out.set_starts(from, &starts_ms);
     }
 
-    fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
+    pub(super) fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
         let plain = |run: &Run| match run {
             Run::Chunk { newest, hidden, .. } => hidden.is_empty() && range.contains(newest.timestamp_ms),
             Run::Samples(_) | Run::Histograms(_) => true,
@@ -327,6 +290,11 @@ impl HeadCopies {
             self.changes.extend_from_slice(changes);
             self.starts.push((first_run..self.runs.len(), from..self.changes.len()));
         }
+    }
+
+    /// Removes the last series, which must have no runs.
+    pub(super) fn pop_series(&mut self) {
+        self.ends.pop();
     }
 
     /// Ends the runs of a series.

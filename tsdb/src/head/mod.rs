@@ -18,10 +18,12 @@ mod copy;
 mod evict;
 mod evicted;
 mod freeze;
+mod grouping;
 mod groups;
 mod label_order;
 mod load;
 mod projection;
+mod read;
 mod samples;
 mod table;
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
 
-use super::{BATCH_SERIES, Need, Place, Selection};
+use super::selection::{BATCH_SERIES, Need, Place, Selection};
 use crate::chunk::Damaged;
 use crate::context::{Charge, QueryContext};
 use crate::error::Result;

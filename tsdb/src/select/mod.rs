@@ -13,6 +13,7 @@
 mod blocks;
 mod heads;
 mod label_projection;
+mod selection;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -21,16 +22,15 @@ use std::vec;
 
 use crate::context::{Charge, QueryContext};
 use crate::error::{Error, Result};
-use crate::isolation::{ReadView, Reader};
+use crate::isolation::Reader;
 use crate::labels::{LabelHint, Labels, Matcher, compare_packed};
 use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
 use blocks::{BlockReads, BlockStream};
 use heads::{HeadReads, HeadStream};
 use label_projection::LabelProjection;
-
-/// Series that are copied, or whose labels are looked up, under one lock.
-const BATCH_SERIES: usize = 256;
+pub(crate) use selection::Need;
+use selection::{BATCH_SERIES, Place, Selection};
 
 /// Series of the first batch; each batch is twice the one before, up to [`BATCH_SERIES`].
 const FIRST_BATCH_SERIES: usize = 16;
@@ -73,37 +73,6 @@ pub struct SeriesSet {
     /// Keeps series in the heads that this selection may still look up.
     _reader: Reader,
     _charge: Charge,
-}
-
-/// The purpose of a selection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// Labels and samples.
-    Samples,
-    /// Labels, and the newest sample.
-    Newest,
-    /// Labels of series that have samples in the range.
-    Labels,
-}
-
-/// The position of a series in a stream.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    /// The index of the head.
-    part: u32,
-    /// The slot, or the ordinal in a block.
-    at: u32,
-}
-
-/// What a selection requests from each head.
-#[derive(Clone, Copy)]
-struct Selection<'a> {
-    ctx: &'a QueryContext,
-    store: &'a Arc<Store>,
-    matchers: &'a [Matcher],
-    range: TimeRange,
-    need: Need,
-    view: &'a ReadView,
 }
 
 /// What all series of a selection need to read their samples.

@@ -10,19 +10,6 @@ use crate::context::QueryContext;
 use crate::error::Result;
 use crate::store::Store;
 
-/// Statistics of merges since the store was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct CompactionStats {
-    /// Merges that succeeded.
-    pub n_merges: u64,
-    /// Merges that failed; their sources stay.
-    pub n_failed: u64,
-    /// Samples of later blocks whose value differed from the one that won.
-    pub n_conflicts: u64,
-    /// Blocks that retention removed.
-    pub n_expired: u64,
-}
-
 impl Store {
     /// Runs all due merges, then applies retention.
     ///

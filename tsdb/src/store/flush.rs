@@ -37,41 +37,10 @@ use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::ShardLog;
 use crate::shard::{EvictionTimes, Shard};
 use crate::store::Store;
+use crate::store::flush_state::{FlushStats, Flushing, StaleByShard};
 
 /// Series whose labels are looked up under one lock.
 const BATCH_SERIES: usize = 512;
-
-/// The result of a flush.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FlushStats {
-    /// Parts written.
-    pub n_parts: u64,
-    /// Samples in them.
-    pub n_samples: u64,
-    /// Evicted series.
-    pub n_evicted: u64,
-    /// How long appends were paused, in microseconds.
-    pub paused_us: u64,
-}
-
-/// Stale series by shard.
-type StaleByShard = Vec<Vec<StaleSeries>>;
-
-/// State that is kept between flushes.
-#[derive(Debug, Default)]
-pub(crate) struct Flushing {
-    /// The id of the flush that writes the frozen chunks.
-    number: u64,
-    /// The flush began but did not finish.
-    is_unfinished: bool,
-    /// Series whose newest sample was a staleness marker when it was flushed, each once. They are removed from the list
-    /// when they are evicted or get new samples. After a restart the list is empty, and these series are evicted as
-    /// idle ones.
-    stale: StaleByShard,
-    /// Frozen samples were dropped in this epoch, and no series was evicted since; readers of earlier epochs may look
-    /// them up.
-    dropped: Option<u64>,
-}
 
 impl Store {
     /// Flushes all samples appended before, and returns the result. Waits for the end of the replay, which determines
@@ -241,18 +210,6 @@ impl Store {
         flushing.stale.resize_with(self.shards.len(), Vec::new);
         let shards = self.shards.iter().zip(&mut flushing.stale);
         shards.map(|(shard, of_shard)| shard.evict(leave, of_shard) as u64).sum()
-    }
-}
-
-impl Flushing {
-    /// Adds stale series. One that is in the list already had new samples since and became stale again.
-    fn note(&mut self, stale: StaleByShard) {
-        self.stale.resize_with(stale.len(), Vec::new);
-        for (known, new) in self.stale.iter_mut().zip(stale) {
-            known.extend(new);
-            known.sort_unstable_by_key(|stale| (stale.of.slot, Reverse(stale.at_ms)));
-            known.dedup_by_key(|stale| stale.of.slot);
-        }
     }
 }
 

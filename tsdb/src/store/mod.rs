@@ -1,8 +1,9 @@
 //! The state of an open store, shared by [`Db`](crate::Db), running selections and background tasks.
 
-pub(crate) mod compaction;
+mod compaction;
 pub(crate) mod exemplars;
-pub(crate) mod flush;
+mod flush;
+pub(crate) mod flush_state;
 pub(crate) mod import_writer;
 mod snapshot;
 
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::block::BlockSet;
-use crate::compact::Throttle;
+use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
 use crate::head::{Bounds, GroupCounts};
 use crate::isolation::{Isolation, Readers};
@@ -23,9 +24,8 @@ use crate::shard::Shard;
 use crate::shard::ShardLog;
 use crate::wal;
 use crate::wal::{Epoch, Health, Reserve};
-use compaction::CompactionStats;
 use exemplars::Exemplars;
-use flush::Flushing;
+use flush_state::Flushing;
 
 /// Metadata by metric family.
 pub(crate) type Families = BTreeMap<String, Metadata>;

@@ -37,5 +37,8 @@ pub(in crate::block) use reader::Index;
 pub(crate) use series::SeriesCursor;
 pub(in crate::block) use writer::IndexWriter;
 
+/// Maximum number of series in a block. A bitmap of that many is half a page of the maximum size.
+pub(in crate::block) const SERIES_MAX: u32 = 1 << 28;
+
 #[cfg(test)]
 mod tests;

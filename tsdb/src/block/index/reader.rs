@@ -12,15 +12,17 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
+use super::SERIES_MAX;
 use super::dictionary::{Dictionary, SymbolCursor};
 use super::postings::{self, PostingsCursor};
+use super::projection::Projection;
 use super::series::{self, SeriesCursor};
 use super::suffixes;
 use super::table::{Access, Table};
-use super::writer::SERIES_MAX;
 use crate::block::page::{PageRef, Pages};
 use crate::chunk::varint::{put_u64, take_u64};
 use crate::error::Result;
+use crate::labels::LabelHint;
 
 /// The root of an index.
 #[derive(Debug, PartialEq, Eq)]
@@ -126,6 +128,28 @@ impl Index {
     /// Returns a cursor over all symbols in ascending order that bypasses the cache: for merges.
     pub(in crate::block) fn symbol_cursor(&self) -> SymbolCursor {
         SymbolCursor::new(&self.dictionary)
+    }
+
+    /// Returns the requested labels as symbols; `None` if all labels are requested.
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub(in crate::block) fn projection(&self, requested: &LabelHint) -> Result<Option<Projection>> {
+        let (names, is_included) = match requested {
+            LabelHint::All => return Ok(None),
+            LabelHint::With(names) => (names, true),
+            LabelHint::Without(names) => (names, false),
+        };
+        let listed = names.iter().map(|name| self.dictionary.range(name, "")).collect::<Result<_>>()?;
+        Ok(Some(Projection::new(listed, is_included)))
+    }
+
+    /// Returns `true` if a series may have a label of this name.
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub(in crate::block) fn has_label(&self, name: &str) -> Result<bool> {
+        Ok(!self.dictionary.range(name, "")?.is_empty())
     }
 
     /// Returns name and value of a symbol.

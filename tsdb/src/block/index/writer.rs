@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::SERIES_MAX;
 use super::dictionary::DictionaryWriter;
 use super::runs::{OpenRuns, RunSorter};
 use super::series::SeriesWriter;
@@ -12,9 +13,6 @@ use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-
-/// Maximum number of series in a block. A bitmap of that many is half a page of the maximum size.
-pub(in crate::block) const SERIES_MAX: u32 = 1 << 28;
 
 /// Writes the index of a block: all symbols, then all series, then [`IndexWriter::finish`].
 ///

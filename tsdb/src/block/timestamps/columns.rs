@@ -16,7 +16,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::{Line, decode_timestamps, encode_timestamps};
+use super::{Line, PAGE_COLUMNS_MAX, TimestampColumnId, decode_timestamps, encode_timestamps};
 use crate::block::byte_planes::{BytePlanes, put_byte_planes};
 use crate::block::directory::DirectoryWriter;
 use crate::block::page::{PageRef, PageWriter};
@@ -24,12 +24,6 @@ use crate::block::rows::SERIES_SAMPLES_MAX;
 use crate::block::{Damaged, Unreadable};
 use crate::error::{Error, Result};
 
-/// The id of a timestamp column in its block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::block) struct TimestampColumnId(pub(in crate::block) u32);
-
-/// Maximum number of timestamp columns in a page.
-pub(in crate::block) const PAGE_COLUMNS_MAX: usize = 256;
 /// Timestamp columns that the writer recognizes at a time, 32 bytes each. A column that recurs later is stored again.
 const KNOWN_MAX: usize = 1 << 18;
 /// Encoded size at which a page is written: reading one timestamp column should be cheap.

@@ -19,6 +19,12 @@ use super::values::integers::{IntegerEncoder, decode_integers};
 use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 use crate::sample::TimeRange;
 
+/// The id of a timestamp column in its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::block) struct TimestampColumnId(pub(in crate::block) u32);
+
+/// Maximum number of timestamp columns in a page.
+pub(in crate::block) const PAGE_COLUMNS_MAX: usize = 256;
 /// Steps that are examined to find the usual one.
 const PROBES: usize = 31;
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::ops::Range;
 
-use super::broken;
-use super::crash::{PowerCut, Rng};
+use super::faults::broken;
+use super::power_cut::{PowerCut, Rng};
 
 /// The bytes of one file.
 #[derive(Debug, Clone, Default)]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path};
 
-use super::broken;
 use super::contents::Contents;
+use super::faults::broken;
 use super::faults::{Fault, Faults};
 
 /// The id of a file or directory, never reused.

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use super::broken;
-
 /// How an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -75,4 +73,10 @@ impl Fault {
             Self::Dies => io::Error::other("the process has died"),
         }
     }
+}
+
+/// The error of a broken disk.
+pub(super) fn broken() -> io::Error {
+    const EIO: i32 = 5;
+    io::Error::from_raw_os_error(EIO)
 }

@@ -24,6 +24,7 @@ mod contents;
 mod crash;
 mod disk;
 mod faults;
+mod power_cut;
 
 use std::io;
 use std::ops::Range;
@@ -31,9 +32,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{AppendFile, Fs, Lock, ReadFile};
-pub use crash::PowerCut;
+
 use disk::{Disk, NodeId};
 pub use faults::Fault;
+pub use power_cut::PowerCut;
 
 /// A disk in memory. Clones share it.
 #[derive(Debug, Clone)]
@@ -238,12 +240,6 @@ impl Drop for MemLock {
 /// A test that failed with the lock held reports that itself; the disk is consistent after its last operation.
 fn lock(disk: &Mutex<Disk>) -> MutexGuard<'_, Disk> {
     disk.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The error of a broken disk.
-fn broken() -> io::Error {
-    const EIO: i32 = 5;
-    io::Error::from_raw_os_error(EIO)
 }
 
 #[cfg(test)]

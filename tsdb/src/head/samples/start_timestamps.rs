@@ -6,7 +6,6 @@
 
 use hashbrown::HashMap;
 
-use crate::head::Head;
 use crate::sample::TimeRange;
 use crate::sample::start_timestamps::Order;
 
@@ -33,7 +32,7 @@ impl StartTimestamps {
     }
 
     /// Sets the start timestamp of a sample; returns `true` if it must be logged.
-    fn set(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
+    pub(in crate::head) fn set(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
         let series = self.by_slot.entry(slot).or_default();
         let capacity = series.changes.capacity();
         let told = series.set(timestamp_ms, start_ms, order);
@@ -80,24 +79,5 @@ impl SeriesStartTimestamps {
             Ok(_) => {}
             Err(idx) => self.changes.insert(idx, (timestamp_ms, start_ms)),
         }
-    }
-}
-
-impl Head {
-    /// Returns `true` if a sample without a start timestamp may have to be logged as such: some series has, or had,
-    /// start timestamps.
-    #[inline]
-    pub(crate) fn has_starts(&self) -> bool {
-        !self.with_start_timestamps.is_empty()
-    }
-
-    /// Sets the start timestamp (0: unknown) of a sample that was just appended or replayed; returns `true` if it must
-    /// be logged.
-    pub(crate) fn set_start(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
-        if start_ms == 0 && !self.with_start_timestamps.contains(&slot) {
-            return false;
-        }
-        self.with_start_timestamps.insert(slot);
-        self.live.starts.set(slot, timestamp_ms, start_ms, order)
     }
 }

@@ -16,25 +16,20 @@
 //!
 //! Lock order: the ring, then a shard's head, then its log. Crash: whole records, as for samples.
 
+mod append;
 mod ring;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ring::Ring;
+pub use ring::{EXEMPLAR_LABELS_SIZE, ExemplarStats};
 
 use crate::context::{CHECK_INTERVAL, Charge, QueryContext};
 use crate::error::Result;
-use crate::head::SlotRef;
 use crate::labels::{Labels, Matcher};
-use crate::sample::exemplar::{Exemplar, NumberedExemplars, RejectExemplar, RejectedExemplar};
-use crate::sample::{AppendExemplar, SeriesHandle, TimeRange, WriteBatch};
-use crate::shard::ShardLog;
+use crate::sample::TimeRange;
+use crate::sample::exemplar::{Exemplar, NumberedExemplars};
 use crate::shard::log_of;
-use crate::store::Store;
-use crate::wal::Position;
-
-/// Maximum bytes of labels in the ring, per exemplar of its capacity.
-pub const EXEMPLAR_LABELS_SIZE: usize = 1024;
 
 /// The result of an exemplar query, ascending by the labels of the series.
 #[derive(Debug)]
@@ -51,23 +46,6 @@ pub struct SeriesExemplars {
     pub labels: Labels,
     /// At least one, in order of time; at equal timestamps in order of arrival.
     pub exemplars: Vec<Exemplar>,
-}
-
-/// Statistics of the exemplar storage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ExemplarStats {
-    /// Exemplars stored since the store was opened.
-    pub n_appended: u64,
-    /// Exemplars rejected as out of order since then.
-    pub n_out_of_order: u64,
-    /// Exemplars in the ring.
-    pub n_stored: u64,
-    /// Series with exemplars in the ring.
-    pub n_series: u64,
-    /// Capacity of the ring.
-    pub n_max: u64,
-    /// The timestamp of the exemplar that was stored first; `None` if the ring is empty.
-    pub oldest_ms: Option<i64>,
 }
 
 /// The exemplars of a store.
@@ -172,54 +150,6 @@ pub(crate) enum Restored {
     Passed,
     /// Its series is unknown.
     Orphaned,
-}
-
-impl Store {
-    /// Appends the exemplars of a batch to the ring and, uncommitted, to the logs. Returns the positions to commit.
-    pub(crate) fn append_exemplars(&self, batch: &mut WriteBatch, future_max_ms: i64) -> Vec<(&ShardLog, Position)> {
-        let WriteBatch { exemplars, rejected_exemplars, .. } = batch;
-        // Fast path: a request without exemplars.
-        if exemplars.is_empty() {
-            return Vec::new();
-        }
-        let mut ring = self.exemplars.ring();
-        let mut concerned = vec![false; self.logs.len()];
-        for AppendExemplar { series, tag, exemplar } in exemplars.iter() {
-            concerned[usize::from(series.shard) % self.logs.len()] = true;
-            if let Err(reason) = self.append_exemplar(&mut ring, *series, exemplar, future_max_ms) {
-                rejected_exemplars.push(RejectedExemplar { tag: *tag, exemplar: exemplar.clone(), reason });
-            }
-        }
-        // A repeated exemplar may still wait for its first commit: the positions cover it as well.
-        let logs = self.logs.iter().zip(concerned).filter(|(_, is_concerned)| *is_concerned);
-        logs.map(|(log, _)| (&**log, log.wal().end())).collect()
-    }
-
-    fn append_exemplar(
-        &self,
-        ring: &mut Ring,
-        series: SeriesHandle,
-        exemplar: &Exemplar,
-        future_max_ms: i64,
-    ) -> Result<(), RejectExemplar> {
-        if self.options.exemplars_max == 0 {
-            return Err(RejectExemplar::Disabled);
-        }
-        if exemplar.timestamp_ms > future_max_ms {
-            return Err(RejectExemplar::OutOfBounds);
-        }
-        let shard = &self.shards[usize::from(series.shard)];
-        // Locked until the record is in the log: the series must not be evicted before a checkpoint can contain the
-        // exemplar.
-        let head = shard.head();
-        let of = SlotRef { slot: series.slot, generation: series.generation };
-        let known = head.is_current(of).then(|| head.checkpoint_entry(of.slot)).flatten();
-        let Some((series_ref, labels, _)) = known else { return Err(RejectExemplar::Moved) };
-        if let Some(number) = ring.append(labels, exemplar, self.options.out_of_order_window_ms)? {
-            shard.wal().append_exemplar(number, series_ref, exemplar);
-        }
-        Ok(())
-    }
 }
 
 fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {

@@ -13,9 +13,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use xxhash_rust::xxh64::xxh64;
 
-use super::{EXEMPLAR_LABELS_SIZE, ExemplarStats};
 use crate::labels::Labels;
 use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar};
+
+/// Maximum bytes of labels in the ring, per exemplar of its capacity.
+pub const EXEMPLAR_LABELS_SIZE: usize = 1024;
+
+/// Statistics of the exemplar storage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExemplarStats {
+    /// Exemplars stored since the store was opened.
+    pub n_appended: u64,
+    /// Exemplars rejected as out of order since then.
+    pub n_out_of_order: u64,
+    /// Exemplars in the ring.
+    pub n_stored: u64,
+    /// Series with exemplars in the ring.
+    pub n_series: u64,
+    /// Capacity of the ring.
+    pub n_max: u64,
+    /// The timestamp of the exemplar that was stored first; `None` if the ring is empty.
+    pub oldest_ms: Option<i64>,
+}
 
 /// The highest accepted id.
 const NUMBER_MAX: u64 = u64::MAX / 2;

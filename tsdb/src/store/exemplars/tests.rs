@@ -10,6 +10,8 @@ use crate::fs::ManualClock;
 use crate::labels::METRIC_NAME;
 use crate::options::{Options, WalSync};
 use crate::sample::Sample;
+use crate::sample::exemplar::RejectExemplar;
+use crate::sample::{SeriesHandle, WriteBatch};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 

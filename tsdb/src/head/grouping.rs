@@ -1,0 +1,43 @@
+//! The groups of a head's series.
+
+use roaring::RoaringBitmap;
+
+use super::Head;
+use super::groups::{GroupCounts, SeriesGroup};
+
+impl Head {
+    /// Counts series in shared counts. Must be called before the first series.
+    pub(crate) fn count_in(&mut self, counts: GroupCounts) {
+        debug_assert_eq!(self.len(), 0, "what is counted already would be lost");
+        self.table.groups.count_in(counts);
+    }
+
+    /// Returns the group of a series.
+    pub(crate) fn group(&self, slot: u32) -> SeriesGroup {
+        self.table.groups.of(slot)
+    }
+
+    /// Assigns a series to a group if it belongs to none.
+    pub(crate) fn claim(&mut self, slot: u32, group: SeriesGroup) {
+        if self.group(slot) == SeriesGroup::NONE {
+            self.table.groups.set(slot, group);
+        }
+    }
+
+    /// Assigns each series to the group that `group_of` returns for its value of a label; series without the label
+    /// belong to none.
+    pub(crate) fn regroup(&mut self, label: &str, group_of: &mut dyn FnMut(&str) -> SeriesGroup) {
+        self.ungroup();
+        let table = &mut self.table;
+        table.index.for_each_value(&table.symbols, label, |value, slots: RoaringBitmap| {
+            let group = group_of(value);
+            slots.into_iter().for_each(|slot| table.groups.set(slot, group));
+        });
+    }
+
+    /// Removes all series from their groups.
+    pub(crate) fn ungroup(&mut self) {
+        // Slots are less than 2^31.
+        (0..self.table.end() as u32).for_each(|slot| self.table.groups.set(slot, SeriesGroup::NONE));
+    }
+}

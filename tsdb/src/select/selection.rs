@@ -1,0 +1,43 @@
+//! What a selection requests from the streams of series.
+
+use std::sync::Arc;
+
+use crate::context::QueryContext;
+use crate::isolation::ReadView;
+use crate::labels::Matcher;
+use crate::sample::TimeRange;
+use crate::store::Store;
+
+/// Series that are copied, or whose labels are looked up, under one lock.
+pub(super) const BATCH_SERIES: usize = 256;
+
+/// The purpose of a selection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Labels and samples.
+    Samples,
+    /// Labels, and the newest sample.
+    Newest,
+    /// Labels of series that have samples in the range.
+    Labels,
+}
+
+/// The position of a series in a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// The index of the head.
+    pub(super) part: u32,
+    /// The slot, or the ordinal in a block.
+    pub(super) at: u32,
+}
+
+/// What a selection requests from each head.
+#[derive(Clone, Copy)]
+pub(super) struct Selection<'a> {
+    pub(super) ctx: &'a QueryContext,
+    pub(super) store: &'a Arc<Store>,
+    pub(super) matchers: &'a [Matcher],
+    pub(super) range: TimeRange,
+    pub(super) need: Need,
+    pub(super) view: &'a ReadView,
+}

@@ -1,0 +1,57 @@
+//! Appending the exemplars of a batch.
+
+use super::ring::Ring;
+use crate::head::SlotRef;
+use crate::sample::exemplar::{Exemplar, RejectExemplar, RejectedExemplar};
+use crate::sample::{AppendExemplar, SeriesHandle, WriteBatch};
+use crate::shard::ShardLog;
+use crate::store::Store;
+use crate::wal::Position;
+
+impl Store {
+    /// Appends the exemplars of a batch to the ring and, uncommitted, to the logs. Returns the positions to commit.
+    pub(crate) fn append_exemplars(&self, batch: &mut WriteBatch, future_max_ms: i64) -> Vec<(&ShardLog, Position)> {
+        let WriteBatch { exemplars, rejected_exemplars, .. } = batch;
+        // Fast path: a request without exemplars.
+        if exemplars.is_empty() {
+            return Vec::new();
+        }
+        let mut ring = self.exemplars.ring();
+        let mut concerned = vec![false; self.logs.len()];
+        for AppendExemplar { series, tag, exemplar } in exemplars.iter() {
+            concerned[usize::from(series.shard) % self.logs.len()] = true;
+            if let Err(reason) = self.append_exemplar(&mut ring, *series, exemplar, future_max_ms) {
+                rejected_exemplars.push(RejectedExemplar { tag: *tag, exemplar: exemplar.clone(), reason });
+            }
+        }
+        // A repeated exemplar may still wait for its first commit: the positions cover it as well.
+        let logs = self.logs.iter().zip(concerned).filter(|(_, is_concerned)| *is_concerned);
+        logs.map(|(log, _)| (&**log, log.wal().end())).collect()
+    }
+
+    fn append_exemplar(
+        &self,
+        ring: &mut Ring,
+        series: SeriesHandle,
+        exemplar: &Exemplar,
+        future_max_ms: i64,
+    ) -> Result<(), RejectExemplar> {
+        if self.options.exemplars_max == 0 {
+            return Err(RejectExemplar::Disabled);
+        }
+        if exemplar.timestamp_ms > future_max_ms {
+            return Err(RejectExemplar::OutOfBounds);
+        }
+        let shard = &self.shards[usize::from(series.shard)];
+        // Locked until the record is in the log: the series must not be evicted before a checkpoint can contain the
+        // exemplar.
+        let head = shard.head();
+        let of = SlotRef { slot: series.slot, generation: series.generation };
+        let known = head.is_current(of).then(|| head.checkpoint_entry(of.slot)).flatten();
+        let Some((series_ref, labels, _)) = known else { return Err(RejectExemplar::Moved) };
+        if let Some(number) = ring.append(labels, exemplar, self.options.out_of_order_window_ms)? {
+            shard.wal().append_exemplar(number, series_ref, exemplar);
+        }
+        Ok(())
+    }
+}
