@@ -1,7 +1,8 @@
 //! Admission control: everything a write request can wait for or be denied.
 //!
-//! [`AdmissionControl::admit`] returns a [`Permit`], which holds what the request has of the shared resources and returns
-//! it on drop. A request takes these steps in this order; no step waits while it holds what an earlier one waits for.
+//! [`AdmissionControl::admit`] returns a [`Permit`], which holds what the request has of the shared resources and releases
+//! it on drop. A request takes these steps in this order and never waits for an earlier one again, so that no two requests
+//! wait for each other.
 //!
 //! | step | bound | flag or key | metric | waits for at most | denied with |
 //! | --- | --- | --- | --- | --- | --- |

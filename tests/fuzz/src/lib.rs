@@ -17,9 +17,9 @@ pub use usage::usage_record;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_ingest::{Limits, LoadOutcome};
 use varve_ingest::ha::Elections;
 use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
+use varve_ingest::{Limits, LoadOutcome};
 use varve_query::promql::Features;
 use varve_query::promql::{parse, print};
 use varve_tsdb::fs::{Fs, MemFs};
