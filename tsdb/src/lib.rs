@@ -89,7 +89,7 @@ pub mod collections {
 pub mod exemplars {
     pub use crate::options::EXEMPLARS_MAX;
     pub use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar, RejectedExemplar};
-    pub use crate::store::exemplars::{EXEMPLAR_LABELS_SIZE, ExemplarSet, SeriesExemplars};
+    pub use crate::shard::exemplars::{EXEMPLAR_LABELS_SIZE, ExemplarSet, SeriesExemplars};
 }
 
 /// Statistics of an open store.
@@ -98,7 +98,7 @@ pub mod stats {
     pub use crate::db::cardinality::{Cardinality, NameCount};
     pub use crate::db::{BlockSummary, SeriesCost, Stats};
     pub use crate::replay::{ReplayState, ReplayStats, ReplayStatus};
-    pub use crate::store::exemplars::ExemplarStats;
+    pub use crate::shard::exemplars::ExemplarStats;
     pub use crate::store::flush_state::FlushStats;
 }
 

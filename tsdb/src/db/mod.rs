@@ -33,9 +33,9 @@ use crate::replay::{ReplayStatus, check_versions};
 use crate::sample::{Rejected, SeriesHandle, TimeRange, WriteBatch};
 use crate::select::{Need, SelectHints, SeriesSet};
 use crate::shard::ShardLog;
+use crate::shard::exemplars::ExemplarSet;
 use crate::shard::{Appending, Shard, ShardAppend, shard_of};
 use crate::store::Store;
-use crate::store::exemplars::ExemplarSet;
 use crate::store::flush_state::FlushStats;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions};
 

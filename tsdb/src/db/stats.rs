@@ -11,8 +11,8 @@ use crate::db::cardinality::Cardinality;
 use crate::error::Result;
 use crate::replay::ReplayStats;
 use crate::sample::TimeRange;
+use crate::shard::exemplars::ExemplarStats;
 use crate::store::Store;
-use crate::store::exemplars::ExemplarStats;
 
 /// Statistics of an open store.
 #[derive(Debug, Clone, Default)]

@@ -20,8 +20,8 @@ use crate::labels::Metadata;
 use crate::options::WalOnCorruption;
 use crate::sample::SeriesRef;
 use crate::sample::exemplar::Exemplar;
+use crate::shard::exemplars::Restored;
 use crate::shard::shard_of;
-use crate::store::exemplars::Restored;
 use crate::wal::checkpoint::{self, Entry};
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{

@@ -17,7 +17,7 @@ use crate::fs::Fs;
 use crate::labels::Metadata;
 use crate::options::WalOnCorruption;
 use crate::shard::Shard;
-use crate::store::exemplars::Exemplars;
+use crate::shard::exemplars::Exemplars;
 use crate::wal::reader::{LargeFrameLock, check_version};
 use crate::wal::{Epoch, SegmentKind};
 

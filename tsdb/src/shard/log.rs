@@ -1,6 +1,6 @@
 //! A log and the requests that append to it.
 //!
-//! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `store::exemplars`. A request leaves one record
+//! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A request leaves one record
 //! in each log of its series, however many shards there are: with one record per shard, records would be small and compress
 //! worse, as a sample is encoded relative to its neighbours. A log is written to the disk far faster than heads accept
 //! samples, so a few logs serve any number of shards.

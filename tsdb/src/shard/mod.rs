@@ -8,6 +8,7 @@
 
 mod buffered;
 mod cut;
+pub(crate) mod exemplars;
 mod log;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! The state of an open store, shared by [`Db`](crate::Db), running selections and background tasks.
 
+mod append_exemplars;
 mod compaction;
-pub(crate) mod exemplars;
 mod flush;
 pub(crate) mod flush_state;
 pub(crate) mod import_writer;
@@ -22,9 +22,9 @@ use crate::options::Options;
 use crate::replay::ReplayGate;
 use crate::shard::Shard;
 use crate::shard::ShardLog;
+use crate::shard::exemplars::Exemplars;
 use crate::wal;
 use crate::wal::{Epoch, Health, Reserve};
-use exemplars::Exemplars;
 use flush_state::Flushing;
 
 /// Metadata by metric family.

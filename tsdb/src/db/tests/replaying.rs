@@ -273,7 +273,7 @@ fn send_exemplars(db: &Db, i: usize, exemplars: &[(i64, f64)]) {
 
 fn exemplars(db: &Db) -> Vec<(String, Vec<(i64, f64)>)> {
     let found = db.exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL).unwrap();
-    let of = |one: &crate::store::exemplars::SeriesExemplars| {
+    let of = |one: &crate::shard::exemplars::SeriesExemplars| {
         let exemplars = one.exemplars.iter().map(|exemplar| (exemplar.timestamp_ms, exemplar.value));
         (one.labels.to_string(), exemplars.collect())
     };

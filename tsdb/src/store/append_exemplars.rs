@@ -1,10 +1,10 @@
 //! Appending the exemplars of a batch.
 
-use super::ring::Ring;
 use crate::head::SlotRef;
 use crate::sample::exemplar::{Exemplar, RejectExemplar, RejectedExemplar};
 use crate::sample::{AppendExemplar, SeriesHandle, WriteBatch};
 use crate::shard::ShardLog;
+use crate::shard::exemplars::ring::Ring;
 use crate::store::Store;
 use crate::wal::Position;
 

@@ -16,8 +16,7 @@
 //!
 //! Lock order: the ring, then a shard's head, then its log. Crash: whole records, as for samples.
 
-mod append;
-mod ring;
+pub(crate) mod ring;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -136,7 +135,7 @@ impl Exemplars {
     }
 
     /// Locks the ring. If a panic occurred under the lock, continuing is better than rejecting all exemplars.
-    fn ring(&self) -> MutexGuard<'_, Ring> {
+    pub(crate) fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

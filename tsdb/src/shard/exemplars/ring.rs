@@ -41,7 +41,7 @@ const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(crate) struct Ring {
     n_max: usize,
     /// By id, the oldest first.
     taken: BTreeMap<u64, Taken>,
@@ -63,7 +63,7 @@ struct Taken {
 }
 
 impl Ring {
-    pub(super) fn new(n_max: usize) -> Self {
+    pub(crate) fn new(n_max: usize) -> Self {
         Self {
             n_max,
             taken: BTreeMap::new(),
@@ -76,7 +76,7 @@ impl Ring {
     }
 
     /// Returns the number of exemplars.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.taken.len()
     }
 
@@ -84,7 +84,7 @@ impl Ring {
     ///
     /// # Errors
     /// The reason why it is rejected.
-    pub(super) fn append(
+    pub(crate) fn append(
         &mut self,
         series: Labels,
         exemplar: &Exemplar,
@@ -135,7 +135,7 @@ impl Ring {
 
     /// Returns `true` if the exemplar with this id must be restored: the ring does not have it, and it is not the
     /// oldest of a full ring.
-    pub(super) fn has_room_for(&mut self, number: u64) -> bool {
+    pub(crate) fn has_room_for(&mut self, number: u64) -> bool {
         // No store reaches such an id, and the next id must exist.
         if number > NUMBER_MAX {
             return false;
@@ -146,12 +146,12 @@ impl Ring {
     }
 
     /// Raises the next id.
-    pub(super) fn skip_to(&mut self, number: u64) {
+    pub(crate) fn skip_to(&mut self, number: u64) {
         self.next = self.next.max(number);
     }
 
     /// Restores an exemplar from a log. If it arrived again during the replay, the newer copy is kept.
-    pub(super) fn restore(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
+    pub(crate) fn restore(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
         match self.find_same(&series, &exemplar) {
             Some(newer) if newer > number => return,
             Some(older) => self.forget(older),
@@ -168,7 +168,7 @@ impl Ring {
     }
 
     /// Inserts an exemplar with a new id, and evicts the oldest while the ring is over its limits.
-    pub(super) fn insert(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
+    pub(crate) fn insert(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
         // Shares the labels that the ring has for the series.
         let series = self.series.get_key_value(&series).map_or(series, |(known, _)| known.clone());
         self.next = self.next.max(number + 1);
@@ -202,12 +202,12 @@ impl Ring {
     }
 
     /// Iterates over the series, in no particular order, each with its exemplars and their ids in order of time.
-    pub(super) fn series(&self) -> impl Iterator<Item = (&Labels, impl Iterator<Item = (u64, &Exemplar)>)> {
+    pub(crate) fn series(&self) -> impl Iterator<Item = (&Labels, impl Iterator<Item = (u64, &Exemplar)>)> {
         let exemplar = |&(_, number): &(i64, u64)| (number, &self.taken[&number].exemplar);
         self.series.iter().map(move |(labels, times)| (labels, times.iter().map(exemplar)))
     }
 
-    pub(super) fn stats(&self) -> ExemplarStats {
+    pub(crate) fn stats(&self) -> ExemplarStats {
         ExemplarStats {
             n_appended: self.n_appended,
             n_out_of_order: self.n_out_of_order,
