@@ -66,7 +66,7 @@ struct Case {
 }
 
 fn main() {
-    allocator::take_no_more_than_needed();
+    allocator::release_freed_memory();
     let args = Args::parse();
     let is_asked = |case: &&str| args.case.as_deref().is_none_or(|asked| asked == *case);
     let mut cases: Vec<_> = ["0", "40", "400", "dropped"].into_iter().filter(is_asked).map(Case::new).collect();

@@ -1,4 +1,4 @@
-//! Structured logs on standard error, one event a line, in the form of Prometheus 3.
+//! Structured logs on standard error, one event per line, in the format of Prometheus 3.
 //!
 //! ```text
 //! logfmt  time=2026-08-21T10:00:00.123Z level=INFO msg="Listening" address=127.0.0.1:9898
@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Least severity that is logged.
+/// The minimum severity of log messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
     Debug,
@@ -25,14 +25,14 @@ pub(crate) enum Level {
     Error,
 }
 
-/// How an event is written.
+/// The format of log messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     Logfmt,
     Json,
 }
 
-/// Sends the process' log events to standard error, panics included.
+/// Writes the log events of the process, including panics, to standard error.
 pub(crate) fn start(level: Level, format: Format) {
     let level = match level {
         Level::Debug => LevelFilter::DEBUG,
@@ -67,7 +67,7 @@ where
     }
 }
 
-/// The fields of an event, as text.
+/// The fields of an event, as strings.
 #[derive(Default)]
 struct Fields {
     message: String,
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_quoted_where_a_reader_could_be_misled() {
+    fn ambiguous_values_are_quoted() {
         let fields = [("msg", "two words"), ("path", "/a"), ("none", ""), ("sly", "a=\"b\"\n")];
         let mut line = String::new();
         write_logfmt(&mut line, fields.into_iter());

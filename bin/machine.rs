@@ -1,23 +1,23 @@
-//! What the machine, or the cgroup that the process is confined to, has to give.
+//! Cores and memory of the machine, or of the cgroup of the process.
 
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-/// Memory that is assumed where neither cgroup nor machine say how much there is.
+/// The memory that is assumed if neither cgroup nor machine report it.
 const MEMORY_FALLBACK_BYTES: u64 = 4 << 30;
 
-/// Counts the cores that the process may use; affinity and cgroup quota included.
+/// Returns the number of cores that the process may use, by affinity and cgroup quota.
 pub(crate) fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// The memory that the process may use, and how much of it is in use.
+/// The memory that the process may use.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     bounds: Vec<Bound>,
 }
 
-/// How much of a limit is in use.
+/// The memory in use, and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) used_bytes: u64,
@@ -30,22 +30,22 @@ struct Bound {
     what: Bounded,
 }
 
-/// What a limit is about.
+/// What a limit applies to.
 #[derive(Debug, Clone)]
 enum Bounded {
-    /// The process alone.
+    /// The process.
     Process,
     /// All processes of a cgroup.
     Group { version: &'static Version, dir: PathBuf },
 }
 
-/// The names of a version of cgroups.
+/// The file names of a cgroup version.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
     root: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// Lines of `memory.stat` that count pages of files, which the kernel takes back by itself.
+    /// Lines of `memory.stat` for file pages, which the kernel can reclaim.
     files: [&'static str; 2],
 }
 
@@ -63,29 +63,29 @@ const VERSION_2: Version = Version {
 };
 
 impl Memory {
-    /// Finds the limits: those of the process' cgroups and of all above them, and the machine's memory.
+    /// Finds the limits: those of the process' cgroups and all their ancestors, and the machine's memory.
     pub(crate) fn find() -> Self {
         let machine =
             read("/proc/meminfo").and_then(|text| meminfo_total_bytes(&text)).unwrap_or(MEMORY_FALLBACK_BYTES);
         let own = read("/proc/self/cgroup").unwrap_or_default();
         let groups = own.lines().filter_map(group_of_line).flat_map(|(version, group)| bounds_of(version, group));
-        // A limit of version 1 that nobody set is a number above all memory.
+        // In cgroup v1 an unset limit is a huge number.
         let groups = groups.filter(|bound| bound.limit_bytes < machine);
         let process = Bound { limit_bytes: machine, what: Bounded::Process };
         Self { bounds: groups.chain([process]).collect() }
     }
 
-    /// Returns a limit that an operator gave: it concerns the process alone.
+    /// Returns a configured limit of the process.
     pub(crate) fn given(limit_bytes: u64) -> Self {
         Self { bounds: vec![Bound { limit_bytes, what: Bounded::Process }] }
     }
 
-    /// Returns the tightest limit.
+    /// Returns the lowest limit.
     pub(crate) fn limit_bytes(&self) -> u64 {
         self.bounds.iter().map(|bound| bound.limit_bytes).min().unwrap_or(MEMORY_FALLBACK_BYTES)
     }
 
-    /// Returns the usage that is closest to its limit; `None` if the system does not tell.
+    /// Returns the usage that is closest to its limit; `None` if the system does not report it.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let usages = self.bounds.iter().filter_map(|Bound { limit_bytes, what }| {
             Some(Usage { used_bytes: what.used_bytes()?, limit_bytes: *limit_bytes })
@@ -113,7 +113,7 @@ impl Bounded {
     }
 }
 
-/// Reads a line of /proc/self/cgroup: `0::/path` is version 2, `5:memory:/path` is version 1.
+/// Parses a line of /proc/self/cgroup: `0::/path` is version 2, `5:memory:/path` is version 1.
 fn group_of_line(line: &str) -> Option<(&'static Version, &str)> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?);
@@ -123,7 +123,7 @@ fn group_of_line(line: &str) -> Option<(&'static Version, &str)> {
     }
 }
 
-/// Returns the limits that are set on a group and those above it.
+/// Returns the limits of a group and its ancestors.
 fn bounds_of(version: &'static Version, group: &str) -> Vec<Bound> {
     let bound = |dir: PathBuf| {
         let limit_bytes = read(dir.join(version.limit))?.trim().parse().ok()?;
@@ -133,17 +133,17 @@ fn bounds_of(version: &'static Version, group: &str) -> Vec<Bound> {
 }
 
 fn dirs_of(version: &Version, group: &str) -> Vec<PathBuf> {
-    // In a container the path may be the host's while the root shows the container's own group: `ancestors` ends there.
+    // In a container the path may be the host's, while the mount shows the container's group as root: `ancestors` ends there.
     Path::new(group.trim_start_matches('/')).ancestors().map(|dir| Path::new(version.root).join(dir)).collect()
 }
 
-/// Returns the pages of files among the memory of a group.
+/// Returns the file pages in the memory of a group.
 fn file_bytes(version: &Version, stat: &str) -> u64 {
     let line = |name: &&str| stat.lines().find_map(|line| line.strip_prefix(*name)?.trim().parse::<u64>().ok());
     version.files.iter().filter_map(line).sum()
 }
 
-/// Returns the memory that a process alone holds.
+/// Returns the private memory of a process.
 fn process_bytes(status: &str) -> Option<u64> {
     let kib = |key: &str| {
         status.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_limits_are_looked_for_in_all_groups_above() {
+    fn memory_limits_of_all_ancestors_are_found() {
         let (version, group) = group_of_line("0::/a/b").unwrap();
         let expect = ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup/"];
         assert!(dirs_of(version, group).iter().eq(expect.map(Path::new)));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_files_are_not_counted_as_used() {
+    fn file_pages_are_not_counted_as_used() {
         let stat = "anon 5\ninactive_file 30\nactive_file 4\ntotal_inactive_file 100\n";
         assert_eq!((file_bytes(&VERSION_2, stat), file_bytes(&VERSION_1, stat)), (34, 100));
         let status = "VmRSS:\t  90 kB\nRssAnon:\t      16 kB\nRssFile:\t  8 kB\nRssShmem:\t  1 kB\n";
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_that_is_closest_counts() {
+    fn the_usage_closest_to_its_limit_counts() {
         let memory = Memory::find();
         assert!(memory.limit_bytes() > 1 << 20);
         let usage = memory.usage().unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn total_memory_is_read_in_kibibytes() {
+    fn total_memory_is_parsed_in_kibibytes() {
         assert_eq!(meminfo_total_bytes("MemFree: 1 kB\nMemTotal:       16 kB\n"), Some(16 * 1024));
         assert_eq!(meminfo_total_bytes("nonsense"), None);
     }

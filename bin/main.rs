@@ -40,14 +40,14 @@ fn main() -> ExitCode {
     };
     match invocation.command {
         Command::Serve(args) => {
-            allocator::take_no_more_than_needed();
+            allocator::release_freed_memory();
             exit_code(serve::serve(*args, invocation.flags))
         }
         Command::Query(command) => tools::query::run(&command),
         Command::Check(command) => tools::check::run(&command),
         Command::Tsdb(command) => tools::tsdb::run(&command),
         Command::Wal(command) => {
-            allocator::take_no_more_than_needed();
+            allocator::release_freed_memory();
             tools::wal::run(&command)
         }
         Command::Advise(command) => tools::advise::run(&command),

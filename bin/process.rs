@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 /// Ticks per second in `/proc/<pid>/stat`: 100 on every architecture.
 const TICKS_PER_S: u64 = 100;
 
-/// What a process has used since its start.
+/// CPU time and memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,

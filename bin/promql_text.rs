@@ -1,9 +1,9 @@
-//! Texts and selectors written as PromQL.
+//! Prints strings and selectors as PromQL.
 
 use varve_tsdb::Matcher;
 use varve_tsdb::labels::is_legacy_name;
 
-/// Writes a text as a string.
+/// Returns a string literal.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -18,12 +18,12 @@ pub(crate) fn quote(text: &str) -> String {
     quoted
 }
 
-/// Writes a label's name, quoted if it must be.
+/// Returns a label name, quoted if necessary.
 pub(crate) fn label(name: &str) -> String {
     if is_legacy_name(name) { name.to_owned() } else { quote(name) }
 }
 
-/// Writes matchers as a selector.
+/// Returns matchers as a selector.
 pub(crate) fn selector<'a>(matchers: impl IntoIterator<Item = &'a Matcher>) -> String {
     let print =
         |matcher: &Matcher| format!("{}{}{}", label(matcher.name()), matcher.op().as_str(), quote(matcher.value()));
@@ -36,7 +36,7 @@ mod tests {
     use varve_query::promql::parse_selector;
 
     #[test]
-    fn selectors_are_read_back() {
+    fn printed_selectors_parse() {
         for text in ["{a=\"b\"}", "{__name__=~\"a.*\", \"b.c\"!=\"\\\"\\\\\\n\u{1}é\"}"] {
             let matchers = parse_selector(text).unwrap();
             assert_eq!(selector(&matchers), text);

@@ -1,8 +1,8 @@
-//! JSON as Prometheus writes it, appended piece by piece to a buffer.
+//! Prometheus' JSON, appended to a buffer.
 //!
-//! Two things differ from ordinary JSON encoders. Numbers: sample values are strings in Go's shortest form, times are
-//! seconds with up to three decimals. Strings: label names and values escape only what JSON demands, all other texts
-//! also `<`, `>`, `&` and the two line separators of JavaScript, as Go's `encoding/json` does.
+//! It differs from ordinary JSON encoders in two ways. Numbers: sample values are strings in Go's shortest form, times are seconds
+//! with up to three decimals. Strings: label names and values escape only what JSON demands, all other strings also `<`, `>`, `&`
+//! and the two line separators of JavaScript, as Go's `encoding/json` does.
 
 use std::io::Write as _;
 
@@ -10,10 +10,10 @@ use varve_query::decimal::{self, Plain};
 use varve_query::histogram::{Bucket, FloatHistogram};
 use varve_tsdb::Labels;
 
-/// Content type of every JSON answer.
+/// Content type of every JSON response.
 pub(crate) const MIME_TYPE: &str = "application/json";
 
-/// Appends a label set as an object, names ascending.
+/// Appends a label set as an object, sorted by name.
 pub(crate) fn write_labels(out: &mut Vec<u8>, labels: &Labels) {
     out.push(b'{');
     for (i, (name, value)) in labels.iter().enumerate() {
@@ -37,7 +37,7 @@ pub(crate) fn write_point(out: &mut Vec<u8>, timestamp_ms: i64, value: f64) {
 }
 
 /// Appends a histogram at a time: `[1435781451.781,{"count":"3","sum":"2.5","buckets":[[0,"1","2","3"]]}]`. The first
-/// element of a bucket tells whether its bounds belong to it: 0 the upper, 1 the lower, 2 neither, 3 both.
+/// element of a bucket says which bounds are inclusive: 0 the upper, 1 the lower, 2 neither, 3 both.
 pub(crate) fn write_histogram_point(out: &mut Vec<u8>, timestamp_ms: i64, histogram: &FloatHistogram) {
     out.push(b'[');
     write_timestamp(out, timestamp_ms);
@@ -107,7 +107,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends a text that is not a label, safe inside HTML; bytes that are not UTF-8 become U+FFFD, escaped, one each.
+/// Appends a string that is not a label, safe inside HTML; each byte that is not UTF-8 becomes an escaped U+FFFD.
 pub(crate) fn write_html_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {

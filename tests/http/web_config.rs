@@ -111,7 +111,7 @@ fn passwords_and_tokens_open_what_they_are_for() {
 
     // Another password takes effect, and one that is none does not.
     std::fs::write(&path, users("no hash")).expect("write a file");
-    wait_until("the file to be refused", || server.log().contains("the value is no hash of bcrypt"));
+    wait_until("the file to be rejected", || server.log().contains("the value is not a bcrypt hash"));
     assert_eq!(status(Some(&basic(PASSWORD)), "/metrics"), 200);
     std::fs::write(&path, tokens).expect("write a file");
     wait_until("the file to be read", || status(Some(&basic(PASSWORD)), "/metrics") == 401);
@@ -221,6 +221,6 @@ fn a_configuration_that_is_not_sound_keeps_the_server_from_starting() {
     std::fs::write(&path, "basic_auth_users: {ann: s3cret}\n").expect("write a file");
     let flag = format!("--web.config.file={}", path.display());
     let (status, output) = crate::harness::try_serve(&dir.path().join("data"), &[&flag]);
-    assert!(!status.success() && output.contains("basic_auth_users.ann: the value is no hash"), "{output}");
+    assert!(!status.success() && output.contains("basic_auth_users.ann: the value is not a bcrypt hash"), "{output}");
     assert!(!output.contains("s3cret"), "{output}");
 }

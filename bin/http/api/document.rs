@@ -31,8 +31,8 @@ pub(super) fn describe(endpoints: &[Endpoint], version: &'static str) -> String 
     });
     let mut paths: BTreeMap<_, Map<String, Value>> = BTreeMap::new();
     for endpoint in endpoints {
-        let operations = paths.entry(endpoint.path()).or_default();
-        for method in endpoint.methods() {
+        let operations = paths.entry(endpoint.path).or_default();
+        for method in endpoint.methods {
             operations.insert(method.to_lowercase(), operation(endpoint, method, &error, &mut schemas));
         }
     }
@@ -52,9 +52,9 @@ pub(super) fn describe(endpoints: &[Endpoint], version: &'static str) -> String 
 
 fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Schemas) -> Value {
     let is_in_form = |parameter: &&Parameter| method == "POST" && !matches!(parameter.kind, Kind::Path);
-    let (in_form, in_url): (Vec<&Parameter>, Vec<&Parameter>) = endpoint.parameters().iter().partition(is_in_form);
+    let (in_form, in_url): (Vec<&Parameter>, Vec<&Parameter>) = endpoint.parameters.iter().partition(is_in_form);
     let in_url: Vec<_> = in_url.into_iter().map(|parameter| parameter.to_json()).collect();
-    let (status, success) = match endpoint.content() {
+    let (status, success) = match endpoint.content {
         Content::None => ("204", json!({ "description": "Done." })),
         Content::Json(data) => {
             let data = data(schemas);
@@ -67,13 +67,13 @@ fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Sch
     };
     let failed = json!({ "description": "Failure.", "content": { "application/json": { "schema": error } } });
     let mut operation = json!({
-        "operationId": operation_id(endpoint.path(), method),
-        "tags": [endpoint.tag()],
-        "summary": endpoint.summary(),
+        "operationId": operation_id(endpoint.path, method),
+        "tags": [endpoint.tag],
+        "summary": endpoint.about,
         "parameters": in_url,
         "responses": { status: success, "default": failed },
     });
-    let body = match endpoint.body() {
+    let body = match endpoint.body {
         Some(media_type) => Some(json!({ media_type: {} })),
         None if in_form.is_empty() => None,
         None => {
@@ -118,9 +118,9 @@ mod tests {
         let document: Value = serde_yaml_ng::from_str(&yaml).unwrap();
         let mut ids = std::collections::BTreeSet::new();
         for endpoint in endpoints() {
-            for method in endpoint.methods() {
-                let operation = &document["paths"][endpoint.path()][method.to_lowercase()];
-                assert!(operation["summary"].as_str().is_some_and(|about| !about.is_empty()), "{}", endpoint.path());
+            for method in endpoint.methods {
+                let operation = &document["paths"][endpoint.path][method.to_lowercase()];
+                assert!(operation["summary"].as_str().is_some_and(|about| !about.is_empty()), "{}", endpoint.path);
                 assert!(ids.insert(operation["operationId"].to_string()), "{operation}");
             }
         }

@@ -20,15 +20,18 @@ use crate::http::serving::{compression, cors};
 
 /// A path that is served.
 pub(crate) struct Endpoint {
-    path: &'static str,
+    /// With its parameters in braces.
+    pub(super) path: &'static str,
     /// Sorted.
-    methods: &'static [&'static str],
+    pub(super) methods: &'static [&'static str],
     handlers: MethodRouter<HttpState>,
-    tag: &'static str,
-    about: &'static str,
-    parameters: &'static [Parameter],
-    body: Option<&'static str>,
-    content: Content,
+    /// The group in the OpenAPI document.
+    pub(super) tag: &'static str,
+    pub(super) about: &'static str,
+    pub(super) parameters: &'static [Parameter],
+    /// The media type of the request body, unless that is a form.
+    pub(super) body: Option<&'static str>,
+    pub(super) content: Content,
     /// Whether it is served while the store is not open.
     is_always_open: bool,
     has_cors: bool,
@@ -111,41 +114,6 @@ impl Endpoint {
     /// Sets whether responses may be compressed.
     pub(crate) fn compressed(self, is_compressed: bool) -> Self {
         Self { is_compressed, ..self }
-    }
-
-    /// Returns the path, with its parameters in braces.
-    pub(crate) fn path(&self) -> &'static str {
-        self.path
-    }
-
-    /// Returns the sorted methods.
-    pub(crate) fn methods(&self) -> &'static [&'static str] {
-        self.methods
-    }
-
-    /// Returns the parameters.
-    pub(crate) fn parameters(&self) -> &'static [Parameter] {
-        self.parameters
-    }
-
-    /// Returns the body of a successful response.
-    pub(crate) fn content(&self) -> Content {
-        self.content
-    }
-
-    /// Returns the media type of the request body, unless that is a form.
-    pub(crate) fn body(&self) -> Option<&'static str> {
-        self.body
-    }
-
-    /// Returns the group.
-    pub(crate) fn tag(&self) -> &'static str {
-        self.tag
-    }
-
-    /// Returns the summary.
-    pub(crate) fn summary(&self) -> &'static str {
-        self.about
     }
 
     /// Returns the route, with the layers around the handler.

@@ -388,7 +388,7 @@ fn pages() -> Vec<Endpoint> {
 pub(crate) fn router(state: &HttpState) -> Router<HttpState> {
     let router = Router::new().route("/api/v1/{*path}", any(unknown)).route(API, any(unknown)).fallback(not_found);
     endpoints().into_iter().fold(router, |router, endpoint| {
-        let path = endpoint.path();
+        let path = endpoint.path;
         router.route(path, endpoint.into_route(state))
     })
 }
@@ -418,7 +418,7 @@ async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
 
 /// Responds to a path that is not served: with a redirect if another spelling of it is.
 async fn not_found(request: Request) -> Response {
-    static SERVED: LazyLock<Vec<&str>> = LazyLock::new(|| endpoints().iter().map(Endpoint::path).collect());
+    static SERVED: LazyLock<Vec<&str>> = LazyLock::new(|| endpoints().iter().map(|endpoint| endpoint.path).collect());
     let redirect = redirect::to_served(request.method(), request.uri(), &SERVED);
     redirect.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n"))
 }
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn every_path_is_listed_once() {
-        let paths: std::collections::BTreeSet<_> = endpoints().iter().map(Endpoint::path).collect();
+        let paths: std::collections::BTreeSet<_> = endpoints().iter().map(|endpoint| endpoint.path).collect();
         assert_eq!(paths.len(), endpoints().len());
     }
 }

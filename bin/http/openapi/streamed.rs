@@ -19,7 +19,7 @@ pub(crate) enum MetadataFamilies {}
 /// A node of a syntax tree.
 pub(crate) enum SyntaxTree {}
 
-/// Anything: messages that another specification describes.
+/// Any value.
 pub(crate) enum Untyped {}
 
 impl Described for Label {
@@ -34,7 +34,7 @@ impl Described for Untyped {
     }
 }
 
-/// Returns the schema of an array of two: a time and something else.
+/// Returns the schema of a pair of a time and a value.
 fn timed(value: Value) -> Value {
     let time = json!({ "type": "number", "description": "Seconds since the epoch." });
     json!({ "type": "array", "prefixItems": [time, value], "minItems": 2, "maxItems": 2 })

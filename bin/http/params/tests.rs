@@ -11,7 +11,7 @@ fn message<T: std::fmt::Debug>(result: Result<T, ApiError>) -> String {
 }
 
 #[test]
-fn forms_are_read_as_go_reads_them() {
+fn forms_are_parsed_as_in_go() {
     let form = form("query=up%7Bjob%3D%22a+b%22%7D&&match[]=a&match%5B%5D=b&flag&e=%C3%A9&bad=%ff");
     assert_eq!(form.first("query"), "up{job=\"a b\"}");
     assert_eq!(form.all("match[]").collect::<Vec<_>>(), ["a", "b"]);
@@ -20,7 +20,7 @@ fn forms_are_read_as_go_reads_them() {
 }
 
 #[test]
-fn a_damaged_pair_is_left_out_and_noted() {
+fn an_invalid_pair_is_skipped_and_reported() {
     assert_eq!(form("a=%zz&b=1").damage.as_deref(), Some("invalid URL escape \"%zz\""));
     assert_eq!(form("a=%zz&b=1").first("b"), "1");
     assert_eq!(form("a=1%2").damage.as_deref(), Some("invalid URL escape \"%2\""));
@@ -28,7 +28,7 @@ fn a_damaged_pair_is_left_out_and_noted() {
 }
 
 #[test]
-fn too_many_parameters_are_refused() {
+fn too_many_parameters_are_rejected() {
     let refused = Form::default().add("a&".repeat(PARAMETERS_MAX + 1).as_bytes());
     assert_eq!(message(refused), "more than 10000 parameters");
 }
@@ -38,7 +38,7 @@ fn check_limit(encoded: &str, expect: Result<Option<usize>, &str>) {
 }
 
 #[test]
-fn limits_are_whole_numbers_and_zero_is_none() {
+fn limits_are_integers_and_zero_means_no_limit() {
     check_limit("", Ok(None));
     check_limit("limit=0", Ok(None));
     check_limit("limit=7", Ok(Some(7)));
@@ -85,7 +85,7 @@ fn check_steps(encoded: &str, expect: Result<(i64, i64, i64), &str>) {
 }
 
 #[test]
-fn steps_are_checked_in_the_order_and_words_of_prometheus() {
+fn steps_are_validated_in_the_order_and_words_of_prometheus() {
     check_steps("start=0&end=2&step=1", Ok((0, 2_000, 1_000)));
     check_steps("start=0&end=11000&step=1s", Ok((0, 11_000_000, 1_000)));
     check_steps("start=1&end=1&step=0.0001", Ok((1_000, 1_000, 1)));
@@ -134,7 +134,7 @@ fn check_selectors(texts: &[&str], expect: Result<usize, &str>) {
 }
 
 #[test]
-fn each_selector_needs_a_matcher_that_excludes_something() {
+fn each_selector_needs_a_matcher_that_does_not_match_empty() {
     check_selectors(&["up", "{job=~\".+\"}"], Ok(2));
     let empty = Err("match[] must contain at least one non-empty matcher");
     check_selectors(&["{job=~\".*\"}"], empty);

@@ -1,6 +1,6 @@
-//! Times and durations of requests, as Go reads them.
+//! Parses times and durations of requests as Go does.
 //!
-//! A time is seconds since the epoch with fractions, or RFC 3339 as Go's `time.Parse` takes it: an hour may have one digit, a
+//! A time is seconds since the epoch with a fraction, or RFC 3339 as Go's `time.Parse` accepts it: an hour may have one digit, a
 //! fraction may follow a comma and have any number of digits, of which nine count.
 
 use crate::quantity::parse_duration;
@@ -31,7 +31,7 @@ pub(super) fn parse_time(text: &str) -> Result<i128, String> {
     }
 }
 
-/// Parses a duration, in seconds with fractions or as `1h30m`, into nanoseconds.
+/// Parses a duration, in seconds with a fraction or like `1h30m`, into nanoseconds.
 pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
     if let Some(seconds) = parse_float(text) {
         let nanos = seconds * NANOS_PER_S as f64;
@@ -47,17 +47,17 @@ pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
     Ok(i64::try_from(duration.as_nanos()).expect("parse_duration ends at i64::MAX nanoseconds"))
 }
 
-/// Returns milliseconds since the epoch, as far as they go.
+/// Returns milliseconds since the epoch, saturating.
 pub(super) fn to_ms(nanos: i128) -> i64 {
     let ms = nanos.div_euclid(NANOS_PER_MS);
     ms.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
-/// Parses a number in decimal digits, between which there may be underscores.
+/// Parses a decimal number, with optional underscores between digits.
 fn parse_float(text: &str) -> Option<f64> {
     if !text.contains('_') {
         let names_infinity = || text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
-        // To Go a number beyond all others is none; Rust takes it for infinity.
+        // Go rejects a number out of range; Rust parses it as infinity.
         return text.parse().ok().filter(|value: &f64| !value.is_infinite() || names_infinity());
     }
     let bytes = text.as_bytes();
@@ -69,18 +69,18 @@ fn parse_float(text: &str) -> Option<f64> {
     text.replace('_', "").parse().ok()
 }
 
-/// What is left to read of a time.
+/// The remaining text of a time.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
-    /// Takes a byte if it is one of these.
+    /// Consumes a byte if it is one of these.
     fn take(&mut self, any_of: &[u8]) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         any_of.contains(first).then(|| self.0 = rest)?;
         Some(*first)
     }
 
-    /// Takes a number of exactly so many digits.
+    /// Consumes a number with exactly this many digits.
     fn number(&mut self, n_digits: usize) -> Option<i64> {
         let (digits, rest) = self.0.split_at_checked(n_digits)?;
         let all = digits.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| 10 * n + i64::from(b - b'0')))?;
@@ -88,7 +88,7 @@ impl Rest<'_> {
         Some(all)
     }
 
-    /// Takes a fraction and returns it in nanoseconds; there may be none.
+    /// Consumes an optional fraction, in nanoseconds.
     fn fraction(&mut self) -> i64 {
         let [b'.' | b',', digits @ ..] = self.0 else { return 0 };
         let n_digits = digits.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -100,7 +100,7 @@ impl Rest<'_> {
         (0..9).fold(0, |nanos, at| 10 * nanos + fraction.get(at).map_or(0, |b| i64::from(b - b'0')))
     }
 
-    /// Takes what a time is ahead of UTC, in seconds.
+    /// Consumes the offset from UTC, in seconds.
     fn zone(&mut self) -> Option<i64> {
         let sign = match self.take(b"Z+-")? {
             b'Z' => return Some(0),
@@ -146,7 +146,7 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Counts the days from 1970-01-01 on, in the Gregorian calendar; a year begins in March, so that the leap day is its last.
+/// Returns the days since 1970-01-01 in the Gregorian calendar; years start in March, so that the leap day is the last one.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     const DAYS_TO_EPOCH: i64 = 719_468;
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_go_reads_them() {
+    fn times_are_parsed_as_in_go() {
         const S: i128 = NANOS_PER_S;
         check("2023-11-14T22:13:20Z", Some(1_700_000_000 * S));
         check("2023-11-14T22:13:20.5Z", Some(1_700_000_000 * S + S / 2));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_all_others_is_none_but_infinity_is_one() {
+    fn a_number_out_of_range_is_invalid_but_infinity_is_valid() {
         let refused = |text: &str| parse_signed_duration(text).unwrap_err();
         assert_eq!(refused("1e400"), "cannot parse \"1e400\" to a valid duration");
         assert_eq!(refused("-1e400"), "cannot parse \"-1e400\" to a valid duration");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn each_day_has_its_number() {
+    fn days_are_counted_since_the_epoch() {
         let mut expect = days_since_epoch(1599, 12, 31);
         for (year, month) in (1600..2401).flat_map(|year| (1..=12).map(move |month| (year, month))) {
             for day in 1..=days_in(year, month) {

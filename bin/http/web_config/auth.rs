@@ -1,4 +1,4 @@
-//! Who sends a request: a user with a password, or the bearer of a token.
+//! Authentication and authorization of requests: users with passwords, bearer tokens with scopes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,17 +16,17 @@ use tokio::sync::Semaphore;
 
 use super::file::{BearerToken, File, Secret};
 
-/// Passwords that are compared at the same time: each costs a processor for a tenth of a second or more.
+/// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or more.
 const COMPARISONS_MAX: usize = 2;
-/// Comparisons whose outcome is kept; exporter-toolkit's number.
+/// Maximum number of cached comparisons, as in exporter-toolkit.
 const CACHE_LEN_MAX: usize = 100;
-/// Bytes of credentials that are looked at.
+/// Maximum size of credentials.
 const CREDENTIALS_SIZE_MAX: usize = 8 << 10;
-/// What the password of an unknown user is compared with, so that it takes as long as that of a known one. Nobody knows what it
-/// is the hash of.
+/// The hash that the password of an unknown user is compared with, so that the response takes as long as for a known user. Its
+/// password is unknown.
 const HASH_OF_NOBODY: &str = "$2b$10$WA3Fov2nvEF2r0/SrZd3eeCwppeFWhxZhof2DtAcF1YeJwQkZ6eCy";
 
-/// What a request does.
+/// The permission that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scope {
@@ -35,20 +35,20 @@ pub(crate) enum Scope {
     Admin,
 }
 
-/// Why a request is not answered.
+/// Why a request is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// Nobody knows who sends it.
+    /// The credentials are missing or wrong.
     Unknown,
-    /// Who sends it may not do this.
+    /// The token lacks a scope.
     Scope(Scope),
 }
 
-/// Those who may send requests.
+/// The users and tokens.
 pub(crate) struct Auth {
     users: BTreeMap<String, Secret>,
     tokens: Vec<Token>,
-    /// Whether a digest of user, hash and password was found to be right.
+    /// Whether the password is correct, by a digest of user, hash and password.
     cache: Mutex<HashMap<Digest, bool>>,
     comparisons: Arc<Semaphore>,
 }
@@ -68,7 +68,7 @@ impl fmt::Debug for Auth {
 }
 
 impl Scope {
-    /// Returns what a request does.
+    /// Returns the scope that a request needs.
     pub(crate) fn of(method: &Method, path: &str) -> Self {
         let under =
             |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -84,14 +84,14 @@ impl Scope {
 }
 
 impl Auth {
-    /// Takes users and tokens of a file; `None` if it has none, so that all are let in.
+    /// Returns the users and tokens of a file; `None` if there are none, which disables authentication.
     ///
     /// # Errors
-    /// If a hash or a token is none, or a file cannot be read.
+    /// If a hash or a token is invalid, or a file cannot be read.
     pub(super) fn new(file: &File, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Option<Self>> {
         for (user, hash) in &file.basic_auth_users {
             if hash.0.parse::<bcrypt::HashParts>().is_err() {
-                bail!("basic_auth_users.{user}: the value is no hash of bcrypt");
+                bail!("basic_auth_users.{user}: the value is not a bcrypt hash");
             }
         }
         let token = |(idx, of)| read_token(of, folder, files).with_context(|| format!("bearer_tokens[{idx}]"));
@@ -102,10 +102,10 @@ impl Auth {
         Ok((!is_open).then(|| Self { users, tokens, cache: Mutex::default(), comparisons }))
     }
 
-    /// Lets a request in by its header `Authorization`, and returns who sends it. Users may do everything.
+    /// Authenticates a request by its `Authorization` header, and returns the name of the user or token. Users have all scopes.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the request is denied.
     pub(crate) async fn check(self: &Arc<Self>, header: Option<&[u8]>, scope: Scope) -> Result<Arc<str>, Denied> {
         let header = header.filter(|header| header.len() <= CREDENTIALS_SIZE_MAX).ok_or(Denied::Unknown)?;
         let (scheme, credentials) = std::str::from_utf8(header)
@@ -124,7 +124,7 @@ impl Auth {
 
     fn check_token(&self, token: &str, scope: Scope) -> Result<Arc<str>, Denied> {
         let given = sha256(&[token.as_bytes()]);
-        // All are looked at, so that the time tells nothing.
+        // Compares all tokens: the time must not depend on the token.
         let found = self.tokens.iter().fold(None, |found, of| {
             let is_same: Choice = of.digest.ct_eq(&given);
             if bool::from(is_same) { Some(of) } else { found }
@@ -141,7 +141,7 @@ impl Auth {
         let (user, password) = decoded.split_once(':').ok_or(Denied::Unknown)?;
         let known = self.users.get(user);
         let hash = known.map_or(HASH_OF_NOBODY, |hash| &hash.0).to_owned();
-        // Each part with its length, so that parts cannot be shifted into each other.
+        // Includes the length of each part, so that different parts never have the same digest.
         let key = sha256(&[user.as_bytes(), hash.as_bytes(), password.as_bytes()]);
         let is_right = match self.cached(&key) {
             Some(is_right) => is_right,
@@ -150,10 +150,10 @@ impl Auth {
         if is_right && known.is_some() { Ok(user.into()) } else { Err(Denied::Unknown) }
     }
 
-    /// Compares a password with its hash on a blocking thread. The outcome is kept, even if the client has gone.
+    /// Compares a password with its hash on a blocking thread. The result is cached even if the client disconnects.
     async fn compare(self: &Arc<Self>, key: Digest, hash: String, password: String) -> bool {
         let Ok(place) = Arc::clone(&self.comparisons).acquire_owned().await else { return false };
-        // It may have been compared for another request meanwhile.
+        // Another request may have cached it meanwhile.
         if let Some(is_right) = self.cached(&key) {
             return is_right;
         }
@@ -174,7 +174,7 @@ impl Auth {
     fn keep(&self, key: Digest, is_right: bool) {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= CACHE_LEN_MAX {
-            // What is wrong goes first: guesses must not push out those who are right.
+            // Evicts failures first: guesses must not evict correct passwords.
             let wrong = cache.iter().find(|(_, is_right)| !**is_right).map(|(key, _)| *key);
             let goes = wrong.or_else(|| cache.keys().next().copied());
             goes.map(|goes| cache.remove(&goes));
@@ -194,10 +194,10 @@ fn read_token(of: &BearerToken, folder: &Path, files: &mut Vec<PathBuf>) -> Resu
         }
         ("", true, hex) if !hex.is_empty() => parse_hex(hex).context("token_sha256: expected 64 hex digits")?,
         (token, true, "") => of_token(token)?,
-        _ => bail!("give one of token, token_file and token_sha256"),
+        _ => bail!("exactly one of token, token_file and token_sha256 is required"),
     };
     if name.is_empty() || scopes.is_empty() {
-        bail!("give a name, and at least one of the scopes read, write and admin");
+        bail!("a name and at least one of the scopes read, write and admin are required");
     }
     Ok(Token { name: Arc::from(name.as_str()), digest, scopes: scopes.clone() })
 }
@@ -220,7 +220,7 @@ fn parse_hex(hex: &str) -> Option<Digest> {
     Some(digest)
 }
 
-/// Returns the digest of a text, or of several with their lengths.
+/// Returns the digest of strings.
 fn sha256(parts: &[&[u8]]) -> Digest {
     let whole = match parts {
         [one] => one.to_vec(),
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use crate::http::web_config::file::parse;
 
-    /// bcrypt's cheapest cost, so that tests are quick.
+    /// bcrypt's lowest cost, to keep tests fast.
     const COST: u32 = 4;
 
     fn auth() -> Arc<Auth> {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_known_is_let_in_for_what_they_may() {
+    async fn known_users_and_tokens_are_admitted_within_their_scopes() {
         let auth = auth();
         let check = async |header: &str, scope, expect: Result<&str, Denied>| {
             let got = auth.check(Some(header.as_bytes()), scope).await;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_comparison_is_made_once_and_kept_within_bounds() {
+    async fn comparisons_are_cached_within_a_bound() {
         let auth = auth();
         auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read).await.unwrap();
         let kept = || auth.cache.lock().unwrap().len();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_has_no_password() {
+    async fn the_dummy_hash_matches_no_password() {
         let auth = auth();
         assert_eq!(auth.check(Some(basic("bob:s3cret").as_bytes()), Scope::Read).await, Err(Denied::Unknown));
         assert!(HASH_OF_NOBODY.parse::<bcrypt::HashParts>().is_ok());
@@ -312,12 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_checked_is_refused() {
+    fn invalid_users_and_tokens_are_rejected() {
         let check = |text: &str, expect: &str| {
             let refused = Auth::new(&parse(text).unwrap(), Path::new(""), &mut Vec::new()).unwrap_err();
             assert!(format!("{refused:#}").contains(expect), "{refused:#}");
         };
-        check("basic_auth_users: {ann: s3cret}", "basic_auth_users.ann: the value is no hash of bcrypt");
+        check("basic_auth_users: {ann: s3cret}", "basic_auth_users.ann: the value is not a bcrypt hash");
         check("bearer_tokens: [{name: x, scopes: [read]}]", "bearer_tokens[0]: the token is empty");
         check("bearer_tokens: [{token: x, scopes: [read]}]", "give a name");
         check("bearer_tokens: [{name: x, token: x}]", "at least one of the scopes");

@@ -1,6 +1,6 @@
-//! What is demanded of the certificates of clients: `client_auth_type`, `client_ca` and `client_allowed_sans`.
+//! Verification of client certificates: `client_auth_type`, `client_ca` and `client_allowed_sans`.
 //!
-//! Invariant: whatever is demanded of a certificate besides, its client proves that it has the key.
+//! Invariant: whatever the mode, a client with a certificate proves that it has the private key.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::file::TlsServerConfig;
 
-/// Returns who may connect; `None` for all, who are not asked for a certificate.
+/// Returns the verifier of client certificates; `None` if clients need none.
 ///
 /// # Errors
-/// What does not go together, or is not sound, with its key.
+/// If settings are invalid or contradict each other; the message names the key.
 pub(super) fn verifier(
     of: &TlsServerConfig,
     client_ca: Option<Vec<u8>>,
@@ -60,14 +60,14 @@ fn chain_verifier(client_ca: Option<Vec<u8>>, provider: Arc<CryptoProvider>) -> 
     builder.build().context("tls_server_config.client_ca")
 }
 
-/// Looks at the certificates of clients.
+/// Verifies client certificates.
 #[derive(Debug)]
 struct ClientCerts {
-    /// Whether a client without one is sent away.
+    /// Whether a certificate is required.
     is_mandatory: bool,
-    /// Who signed it is looked at, unless this is `None`.
+    /// Verifies the issuer, unless this is `None`.
     chain: Option<Arc<dyn ClientCertVerifier>>,
-    /// It must be for one of these, unless there are none.
+    /// The certificate must have one of these names; empty: any.
     allowed_sans: Vec<String>,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -121,8 +121,8 @@ impl ClientCertVerifier for ClientCerts {
     }
 }
 
-/// Returns the names that a certificate is for, besides its subject: host names, e-mail addresses, IP addresses and URIs, each
-/// as exporter-toolkit compares it.
+/// Returns the subject alternative names of a certificate: host names, e-mail addresses, IP addresses and URIs, in the form that
+/// exporter-toolkit compares.
 fn subject_alternative_names(cert: &CertificateDer<'_>) -> Result<Vec<String>, Error> {
     let bad = || Error::from(CertificateError::BadEncoding);
     let (_, cert) = X509Certificate::from_der(cert).map_err(|_| bad())?;
@@ -146,7 +146,7 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair, SanType};
     use tokio_rustls::rustls::crypto::ring;
 
-    /// A certificate that it signed itself, for these names.
+    /// Returns a self-signed certificate for these names.
     fn cert(names: Vec<SanType>) -> CertificateDer<'static> {
         let mut params = CertificateParams::default();
         params.subject_alt_names = names;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_must_be_for_one_of_the_allowed_names() {
+    fn a_certificate_needs_one_of_the_allowed_names() {
         let names = vec![
             SanType::DnsName("node-1.example".try_into().unwrap()),
             SanType::Rfc822Name("ann@example.com".try_into().unwrap()),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_demanded_as_the_type_says() {
+    fn certificates_are_required_by_type() {
         let check = |client_auth_type: &str, expect: Option<bool>| {
             let verifier = of(client_auth_type, &[]).unwrap();
             assert_eq!(verifier.map(|verifier| verifier.client_auth_mandatory()), expect, "{client_auth_type}");

@@ -1,4 +1,4 @@
-//! The text of the file: exporter-toolkit's keys, and ours.
+//! The format of the file: exporter-toolkit's keys, and `bearer_tokens`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::auth::Scope;
 pub(super) struct File {
     pub(super) tls_server_config: Option<TlsServerConfig>,
     pub(super) http_server_config: HttpServerConfig,
-    /// Password hashes of bcrypt, by user.
+    /// bcrypt hashes of passwords, by user.
     pub(super) basic_auth_users: BTreeMap<String, Secret>,
     pub(super) bearer_tokens: Vec<BearerToken>,
 }
@@ -48,11 +48,11 @@ pub(super) struct HttpServerConfig {
     headers: BTreeMap<String, String>,
 }
 
-/// An entry of `bearer_tokens`: one of the three forms of a token, and what it lets do.
+/// An entry of `bearer_tokens`: a token in one of three forms, and its scopes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct BearerToken {
-    /// Stands for the token in lists and logs.
+    /// The name of the token in lists and logs.
     pub(super) name: String,
     pub(super) token: Secret,
     pub(super) token_file: PathBuf,
@@ -61,7 +61,7 @@ pub(super) struct BearerToken {
     pub(super) scopes: Vec<Scope>,
 }
 
-/// A text that is not shown.
+/// A string that is never shown.
 #[derive(Clone, Default, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Secret(pub(super) String);
@@ -72,7 +72,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The headers that may be set; exporter-toolkit's list.
+/// The headers that may be configured, as in exporter-toolkit.
 const HEADERS: [&str; 5] = [
     "Content-Security-Policy",
     "Strict-Transport-Security",
@@ -81,25 +81,25 @@ const HEADERS: [&str; 5] = [
     "X-XSS-Protection",
 ];
 
-/// Reads a file.
+/// Parses a file.
 ///
 /// # Errors
-/// If it is not YAML, or has an unknown key. The message holds no value of a key.
+/// If it is not YAML, or has an unknown key. The message contains no values.
 pub(super) fn parse(text: &str) -> Result<File> {
     let file: Option<File> = serde_yaml_ng::from_str(text)?;
     Ok(file.unwrap_or_default())
 }
 
 impl HttpServerConfig {
-    /// Tells whether HTTP/2 is spoken, too.
+    /// Returns `true` if HTTP/2 is enabled.
     pub(super) fn http2(&self) -> bool {
         self.http2.unwrap_or(true)
     }
 
-    /// Returns the headers that go with every answer.
+    /// Returns the headers of every response.
     ///
     /// # Errors
-    /// If one may not be set.
+    /// If one may not be configured.
     pub(super) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>> {
         let header = |(name, value): (&String, &String)| {
             if !HEADERS.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_refused_by_name() {
+    fn unknown_keys_are_rejected_by_name() {
         check("tls_config: {}", "unknown field `tls_config`");
         check("tls_server_config: {cert_path: x}", "unknown field `cert_path`");
         check("bearer_tokens: [{scopes: [all]}]", "unknown variant `all`");

@@ -1,11 +1,10 @@
-//! `--web.config.file`: who may speak with the server, and how: TLS, client certificates, passwords, tokens.
+//! `--web.config.file`: TLS, client certificates, passwords, tokens.
 //!
-//! The format is that of Prometheus' exporter-toolkit, with `bearer_tokens` besides. The file, and the files that it names, are
-//! looked at once a second: a change takes effect for new connections and requests. One that is not sound is logged and changes
-//! nothing: what was in effect goes on being so.
+//! The format is that of Prometheus' exporter-toolkit, plus `bearer_tokens`. The file, and the files that it names, are checked once
+//! a second; a change applies to new connections and requests. An invalid file is logged and changes nothing.
 //!
 //! Invariants
-//! 1. With a user or a token in the file, no request is answered without one of them.
+//! 1. With a user or a token in the file, every request must authenticate.
 //! 2. Passwords and tokens are compared in constant time and never logged or shown.
 
 mod auth;
@@ -26,31 +25,31 @@ pub(crate) use tls::ALPN_HTTP2;
 
 use crate::printing::error_chain;
 
-/// What the file says, kept up to date.
+/// The web configuration, kept up to date.
 #[derive(Debug, Default)]
 pub(crate) struct WebConfig {
     path: Option<PathBuf>,
     loaded: RwLock<Arc<Loaded>>,
-    /// The files as they were when they were last read.
+    /// The files when they were last read.
     seen: Mutex<Vec<Fingerprint>>,
 }
 
-/// What is in effect.
+/// The configuration in force.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// Connections are encrypted.
+    /// `None`: plain text.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// HTTP/2 is spoken, too.
+    /// Whether HTTP/2 is enabled.
     pub(crate) http2: bool,
-    /// Requests must say who sends them.
+    /// `None`: no authentication.
     pub(crate) auth: Option<Arc<Auth>>,
-    /// Go with every answer.
+    /// Added to every response.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    /// All files that this was read from.
+    /// All files that were read.
     files: Vec<PathBuf>,
 }
 
-/// By what a change of a file is noticed.
+/// Detects a change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fingerprint {
     path: PathBuf,
@@ -58,10 +57,10 @@ struct Fingerprint {
 }
 
 impl WebConfig {
-    /// Reads the file; without one all may speak in plain text.
+    /// Reads the file; without one, plain text and no authentication.
     ///
     /// # Errors
-    /// If it is not sound, in one sentence that names the key.
+    /// If it is invalid, in one sentence that names the key.
     pub(crate) fn load(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
         let loaded = Loaded::read(path)?;
@@ -69,12 +68,12 @@ impl WebConfig {
         Ok(Self { path: Some(path.to_owned()), loaded: RwLock::new(Arc::new(loaded)), seen })
     }
 
-    /// Returns what is in effect.
+    /// Returns the configuration in force.
     pub(crate) fn current(&self) -> Arc<Loaded> {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the file again if it, or one that it names, has changed.
+    /// Reloads the file if it, or one that it names, has changed.
     pub(crate) fn reload_if_changed(&self) {
         let Some(path) = &self.path else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,11 +86,14 @@ impl WebConfig {
             Ok(loaded) => {
                 *seen = fingerprints(&loaded.files);
                 *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
-                tracing::info!(?path, "Web configuration read again");
+                tracing::info!(?path, "Web configuration reloaded");
             }
             Err(error) => {
                 *seen = now;
-                tracing::error!(error = error_chain(&error), "Web configuration not read again; the old one stays");
+                tracing::error!(
+                    error = error_chain(&error),
+                    "Cannot reload the web configuration; the old one stays in force"
+                );
             }
         }
     }
@@ -135,7 +137,7 @@ mod tests {
     use tempfile::TempDir;
 
     #[test]
-    fn a_change_takes_effect_and_an_unsound_one_does_not() {
+    fn a_valid_change_takes_effect_and_an_invalid_one_does_not() {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("web.yml");
         let write = |text: &str| std::fs::write(&path, text).unwrap();

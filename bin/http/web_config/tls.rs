@@ -1,4 +1,4 @@
-//! `tls_server_config`: certificates and what is demanded of clients, as rustls takes it.
+//! `tls_server_config` as a configuration of rustls.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocol
 use super::client_certs;
 use super::file::TlsServerConfig;
 
-/// What HTTP/2 is called while a connection is encrypted.
+/// The ALPN id of HTTP/2.
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Returns what rustls serves with; `None` for an empty section, which means plain text. Paths are relative to `folder`; the
+/// Returns the configuration of rustls; `None` for an empty section, which means plain text. Paths are relative to `folder`; the
 /// files that were read are added to `files`.
 ///
 /// # Errors
-/// What is missing or not sound, with its key.
+/// If a setting is missing or invalid; the message names the key.
 pub(super) fn server_config(
     of: &TlsServerConfig,
     http2: bool,
@@ -40,9 +40,9 @@ pub(super) fn server_config(
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions(of)?)?;
     let certs: Vec<_> =
         CertificateDer::pem_slice_iter(&cert).collect::<Result<_, _>>().context("tls_server_config.cert")?;
-    // Its error says what is wrong with the key, and nothing of what is in it.
+    // The message must not contain any part of the key.
     let key =
-        PrivateKeyDer::from_pem_slice(&key).map_err(|_| anyhow!("tls_server_config.key: no private key in PEM"))?;
+        PrivateKeyDer::from_pem_slice(&key).map_err(|_| anyhow!("tls_server_config.key: not a private key in PEM"))?;
     let builder = match client_certs::verifier(of, client_ca, provider)? {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
@@ -55,7 +55,7 @@ pub(super) fn server_config(
     Ok(Some(Arc::new(config)))
 }
 
-/// Returns a text in PEM, from the file itself or from one that it names.
+/// Returns PEM text, inline or from a file.
 fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Option<Vec<u8>>> {
     match (inline.is_empty(), file.as_os_str().is_empty()) {
         (true, true) => Ok(None),
@@ -66,17 +66,19 @@ fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Re
             files.push(path);
             Ok(Some(text))
         }
-        (false, false) => bail!("give the text or its file, not both"),
+        (false, false) => bail!("set the text or its file, not both"),
     }
 }
 
-/// Returns the versions of TLS that are spoken: 1.2 and 1.3 if the file does not say otherwise.
+/// Returns the enabled versions of TLS: 1.2 and 1.3 by default.
 fn versions(of: &TlsServerConfig) -> Result<Vec<&'static SupportedProtocolVersion>> {
     let number = |key: &str, text: &str, default| match text {
         "" => Ok(default),
         "TLS12" => Ok(2),
         "TLS13" => Ok(3),
-        "TLS10" | "TLS11" => bail!("tls_server_config.{key}: {text} is not safe and not spoken; the oldest is TLS12"),
+        "TLS10" | "TLS11" => {
+            bail!("tls_server_config.{key}: {text} is insecure and not supported; the oldest version is TLS12")
+        }
         _ => bail!("tls_server_config.{key}: {text:?} is unknown"),
     };
     let (min, max) = (number("min_version", &of.min_version, 2)?, number("max_version", &of.max_version, 3)?);
@@ -88,14 +90,14 @@ fn versions(of: &TlsServerConfig) -> Result<Vec<&'static SupportedProtocolVersio
     Ok(spoken)
 }
 
-/// Returns the ciphers and curves that are offered. As in Go, the ciphers of TLS 1.3 are not chosen.
+/// Returns the enabled cipher suites and curves. As in Go, the suites of TLS 1.3 are not configurable.
 fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !of.cipher_suites.is_empty() {
         let name = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite());
         let chosen = |text: &str| {
             let found = provider.cipher_suites.iter().find(|suite| name(suite) == text).copied();
-            found.ok_or_else(|| anyhow!("tls_server_config.cipher_suites: {text:?} is unknown or not safe"))
+            found.ok_or_else(|| anyhow!("tls_server_config.cipher_suites: {text:?} is unknown or insecure"))
         };
         let chosen = of.cipher_suites.iter().map(|text| chosen(text)).collect::<Result<Vec<_>>>()?;
         let of_1_3 = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_some()).copied();
@@ -128,7 +130,7 @@ mod tests {
         )
     }
 
-    /// Writes texts in PEM as YAML.
+    /// Returns a section with a self-signed certificate.
     fn with_cert(rest: &str) -> String {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let block = |pem: String| pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_taken_as_exporter_toolkit_takes_them() {
+    fn settings_have_the_meaning_of_exporter_toolkit() {
         assert!(config("  {}").unwrap().is_none());
         let tls = config(&with_cert("  client_auth_type: RequireAndVerifyClientCert\n  min_version: TLS13\n"));
         assert_eq!(tls.unwrap().unwrap().alpn_protocols, [&b"h2"[..], b"http/1.1"]);
@@ -150,21 +152,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sound_is_refused_by_its_key() {
+    fn invalid_settings_are_rejected_by_key() {
         let check = |text: &str, expect: &str| {
-            let refused = format!("{:#}", config(text).unwrap_err());
-            assert!(refused.contains(expect), "{refused}");
+            let error = format!("{:#}", config(text).unwrap_err());
+            assert!(error.contains(expect), "{error}");
         };
         check("  cert_file: nowhere", "cert_file: read \"nowhere\"");
         check("  key: x", "missing one of cert or cert_file");
         check("  cert: x", "missing one of key or key_file");
-        check("  cert: x\n  key: s3cret", "no private key in PEM");
+        check("  cert: x\n  key: s3cret", "not a private key in PEM");
         check("  cert: x\n  cert_file: y\n  key: z", "not both");
         check("  client_auth_type: RequireAndVerifyClientCert", "missing one of cert");
         check(&with_cert(""), "without a client_auth_type");
         check(&with_cert("  client_auth_type: Some\n"), "\"Some\" is unknown");
-        check(&with_cert("  min_version: TLS10\n"), "the oldest is TLS12");
+        check(&with_cert("  min_version: TLS10\n"), "the oldest version is TLS12");
         check(&with_cert("  min_version: TLS13\n  max_version: TLS12\n"), "above max_version");
-        check(&with_cert("  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n"), "unknown or not safe");
+        check(&with_cert("  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n"), "unknown or insecure");
     }
 }

@@ -59,6 +59,11 @@ impl Metrics {
     pub(crate) fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
         let counter = |name: &str, help: &str| registered(&registry, IntCounter::new(name, help)?);
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            registered(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        };
+        let gauges =
+            |name: &str, help: &str| registered(&registry, IntGaugeVec::new(Opts::new(name, help), &["class"])?);
         let http_seconds = HistogramOpts::new(
             "prometheus_http_request_duration_seconds",
             "Histogram of latencies for HTTP requests, up to the response headers.",
@@ -69,12 +74,10 @@ impl Metrics {
         );
         let metrics = Self {
             started_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-            http_requests: registered(
-                &registry,
-                IntCounterVec::new(
-                    Opts::new("prometheus_http_requests_total", "Counter of HTTP requests."),
-                    &["handler", "code"],
-                )?,
+            http_requests: counters(
+                "prometheus_http_requests_total",
+                "Counter of HTTP requests.",
+                &["handler", "code"],
             )?,
             http_seconds: registered(
                 &registry,
@@ -110,40 +113,21 @@ impl Metrics {
                 "varve_self_scrapes_failed_total",
                 "Self-scrapes whose samples could not all be stored.",
             )?,
-            active: registered(
-                &registry,
-                IntGaugeVec::new(
-                    Opts::new("varve_requests_active", "Requests being processed, by class."),
-                    &["class"],
-                )?,
-            )?,
+            active: gauges("varve_requests_active", "Requests being processed, by class.")?,
             queue_seconds: registered(
                 &registry,
                 HistogramVec::new(queue_seconds.buckets(QUEUE_SECONDS.to_vec()), &["class"])?,
             )?,
-            queued: registered(
-                &registry,
-                IntGaugeVec::new(
-                    Opts::new("varve_requests_queued", "Requests waiting in the queue, by class."),
-                    &["class"],
-                )?,
+            queued: gauges("varve_requests_queued", "Requests waiting in the queue, by class.")?,
+            requests_coalesced: counters(
+                "varve_requests_coalesced_total",
+                "Requests that shared the response of an identical concurrent request, by class.",
+                &["class"],
             )?,
-            requests_coalesced: registered(
-                &registry,
-                IntCounterVec::new(
-                    Opts::new(
-                        "varve_requests_coalesced_total",
-                        "Requests that shared the response of an identical concurrent request, by class.",
-                    ),
-                    &["class"],
-                )?,
-            )?,
-            limits_hit: registered(
-                &registry,
-                IntCounterVec::new(
-                    Opts::new("varve_limits_hit_total", "Requests rejected or aborted because of a limit, by limit."),
-                    &["limit"],
-                )?,
+            limits_hit: counters(
+                "varve_limits_hit_total",
+                "Requests rejected or aborted because of a limit, by limit.",
+                &["limit"],
             )?,
             query_log: QueryLog::new(
                 registered(

@@ -1,4 +1,4 @@
-//! Which exposition format a scraper asks for, and how names are escaped in it.
+//! Content negotiation of exposition formats, and escaping of names.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,10 +16,10 @@ pub(super) struct Format {
     escaping: Escaping,
 }
 
-/// What becomes of names that are not legacy names.
+/// The escaping of names that are not legacy names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escaping {
-    /// They stay.
+    /// UTF-8 names are allowed.
     AllowUtf8,
     Underscores,
     Dots,
@@ -64,8 +64,8 @@ impl<'a> Clause<'a> {
 }
 
 impl Format {
-    /// Reads `Accept` as Prometheus does: the clause of the highest quality that names a format that is known decides, and
-    /// an `escaping` counts that stands in it or in a clause before it.
+    /// Parses `Accept` as Prometheus does: the clause of the highest quality with a known format decides; `escaping` is taken
+    /// from this clause or an earlier one.
     pub(super) fn negotiate(headers: &HeaderMap) -> Self {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
@@ -85,7 +85,7 @@ impl Format {
         Self { is_protobuf: false, escaping }
     }
 
-    /// The text format in which names stay as they are.
+    /// The text format with UTF-8 names.
     #[cfg(test)]
     pub(super) fn utf8() -> Self {
         Self { is_protobuf: false, escaping: Escaping::AllowUtf8 }
@@ -104,7 +104,7 @@ impl Format {
         }
     }
 
-    /// Returns the name as the scraper wants it.
+    /// Returns the name with the negotiated escaping.
     pub(super) fn escape(self, name: &str) -> Cow<'_, str> {
         // Fast path: a legacy name.
         if self.escaping == Escaping::AllowUtf8 || is_legacy(name) {
@@ -126,7 +126,7 @@ impl Format {
     }
 }
 
-/// Tells whether a name needs neither quotes nor escapes: that of a metric in the sense of before UTF-8 names.
+/// Returns `true` if a metric name is a legacy name, which needs no quotes and no escaping.
 pub(super) fn is_legacy(name: &str) -> bool {
     let valid = |(at, c): (usize, char)| is_legacy_char(c) || at > 0 && c.is_ascii_digit();
     !name.is_empty() && name.char_indices().all(valid)

@@ -1,4 +1,4 @@
-//! The protobuf format: `io.prometheus.client.MetricFamily`, each behind its length.
+//! The protobuf format: length-delimited `io.prometheus.client.MetricFamily` messages.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::{Kind, Latest};
 use crate::http::error::ApiError;
 use crate::http::serving::run::Work;
 
-/// Bytes of a family that are handed to the writer of the answer at a time.
-const PIECE_SIZE: usize = 4 << 10;
+/// Bytes of a family that are handed to the response writer at a time.
+const STEP_SIZE: usize = 4 << 10;
 
-/// A family in the making, charged.
+/// A family being collected; its memory is charged.
 pub(super) struct Family {
     metrics: Vec<MetricMessage>,
     ctx: QueryContext,
@@ -35,7 +35,7 @@ impl Family {
         format: Format,
     ) -> Result<(), ApiError> {
         let message = MetricMessage::of(latest, external, format);
-        // Twice: once as it is, once encoded.
+        // As a sample, and encoded.
         self.charge.grow(2 * message.encoded_len() + size_of::<MetricMessage>())?;
         self.metrics.push(message);
         Ok(())
@@ -51,7 +51,7 @@ impl Family {
         let metric = std::mem::take(&mut self.metrics);
         let bytes =
             FamilyMessage { name: Some(name.to_owned()), kind: Some(kind), metric }.encode_length_delimited_to_vec();
-        for piece in bytes.chunks(PIECE_SIZE) {
+        for piece in bytes.chunks(STEP_SIZE) {
             work.out.buffer().extend_from_slice(piece);
             work.out.step()?;
         }
@@ -214,14 +214,14 @@ impl Floats {
     }
 }
 
-/// A histogram with bounds of its own in the form of a classic one.
+/// A histogram with custom buckets, converted to a classic one.
 pub(super) struct Classic {
     pub(super) count: f64,
-    /// Upper bounds, and the observations up to them.
+    /// Upper bounds and cumulative counts.
     pub(super) buckets: Vec<(f64, f64)>,
 }
 
-/// Sums the buckets of a histogram with bounds of its own up.
+/// Returns the cumulative counts of a histogram with custom buckets.
 pub(super) fn cumulative(histogram: &Histogram) -> Classic {
     let floats = Floats::of(histogram);
     let mut counts = floats.positive.iter();

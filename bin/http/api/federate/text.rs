@@ -1,4 +1,4 @@
-//! The text format 0.0.4. Histograms with bounds of their own are written as classic ones.
+//! The text format 0.0.4. Histograms with custom buckets are written as classic ones.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -90,7 +90,7 @@ fn write_escaped(out: &mut Vec<u8>, text: &str) {
 }
 
 fn write_float(out: &mut Vec<u8>, value: f64) {
-    // The sign of a zero is not written.
+    // A negative zero is written as 0.
     let value = if value == 0.0 { 0.0 } else { value };
     write!(out, "{}", General(value)).expect("a Vec takes everything");
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_written_with_labels_that_are_missing() {
+    fn samples_are_written_with_missing_external_labels() {
         let line = written(&[("__name__", "up"), ("job", "a\\\n"), ("instance", "x")], 1e6, None);
         assert_eq!(line, "up{instance=\"x\",job=\"a\\\\\\n\",cluster=\"c\\\"1\"} 1e+06 1700\n");
         let line = written(&[("__name__", "with.dots"), ("a b", "1")], -0.0, None);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn histograms_with_bounds_of_their_own_become_classic_ones() {
+    fn histograms_with_custom_buckets_become_classic_ones() {
         let histogram = Histogram {
             schema: CUSTOM_BUCKETS_SCHEMA,
             sum: 2.5,

@@ -37,7 +37,7 @@ pub(super) struct LabelMatcher {
     value: String,
 }
 
-/// What the asking Prometheus is about to do; most of it is of no use here.
+/// What the querying Prometheus evaluates; most fields are unused.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ReadHints {
     #[prost(string, tag = "2")]
@@ -49,23 +49,23 @@ pub(super) struct ReadHints {
 }
 
 impl Query {
-    /// Returns the range that is asked for; where there are hints theirs, as in Prometheus.
+    /// Returns the time range: that of the hints, if there are any, as in Prometheus.
     pub(super) fn range(&self) -> TimeRange {
         let own = (self.start_timestamp_ms, self.end_timestamp_ms);
         let (start_ms, end_ms) = self.hints.as_ref().map_or(own, |hints| (hints.start_ms, hints.end_ms));
         TimeRange { start_ms, end_ms }
     }
 
-    /// Tells whether only series are asked for, without samples.
+    /// Returns `true` if the query wants series without samples.
     pub(super) fn wants_labels_only(&self) -> bool {
         self.hints.as_ref().is_some_and(|hints| hints.func == "series")
     }
 
-    /// Returns the matchers. One that asks for an external label's own value asks for series that do not have it: the
-    /// label is added on the way out.
+    /// Returns the matchers. A matcher for the value of an external label selects series without that label, because responses
+    /// add it.
     ///
     /// # Errors
-    /// A kind that does not exist, or an expression that does not parse.
+    /// If a type is unknown, or a regex does not parse.
     pub(super) fn matchers(&self, external: &BTreeMap<String, String>) -> Result<Vec<Matcher>, String> {
         let of = |LabelMatcher { kind, name, value }: &LabelMatcher| {
             let op = match kind {
@@ -92,7 +92,7 @@ pub(super) struct Label {
     pub(super) value: String,
 }
 
-/// Returns the labels of a series and the external ones that it does not have, ascending by name.
+/// Returns the labels of a series and the missing external ones, sorted by name.
 pub(super) fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Vec<Label> {
     let missing = external.iter().filter(|(name, _)| labels.get(name).is_none());
     let missing = missing.map(|(name, value)| (name.as_str(), value.as_str()));
@@ -115,7 +115,7 @@ pub(super) struct TimeSeries {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SampleMessage {
-    /// Optional, so that -0 is written too, which equals what is left out.
+    /// Optional, so that -0 is encoded too: it equals the default.
     #[prost(double, optional, tag = "1")]
     value: Option<f64>,
     #[prost(int64, tag = "2")]
@@ -167,7 +167,7 @@ pub(super) struct SpanMessage {
 }
 
 impl TimeSeries {
-    /// Takes the samples of a series.
+    /// Returns the series with these samples.
     pub(super) fn new(labels: Vec<Label>, columns: &SampleColumns) -> Self {
         let mut series = Self { labels, ..Self::default() };
         for (idx, (&timestamp, &value)) in columns.timestamps_ms.iter().zip(&columns.values).enumerate() {
@@ -215,14 +215,14 @@ impl HistogramMessage {
     }
 }
 
-/// Returns each count as its difference from the one before.
+/// Returns the difference of each count from the previous one.
 fn deltas(counts: &[u64]) -> Vec<i64> {
     let before = std::iter::once(&0).chain(counts);
-    // Differences wrap as Prometheus' do; the reader's sums wrap back.
+    // Differences wrap, as in Prometheus; the sums of the reader wrap back.
     counts.iter().zip(before).map(|(count, before)| count.wrapping_sub(*before).cast_signed()).collect()
 }
 
-/// A frame of the streamed answer.
+/// A frame of the streamed response.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ChunkedReadResponse {
     #[prost(message, repeated, tag = "1")]
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn external_labels_stand_in_their_order_and_give_way() {
+    fn external_labels_are_sorted_and_overridden() {
         let external = [("a", "ext"), ("job", "ext")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
         let own = Labels::from_pairs([("__name__", "up"), ("job", "own")]).unwrap();
         let all: Vec<_> = labels(&own, &external).into_iter().map(|label| label.name + "=" + &label.value).collect();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matcher_for_an_external_label_looks_for_its_absence() {
+    fn a_matcher_for_an_external_label_selects_its_absence() {
         let external = [("cluster".to_owned(), "c1".to_owned())].into();
         let matcher = |kind, value: &str| LabelMatcher { kind, name: "cluster".into(), value: value.into() };
         let query = Query { matchers: vec![matcher(0, "c1"), matcher(0, "c2"), matcher(1, "c1")], ..Query::default() };
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_sent_as_differences() {
+    fn counts_are_encoded_as_deltas() {
         assert_eq!(deltas(&[3, 1, 1]), [3, -2, 0]);
         assert!(deltas(&[]).is_empty());
     }

@@ -1,26 +1,26 @@
-//! How well a text fits a search term: from 0 to 1, as Prometheus' `util/strutil` and `web/api/v1/search_filters.go` count.
+//! The score of a name for a search term, from 0 to 1, as in Prometheus' `util/strutil` and `web/api/v1/search_filters.go`.
 //!
-//! Characters are compared, not bytes; of ASCII both are the same.
+//! Characters are compared, not bytes.
 
-/// How terms are compared.
+/// How terms are compared with names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
-    /// The characters of the term stand in the text in their order.
+    /// The term is a subsequence of the name.
     Subsequence,
-    /// The term stands in the text, or is similar to it.
+    /// The term is a substring of the name, or similar to it.
     JaroWinkler,
 }
 
-/// A text that is no exact match scores less than 1 even so.
+/// The factor of scores that are not exact matches.
 const NOT_EXACT: f64 = 0.999;
 
-/// A term and how texts are held against it.
+/// A term, and how it is compared with names.
 #[derive(Debug)]
 pub(super) struct Term {
     text: String,
     chars: Vec<char>,
     algorithm: Algorithm,
-    /// Texts that score less are not found.
+    /// The minimum score of a match.
     threshold: f64,
 }
 
@@ -29,7 +29,7 @@ impl Term {
         Self { chars: text.chars().collect(), text, algorithm, threshold }
     }
 
-    /// Returns the score of a text; `None` if it is not found.
+    /// Returns the score of a name; `None` if it does not match.
     pub(super) fn score(&self, text: &str, chars: &[char]) -> Option<f64> {
         match self.algorithm {
             Algorithm::Subsequence if text.starts_with(&self.text) => Some(1.0),
@@ -44,7 +44,7 @@ impl Term {
         }
     }
 
-    /// Scores the place of the term in a text: the earlier, the better.
+    /// Returns the score of a substring: the earlier, the better.
     fn substring(&self, text: &str, len: usize) -> Option<f64> {
         let place = match text.find(&self.text)? {
             0 => return Some(1.0),
@@ -55,7 +55,7 @@ impl Term {
     }
 }
 
-/// Scores runs of characters that follow each other, and takes off for gaps.
+/// Returns the score of a subsequence: consecutive characters add to it, gaps subtract.
 fn subsequence(pattern: &[char], text: &[char]) -> f64 {
     if pattern == text {
         return 1.0;
@@ -68,7 +68,7 @@ fn subsequence(pattern: &[char], text: &[char]) -> f64 {
         if text[start] != pattern[0] {
             continue;
         }
-        // What is not complete from here is not from any later place.
+        // A pattern that is incomplete from here is incomplete from any later position.
         let Some(score) = score_from(pattern, text, start) else { break };
         best = best.max(score);
     }
@@ -78,7 +78,7 @@ fn subsequence(pattern: &[char], text: &[char]) -> f64 {
     best / (pattern.len() * pattern.len()) as f64 * NOT_EXACT
 }
 
-/// Scores the first way to find the pattern from a place on.
+/// Returns the score of the first match of the pattern from a position.
 fn score_from(pattern: &[char], text: &[char], start: usize) -> Option<f64> {
     let per_char = 1.0 / text.len() as f64;
     let (mut found, mut at, mut behind_last, mut score) = (0, start, 0, 0.0);
@@ -101,7 +101,7 @@ fn score_from(pattern: &[char], text: &[char], start: usize) -> Option<f64> {
     Some(score)
 }
 
-/// The similarity of Jaro with the bonus of Winkler for a common start of up to four characters.
+/// Returns the Jaro-Winkler similarity, with a prefix of up to four characters.
 fn jaro_winkler(a: &[char], b: &[char]) -> f64 {
     if a == b {
         return 1.0;
@@ -125,7 +125,7 @@ fn jaro_winkler(a: &[char], b: &[char]) -> f64 {
     let matched = long.iter().zip(&in_long).filter(|(_, is_matched)| **is_matched).map(|(c, _)| c);
     let n_moved = in_short.iter().zip(matched).filter(|(a, b)| a != b).count() as f64;
     let n = in_short.len() as f64;
-    // In this order of operations, for the last bit.
+    // The order of operations matters for the last bit.
     let jaro = (n * (1.0 / short.len() as f64) + n * (1.0 / long.len() as f64) + (n - n_moved * 0.5) / n) / 3.0;
     let prefix = short.iter().zip(long).take(4).take_while(|(a, b)| a == b).count() as f64;
     jaro + prefix * 0.1 * (1.0 - jaro)
@@ -149,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn subsequences_score_runs_and_lose_for_gaps() {
+    fn subsequences_score_runs_minus_gaps() {
         use Algorithm::Subsequence;
         check(Subsequence, "up", "up", Some(1.0));
         check(Subsequence, "up", "upper", Some(1.0));
         check(Subsequence, "up", "pu", None);
-        // A run of 2 from place 2 of 5: 4 - 2/5 - 1/10, over 4.
+        // A run of 2 from position 2 of 5: 4 - 2/5 - 1/10, over 4.
         check(Subsequence, "up", "xyupz", Some((4.0 - 0.4 - 0.1) / 4.0 * 0.999));
         // Runs of 1 and 1 with a gap of 1 between, and 1 before and behind.
         check(Subsequence, "ac", "xabcx", Some((2.0 - 0.2 - 0.2 - 0.1) / 4.0 * 0.999));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn substrings_score_their_place() {
+    fn substrings_score_their_position() {
         use Algorithm::JaroWinkler;
         check(JaroWinkler, "up", "upper", Some(1.0));
         check(JaroWinkler, "up", "xup", Some(1.0 - 0.9));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_texts_score_as_in_the_literature() {
+    fn similar_names_score_as_in_the_literature() {
         for (a, b, expect) in [("MARTHA", "MARHTA", 0.9611), ("DIXON", "DICKSONX", 0.8133), ("DWAYNE", "DUANE", 0.84)] {
             assert!((jaro_winkler(&chars(a), &chars(b)) - expect).abs() < 1e-4, "{a} {b}");
         }
