@@ -233,7 +233,7 @@ impl OfMetric {
     }
 }
 
-/// Returns the entry of a key, and whether it was made for that.
+/// Returns the entry of a key, and whether it is a new one.
 fn entry<'a, T: Default>(map: &'a mut HashMap<String, T>, key: &str) -> (&'a mut T, bool) {
     let is_first = !map.contains_key(key);
     (map.entry(key.to_owned()).or_default(), is_first)
@@ -244,7 +244,7 @@ fn percent(part: u64, of: u64) -> f64 {
 }
 
 impl Churn {
-    /// Returns the text that people read.
+    /// Returns a report for humans.
     pub(crate) fn print(&self) -> String {
         let mut text = format!(
             "{} of {} series are new, {} of them new combinations of known values.\n",

@@ -1,4 +1,4 @@
-//! Exemplars: written, asked for, beside a real Prometheus and after a crash.
+//! Exemplars: written and queried, compared with a real Prometheus, and after a crash.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::{T0, call};
 use crate::harness::{Exemplar, Http, Label, Prometheus, Server, TimeSeries, WriteRequest, missing, series};
 
-/// Requests that bring exemplars in all orders. Some are refused by themselves, none with its request.
+/// Number of requests with exemplars in random order. Some exemplars are rejected, no request is.
 const ROUNDS: u64 = 60;
 
-/// Calls whose answers must be equal byte for byte.
+/// Requests whose responses must be equal byte for byte.
 const EXACT: &[&str] = &[
     "query_exemplars?query={__name__=~\".+\"}",
     "query_exemplars?query=requests_total",
@@ -32,7 +32,7 @@ fn only(labels: &[(&str, &str)], exemplars: Vec<Exemplar>) -> TimeSeries {
     TimeSeries { exemplars, ..series(labels, &[]) }
 }
 
-/// The next number of a fixed sequence.
+/// Returns the next number of a fixed sequence.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -76,11 +76,11 @@ fn write_config(dir: &Path, text: &str) -> String {
     format!("--config.file={}", path.display())
 }
 
-/// Calls that select nothing: both answer 204.
+/// Requests that select nothing: both respond with 204.
 const EMPTY: &[&str] = &["query_exemplars?query=1 + 2", "query_exemplars?query=\"text\""];
 
 #[test]
-fn exemplars_are_taken_and_found_as_by_prometheus() {
+fn exemplars_are_accepted_and_found_as_in_prometheus() {
     if missing(&["prometheus"]) {
         return;
     }

@@ -6,7 +6,7 @@ use crate::harness::Server;
 const PATH: &str = "/api/v1/import/prometheus";
 
 #[test]
-fn a_scrape_is_stored_with_what_the_parameters_say() {
+fn a_scrape_body_is_stored_with_extra_labels() {
     let server = Server::start(&[]);
     let http = server.http();
     let text = "# HELP up Whether.\n# TYPE up gauge\nup{job=\"a\"} 1 1700000000000\nup{job=\"b\"} 0 1700000001000\n";
@@ -28,7 +28,7 @@ fn a_scrape_is_stored_with_what_the_parameters_say() {
 }
 
 #[test]
-fn a_line_that_cannot_be_read_is_told() {
+fn an_invalid_line_is_reported() {
     let server = Server::start(&[]);
     let http = server.http();
     let answer = http.post(PATH, &[], b"up 1\nup{a=1} 1\n").expect_status(400);

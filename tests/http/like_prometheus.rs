@@ -1,11 +1,11 @@
-//! The same requests to Varve and to a real Prometheus with the same data: same status, same error, same answer.
+//! The same requests to Varve and to a real Prometheus with the same data: same status, same error, same response.
 
 use serde_json::Value;
 
 use super::{call, data};
 use crate::harness::{Answer, Prometheus, Server, missing};
 
-/// Calls whose answers must be equal byte for byte.
+/// Requests whose responses must be equal byte for byte.
 const EXACT: &[&str] = &[
     "query?query=1.5&time=1700000000",
     "query?query=-0&time=1700000000",
@@ -79,7 +79,7 @@ const EXACT: &[&str] = &[
     "query_exemplars?query=up",
 ];
 
-/// Calls whose answers hold the same elements in whatever order.
+/// Requests whose responses have the same elements in any order.
 const UNORDERED: &[&str] = &[
     "query?query=up&time=1700000285",
     "query?query=requests_total[1m]&time=1700000285",
@@ -93,7 +93,7 @@ const UNORDERED: &[&str] = &[
     "series?match[]={__name__=~\".+\"}&start=1700000000&end=1700000001",
 ];
 
-/// Calls that must be refused with the same status, `errorType` and `error`.
+/// Requests that must be rejected with the same status, `errorType` and `error`.
 const REFUSED: &[&str] = &[
     "query",
     "query?query=",
@@ -193,7 +193,7 @@ const REFUSED: &[&str] = &[
     "parse_query?query=up{",
 ];
 
-/// Where Varve means to differ from the Prometheus that it is compared with, and why.
+/// Intended differences from the compared Prometheus, and why.
 const DIFFERENCES: &[(&str, &str)] = &[
     ("label/le/values?limit=1", "Prometheus cuts before it sorts; Varve gives the first values in order"),
     ("query?query=up&time=NaN", "Prometheus makes some time or other of it, by platform; Varve refuses it"),
@@ -204,7 +204,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("query?query=up * on(job) group_left requests_total&time=1700000285", REPORTED_IN_ORDER),
 ];
 
-/// Lists all calls.
+/// Returns all requests.
 pub(super) fn rows() -> impl Iterator<Item = &'static str> {
     [EXACT, UNORDERED, REFUSED].into_iter().flatten().copied()
 }
@@ -212,7 +212,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static str> {
 const REPORTED_IN_ORDER: &str = "3.14 names the two series of a duplicate match in order";
 
 #[test]
-fn answers_and_errors_are_those_of_prometheus() {
+fn responses_and_errors_are_those_of_prometheus() {
     if missing(&["prometheus"]) {
         return;
     }
@@ -236,7 +236,7 @@ fn answers_and_errors_are_those_of_prometheus() {
     assert!(wrong.is_empty(), "{} calls differ, or do so no longer:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Tells whether our answer is as good as theirs.
+/// Returns `true` if Varve's response is equivalent to Prometheus'.
 type Comparison = fn(&Answer, &Answer) -> bool;
 
 fn exact(ours: &Answer, theirs: &Answer) -> bool {

@@ -1,4 +1,4 @@
-//! What the store holds, what it is and how it is: series, labels, label values, status, health.
+//! Series, labels, label values, status and health.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn server() -> Server {
     server
 }
 
-/// Checks the whole body of an answer, by GET and, where the API has it, by POST.
+/// Checks the whole body of a response, by GET and, if the API has it, by POST.
 #[track_caller]
 fn check(server: &Server, row: &str, expect: &str) {
     let (path, params) = call(row);
@@ -93,7 +93,7 @@ fn bad_metadata_calls_are_400_bad_data() {
 }
 
 #[test]
-fn buildinfo_has_the_fields_by_which_grafana_tells_what_it_may_call() {
+fn buildinfo_has_the_fields_that_grafana_reads() {
     let server = server();
     let answer = server.http().get("/api/v1/status/buildinfo");
     let data = answer.data();
@@ -121,7 +121,7 @@ fn other_paths_are_404_and_other_methods_405() {
     for path in ["/nothing", "/api/v1/nothing", "/api/v2/query", "/api/v1/nothing/", "/"] {
         server.http().get(path).expect_status(404);
     }
-    // The client follows to the path that is meant.
+    // The client follows the redirect.
     for path in ["/api/v1/labels/", "//api/v1/labels", "/api/v1/./labels?limit=1"] {
         server.http().get(path).expect_status(200);
     }
@@ -133,7 +133,7 @@ fn other_paths_are_404_and_other_methods_405() {
 }
 
 #[test]
-fn own_metrics_are_there_for_the_first_query() {
+fn own_metrics_are_stored_before_the_first_query() {
     let server = Server::start(&["--self-scrape-interval=15s"]);
     crate::harness::wait_until("the first self-scrape", || {
         let result = server.http().query("/api/v1/query", &[("query", "up{job=\"varve\"}")]).data()["result"].take();

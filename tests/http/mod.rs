@@ -21,7 +21,7 @@ use crate::harness::{Http, WriteRequest, series};
 /// The time of the first sample of all tests here, in milliseconds: 2023-11-14T22:13:20Z.
 pub(crate) const T0: i64 = 1_700_000_000_000;
 
-/// Returns the data that the tests of reading use: 20 samples, 15 s apart, of series of several kinds.
+/// Returns the data of the tests that read: 20 samples, 15 s apart, of several kinds of series.
 pub(crate) fn data() -> WriteRequest {
     let samples = |value: fn(i64) -> f64| (0..20).map(|i| (T0 + i * 15_000, value(i))).collect::<Vec<_>>();
     let mut all = vec![
@@ -45,7 +45,7 @@ pub(crate) fn data() -> WriteRequest {
     WriteRequest::new(all)
 }
 
-/// Returns all series of a store with all their samples within an hour from [`T0`], a line each, ascending.
+/// Returns all series with their samples within an hour from [`T0`], one per line, sorted.
 fn everything(http: &Http) -> Vec<String> {
     let time = (T0 / 1000 + 3600).to_string();
     let answer = http.query("/api/v1/query", &[("query", "{__name__=~\".+\"}[2h]"), ("time", &time)]);
@@ -56,7 +56,7 @@ fn everything(http: &Http) -> Vec<String> {
     lines
 }
 
-/// Splits a table's row such as `query?query=up&time=1` into path and parameters; no value may hold `&`.
+/// Splits a table row like `query?query=up&time=1` into path and parameters; no value may contain `&`.
 fn call(row: &str) -> (String, Vec<(&str, &str)>) {
     let (path, params) = row.split_once('?').unwrap_or((row, ""));
     let params = params.split('&').filter(|pair| !pair.is_empty());

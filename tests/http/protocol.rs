@@ -1,4 +1,4 @@
-//! HTTP itself, as broken clients speak it: each gets an answer or a closed connection, and the server goes on.
+//! HTTP of broken clients: each gets a response or a closed connection, and the server keeps running.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn malformed_requests_are_400_and_harm_nobody() {
 }
 
 #[test]
-fn a_body_that_breaks_off_stores_nothing() {
+fn a_truncated_body_stores_nothing() {
     let server = Server::start(&[]);
     let body = WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])]).to_body();
     let head = "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\n";
@@ -36,11 +36,10 @@ fn a_body_that_breaks_off_stores_nothing() {
 }
 
 #[test]
-fn a_client_that_is_slow_with_its_request_is_not_waited_for() {
+fn a_client_that_sends_its_request_slowly_times_out() {
     let server = Server::start(&["--web.read-timeout=300ms"]);
     let started = std::time::Instant::now();
-    // The head, a form's body and a write's body: each comes to a halt after its start. A sender of writes repeats what
-    // was answered with 503, not with 408.
+    // Headers, a form and the body of a write, each stalled after its start. A sender of writes retries a 503, not a 408.
     let requests = [
         ("GET /api/v1/query HTTP/1.1\r\nHos", "HTTP/1.1 408 "),
         (
@@ -65,7 +64,7 @@ fn a_client_that_is_slow_with_its_request_is_not_waited_for() {
 }
 
 #[test]
-fn connections_over_the_limit_wait_or_take_the_place_of_idle_ones() {
+fn connections_over_the_limit_wait_or_replace_idle_ones() {
     let server = Server::start(&["--web.max-connections=4"]);
     let idle: Vec<_> = (0..20)
         .map(|_| {

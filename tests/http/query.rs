@@ -1,9 +1,9 @@
-//! Queries: answers to the letter, and errors by kind.
+//! Queries: exact responses, and errors by kind.
 
 use super::{T0, call, data};
 use crate::harness::{Server, WriteRequest, series};
 
-/// Checks the whole body of an answer; GET and POST must agree.
+/// Checks the whole body of a response; GET and POST must agree.
 #[track_caller]
 fn check(server: &Server, row: &str, expect: &str) {
     let (path, params) = call(row);
@@ -29,7 +29,7 @@ fn check_error(server: &Server, row: &str, status: u16, error_type: &str, error:
 }
 
 #[test]
-fn answers_have_prometheus_shape_to_the_letter() {
+fn responses_are_exactly_those_of_prometheus() {
     let server = Server::start(&[]);
     server.http().write(&data()).expect_status(204);
     for (row, data) in [
@@ -80,7 +80,7 @@ fn answers_have_prometheus_shape_to_the_letter() {
 }
 
 #[test]
-fn limits_and_doubts_are_said_beside_the_data() {
+fn limits_and_annotations_are_reported_beside_the_data() {
     let server = Server::start(&[]);
     server.http().write(&data()).expect_status(204);
     check(

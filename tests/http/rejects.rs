@@ -1,4 +1,4 @@
-//! What of writes was not stored, by reason, with the last case of each.
+//! Rejected samples by reason, each with its last example.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::T0;
 use crate::harness::{Random, Server, WriteRequest, series};
 
 #[test]
-fn the_last_reject_of_each_reason_is_shown_with_its_sender() {
+fn the_last_reject_of_each_reason_is_listed_with_its_sender() {
     let server = Server::start(&["--ingest.body-size-max=1KiB"]);
     let rejects = || server.http().get("/api/v1/status/rejects").data()["rejects"].clone();
     assert_eq!(rejects(), json!([]));
@@ -19,7 +19,7 @@ fn the_last_reject_of_each_reason_is_shown_with_its_sender() {
     write(&WriteRequest::new([up(0, 1.0)]), "a").expect_status(204);
     write(&WriteRequest::new([up(0, 2.5), series(&[("job", "nameless")], &[(T0, 3.0)])]), "b").expect_status(400);
     write(&WriteRequest::new([up(0, 7.5)]), "c").expect_status(400);
-    // Nothing makes it shorter.
+    // Incompressible.
     let mut random = Random::new(1);
     let long: String = (0..8_000).map(|_| char::from(b'a' + random.below(26) as u8)).collect();
     write(&WriteRequest::new([series(&[("__name__", &long)], &[(T0, 1.0)])]), "d").expect_status(413);

@@ -1,4 +1,4 @@
-//! Statistics of a query, and what `varve query explain` makes of them.
+//! Statistics of a query, and the output of `varve query explain`.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ fn stats(server: &Server, path: &str, params: &[(&str, &str)]) -> Value {
 }
 
 #[test]
-fn statistics_come_in_prometheus_shape_when_they_are_asked_for() {
+fn statistics_have_prometheus_format_when_requested() {
     let server = Server::start(&["--enable-feature=promql-per-step-stats"]);
     server.http().write(&data()).expect_status(204);
     let time = (T0 / 1000).to_string();
@@ -50,7 +50,7 @@ fn statistics_come_in_prometheus_shape_when_they_are_asked_for() {
 }
 
 #[test]
-fn explain_shows_the_plan_and_what_its_operators_did() {
+fn explain_shows_the_plan_with_statistics_of_operators() {
     let server = Server::start(&[]);
     server.http().write(&data()).expect_status(204);
     let url = server.http().url("");

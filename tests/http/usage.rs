@@ -1,4 +1,4 @@
-//! What was asked for, and what made new series.
+//! The usage record and churn.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ fn usage(server: &Server, metric: &str) -> Value {
 }
 
 #[test]
-fn queries_are_recorded_with_who_asked() {
+fn queries_are_recorded_with_their_requester() {
     let mut server = Server::start(&[]);
     server.http().write(&data()).expect_status(204);
     let headers = [
@@ -26,7 +26,7 @@ fn queries_are_recorded_with_who_asked() {
     server.http().post("/api/v1/query", &headers, body).expect_status(200);
     server.http().query("/api/v1/label/room/values", &[("match[]", "temperature")]).expect_status(200);
     server.http().query("/api/v1/series", &[("match[]", "{__name__=~\"t.*\"}")]).expect_status(200);
-    // What does not parse uses nothing.
+    // A query that does not parse uses nothing.
     server.http().query("/api/v1/query", &[("query", "sum(up")]).expect_status(400);
 
     let check = |server: &Server| {
@@ -55,7 +55,7 @@ fn queries_are_recorded_with_who_asked() {
 }
 
 #[test]
-fn every_way_of_asking_is_recorded_but_that_of_our_own_tools() {
+fn every_kind_of_read_is_recorded_except_those_of_own_tools() {
     let server = Server::start(&["--enable-feature=search-api"]);
     let http = server.http();
     http.query("/api/v1/query_explain", &[("query", "sum by (a) (explained)")]).expect_status(200);
@@ -86,7 +86,7 @@ fn every_way_of_asking_is_recorded_but_that_of_our_own_tools() {
 }
 
 #[test]
-fn the_label_that_made_new_series_is_told() {
+fn the_label_that_created_new_series_is_reported() {
     let mut server = Server::start(&[]);
     let hour = 3_600_000;
     let gpu =

@@ -10,10 +10,10 @@ use super::T0;
 use crate::harness::{Access, Http2, Server, WriteRequest, series, wait_until};
 
 const PASSWORD: &str = "s3cret-password";
-/// bcrypt of [`PASSWORD`] at its lowest cost, so that the test is quick.
+/// bcrypt hash of [`PASSWORD`] at the lowest cost, to keep the test fast.
 const HASH: &str = "$2b$04$8KrP1t9Y6XYqt1mVmw0l0uf.ZLKs2s.t/PXMuPbGNDzI3XCW.H3Ey";
 
-/// Certificates of a server and a client, and of who signed them, in PEM.
+/// Certificates of a server, a client and their issuer, in PEM.
 struct Made {
     ca: String,
     server: (String, String),
@@ -55,7 +55,7 @@ impl Made {
 }
 
 fn basic(password: &str) -> String {
-    // The credentials of `ann`, in the client's own words.
+    // The credentials of `ann`, as options of the client.
     format!("Basic {}", base64(format!("ann:{password}").as_bytes()))
 }
 
@@ -75,7 +75,7 @@ fn access(tls: Option<TlsConfig>, authorization: &str) -> Access {
 }
 
 #[test]
-fn passwords_and_tokens_open_what_they_are_for() {
+fn passwords_and_tokens_grant_their_scopes() {
     let dir = TempDir::new().expect("make a temporary directory");
     let path = dir.path().join("web.yml");
     let tokens = "bearer_tokens:\n- {name: reader, token: t0ken-r, scopes: [read]}\n- {name: writer, token: t0ken-w, scopes: [write]}\n";
@@ -109,7 +109,7 @@ fn passwords_and_tokens_open_what_they_are_for() {
     }
     server.http().post("/api/v1/admin/tsdb/clean_tombstones", &[], b"").expect_status(204);
 
-    // Another password takes effect, and one that is none does not.
+    // A new password takes effect, an invalid hash does not.
     std::fs::write(&path, users("no hash")).expect("write a file");
     wait_until("the file to be rejected", || server.log().contains("the value is not a bcrypt hash"));
     assert_eq!(status(Some(&basic(PASSWORD)), "/metrics"), 200);
@@ -127,7 +127,7 @@ fn passwords_and_tokens_open_what_they_are_for() {
 }
 
 #[test]
-fn connections_are_encrypted_and_clients_show_their_certificate() {
+fn connections_use_tls_and_require_client_certificates() {
     let (dir, made) = (TempDir::new().expect("make a temporary directory"), make());
     made.write_to(dir.path());
     let path = dir.path().join("web.yml");
@@ -142,7 +142,7 @@ fn connections_are_encrypted_and_clients_show_their_certificate() {
     let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &of(true));
     let answer = server.http().get("/api/v1/query?query=1").expect_status(200);
     assert_eq!(answer.header("x-frame-options"), "deny");
-    // Long answers come whole, and writes go in.
+    // Long responses are complete, and writes succeed.
     server.http().write(&WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])])).expect_status(204);
 
     let without = server.http().with(&of(false));
@@ -151,7 +151,7 @@ fn connections_are_encrypted_and_clients_show_their_certificate() {
     assert!(!plain.contains("Healthy"), "{plain}");
     assert!(server.metric("varve_http_tls_handshakes_failed_total") >= 2.0);
 
-    // A new certificate and a milder demand take effect without a restart.
+    // A new certificate and a weaker client_auth_type take effect without a restart.
     let again = make();
     again.write_to(dir.path());
     std::fs::write(&path, config("VerifyClientCertIfGiven")).expect("write a file");
@@ -177,7 +177,7 @@ fn http2_is_spoken_as_client_and_configuration_agree() {
     let headers = [("content-encoding", "snappy"), ("content-type", "application/x-protobuf")];
     let written = client.head(client.send("POST", "/api/v1/write", &headers, &write.to_body()));
     assert_eq!(written.status(), 204);
-    // Many at a time, in whatever order they are answered.
+    // Many concurrent requests, served in any order.
     let form = [("content-type", "application/x-www-form-urlencoded")];
     let sent: Vec<_> = (0..100)
         .map(|i| client.send("POST", "/api/v1/query", &form, format!("query=up%2B{i}&time=1700000000").as_bytes()))
@@ -197,7 +197,7 @@ fn http2_is_spoken_as_client_and_configuration_agree() {
 }
 
 #[test]
-fn clients_show_a_certificate_for_an_allowed_name() {
+fn client_certificates_need_an_allowed_name() {
     let (dir, made) = (TempDir::new().expect("make a temporary directory"), make());
     made.write_to(dir.path());
     let path = dir.path().join("web.yml");
@@ -215,7 +215,7 @@ fn clients_show_a_certificate_for_an_allowed_name() {
 }
 
 #[test]
-fn a_configuration_that_is_not_sound_keeps_the_server_from_starting() {
+fn an_invalid_configuration_prevents_a_start() {
     let dir = TempDir::new().expect("make a temporary directory");
     let path = dir.path().join("web.yml");
     std::fs::write(&path, "basic_auth_users: {ann: s3cret}\n").expect("write a file");

@@ -1,4 +1,4 @@
-//! Remote write 1.0: what is stored, what is refused, and that nothing is stored of what was refused.
+//! Remote write 1.0: what is stored and what is rejected, and that nothing rejected is stored.
 
 use prost::Message;
 use serde_json::json;
@@ -33,7 +33,7 @@ fn a_repeated_request_is_204_and_stored_once() {
     });
     requests.iter().for_each(|request| drop(server.http().write(request).expect_status(204)));
     let stored = everything(server.http());
-    // The older one too: its sender may have waited for long.
+    // The older one too: its sender may have been delayed.
     for request in requests.iter().cycle().take(6) {
         server.http().write(request).expect_status(204);
     }
@@ -51,7 +51,7 @@ fn encodings_of_one_label_set_reach_one_series() {
         &[("__name__", "up"), ("a", "1"), ("b", "2"), ("c", "")],
         &[("0", ""), ("b", "2"), ("__name__", "up"), ("z", ""), ("a", "1")],
     ];
-    // Twice, because what is recognised the second time never parses a label.
+    // Twice: the second time the route cache skips parsing.
     for (timestamp_ms, labels) in (T0..).step_by(1000).zip(encodings.iter().chain(&encodings)) {
         server.http().write(&WriteRequest::new([series(labels, &[(timestamp_ms, 0.0)])])).expect_status(204);
     }
@@ -60,7 +60,7 @@ fn encodings_of_one_label_set_reach_one_series() {
 }
 
 #[test]
-fn a_stale_marker_ends_a_series() {
+fn a_staleness_marker_ends_a_series() {
     let server = Server::start(&[]);
     server.http().write(&up(T0, 1.0)).expect_status(204);
     server.http().write(&up(T0 + 10_000, f64::from_bits(STALE_NAN))).expect_status(204);
@@ -96,7 +96,7 @@ fn a_broken_snappy_block_is_400_and_stores_nothing() {
 fn a_truncated_protobuf_is_400_and_stores_nothing() {
     let server = Server::start(&[]);
     let message = up(T0, 1.0).encode_to_vec();
-    // Every cut of the last of two series: the first is whole, and not stored either.
+    // Every truncation of the second of two series: the first is complete, and not stored either.
     let whole = WriteRequest::new([series(&[("__name__", "whole")], &[(T0, 1.0)])]).encode_to_vec();
     for len in 1..message.len() {
         check_refused(server.http(), &snappy(&message[..len]), 400, "protobuf");
@@ -126,7 +126,7 @@ fn a_declared_length_of_4_gib_is_413_and_costs_no_memory() {
 fn body_over_limit_is_413_and_stores_nothing() {
     let server = Server::start(&["--ingest.body-size-max=64KiB", "--ingest.decompressed-size-max=1MiB"]);
     let of_size = |size: usize| {
-        // A label value of random letters that snappy cannot make smaller.
+        // An incompressible label value.
         let mut random = crate::harness::Random::new(1);
         let value: String = (0..size).map(|_| char::from(b'!' + random.below(90) as u8)).collect();
         WriteRequest::new([series(&[("__name__", "big"), ("v", &value)], &[(T0, 1.0)])]).to_body()
@@ -140,7 +140,7 @@ fn body_over_limit_is_413_and_stores_nothing() {
     let mut connection = server.http().connect();
     let answer = connection.send(chunked.as_bytes()).send(&chunk).send(b"\r\n0\r\n\r\n").read_to_end();
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
-    // A sender that only declares a large body is refused before it has sent it.
+    // A large declared body is rejected before it is sent.
     let declared = format!("{headers}Content-Length: 99999999999\r\n\r\n");
     let answer = server.http().connect().send(declared.as_bytes()).read(12);
     assert_eq!(answer, "HTTP/1.1 413");
@@ -150,7 +150,7 @@ fn body_over_limit_is_413_and_stores_nothing() {
 }
 
 #[test]
-fn a_bad_series_costs_that_series_and_no_other() {
+fn an_invalid_series_rejects_only_that_series() {
     let server = Server::start(&[]);
     let mut not_utf8 = series(&[("__name__", "bad5")], &[(T0, 1.0)]);
     not_utf8.labels.push(Label { name: b"x".to_vec(), value: b"\xff".to_vec() });
@@ -165,7 +165,7 @@ fn a_bad_series_costs_that_series_and_no_other() {
         not_utf8,
         series(&[("__name__", "good2"), ("ünï.cödé", "ok")], &[(T0, 1.0)]),
     ]);
-    // Twice: the second time the bad ones are recognised without looking into them, and still refused.
+    // Twice: the second time the invalid ones are found in the route cache, and still rejected.
     for _ in 0..2 {
         let answer = server.http().write(&request).expect_status(400);
         let text = answer.text();
@@ -188,7 +188,7 @@ fn a_bad_series_costs_that_series_and_no_other() {
 }
 
 #[test]
-fn a_bad_sample_costs_that_sample_and_no_other() {
+fn an_invalid_sample_rejects_only_that_sample() {
     const HOUR: i64 = 3_600_000;
     let config = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&config, "storage: {tsdb: {out_of_order_time_window: 0s}}").unwrap();
@@ -213,7 +213,7 @@ fn a_bad_sample_costs_that_sample_and_no_other() {
 }
 
 #[test]
-fn late_samples_are_taken_for_half_an_hour() {
+fn out_of_order_samples_are_accepted_for_half_an_hour() {
     const MINUTE: i64 = 60_000;
     let server = Server::start(&[]);
     let write = |samples: &[(i64, f64)]| write_up(&server, samples);
@@ -228,7 +228,7 @@ fn late_samples_are_taken_for_half_an_hour() {
     );
 }
 
-/// Writes samples of `up`, and one of another series that is as good as any.
+/// Writes samples of `up`, and a valid one of another series.
 fn write_up(server: &Server, samples: &[(i64, f64)]) -> (u16, String) {
     let request = WriteRequest::new([
         series(&[("__name__", "up")], samples),
@@ -262,7 +262,7 @@ fn other_encodings_and_messages_are_415() {
 }
 
 #[test]
-fn a_histogram_is_stored_with_what_lies_beside_it() {
+fn a_histogram_is_stored_with_the_floats_of_its_request() {
     let server = Server::start(&[]);
     let mut both = series(&[("__name__", "b")], &[(T0 - 1, 1.0)]);
     both.histograms.push(Histogram { schema: 3, timestamp_ms: T0, ..Histogram::default() });
@@ -276,7 +276,7 @@ fn a_histogram_is_stored_with_what_lies_beside_it() {
 }
 
 #[test]
-fn a_histogram_that_is_none_costs_itself() {
+fn an_invalid_histogram_rejects_only_itself() {
     let server = Server::start(&[]);
     let mut series = series(&[("__name__", "b")], &[]);
     let histogram = |schema, timestamp_ms| Histogram { schema, timestamp_ms, ..Histogram::default() };
@@ -296,7 +296,7 @@ fn a_histogram_that_is_none_costs_itself() {
 }
 
 #[test]
-fn metadata_is_kept_the_newest_per_family() {
+fn the_newest_metadata_of_a_family_is_kept() {
     let mut server = Server::start(&[]);
     let entry = |name: &str, kind: MetricType, help: &str, unit: &str| MetricMetadata {
         kind: kind.into(),

@@ -1,4 +1,4 @@
-//! Remote write 2.0: that what is stored is what the headers of the answer say.
+//! Remote write 2.0: the response headers report what is stored.
 
 use prost::Message;
 
@@ -25,14 +25,14 @@ fn write(http: &Http, request: &Request) -> Answer {
     http.post("/api/v1/write", &headers, &snappy(&request.encode_to_vec()))
 }
 
-/// Returns the counts of samples, histograms and exemplars that an answer tells.
+/// Returns the counts of samples, histograms and exemplars in the response headers.
 fn written(answer: &Answer) -> [String; 3] {
     ["samples", "histograms", "exemplars"]
         .map(|of| answer.header(&format!("x-prometheus-remote-write-{of}-written")).to_owned())
 }
 
 #[test]
-fn all_that_a_request_has_is_stored_and_counted() {
+fn everything_in_a_request_is_stored_and_counted() {
     let server = Server::start(&[]);
     let histogram = Histogram {
         count: 3,
@@ -59,13 +59,13 @@ fn all_that_a_request_has_is_stored_and_counted() {
         .http()
         .query("/api/v1/query_exemplars", &[("query", "up"), ("start", "1699999999"), ("end", "1700000001")]);
     assert!(exemplars.text().contains(r#""labels":{"trace_id":"x"}"#), "{exemplars:?}");
-    // The same again, which stores nothing new and is confirmed again.
+    // A duplicate request stores nothing and is confirmed again.
     let answer = write(server.http(), &request(series.to_vec())).expect_status(204);
     assert_eq!(written(&answer), ["1", "1", "1"]);
 }
 
 #[test]
-fn what_is_stored_of_a_request_with_faults_is_told_to_the_sample() {
+fn a_partially_invalid_request_reports_exact_counts() {
     let server = Server::start(&["--config.file=/dev/null"]);
     let old = |value| TimeSeries { samples: vec![Sample { value, timestamp_ms: T0, start_ms: 0 }], ..up(0) };
     write(server.http(), &request(vec![up(0)])).expect_status(204);
@@ -87,7 +87,7 @@ fn what_is_stored_of_a_request_with_faults_is_told_to_the_sample() {
 }
 
 #[test]
-fn a_reference_that_leads_nowhere_refuses_the_request() {
+fn an_invalid_reference_rejects_the_request() {
     let server = Server::start(&[]);
     let astray = TimeSeries { labels_refs: vec![1, 9], ..up(0) };
     let answer = write(server.http(), &request(vec![up(0), astray])).expect_status(400);

@@ -1,4 +1,4 @@
-//! What is charged is what is taken: resident memory grows by no more than requests are charged, and the charge goes back.
+//! Memory accounting: resident memory grows by no more than requests are charged, and is freed afterwards.
 
 use std::thread;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::{SERIES, T0, held, ingest};
 use crate::harness::{Answer, BucketSpan, Histogram, Server, TimeSeries, WriteRequest, series, snappy, wait_until};
 
-/// What resident memory may grow beside what is charged, in bytes.
+/// Allowed growth of resident memory beyond the charged bytes.
 const SLACK: f64 = (32 << 20) as f64;
-/// What it may grow by for each byte charged.
+/// Allowed growth per charged byte.
 const FACTOR: f64 = 1.3;
-/// How often memory is looked at.
+/// How often memory is sampled.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 /// One of each class of operators.
@@ -35,7 +35,7 @@ const QUERIES: [&str; 16] = [
     "absent_over_time(load[5m])",
 ];
 
-/// Likewise over native histograms, of which a group or a step takes some hundred bytes.
+/// The same over native histograms, each of which takes a few hundred bytes per group and step.
 const HISTOGRAM_QUERIES: [&str; 12] = [
     "sizes",
     "-sizes",
@@ -53,7 +53,7 @@ const HISTOGRAM_QUERIES: [&str; 12] = [
 const N_HISTOGRAMS: usize = 2_000;
 const N_BUCKETS: u32 = 40;
 
-/// What else reads: paths with parameters.
+/// Other requests for data: paths with parameters.
 const CALLS: [&str; 14] = [
     "/api/v1/series?match[]=load",
     "/api/v1/series?match[]=load&match[]=%7Bpod!=%22%22%7D",
@@ -71,7 +71,7 @@ const CALLS: [&str; 14] = [
     "/federate?match[]=load",
 ];
 
-/// Makes a call and returns by how much resident memory grew at most while it was charged so many bytes at most.
+/// Makes a request and returns the maximum growth of resident memory and the maximum of charged bytes.
 fn measure(server: &Server, call: impl FnOnce() + Send) -> (f64, f64) {
     wait_until("all memory to be given back", || held(server) == 0.0);
     let before = server.resident_size() as f64;
@@ -90,7 +90,7 @@ fn measure(server: &Server, call: impl FnOnce() + Send) -> (f64, f64) {
     })
 }
 
-/// Makes calls one after the other, and checks of each that memory has grown by what was charged and is given back.
+/// Makes requests one by one, and checks that memory grows by no more than the charge and is freed.
 #[track_caller]
 fn check_all<'a>(server: &Server, calls: impl IntoIterator<Item = (&'a str, Box<dyn FnOnce() -> Answer + Send + 'a>)>) {
     let mut failed = Vec::new();
@@ -105,7 +105,7 @@ fn check_all<'a>(server: &Server, calls: impl IntoIterator<Item = (&'a str, Box<
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Makes calls of queries over 101 steps.
+/// Makes range queries of 101 steps.
 fn range_queries<'a>(
     server: &'a Server,
     queries: &'a [&'a str],
@@ -145,8 +145,8 @@ fn memory_of_queries_over_histograms_grows_by_what_is_charged() {
 }
 
 #[test]
-fn memory_of_other_calls_grows_by_what_is_charged() {
-    // Samples of years ago are the latest.
+fn memory_of_other_requests_grows_by_what_is_charged() {
+    // The samples are years old.
     let server = Server::start(&[
         "--web.response-buffer=64KiB",
         "--enable-feature=search-api",
@@ -180,7 +180,7 @@ fn read_request(metric: &str, form: u8) -> Vec<u8> {
 }
 
 #[test]
-fn queries_that_eat_memory_end_by_a_limit_that_is_named() {
+fn queries_that_use_too_much_memory_fail_with_the_limit() {
     let server = Server::start(&["--query.max-memory=24MiB", "--query.max-samples=2000000", "--query.timeout=10s"]);
     ingest(&server, 10_000);
     let nested = format!("{}load{}", "(".repeat(300), ")".repeat(300));
@@ -205,7 +205,7 @@ fn queries_that_eat_memory_end_by_a_limit_that_is_named() {
         assert!(is_match_error || named.iter().any(|name| error.contains(name)), "{shown}: {error}");
         wait_until("all memory to be given back", || held(&server) == 0.0);
     }
-    // An expression of which the automaton is built as far as its bound allows.
+    // A regex whose automaton reaches its size limit.
     let answer = server.http().form("/api/v1/query", &[("query", &giant)]);
     assert!([200, 400].contains(&answer.status), "{answer:?}");
     server.http().query("/api/v1/query", &[("query", "count(load)"), ("time", "1700000045")]).expect_status(200);

@@ -1,4 +1,4 @@
-//! The bounds besides the deadline: memory of a query, memory of the store, requests at the same time.
+//! Limits besides the deadline: memory of a query, memory of the store, concurrent requests.
 
 use super::{HEAVY, endless_query, held, ingest};
 use crate::harness::{Server, WriteRequest, series, wait_until};
@@ -30,7 +30,7 @@ fn a_store_without_memory_left_refuses_writes_with_503_and_goes_on_answering() {
     let refused = refused.expect("100,000 series take more than 1 MiB").expect_status(503);
     assert!(!refused.header("retry-after").is_empty(), "{refused:?}");
     assert!(n_names(&server) >= 1000, "{}", n_names(&server));
-    // With more memory the sender's repetition finds its place beside what is there.
+    // With more memory the sender's retry succeeds.
     server.kill();
     server.restart(&[]);
     assert!(n_names(&server) >= 1000, "{}", n_names(&server));
@@ -47,7 +47,7 @@ fn a_query_that_finds_no_place_is_503_and_others_go_on() {
     assert_eq!(kind, "unavailable");
     assert!(error.contains("--query.max-concurrency"), "{error}");
     assert!(!answer.header("retry-after").is_empty());
-    // Neither writes nor calls for metadata wait for queries.
+    // Neither writes nor metadata requests wait for queries.
     ingest(&server, 5_000);
     let all = server.http().query("/api/v1/series", &[("match[]", "load"), ("limit", "1")]).expect_status(200);
     assert_eq!(all.data().as_array().map(Vec::len), Some(1));

@@ -1,15 +1,15 @@
-//! A server in a cgroup knows its limit, and whatever is asked of it, the kernel has no reason to kill it.
+//! A server in a cgroup stays below its memory limit, so that the kernel does not kill it.
 
 use std::thread;
 
 use super::{SERIES, held, ingest};
 use crate::harness::{Answer, MemoryGroup, Server, wait_until};
 
-/// Less than what is asked for below would take: 24 answers of some 40 MiB, and queries that hold hundreds.
+/// Less than the requests below would use: 24 responses of about 40 MiB, and queries that hold hundreds.
 const LIMIT: u64 = 448 << 20;
 const CLIENTS: usize = 24;
 
-/// An answer is whole, or an error that names a bound, or broke off after its start had been sent.
+/// Returns `true` if a response is complete, an error that names a limit, or truncated after its start.
 fn is_clear(answer: &Answer) -> bool {
     let names_a_bound = |error: &str| ["--query.", "--memory.", "timed out"].iter().any(|name| error.contains(name));
     answer.status == 200 || matches!(answer.status, 422 | 503) && names_a_bound(&answer.error().1)
@@ -30,7 +30,7 @@ fn a_server_in_a_small_cgroup_is_not_killed() {
             scope.spawn(move || match i % 3 {
                 0 => server.http().query("/api/v1/series", &[("match[]", "{__name__=~\".+\"}")]),
                 1 => {
-                    // No two are the same, or they would be computed once.
+                    // Different queries: identical ones are computed once.
                     let query = format!("max_over_time(load[{}s]) * on(pod) load", 300 + i);
                     let range = [("start", "1700000000"), ("end", "1700000400"), ("step", "2")];
                     server.http().query("/api/v1/query_range", &[&[("query", &*query)], &range[..]].concat())

@@ -1,15 +1,15 @@
-//! Clients without manners: slow readers, slow writers, idle ones, ones that go. Others are served meanwhile.
+//! Slow readers, slow writers, idle clients and clients that disconnect do not affect others.
 
 use std::time::{Duration, Instant};
 
 use super::{SERIES_PER_REQUEST, T0, held, ingest};
 use crate::harness::{RawConnection, Server, WriteRequest, series, wait_until};
 
-/// How long a query of one series may take beside them.
+/// Maximum time of a query of one series meanwhile.
 const SERVED_WITHIN: Duration = Duration::from_secs(5);
 const IDLE: usize = 5_000;
 
-/// Checks that queries, metadata calls and writes of others are answered.
+/// Checks that queries, metadata requests and writes of other clients succeed.
 #[track_caller]
 fn others_are_served(server: &Server) {
     let started = Instant::now();
@@ -28,10 +28,10 @@ fn ask(server: &Server, request: &str) -> RawConnection {
 }
 
 #[test]
-fn slow_readers_twice_as_many_as_places_keep_nobody_out() {
+fn twice_as_many_slow_readers_as_permits_block_nobody() {
     let server = Server::start(&["--query.max-concurrency=2", "--query.metadata-concurrency=2"]);
     ingest(&server, 4 * SERIES_PER_REQUEST);
-    // Each answer is longer than what is held back and what the kernel takes, so that it waits for its reader.
+    // Each response is larger than the buffers of server and kernel, so that it waits for its reader.
     let matrix = "GET /api/v1/query_range?query=last_over_time(load[1h])&start=1700000000&end=1700003000&step=60";
     let readers: Vec<_> = (0..4)
         .flat_map(|i| {
@@ -53,11 +53,11 @@ fn slow_readers_twice_as_many_as_places_keep_nobody_out() {
 }
 
 #[test]
-fn idle_connections_and_a_writer_of_a_byte_a_time_keep_nobody_out() {
+fn idle_connections_and_a_slow_writer_block_nobody() {
     let server = Server::start(&["--ingest.concurrency-max=1", "--web.max-connections=6000"]);
     ingest(&server, SERIES_PER_REQUEST);
     let before = server.resident_size();
-    // The limit of this process' own files may be lower than the server's.
+    // The open-file limit of this process may be lower than the server's.
     let idle: Vec<_> = (0..IDLE).map_while(|_| server.http().try_connect()).collect();
     eprintln!("{} idle connections take {} bytes", idle.len(), server.resident_size().saturating_sub(before));
     let mut writer = server.http().connect();
@@ -72,7 +72,7 @@ fn idle_connections_and_a_writer_of_a_byte_a_time_keep_nobody_out() {
 }
 
 #[test]
-fn idle_connections_beyond_the_limit_make_room() {
+fn idle_connections_beyond_the_limit_are_closed() {
     let server = Server::start(&["--web.max-connections=50"]);
     ingest(&server, SERIES_PER_REQUEST);
     let idle: Vec<_> = (0..200).map_while(|_| server.http().try_connect()).collect();
@@ -83,7 +83,7 @@ fn idle_connections_beyond_the_limit_make_room() {
 }
 
 #[test]
-fn a_reader_that_goes_in_the_middle_ends_its_answer() {
+fn a_reader_that_disconnects_ends_its_query() {
     let server = Server::start(&["--query.metadata-concurrency=1"]);
     ingest(&server, 4 * SERIES_PER_REQUEST);
     let mut connection = ask(&server, "GET /api/v1/series?match[]=load");

@@ -1,9 +1,9 @@
-//! What is refused before or while it is worked on, each by a limit that is named and counted.
+//! Requests rejected or aborted by a limit: the response names the limit, and it is counted.
 
 use super::{endless_query, ingest};
 use crate::harness::{Answer, Server, snappy, wait_until};
 
-/// Checks that an answer is the error of a limit, which it names and which was counted.
+/// Checks that a response is the error of a limit, which it names, and which was counted.
 #[track_caller]
 fn ended_by(server: &Server, limit: &str, answer: Answer, status: u16, kind: &str) {
     let answer = answer.expect_status(status);
@@ -19,7 +19,7 @@ fn hits(server: &Server, limit: &str) -> f64 {
 }
 
 #[test]
-fn each_limit_of_an_answer_is_named_and_counted() {
+fn each_limit_of_a_response_is_named_and_counted() {
     let server = Server::start(&["--query.max-metadata-series=100", "--web.max-response-size=64KiB"]);
     ingest(&server, 5_000);
     let http = server.http();
@@ -80,7 +80,7 @@ fn each_limit_of_a_query_is_named_and_counted() {
 }
 
 #[test]
-fn a_time_out_that_has_passed_ends_every_call_that_reads() {
+fn a_zero_timeout_ends_every_read() {
     let server = Server::start(&["--enable-feature=search-api"]);
     ingest(&server, 5_000);
     let range = "start=1700000000&end=1700000045";
@@ -109,7 +109,7 @@ fn a_time_out_that_has_passed_ends_every_call_that_reads() {
         server.http().get(&format!("{call}&timeout=x")).expect_status(400);
         n_ended += 1.0;
     }
-    // These two speak in plain text.
+    // These two respond in plain text.
     let federated = server.http().get("/federate?match[]=load&timeout=0s").expect_status(503);
     let body = snappy(&[]);
     let read = server.http().post("/api/v1/read?timeout=0s", &[], &body).expect_status(503);
@@ -123,7 +123,7 @@ fn a_time_out_that_has_passed_ends_every_call_that_reads() {
 }
 
 #[test]
-fn an_answer_that_flows_already_is_cut_at_its_longest() {
+fn a_streamed_response_is_truncated_at_its_size_limit() {
     let server = Server::start(&["--web.response-buffer=4KiB", "--web.max-response-size=256KiB"]);
     ingest(&server, 5_000);
     let answer = server.http().query("/api/v1/series", &[("match[]", "load")]).expect_status(200);
@@ -143,7 +143,7 @@ fn the_queue_is_bounded_in_length_and_time() {
     wait_until("the second to wait", || server.metric("varve_requests_queued{class=\"query\"}") == 1.0);
     let third = server.http().query("/api/v1/query", &[("query", "3")]);
     ended_by(&server, "--query.max-queued", third, 503, "unavailable");
-    // Metadata calls have a queue of their own.
+    // Metadata requests have their own queue.
     server.http().query("/api/v1/series", &[("match[]", "load"), ("limit", "1")]).expect_status(200);
     assert_eq!(waiting.read(12), "HTTP/1.1 503");
     assert_eq!(hits(&server, "--query.queue-timeout"), 1.0);

@@ -1,11 +1,11 @@
-//! The bounds hold for HTTP/2 as well: on one connection many are served, whoever else is slow, too late or gone.
+//! HTTP/2: limits hold per stream, and slow, failed or cancelled streams do not affect others of the connection.
 
 use super::{SERIES_PER_REQUEST, held, ingest};
 use crate::harness::{Http2, Server, wait_until};
 
-/// Requests at work on one connection; docs/limits.md names it.
+/// Maximum number of concurrent streams of a connection, see docs/limits.md.
 const STREAMS_MAX: usize = 250;
-/// An answer of this call is longer than what is held back and what a client lets come in before it reads.
+/// The response to this request is larger than the buffer and the flow-control window.
 const ALL: &str = "/api/v1/series?match[]=load";
 
 fn n_running(server: &Server) -> usize {
@@ -13,7 +13,7 @@ fn n_running(server: &Server) -> usize {
 }
 
 #[test]
-fn an_answer_that_fails_late_is_reset_and_the_connection_goes_on() {
+fn a_response_that_fails_after_its_start_is_reset_and_the_connection_stays_open() {
     let server = Server::start(&["--web.response-buffer=4KiB", "--web.max-response-size=256KiB"]);
     ingest(&server, SERIES_PER_REQUEST);
     let client = Http2::connect(server.http().address());
@@ -28,12 +28,12 @@ fn an_answer_that_fails_late_is_reset_and_the_connection_goes_on() {
 }
 
 #[test]
-fn an_answer_that_nobody_takes_is_reset_and_the_connection_goes_on() {
+fn a_response_that_is_not_read_is_reset_and_the_connection_stays_open() {
     let server = Server::start(&["--web.write-stall-timeout=500ms"]);
     ingest(&server, 4 * SERIES_PER_REQUEST);
     let client = Http2::connect(server.http().address());
     let long = client.head(client.send("GET", ALL, &[], b""));
-    // One that fits what is held back waits for its client in the connection alone.
+    // A response that fits the buffer waits only in the connection.
     let short = client.head(client.send("GET", "/api/v1/series?match[]=load&limit=5000", &[], b""));
     assert!(long.status() == 200 && short.status() == 200);
     assert_eq!(client.get("/api/v1/query?query=1").0, 200);
@@ -47,7 +47,7 @@ fn an_answer_that_nobody_takes_is_reset_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_request_that_its_client_resets_ends() {
+fn a_request_that_its_client_resets_is_cancelled() {
     let server = Server::start(&["--query.metadata-concurrency=1"]);
     ingest(&server, 4 * SERIES_PER_REQUEST);
     let client = Http2::connect(server.http().address());
@@ -59,11 +59,11 @@ fn a_request_that_its_client_resets_ends() {
 }
 
 #[test]
-fn a_connection_has_a_bounded_number_of_requests_at_work() {
+fn a_connection_has_a_bounded_number_of_concurrent_streams() {
     let server = Server::start(&["--query.max-concurrency=1", "--query.max-queued=1000", "--query.queue-timeout=60s"]);
     assert!(server.http().get("/api/v1/status/flags").text().contains("\"web.max-connections\":\"512\""));
     ingest(&server, SERIES_PER_REQUEST);
-    // Each takes its time, and no two are the same.
+    // Slow and different queries.
     let path = |i: usize| {
         let parts: Vec<_> =
             (300..400).map(|range_s| format!("sum(max_over_time(load[{}ms]))", 1000 * range_s + i)).collect();
@@ -73,21 +73,21 @@ fn a_connection_has_a_bounded_number_of_requests_at_work() {
     let sent: Vec<_> = (0..STREAMS_MAX + 50).map(|i| client.send("GET", &path(i), &[], b"")).collect();
     wait_until("the requests to come", || n_running(&server) >= STREAMS_MAX);
     assert_eq!(n_running(&server), STREAMS_MAX);
-    // Others have connections of their own.
+    // Other clients have other connections.
     assert_eq!(Http2::connect(server.http().address()).get("/api/v1/labels").0, 200);
     drop((client, sent));
     wait_until("the requests to end with their connection", || n_running(&server) == 0);
 }
 
 #[test]
-fn slow_readers_on_one_connection_keep_nobody_out() {
+fn slow_readers_on_one_connection_block_nobody() {
     let server = Server::start(&["--query.metadata-concurrency=2", "--web.max-connections=20"]);
     ingest(&server, 4 * SERIES_PER_REQUEST);
     let slow = Http2::connect(server.http().address());
-    // No two are the same; each is longer than what is held back. Beyond the twentieth they wait to be begun.
+    // Different queries with responses larger than the buffer. Beyond the twentieth they are queued.
     let sent: Vec<_> = (0..40).map(|i| slow.send("GET", &format!("{ALL}&timeout={}s", 90 + i), &[], b"")).collect();
     wait_until("the first ones to be at work", || n_running(&server) == 20);
-    // HTTP/1.1 has its own places.
+    // HTTP/1.1 has its own permits.
     server.http().query("/api/v1/query", &[("query", "count(load)"), ("time", "1700000045")]).expect_status(200);
     server.http().query("/api/v1/series", &[("match[]", "load"), ("limit", "1")]).expect_status(200);
     drop((slow, sent));
@@ -95,7 +95,7 @@ fn slow_readers_on_one_connection_keep_nobody_out() {
 }
 
 #[test]
-fn a_connection_that_is_idle_is_closed() {
+fn an_idle_connection_is_closed() {
     let server = Server::start(&["--web.read-timeout=300ms"]);
     let client = Http2::connect(server.http().address());
     assert_eq!(client.get("/-/healthy").0, 200);

@@ -1,4 +1,4 @@
-//! The bounds of write requests: each is named in the answer, counted, and costs no more than what is beyond it.
+//! Limits of write requests: the response names the limit, it is counted, and only what exceeds it is rejected.
 
 use super::T0;
 use crate::harness::{Answer, MetricMetadata, MetricType, Server, TimeSeries, WriteRequest, series, wait_until};
@@ -17,7 +17,7 @@ fn hits(server: &Server, flag: &str) -> f64 {
     text.lines().find_map(|found| found.strip_prefix(&line)).map_or(0.0, |n| n.parse().expect("a number"))
 }
 
-/// Checks that a request was refused whole, by a bound that is named and counted.
+/// Checks that a whole request was rejected by a limit that is named and counted.
 #[track_caller]
 fn refused_whole(server: &Server, flag: &str, answer: Answer) {
     let text = answer.expect_status(413).text();
@@ -58,7 +58,7 @@ fn a_request_beyond_a_bound_of_all_of_it_is_413_and_stores_nothing() {
     refused_whole(&server, "--ingest.decompressed-size-max", write(&valued(9_000)));
     let body = server.http().post("/api/v1/write", &[("Content-Encoding", "snappy")], &[0; 5_000]);
     refused_whole(&server, "--ingest.body-size-max", body);
-    // What is just within each bound is stored.
+    // Requests exactly at the limits are stored.
     for request in [all(10), many(20), families(5), valued(7_000)] {
         write(&request).expect_status(204);
     }
@@ -98,14 +98,14 @@ fn a_series_beyond_a_bound_of_its_own_is_400_and_the_rest_is_stored() {
 }
 
 #[test]
-fn bytes_in_flight_are_bounded_and_who_finds_no_room_may_repeat() {
+fn bytes_in_flight_are_bounded_and_rejected_requests_can_be_retried() {
     let server = Server::start(&["--ingest.bytes-in-flight-max=1MiB", "--ingest.queue-timeout=100ms"]);
-    // A sender that has sent most of its body, and holds what it takes.
+    // A sender that has sent most of its body, whose memory stays charged.
     let mut slow = server.http().connect();
     slow.send(b"POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\nContent-Length: 1000000\r\n\r\n");
     slow.send(&[0; 900_000]);
     wait_until("the first to hold its body", || server.metric("varve_ingest_body_bytes") >= 900_000.0);
-    // Bytes that do not repeat stay as long when they are compressed.
+    // Random bytes are incompressible.
     let mut random = crate::harness::Random::new(1);
     let value: String = (0..200_000).map(|_| char::from(b'a' + (random.below(26)) as u8)).collect();
     let parts: Vec<_> = value.as_bytes().chunks(50_000).map(|part| std::str::from_utf8(part).expect("ASCII")).collect();

@@ -60,7 +60,7 @@ fn a_damaged_log_loses_only_damaged_slots() {
     std::fs::write(&path, &bytes).expect("write the log");
     let (ok, text) = last_words(&server.data_dir());
     assert!(!ok && text.contains("not an active-request log"), "{text}");
-    // It keeps no server from starting.
+    // A damaged log does not prevent a start.
     server.restart(&[]);
     server.http().query("/api/v1/query", &[("query", "1")]).expect_status(200);
 }

@@ -1,5 +1,4 @@
-//! A request that asks for too much ends, at its deadline or at a bound, frees what it held, and leaves the server to the
-//! others.
+//! A request that needs too much ends at its deadline or a limit, frees its memory, and does not affect others.
 
 mod accounting;
 mod bounds;
@@ -20,9 +19,9 @@ use crate::harness::{Answer, Http, RawConnection, Server, WriteRequest, series, 
 const SERIES: usize = 100_000;
 const SERIES_PER_REQUEST: usize = 5_000;
 const T0: i64 = 1_700_000_000_000;
-/// What a deadline may be missed by on a noisy machine.
+/// Allowed delay after a deadline on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
-/// Memory that repetition may add, in bytes: the allocator keeps what threads have used.
+/// Allowed growth of memory by repetition, in bytes: the allocator retains what threads have used.
 const RESIDENT_GROWTH_MAX: u64 = 128 << 20;
 
 /// A range over all series, windows included: seconds of work.
@@ -34,17 +33,17 @@ fn queries_over_100_000_series_end_at_their_deadline_and_free_their_memory() {
     let server = Server::start(&["--web.write-stall-timeout=2s"]);
     ingest(&server, SERIES);
     deadline_ends_range_queries(&server);
-    deadline_ends_metadata_calls(&server);
-    deadline_ends_answers_that_nobody_reads(&server);
-    a_client_that_goes_ends_its_query(&server);
-    repetition_takes_no_more_memory(&server);
+    deadline_ends_metadata_requests(&server);
+    deadline_ends_responses_that_nobody_reads(&server);
+    a_disconnect_ends_the_query(&server);
+    repetition_uses_no_more_memory(&server);
 
     server.http().get("/-/healthy").expect_status(200);
     let count = server.http().query("/api/v1/query", &[("query", "count(load)"), ("time", "1700000045")]);
     assert_eq!(count.data()["result"][0]["value"][1], SERIES.to_string());
 }
 
-/// Writes four samples of each of `n_series` series, [`SERIES_PER_REQUEST`] in a request.
+/// Writes four samples of each of `n_series` series, [`SERIES_PER_REQUEST`] per request.
 fn ingest(server: &Server, n_series: usize) {
     let samples = [0, 15_000, 30_000, 45_000].map(|after_ms| (T0 + after_ms, after_ms as f64));
     for first in (0..n_series).step_by(SERIES_PER_REQUEST) {
@@ -67,15 +66,14 @@ fn deadline_ends_range_queries(server: &Server) {
     }
 }
 
-fn deadline_ends_metadata_calls(server: &Server) {
-    // So many selectors that the call has work for many seconds; series are written as they are found, values when all
-    // are known.
+fn deadline_ends_metadata_requests(server: &Server) {
+    // Enough selectors for many seconds of work; series are streamed, values are written at the end.
     let mut params = vec![("match[]", "load"); 300];
     for path in ["/api/v1/series", "/api/v1/label/pod/values"] {
         let answer = ends_in_time(server, 200, |http, timeout| http.query(path, &[&params, &[timeout][..]].concat()));
         ended_by_deadline(&answer, path);
     }
-    // A plain call of all series may be through in time.
+    // A request for all series may complete in time.
     params.truncate(1);
     for timeout_ms in [200, 10, 1] {
         let answer =
@@ -86,19 +84,19 @@ fn deadline_ends_metadata_calls(server: &Server) {
     }
 }
 
-fn deadline_ends_answers_that_nobody_reads(server: &Server) {
+fn deadline_ends_responses_that_nobody_reads(server: &Server) {
     let mut connection = server.http().connect();
     connection.send(b"GET /api/v1/series?match[]=load&timeout=1s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert_eq!(connection.read(12), "HTTP/1.1 200");
     let started = Instant::now();
     wait_until("the memory of an answer that nobody reads", || held(server) == 0.0);
-    // The query is over after its second; what waits in the connection, after two more without progress.
+    // The query ends after a second, the stalled connection after two more.
     assert!(started.elapsed() < Duration::from_secs(3) + SLACK, "{:?}", started.elapsed());
     let rest = connection.read_to_end();
     assert!(!rest.ends_with("0\r\n\r\n"), "an answer that was cut looks complete");
 }
 
-fn a_client_that_goes_ends_its_query(server: &Server) {
+fn a_disconnect_ends_the_query(server: &Server) {
     let connection = endless_query(server);
     wait_until("the query to take memory", || held(server) > 0.0);
     drop(connection);
@@ -109,7 +107,7 @@ fn a_client_that_goes_ends_its_query(server: &Server) {
     assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
 }
 
-/// Starts a query whose parts are done one after the other, far beyond the time that a test takes.
+/// Starts a query whose parts run one after the other, for longer than any test.
 fn endless_query(server: &Server) -> RawConnection {
     let mut connection = server.http().connect();
     connection.send(endless("").as_bytes());
@@ -117,10 +115,9 @@ fn endless_query(server: &Server) -> RawConnection {
     connection
 }
 
-/// Returns a request for such a query, behind something that is evaluated first, in its encoding for URLs; parentheses that are
-/// open there are closed behind.
+/// Returns a request for such a query after `first`, URL-encoded; parentheses opened there are closed at the end.
 fn endless(first: &str) -> String {
-    // What is written twice is evaluated once: each part has a range of its own.
+    // Equal expressions are evaluated once: each part has its own range.
     let parts: Vec<_> = (300..1300).map(|range_s| format!("sum(max_over_time(load[{range_s}s]))")).collect();
     let query = parts.join("%2B");
     let close = ")".repeat(first.matches('(').count() - first.matches(')').count());
@@ -130,7 +127,7 @@ fn endless(first: &str) -> String {
     )
 }
 
-fn repetition_takes_no_more_memory(server: &Server) {
+fn repetition_uses_no_more_memory(server: &Server) {
     let repeat = |times| {
         for _ in 0..times {
             server.http().query("/api/v1/query_range", &[&HEAVY[..], &[("timeout", "200ms")]].concat());
@@ -144,7 +141,7 @@ fn repetition_takes_no_more_memory(server: &Server) {
     assert!(after < before + RESIDENT_GROWTH_MAX, "{before} bytes grew to {after}");
 }
 
-/// Makes a call with a timeout; it must end in time, with all memory given back.
+/// Makes a request with a timeout; it must end in time and free all memory.
 #[track_caller]
 fn ends_in_time(server: &Server, timeout_ms: u64, call: impl FnOnce(&Http, (&str, &str)) -> Answer) -> Answer {
     let timeout = format!("{timeout_ms}ms");
@@ -157,7 +154,7 @@ fn ends_in_time(server: &Server, timeout_ms: u64, call: impl FnOnce(&Http, (&str
     answer
 }
 
-/// Checks that an answer is the error of a deadline, or broke off after its start had been sent.
+/// Checks that a response is a timeout error, or truncated after its start.
 #[track_caller]
 fn ended_by_deadline(answer: &Answer, what: &str) {
     if answer.status == 200 {
@@ -167,7 +164,7 @@ fn ended_by_deadline(answer: &Answer, what: &str) {
     }
 }
 
-/// Returns the bytes that all queries hold.
+/// Returns the memory of all queries.
 fn held(server: &Server) -> f64 {
     server.metric("varve_query_memory_bytes")
 }

@@ -1,4 +1,4 @@
-//! When memory is short: who has to end, and who is not let in.
+//! Memory pressure: which request is interrupted, and which are rejected.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use super::{endless, held, ingest};
 use crate::harness::{Server, WriteRequest, series, wait_until};
 
 #[test]
-fn the_heaviest_query_ends_for_the_newest() {
+fn the_heaviest_query_is_interrupted_for_the_newest() {
     let server = Server::start(&["--query.max-memory-total=70MiB", "--query.max-memory=68MiB"]);
     ingest(&server, 5_000);
-    // Three times 5,000 series of 401 steps are 48 MiB; they are held while the rest goes on and on.
+    // Three times 5,000 series of 401 steps are 48 MiB, held while the query continues.
     let mut heavy = server.http().connect();
     let held_parts = [299, 298, 297].map(|range_s| format!("max_over_time(load[{range_s}s])"));
     heavy.send(endless(&format!("{}%2Bon()group_left()(", held_parts.join("%2B("))).as_bytes());
     wait_until("the heavy query to hold its part", || held(&server) > f64::from(47 << 20));
-    // As many steps are 16 MiB, and 32 more as an answer.
+    // The same steps are 16 MiB, and 32 MiB more as a response.
     let newest = [("query", "max_over_time(load[5m])"), ("start", "1700000000"), ("end", "1700000400"), ("step", "1")];
     server.http().query("/api/v1/query_range", &newest).expect_status(200);
     let answer = heavy.patience(Duration::from_secs(60)).read(2000);
@@ -25,7 +25,7 @@ fn the_heaviest_query_ends_for_the_newest() {
 }
 
 #[test]
-fn above_the_mark_queries_and_writes_are_refused() {
+fn above_the_threshold_queries_and_writes_are_rejected() {
     let server = Server::start(&["--memory.limit=1MiB", "--memory.refuse-at=80"]);
     wait_until("the server to look at its memory", || server.metric("varve_memory_used_bytes") > 0.0);
     assert_eq!(server.metric("varve_memory_limit_bytes"), f64::from(1 << 20));

@@ -1,4 +1,4 @@
-//! Requests that run: seen, ended by their client or an operator, computed once for all who ask the same, and logged.
+//! Active requests: listed, cancelled by their client or an operator, coalesced, and logged.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{SERIES_PER_REQUEST, T0, endless, endless_query, ingest};
 use crate::harness::{Server, WriteRequest, series, wait_for, wait_until};
 
-/// How soon a query ends whose client has gone.
+/// How soon a query ends after its client disconnects.
 const END_MAX: Duration = Duration::from_millis(100);
 
 fn running(server: &Server) -> Vec<Value> {
@@ -39,13 +39,13 @@ fn a_query_is_listed_and_killed() {
 }
 
 #[test]
-fn only_an_operator_may_kill() {
+fn killing_needs_the_admin_api() {
     let server = Server::start(&[]);
     assert_eq!(server.http().delete("/api/v1/status/queries/1").expect_status(503).error().1, "admin APIs disabled");
 }
 
 #[test]
-fn a_query_ends_within_a_tenth_of_a_second_of_its_client() {
+fn a_query_ends_within_a_tenth_of_a_second_of_a_disconnect() {
     let server = Server::start(&[]);
     ingest(&server, SERIES_PER_REQUEST);
     let ends_after = || {
@@ -55,7 +55,7 @@ fn a_query_ends_within_a_tenth_of_a_second_of_its_client() {
         wait_until("the query to end", || running(&server).is_empty());
         gone.elapsed()
     };
-    // The machine may be busy with other things: one undisturbed round is what shows it.
+    // The machine may be busy: one undisturbed round is enough.
     let quickest = (0..10).map(|_| ends_after()).find(|elapsed| *elapsed < END_MAX);
     assert!(quickest.is_some(), "no query ended within {END_MAX:?}");
 }
@@ -65,7 +65,7 @@ fn identical_queries_are_computed_once() {
     const CLIENTS: usize = 8;
     let server = Server::start(&["--query.max-concurrency=1"]);
     ingest(&server, SERIES_PER_REQUEST);
-    // They wait for their place together, and go through it together.
+    // They are queued together, and computed together.
     let busy = endless_query(&server);
     let params = [("query", "sum by (node) (load)"), ("start", "1700000000"), ("end", "1700000045"), ("step", "15")];
     let answers: Vec<_> = thread::scope(|scope| {
@@ -81,13 +81,13 @@ fn identical_queries_are_computed_once() {
 }
 
 #[test]
-fn a_shared_query_ends_with_its_last_client() {
+fn a_coalesced_query_ends_with_its_last_client() {
     let server = Server::start(&[]);
     ingest(&server, SERIES_PER_REQUEST);
     let first = endless_query(&server);
     let mut second = server.http().connect();
     second.send(endless("").as_bytes());
-    // What is asked on the same connection behind it is answered after it, so the second is seen on another one.
+    // A second request on the same connection is served after the first, so it uses another connection.
     wait_until("the second to be there", || server.metric("varve_http_connections") >= 3.0);
     server.http().query("/api/v1/query", &[("query", "1")]).expect_status(200);
     drop(first);
@@ -98,7 +98,7 @@ fn a_shared_query_ends_with_its_last_client() {
 }
 
 #[test]
-fn a_query_sees_what_was_written_before_it_though_an_identical_one_runs() {
+fn a_query_sees_earlier_writes_even_if_an_identical_query_runs() {
     let server = Server::start(&[]);
     let count = || {
         let answer = server.http().query("/api/v1/query", &[("query", "count(x)"), ("time", "1700000000")]);
@@ -117,7 +117,7 @@ fn a_query_sees_what_was_written_before_it_though_an_identical_one_runs() {
 }
 
 #[test]
-fn queries_are_logged_with_the_reason_of_their_end() {
+fn queries_are_logged_with_their_error() {
     let dir = tempfile::TempDir::new().expect("make a temporary directory");
     let config = dir.path().join("varve.yml");
     std::fs::write(&config, "global:\n  query_log_file: queries.log\n").expect("write a file");
@@ -125,11 +125,11 @@ fn queries_are_logged_with_the_reason_of_their_end() {
     ingest(&server, SERIES_PER_REQUEST);
     server.http().query("/api/v1/query", &[("query", "load"), ("time", "1700000045")]).expect_status(200);
     server.http().query("/api/v1/query", &[("query", "load"), ("timeout", "0s")]).expect_status(503);
-    // As in Prometheus, what is no query is not logged.
+    // As in Prometheus, a query that does not parse is not logged.
     server.http().query("/api/v1/query", &[("query", "load(")]).expect_status(400);
     server.http().query("/api/v1/series", &[("match[]", "load")]).expect_status(200);
     let connection = endless_query(&server);
-    // A call is listed for a moment after its answer is there.
+    // A request stays listed for a moment after its response.
     let its_id =
         || running(&server).iter().find(|query| query["userAgent"] == "endless").map(|query| query["id"].clone());
     let id = wait_for("the query to be listed", its_id);
@@ -140,7 +140,7 @@ fn queries_are_logged_with_the_reason_of_their_end() {
         (lines.len() == 3).then_some(lines)
     });
     drop(connection);
-    // A line is written when the answer may be there already, so that lines may change places.
+    // A line may be written after the response, so lines may be in another order.
     let line = |reason: Option<&str>| {
         let is_it = |line: &&Value| match (reason, line["error"].as_str()) {
             (Some(reason), Some(error)) => error.contains(reason),

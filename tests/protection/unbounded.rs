@@ -1,4 +1,4 @@
-//! The call that ends other stores: all series, from many clients at once, while writes go on.
+//! A request for all series from many clients at once, during writes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -8,18 +8,18 @@ use super::{SERIES, T0, held, ingest};
 use crate::harness::{Server, WriteRequest, series, wait_until};
 
 const CLIENTS: usize = 16;
-/// What the server may take beside what it took when it was idle, in bytes.
+/// Allowed memory beyond that of the idle server, in bytes.
 const GROWTH_MAX: u64 = 32 << 20;
-/// How long writes are counted alone, to compare with.
+/// How long writes are measured alone, for comparison.
 const ALONE: Duration = Duration::from_secs(2);
-/// A sender's pace: as senders do, it keeps to its rate if it is answered in time.
+/// The interval between requests of a sender whose responses arrive in time.
 const PACE: Duration = Duration::from_millis(200);
-/// What the rate of writes must keep.
+/// The fraction of the write rate that must remain.
 const RATE_KEPT: f64 = 0.9;
-/// How often it is tried.
+/// Number of attempts.
 const ROUNDS: usize = 3;
 
-/// Writes at its pace until `stop`, and returns how many requests in a second.
+/// Writes until `stop`, and returns the requests per second.
 fn write(server: &Server, stop: &AtomicBool, round: &AtomicU64) -> f64 {
     let started = Instant::now();
     let mut n_requests: u32 = 0;
@@ -35,7 +35,7 @@ fn write(server: &Server, stop: &AtomicBool, round: &AtomicU64) -> f64 {
 }
 
 #[test]
-fn all_series_for_sixteen_clients_while_writes_go_on() {
+fn all_series_for_sixteen_clients_during_writes() {
     let server = Server::start(&[]);
     ingest(&server, SERIES);
     let (stop, round) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -46,7 +46,7 @@ fn all_series_for_sixteen_clients_while_writes_go_on() {
         writing.join().expect("the writer does not panic")
     });
     let idle = server.resident_size();
-    // The machine may be busy with other things: one undisturbed round is what shows it.
+    // The machine may be busy: one undisturbed round is enough.
     let is_kept = (0..ROUNDS).any(|_| {
         let (beside, peak) = ask_beside_writes(&server, &round);
         eprintln!("resident {idle} bytes idle, {peak} at most; {alone:.1} writes a second alone, {beside:.1} beside");
@@ -57,7 +57,7 @@ fn all_series_for_sixteen_clients_while_writes_go_on() {
     server.http().get("/-/healthy").expect_status(200);
 }
 
-/// Lets all clients ask at once while writes go on. Returns how many were written in a second, and the most that was resident.
+/// Makes the requests of all clients at once, during writes. Returns the writes per second and the peak of resident memory.
 fn ask_beside_writes(server: &Server, round: &AtomicU64) -> (f64, u64) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -77,7 +77,7 @@ fn ask_beside_writes(server: &Server, round: &AtomicU64) -> (f64, u64) {
     })
 }
 
-/// Asks for all series, and checks that the answer is whole. It is looked at while it comes.
+/// Requests all series, and checks while reading that the response is complete.
 fn ask(server: &Server) {
     let mut connection = server.http().connect();
     connection.send(

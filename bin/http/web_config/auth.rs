@@ -319,10 +319,10 @@ mod tests {
         };
         check("basic_auth_users: {ann: s3cret}", "basic_auth_users.ann: the value is not a bcrypt hash");
         check("bearer_tokens: [{name: x, scopes: [read]}]", "bearer_tokens[0]: the token is empty");
-        check("bearer_tokens: [{token: x, scopes: [read]}]", "give a name");
+        check("bearer_tokens: [{token: x, scopes: [read]}]", "a name and at least one of the scopes");
         check("bearer_tokens: [{name: x, token: x}]", "at least one of the scopes");
         check("bearer_tokens: [{name: x, token_sha256: abc, scopes: [read]}]", "expected 64 hex digits");
-        check("bearer_tokens: [{name: x, token: a, token_file: b, scopes: [read]}]", "give one of");
+        check("bearer_tokens: [{name: x, token: a, token_file: b, scopes: [read]}]", "exactly one of");
         check("bearer_tokens: [{name: x, token_file: nowhere, scopes: [read]}]", "read \"nowhere\"");
     }
 }

@@ -1,11 +1,11 @@
-//! The calls that are compared with a real Prometheus, those that are not, and where the two mean to differ.
+//! The requests that are compared with a real Prometheus, those that are not, and intended differences.
 
-/// A call: method, path with parameters, body of a form.
+/// A request: method, path with parameters, form.
 pub(super) type Call = (&'static str, &'static str, &'static str);
 
-/// Calls whose status, headers and body are compared.
+/// Requests whose status, headers and body are compared.
 pub(super) const CALLS: &[Call] = &[
-    // What Grafana asks.
+    // Requests of Grafana.
     ("POST", "/api/v1/query_range", "query=sum(rate(requests_total[1m]))&start=1700000000&end=1700000285&step=15"),
     ("POST", "/api/v1/query", "query=up{instance=\"a:1\"}&time=1700000100"),
     ("POST", "/api/v1/labels", "match[]=up&start=1700000000&end=1700000285"),
@@ -20,7 +20,7 @@ pub(super) const CALLS: &[Call] = &[
     ("POST", "/api/v1/query_exemplars", "query=up&start=1700000000&end=1700000285"),
     ("POST", "/api/v1/query_exemplars", "query=1"),
     ("POST", "/api/v1/format_query", "query=sum(rate(foo[5m]))by(job)"),
-    // Where parameters stand, and which of several counts.
+    // Parameters in URL and form, and duplicates.
     ("POST", "/api/v1/query?query=1&time=1700000000", "query=2"),
     ("POST", "/api/v1/query?query=1", "time=1700000000"),
     ("POST", "/api/v1/query?query=1&time=1700000000", "query="),
@@ -30,7 +30,7 @@ pub(super) const CALLS: &[Call] = &[
     ("GET", "/api/v1/query?query=1+%2B+1&time=1700000000&x=%zz", ""),
     ("GET", "/api/v1/query?query=up%00&time=1700000000", ""),
     ("GET", "/api/v1/query?query=%FF&time=1700000000", ""),
-    // Times, durations and numbers at the edges.
+    // Edge cases of times, durations and numbers.
     ("GET", "/api/v1/query?query=1&time=5&timeout=1e400", ""),
     ("GET", "/api/v1/query?query=1&time=5&timeout=-1e400", ""),
     ("GET", "/api/v1/query?query=1&time=5&timeout=1y", ""),
@@ -68,7 +68,7 @@ pub(super) const CALLS: &[Call] = &[
     ("GET", "/api/v1/query?query=up&limit=1.5", ""),
     ("GET", "/api/v1/query?query=up&limit=%201", ""),
     ("GET", "/api/v1/query?query=up%5B1m%5D&limit=1&time=1700000285", ""),
-    // Selectors, limits and ranges of metadata calls.
+    // Selectors, limits and ranges of metadata requests.
     ("GET", "/api/v1/labels?start=5&end=1", ""),
     ("GET", "/api/v1/labels?limit=99999999999999999999", ""),
     ("GET", "/api/v1/labels?match=up", ""),
@@ -100,7 +100,7 @@ pub(super) const CALLS: &[Call] = &[
     ("GET", "/api/v1/metadata?limit=1.5", ""),
     ("GET", "/api/v1/format_query?query=a%2Bb*c", ""),
     ("GET", "/api/v1/parse_query?query=up%20offset%205m", ""),
-    // Names of labels in paths.
+    // Label names in paths.
     ("GET", "/api/v1/label/%FF/values", ""),
     ("GET", "/api/v1/label/%C3%BC/values", ""),
     ("GET", "/api/v1/label/label%20with%20space/values", ""),
@@ -120,13 +120,13 @@ pub(super) const CALLS: &[Call] = &[
     ("GET", "/api/v1/label/job/values/x", ""),
     ("GET", "/api/v1/label/a-b/values", ""),
     ("HEAD", "/api/v1/label/job/values", ""),
-    // Other spellings of paths; the client follows.
+    // Other spellings of paths, which are redirected.
     ("GET", "//api/v1/label/job/values", ""),
     ("GET", "/api//v1/./labels?match[]=up", ""),
     ("GET", "/api/v1", ""),
     ("GET", "/API/v1/labels", ""),
     ("GET", "/api/v1/Labels", ""),
-    // What there is none of.
+    // Unknown paths.
     ("GET", "/api/v1/rules?type=alert&rule_name[]=a&exclude_alerts=1&group_limit=3", ""),
     ("GET", "/api/v1/rules?type=x", ""),
     ("GET", "/api/v1/rules?exclude_alerts=x", ""),
@@ -167,7 +167,7 @@ pub(super) const CALLS: &[Call] = &[
     ("GET", "/-/ready", ""),
     ("HEAD", "/-/healthy", ""),
     ("HEAD", "/-/ready", ""),
-    // Administration that is off.
+    // Disabled administration.
     ("POST", "/api/v1/admin/tsdb/snapshot", ""),
     ("PUT", "/api/v1/admin/tsdb/delete_series", "match[]=up"),
     ("POST", "/api/v1/admin/tsdb/clean_tombstones", ""),
@@ -206,11 +206,11 @@ pub(super) const CALLS: &[Call] = &[
     ("GET", "/api/v1/", ""),
     ("GET", "/api/v2/query", ""),
     ("GET", "/nonsense", ""),
-    // Remote read that is no message.
+    // Invalid remote read.
     ("POST", "/api/v1/read", ""),
 ];
 
-/// Calls of 3.14 that the Prometheus which is compared with does not know: only their form is checked.
+/// Requests of 3.14 that the compared Prometheus does not have: only their schema is checked.
 pub(super) const NEW: &[Call] = &[
     ("GET", "/api/v1/features", ""),
     ("GET", "/api/v1/status/tsdb/blocks", ""),
@@ -228,7 +228,7 @@ pub(super) const NEW: &[Call] = &[
     ("GET", "/api/v1/query?query=up&time=1700000100&stats=all", ""),
 ];
 
-/// Calls of a server whose API for administration is on, in this order.
+/// Requests to a server with the admin API enabled, in this order.
 pub(super) const ADMINISTRATION: &[Call] = &[
     ("POST", "/api/v1/admin/tsdb/delete_series", ""),
     ("POST", "/api/v1/admin/tsdb/delete_series?match=up", ""),
@@ -258,7 +258,7 @@ pub(super) const ADMINISTRATION: &[Call] = &[
     ("GET", "/api/v1/query?query=count(%7B__name__=~%22.%2B%22%7D)&time=1700000285", ""),
 ];
 
-/// Calls of a server that has metadata, exemplars, native histograms and blocks, whose administration and search are on.
+/// Requests to a server with metadata, exemplars, native histograms and blocks, and with the admin and search APIs enabled.
 pub(super) const RICH: &[Call] = &[
     ("GET", "/api/v1/query?query=native&time=1700000015", ""),
     ("POST", "/api/v1/query?query=native%5B1m%5D&time=1700000015&stats=all", ""),
@@ -312,7 +312,7 @@ pub(super) const RICH: &[Call] = &[
     ("POST", "/api/v1/admin/tsdb/import", ""),
 ];
 
-/// Calls that are answered otherwise than by the Prometheus that is compared with, and why.
+/// Intended differences from the compared Prometheus, and why.
 pub(super) const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("GET", "/api/v1/status/buildinfo", "what is running"),
     ("GET", "/version", "what is running"),
@@ -337,7 +337,7 @@ pub(super) const DIFFERENCES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Where Prometheus' description does not fit what Prometheus sends, and so does not fit Varve either.
+/// Where Prometheus' OpenAPI document does not match its own responses, nor Varve's.
 pub(super) const UNDESCRIBED: &[(&str, &str)] = &[
     ("/api/v1/targets?state=active", "`droppedTargetCounts` is null where dropped targets are not asked for"),
     ("/api/v1/targets?state=x&scrapePool=y", "likewise"),

@@ -1,11 +1,11 @@
-//! Compressed answers: whole ones, long ones, and those that are cut.
+//! Compressed responses: complete, streamed and truncated ones.
 
 use std::io::Read;
 
 use super::super::T0;
 use crate::harness::{Server, WriteRequest, series, wait_until};
 
-/// Enough series for an answer of some hundred KiB.
+/// Enough series for a response of a few hundred KiB.
 const N_SERIES: usize = 3000;
 
 fn many_series() -> WriteRequest {
@@ -24,8 +24,8 @@ fn decode(coding: &str, body: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 #[test]
-fn answers_are_compressed_as_the_client_asks() {
-    // The second one flows: what is held back is less than it.
+fn responses_are_compressed_by_content_negotiation() {
+    // The second response is larger than the buffer.
     for flags in [&[][..], &["--web.response-buffer=16KiB"]] {
         let server = Server::start(flags);
         server.http().write(&many_series()).expect_status(204);
@@ -46,10 +46,10 @@ fn answers_are_compressed_as_the_client_asks() {
 }
 
 #[test]
-fn a_compressed_answer_that_is_cut_does_not_parse_as_complete() {
+fn a_truncated_compressed_response_does_not_parse_as_complete() {
     let server = Server::start(&["--web.response-buffer=16KiB", "--query.timeout=2s"]);
     server.http().write(&many_series()).expect_status(204);
-    // Each selector finds what the first one found already, for longer than the query may take.
+    // Every selector matches the series of the first one, for longer than the timeout.
     let selectors = "match[]=m&match[]=%7Bi%21%3D%22%22%7D&".repeat(4000);
     for coding in ["gzip", "zstd"] {
         let headers = [("Accept-Encoding", coding), super::FORM];
@@ -74,7 +74,7 @@ fn encode(coding: &str, plain: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn forms_may_come_compressed() {
+fn compressed_forms_are_accepted() {
     let server = Server::start(&[]);
     let plain = b"query=vector(1)&time=1700000000";
     let send = |coding: &str, body: &[u8]| {
@@ -85,7 +85,7 @@ fn forms_may_come_compressed() {
         assert_eq!(send(coding, &encode(coding, plain)).expect_status(200).text(), expect, "{coding}");
         let (kind, error) = send(coding, plain).expect_status(400).error();
         assert!(kind == "bad_data" && error.starts_with(&format!("decode {coding} form: ")), "{error}");
-        // Small as it comes, and more than a form may have.
+        // Small when compressed, but larger than the limit.
         let large = encode(coding, &vec![b'x'; (10 << 20) + 1]);
         assert_eq!(send(coding, &large).expect_status(413).error().0, "bad_data");
     }

@@ -1,4 +1,4 @@
-//! Answers against descriptions of the API: Prometheus' own, and ours.
+//! Validates responses against the OpenAPI documents of Prometheus and Varve.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,19 @@ use super::histogram::histograms;
 use super::schema::Description;
 use crate::harness::{Answer, Exemplar, Label, MetricMetadata, MetricType, Server};
 
-/// Operations of Prometheus' description that answer without data: 204, of which it has no word, or a message.
+/// Operations of Prometheus that respond without data: with 204, which its document omits, or a message.
 const WITHOUT_DATA: [&str; 7] = [
     "/api/v1/admin/tsdb/delete_series",
     "/api/v1/admin/tsdb/clean_tombstones",
     "/api/v1/read",
     "/api/v1/write",
     "/api/v1/otlp/v1/metrics",
-    // There is never a pool.
+    // There are no scrape pools.
     "/api/v1/scrape_pools/config",
     "/api/v1/targets/relabel_steps",
 ];
 
-/// Operations that nothing is wrong with, whatever the parameters, or whose errors are plain text.
+/// Operations that never fail, or whose errors are plain text.
 const WITHOUT_ERRORS: [&str; 16] = [
     "/api/v1/admin/tsdb/clean_tombstones",
     "/api/v1/alertmanagers",
@@ -41,12 +41,12 @@ const WITHOUT_ERRORS: [&str; 16] = [
     "/api/v1/write",
 ];
 
-/// What has been held against the descriptions.
+/// The validated responses.
 struct Checked {
-    /// Prometheus' first, if it is at hand.
+    /// Prometheus' document first, if it is available.
     descriptions: Vec<Description>,
     wrong: Vec<String>,
-    /// Path of a description, method, and whether the call was successful.
+    /// Path in the document, method, and whether the request succeeded.
     seen: BTreeSet<(String, String, bool)>,
 }
 
@@ -71,7 +71,7 @@ impl Checked {
 }
 
 #[test]
-fn answers_have_the_form_that_is_described() {
+fn responses_match_their_schemas() {
     let varve = Server::start(&[]);
     varve.http().write(&data()).expect_status(204);
     let ours = Description::parse(&varve.http().get("/api/v1/openapi.yaml").expect_status(200).text(), "");
@@ -104,7 +104,7 @@ fn answers_have_the_form_that_is_described() {
     }
 }
 
-/// Starts a server with samples in blocks and beside them, metadata, exemplars and native histograms.
+/// Starts a server with samples in blocks and in the head, metadata, exemplars and native histograms.
 fn rich_server() -> Server {
     let server = Server::start(&[
         "--web.enable-admin-api",
@@ -129,12 +129,12 @@ fn rich_server() -> Server {
 }
 
 #[test]
-fn what_prometheus_describes_is_served_and_described() {
+fn every_documented_operation_of_prometheus_is_served_and_documented() {
     let Some(theirs) = Description::of_prometheus() else { return };
     let varve = Server::start(&[]);
     let text = varve.http().get("/api/v1/openapi.yaml").expect_status(200).text();
     let ours = Description::parse(&text, "").operations();
-    // Every path answers OPTIONS; there is nothing to describe.
+    // Every path serves OPTIONS, which is not documented.
     let described = theirs.operations().into_iter().filter(|(_, method)| method != "OPTIONS");
     let missing: Vec<_> = described.filter(|operation| !ours.contains(operation)).collect();
     assert!(missing.is_empty(), "not described: {missing:?}");
@@ -146,7 +146,7 @@ fn what_prometheus_describes_is_served_and_described() {
 }
 
 #[test]
-fn parameters_that_are_described_are_read() {
+fn documented_parameters_are_read() {
     let varve = Server::start(&["--enable-feature=search-api"]);
     let text = varve.http().get("/api/v1/openapi.yaml").expect_status(200).text();
     let description = Description::parse(&text, "");
@@ -155,7 +155,7 @@ fn parameters_that_are_described_are_read() {
         let parameters = description.parameters(method, path);
         let path = path.replace("{name}", "job");
         for (name, _) in parameters.iter().filter(|(_, kind)| kind.is_checked()) {
-            // What else the call needs, and something that is neither a time nor a number.
+            // Required parameters, and a value that is neither a time nor a number.
             let value = |of: &str| match of {
                 "query" | "match[]" => "up",
                 "end" => "2",

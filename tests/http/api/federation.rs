@@ -1,4 +1,4 @@
-//! /federate, byte for byte as a real Prometheus with the same data and configuration answers it.
+//! /federate, compared byte for byte with a real Prometheus with the same data and configuration.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).expect("milliseconds fit")
 }
 
-/// Series with samples up to now, one that has ended, and one whose last sample is too old to count.
+/// Series with samples up to now, a stale one, and one whose last sample is too old.
 fn data(now_ms: i64) -> WriteRequest {
     let at = |labels: &[(&str, &str)], value: f64| {
         series(labels, &[(now_ms - 60_000, value / 2.0), (now_ms - 30_000, value)])
@@ -50,7 +50,7 @@ fn pages_are_those_of_prometheus() {
     }
     let mut wrong = Vec::new();
     let mut n_lines = 0;
-    // Histograms with bounds of their own came to be federated after the Prometheus that is compared with.
+    // The compared Prometheus does not federate histograms with custom buckets yet.
     let all = "%7B__name__=~%22.%2B%22,__name__!=%22native_custom%22%7D";
     for selectors in ["up", "up&match[]=%7Bjob=%22x%22%7D&match[]=requests_total", "up&match[]=%7B%7D", "%7B%7D", all] {
         for accept in [

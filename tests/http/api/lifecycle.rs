@@ -1,4 +1,4 @@
-//! /-/reload, /-/quit and SIGHUP, and what of the configuration is seen from outside.
+//! /-/reload, /-/quit and SIGHUP, and the visible parts of the configuration.
 
 use crate::harness::{Server, wait_until};
 
@@ -11,7 +11,7 @@ fn config_file(text: &str) -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn the_configuration_is_read_again_on_request() {
+fn the_configuration_is_reloaded_on_request() {
     let (_dir, path) = config_file("global: {external_labels: {cluster: one}}");
     let server = Server::start(&[&format!("--config.file={path}"), "--web.enable-lifecycle"]);
     let yaml = || server.http().get("/api/v1/status/config").data()["yaml"].as_str().expect("a text").to_owned();
@@ -31,7 +31,7 @@ fn the_configuration_is_read_again_on_request() {
     assert_eq!(server.metric("prometheus_config_last_reload_successful"), 0.0);
     assert_eq!(server.http().get("/api/v1/status/runtimeinfo").data()["reloadConfigSuccess"], false);
 
-    // What reads well and cannot be applied is a failure, too, and leaves what was in force.
+    // A valid configuration that cannot be applied fails too; the old one stays in force.
     std::fs::write(&path, "global: {external_labels: {cluster: two}}").expect("write the configuration");
     server.http().post("/-/reload", &[], b"").expect_status(200);
     let loaded = |name: &str| server.metric(&format!("prometheus_config_last_reload_{name}"));
@@ -52,7 +52,7 @@ fn the_configuration_is_read_again_on_request() {
 }
 
 #[test]
-fn the_server_ends_on_request() {
+fn the_server_stops_on_request() {
     let mut server = Server::start(&["--web.enable-lifecycle"]);
     let answer = server.http().post("/-/quit", &[], b"").expect_status(200).text();
     assert_eq!(answer, "Requesting termination... Goodbye!");
@@ -60,7 +60,7 @@ fn the_server_ends_on_request() {
 }
 
 #[test]
-fn nobody_ends_a_server_that_does_not_allow_it() {
+fn without_the_lifecycle_api_requests_do_not_stop_the_server() {
     let server = Server::start(&[]);
     for (method, path) in [("POST", "/-/quit"), ("PUT", "/-/quit"), ("POST", "/-/reload"), ("PUT", "/-/reload")] {
         let refused = server.http().call(method, path, &[], b"").expect_status(403);

@@ -1,11 +1,11 @@
-//! Forms and write requests in all spellings: read, stored or refused with the status that a real Prometheus answers.
+//! Forms and write requests in all encodings: accepted or rejected with the status of a real Prometheus.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::FORM;
 use crate::harness::{Answer, Http, Label, Prometheus, Server, TimeSeries, WriteRequest, missing, series};
 
-/// Content type, parameters of the URL, body. The answer shows which query was read.
+/// Content type, URL parameters, body. The response shows which query was read.
 const FORMS: &[(&str, &str, &str)] = &[
     ("application/x-www-form-urlencoded", "query=1&time=5", "query=2"),
     ("application/x-www-form-urlencoded; charset=utf-8", "time=5", "query=2"),
@@ -17,7 +17,7 @@ const FORMS: &[(&str, &str, &str)] = &[
     ("", "time=5&query=3", "query=2"),
 ];
 
-/// Content encoding, content type and body of a write, and where Varve means to differ, why.
+/// Content encoding, content type and body of a write, and the reason of an intended difference.
 const WRITES: &[(&str, &str, Body, &str)] = &[
     ("snappy", "application/x-protobuf", Body::Whole, ""),
     ("", "application/x-protobuf", Body::Whole, ""),
@@ -44,7 +44,7 @@ enum Body {
     Whole,
     Empty,
     Truncated,
-    /// A block of snappy that holds no message.
+    /// A snappy block that is not a message.
     Garbage,
 }
 
@@ -65,7 +65,7 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).expect("milliseconds fit")
 }
 
-/// Series that one request each brings, and why Varve's answer is another one where it is meant to be.
+/// Series of one request each, and the reason of an intended difference.
 fn contents(now_ms: i64) -> Vec<(TimeSeries, &'static str)> {
     const HOUR_MS: i64 = 3_600_000;
     const INVALID: &str = "the specification of remote write 1.0 wants a 400 where Prometheus says nothing";
@@ -92,14 +92,14 @@ fn contents(now_ms: i64) -> Vec<(TimeSeries, &'static str)> {
     ]
 }
 
-/// Where the status or the type of two answers differs, or does so no longer.
+/// Compares status and content type of two responses with the expected difference.
 fn difference(what: String, ours: &Answer, theirs: &Answer, why: &str) -> Option<String> {
     let is_same = ours.status == theirs.status && ours.header("content-type") == theirs.header("content-type");
     (is_same != why.is_empty()).then(|| format!("{what} ({why})\n  varve:      {ours:?}\n  prometheus: {theirs:?}"))
 }
 
 #[test]
-fn writes_are_taken_and_refused_as_prometheus_does() {
+fn writes_are_accepted_and_rejected_as_in_prometheus() {
     if missing(&["prometheus"]) {
         return;
     }
@@ -126,7 +126,7 @@ fn writes_are_taken_and_refused_as_prometheus_does() {
 }
 
 #[test]
-fn forms_are_read_as_prometheus_reads_them() {
+fn forms_are_parsed_as_in_prometheus() {
     if missing(&["prometheus"]) {
         return;
     }
@@ -141,7 +141,7 @@ fn forms_are_read_as_prometheus_reads_them() {
         };
         assert_eq!(ask(varve.http()), ask(prometheus.http()), "{content_type} {params} {body}");
     }
-    // As in Go, the body of a GET is none.
+    // As in Go, the body of a GET is ignored.
     let get = |http: &Http| http.call("GET", "/api/v1/query?time=5&query=3", &[FORM], b"query=4").text();
     assert_eq!(get(varve.http()), get(prometheus.http()));
 }

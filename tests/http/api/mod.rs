@@ -1,5 +1,5 @@
-//! The whole API, call by call: the same answers as a real Prometheus gives, and each in the form that Prometheus' own
-//! description of its API, and ours, promise.
+//! The whole API, request by request: compared with a real Prometheus, and validated against the OpenAPI documents of Prometheus
+//! and Varve.
 
 mod calls;
 mod compression;
@@ -23,7 +23,7 @@ use calls::{ADMINISTRATION, CALLS, Call, DIFFERENCES};
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 const ORIGIN: (&str, &str) = ("Origin", "https://grafana.example");
 
-/// Headers of an answer that clients look at.
+/// Response headers that clients read.
 const HEADERS: [&str; 9] = [
     "allow",
     "content-type",
@@ -49,7 +49,7 @@ fn sorted(mut data: Value) -> Value {
 }
 
 #[test]
-fn calls_are_answered_as_prometheus_answers_them() {
+fn responses_are_those_of_prometheus() {
     if missing(&["prometheus"]) {
         return;
     }
@@ -59,7 +59,7 @@ fn calls_are_answered_as_prometheus_answers_them() {
 }
 
 #[test]
-fn administration_is_answered_as_prometheus_answers_it() {
+fn admin_responses_are_those_of_prometheus() {
     if missing(&["prometheus"]) {
         return;
     }
@@ -68,7 +68,7 @@ fn administration_is_answered_as_prometheus_answers_it() {
     compare(&prometheus, &varve, ADMINISTRATION);
 }
 
-/// Gives both the same data and makes the same calls.
+/// Sends the same data and the same requests to both.
 #[track_caller]
 fn compare(prometheus: &Prometheus, varve: &Server, calls: &[Call]) {
     prometheus.http().write(&data()).expect_status(204);
@@ -87,7 +87,7 @@ fn compare(prometheus: &Prometheus, varve: &Server, calls: &[Call]) {
 }
 
 #[test]
-fn an_origin_that_is_not_allowed_is_not_named() {
+fn a_forbidden_origin_is_not_returned() {
     let varve = Server::start(&["--web.cors.origin=https?://(grafana|other)\\.example"]);
     let origin = |origin: &str| {
         let answer = varve.http().call("GET", "/api/v1/labels", &[("Origin", origin)], b"");

@@ -3,7 +3,7 @@
 use crate::harness::Server;
 
 #[test]
-fn events_are_streamed_until_the_server_ends() {
+fn events_are_streamed_until_the_server_stops() {
     let mut server = Server::start(&["--web.max-notifications-subscribers=1"]);
     let mut connection = server.http().connect();
     connection.send(b"GET /api/v1/notifications/live HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Remote read: a real Prometheus that has nothing reads from Varve, and a client takes the stream apart.
+//! Remote read: an empty Prometheus reads from Varve, and a client decodes the stream.
 
 use prost::Message;
 
@@ -83,14 +83,14 @@ fn read(http: &Http, queries: Vec<Query>, accepted: &[i32]) -> Answer {
     http.post("/api/v1/read", &headers, &snappy(&request.encode_to_vec()))
 }
 
-/// Takes a stream apart, checking the length and the checksum of each frame.
+/// Decodes a stream, checking the length and the checksum of each frame.
 fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
         let size = prost::encoding::decode_varint(&mut bytes).expect("a length") as usize;
         let (checksum, rest) = bytes.split_first_chunk::<4>().expect("a checksum");
         let (frame, rest) = rest.split_at(size);
-        // The highest byte comes first.
+        // Big endian.
         let checksum = checksum.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
         assert_eq!(crc32c::crc32c(frame), checksum);
         frames.push(Frame::decode(frame).expect("a frame"));
@@ -106,7 +106,7 @@ fn server(flags: &[&str]) -> Server {
     server
 }
 
-/// Queries that a Prometheus which reads from elsewhere must answer as the store that has the data.
+/// Queries to which a Prometheus that reads remotely must respond as the store itself.
 const QUERIES: &[&str] = &[
     "{__name__=~\".+\"}[1h]",
     "sum by (job) (rate(requests_total[1m]))",
@@ -118,14 +118,14 @@ const QUERIES: &[&str] = &[
 ];
 
 #[test]
-fn a_prometheus_that_reads_from_varve_answers_as_one_that_has_the_data() {
+fn a_prometheus_that_reads_from_varve_responds_as_one_with_the_data() {
     if missing(&["prometheus"]) {
         return;
     }
     let dir = tempfile::tempdir().expect("make a temporary directory");
     let path = dir.path().join("varve.yml");
     std::fs::write(&path, "global: {external_labels: {cluster: c1}}").expect("write the configuration");
-    // Small frames, so that series come in several.
+    // Small frames, so that series have several.
     let varve = server(&[&format!("--config.file={}", path.display()), "--storage.remote.read-max-bytes-in-frame=100"]);
     const HISTOGRAMS: &[&str] = &["--enable-feature=native-histograms"];
     let source = Prometheus::start_with("global: {external_labels: {cluster: c1}}", HISTOGRAMS);
@@ -151,7 +151,7 @@ fn a_prometheus_that_reads_from_varve_answers_as_one_that_has_the_data() {
 }
 
 #[test]
-fn a_stream_has_series_in_order_and_a_checksum_a_frame() {
+fn a_stream_has_sorted_series_and_a_checksum_per_frame() {
     let varve = server(&[]);
     let answer = read(varve.http(), vec![query(0, "job", "x"), query(2, "__name__", "native.*")], &[STREAMED]);
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -174,14 +174,14 @@ fn a_stream_has_series_in_order_and_a_checksum_a_frame() {
             }
         }
     }
-    // Floats and histograms with whole counts.
+    // Floats and histograms with integer counts.
     assert!(encodings.contains(&1) && encodings.contains(&2), "{encodings:?}");
     let nothing = read(varve.http(), vec![query(0, "job", "nothing")], &[STREAMED]);
     assert_eq!((nothing.status, nothing.body.len()), (200, 0));
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_in_plain_text() {
+fn invalid_requests_are_rejected_in_plain_text() {
     let varve = server(&["--storage.remote.read-sample-limit=10"]);
     let refused = |answer: Answer, status: u16, text: &str| {
         assert_eq!((answer.status, answer.header("content-type")), (status, "text/plain; charset=utf-8"), "{answer:?}");
@@ -190,7 +190,7 @@ fn what_cannot_be_read_is_refused_in_plain_text() {
     let all = || vec![query(2, "__name__", ".+")];
     refused(read(varve.http(), all(), &[]), 400, "exceeded sample limit (10)");
     refused(read(varve.http(), all(), &[7, 9]), 400, "does not support any of the requested response types: [7 9]; ");
-    // As in Prometheus, what has no matchers selects nothing.
+    // As in Prometheus, a query without matchers selects nothing.
     let nothing = Query { matchers: Vec::new(), ..query(0, "", "") };
     assert!(frames(&read(varve.http(), vec![nothing], &[1]).expect_status(200).body).is_empty());
     refused(read(varve.http(), vec![query(2, "__name__", "(")], &[]), 500, "");
@@ -203,7 +203,7 @@ fn what_cannot_be_read_is_refused_in_plain_text() {
 }
 
 #[test]
-fn remote_reads_have_places_of_their_own() {
+fn remote_reads_have_their_own_gate() {
     let server = server(&["--storage.remote.read-concurrent-limit=1", "--query.max-concurrency=1"]);
     let up = || vec![query(0, "__name__", "up")];
     read(server.http(), up(), &[]).expect_status(200);

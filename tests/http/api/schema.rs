@@ -1,4 +1,4 @@
-//! A validator for the part of JSON schema that OpenAPI descriptions of the API use.
+//! A validator for the subset of JSON schema that the OpenAPI documents use.
 
 use std::path::Path;
 
@@ -10,28 +10,28 @@ use crate::harness::Answer;
 #[derive(Debug)]
 pub(super) struct Description {
     document: Value,
-    /// What stands before the paths of the document.
+    /// The prefix of the paths.
     prefix: &'static str,
 }
 
-/// What a parameter is.
+/// The type of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ParameterKind {
     pub(super) is_required: bool,
-    /// A whole number or a boolean.
+    /// An integer or a boolean.
     is_number: bool,
     /// A time or a duration.
     is_time: bool,
 }
 
 impl ParameterKind {
-    /// Tells whether not every text is a value.
+    /// Returns `true` if some strings are not valid values.
     pub(super) fn is_checked(self) -> bool {
         self.is_number || self.is_time
     }
 }
 
-/// What schemas may say; a word that is not among them fails the validation rather than being passed over.
+/// The supported keywords; an unknown one fails the validation.
 const KNOWN: [&str; 18] = [
     "type",
     "properties",
@@ -54,7 +54,7 @@ const KNOWN: [&str; 18] = [
 ];
 
 impl Description {
-    /// Reads Prometheus' own; `None`, and a word about it, where it is not at hand.
+    /// Reads Prometheus' document; prints a message and returns `None` if it is not available.
     pub(super) fn of_prometheus() -> Option<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/api/openapi_3.1.yaml");
         let Ok(yaml) = std::fs::read_to_string(&path) else {
@@ -68,7 +68,7 @@ impl Description {
         Self { document: serde_yaml_ng::from_str(yaml).expect("the description is YAML"), prefix }
     }
 
-    /// Lists paths with their methods, those in capitals.
+    /// Returns paths with their methods in upper case.
     pub(super) fn operations(&self) -> Vec<(String, String)> {
         let paths = self.document["paths"].as_object().expect("a description has paths");
         let of_path = |(path, operations): (&String, &Value)| {
@@ -79,7 +79,7 @@ impl Description {
         paths.iter().flat_map(of_path).collect()
     }
 
-    /// Lists the parameters of an operation that stand in the URL, but for those of the path.
+    /// Returns the query parameters of an operation.
     pub(super) fn parameters(&self, method: &str, path: &str) -> Vec<(String, ParameterKind)> {
         let (_, operation) = self.operation(method, path).expect("the operation is described");
         let parameters = operation["parameters"].as_array().into_iter().flatten();
@@ -96,12 +96,12 @@ impl Description {
         in_query.map(|p| (p["name"].as_str().expect("a parameter has a name").to_owned(), kind(p))).collect()
     }
 
-    /// Tells whether it is that of Prometheus.
+    /// Returns `true` if this is Prometheus' document.
     pub(super) fn is_of_prometheus(&self) -> bool {
         !self.prefix.is_empty()
     }
 
-    /// Returns the operation that serves a path, and how the description writes the path.
+    /// Returns the operation of a path, and the path in the document.
     fn operation(&self, method: &str, path: &str) -> Option<(&str, &Value)> {
         let path = path.strip_prefix(self.prefix)?;
         let paths = self.document["paths"].as_object()?;
@@ -109,20 +109,20 @@ impl Description {
             let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
             template.len() == path.len() && template.iter().zip(&path).all(|(t, p)| t == p || t.starts_with('{'))
         };
-        // A path that is written out comes before one with parameters.
+        // An exact path precedes one with parameters.
         let found = paths.get_key_value(path).or_else(|| paths.iter().find(|(template, _)| fits(template)));
         let (template, operations) = found?;
         Some((template, operations.get(method.to_lowercase())?))
     }
 
-    /// Tells what is wrong with an answer. Returns the path as it is described; `None`, if the description has no word on the
-    /// call, or on answers of this kind.
+    /// Validates a response. Returns the path in the document; `None` if the document does not describe the request or its
+    /// response.
     pub(super) fn check_answer(&self, method: &str, path: &str, answer: &Answer) -> Result<Option<String>, String> {
         let Some((template, operation)) = self.operation(method, path) else { return Ok(None) };
         let template = format!("{}{template}", self.prefix);
         match answer.header("content-type").split(';').next().unwrap_or_default() {
             "application/json" => self.validate(method, path, answer.status, &answer.json()).map(|()| Some(template)),
-            // There is no word on what is empty, nor on errors before the API proper, such as a 405.
+            // Empty responses, and errors outside of the API such as 405, are not described.
             "" if answer.body.is_empty() => Ok(None),
             "text/plain" if answer.status != 200 => Ok(None),
             media_type if response(operation, answer.status)["content"].get(media_type).is_some() => Ok(Some(template)),
@@ -130,7 +130,7 @@ impl Description {
         }
     }
 
-    /// Tells what is wrong with an answer in JSON; nothing, if the description has no word on it.
+    /// Validates a JSON response, if the document describes it.
     fn validate(&self, method: &str, path: &str, status: u16, answer: &Value) -> Result<(), String> {
         let Some((_, operation)) = self.operation(method, path) else { return Ok(()) };
         match response(operation, status)["content"]["application/json"].get("schema") {
@@ -197,7 +197,7 @@ impl Description {
     }
 }
 
-/// Returns what an operation says of answers of a status.
+/// Returns the description of a response of an operation.
 fn response(operation: &Value, status: u16) -> &Value {
     let responses = &operation["responses"];
     responses.get(status.to_string()).unwrap_or(&responses["default"])
@@ -227,7 +227,7 @@ fn check_type(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
 }
 
 #[test]
-fn what_does_not_fit_is_found() {
+fn mismatches_are_found() {
     let yaml = "
 paths:
   /a/{x}:

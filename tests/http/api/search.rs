@@ -1,4 +1,4 @@
-//! The search endpoints, with the feature on.
+//! The search endpoints, with the feature enabled.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn names_and_values_are_found_in_batches() {
 }
 
 #[test]
-fn search_is_off_by_default() {
+fn search_is_disabled_by_default() {
     let server = Server::start(&[]);
     let refused = server.http().form("/api/v1/search/label_names", &[]).expect_status(500);
     assert_eq!(refused.error(), ("unavailable".to_owned(), "search API disabled".to_owned()));

@@ -1,4 +1,4 @@
-//! A snapshot in Prometheus' format is a data directory that a real Prometheus opens, and answers from as Varve does.
+//! A snapshot in Prometheus' format is a data directory from which a real Prometheus responds as Varve does.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::super::data;
 use super::histogram::histograms;
 use crate::harness::{Http, Prometheus, Server, missing};
 
-/// What both are asked.
+/// The requests to both.
 const QUERIES: [&str; 6] = [
     "count by (__name__) ({__name__=~\".+\"})",
     "{__name__=~\"up|special|tiny|temperature\"}[1h]",
@@ -34,7 +34,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn prometheus_answers_from_a_snapshot_as_varve_does() {
+fn prometheus_responds_from_a_snapshot_as_varve_does() {
     if missing(&["prometheus"]) {
         return;
     }
@@ -57,7 +57,7 @@ fn prometheus_answers_from_a_snapshot_as_varve_does() {
 }
 
 #[test]
-fn a_snapshot_is_made_in_the_form_that_is_asked_for() {
+fn a_snapshot_has_the_requested_format() {
     let varve = Server::start(&["--web.enable-admin-api"]);
     varve.http().write(&data()).expect_status(204);
     for (params, expect) in [
