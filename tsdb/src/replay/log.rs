@@ -11,7 +11,7 @@ use super::locations::{LookupHint, SeriesLocation, SeriesLocations};
 use super::sample_bins::SampleBins;
 use super::start_timestamps::RecordStartTimestamps;
 use super::stats::ReplayStats;
-use super::wal::Target;
+use super::target::Target;
 use crate::error::{Error, Interrupt, Result};
 use crate::fs::Fs;
 use crate::head::AnySample;

@@ -26,6 +26,7 @@ mod progress;
 mod sample_bins;
 mod start_timestamps;
 mod stats;
+mod target;
 #[cfg(test)]
 mod tests;
 mod wal;
@@ -35,4 +36,5 @@ pub use gate::{ReplayState, ReplayStatus};
 pub(crate) use progress::{replay_share, replay_workers, sample_bins_bytes};
 pub(crate) use start_timestamps::apply_start_timestamp;
 pub use stats::ReplayStats;
-pub(crate) use wal::{Replay, Target, check_versions};
+pub(crate) use target::Target;
+pub(crate) use wal::{Replay, check_versions};

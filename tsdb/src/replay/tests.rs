@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use super::ReplayStats;
 use super::progress::ReplayProgress;
-use super::wal::{Replay, Target};
+use super::target::Target;
+use super::wal::Replay;
 use crate::error::{Error, Result};
 use crate::fs::{Fault, Fs, MemFs, PowerCut};
 use crate::labels::{Labels, Metadata};

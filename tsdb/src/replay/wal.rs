@@ -1,52 +1,18 @@
 //! Replay of all logs of a store.
 
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use rayon::prelude::*;
 
 use super::locations::SeriesLocations;
 use super::log::LogReplay;
-use super::progress::ReplayProgress;
 use super::stats::ReplayStats;
+use super::target::Target;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
-use crate::labels::Metadata;
-use crate::options::WalOnCorruption;
-use crate::shard::Shard;
-use crate::shard::exemplars::Exemplars;
-use crate::wal::reader::{LargeFrameLock, check_version};
+use crate::wal::reader::check_version;
 use crate::wal::{Epoch, SegmentKind};
-
-/// The destination of a replay, shared by its workers.
-#[derive(Debug)]
-pub(crate) struct Target<'a> {
-    /// The shards of the store that is being opened. No series may leave them during the replay.
-    pub(crate) shards: &'a [Shard],
-    /// Metadata by metric family.
-    pub(crate) metadata: &'a Mutex<BTreeMap<String, Metadata>>,
-    /// The exemplars.
-    pub(crate) exemplars: &'a Exemplars,
-    /// The folder for damaged bytes.
-    pub(crate) quarantine: &'a Path,
-    /// The disk.
-    pub(crate) fs: &'a dyn Fs,
-    /// What to do about damage.
-    pub(crate) on_corruption: WalOnCorruption,
-    /// Maximum memory of the sample bins of a worker.
-    pub(crate) sample_bins_bytes: usize,
-    /// Updated during the replay.
-    pub(crate) progress: &'a ReplayProgress,
-    /// The newest timestamp of the store; raised during the replay.
-    pub(crate) newest_ms: &'a AtomicI64,
-    /// Interrupts the replay.
-    pub(crate) stop: &'a AtomicBool,
-    /// Lets one worker at a time read a large frame.
-    pub(crate) large_frames: LargeFrameLock,
-}
 
 /// A replay whose definitions are loaded.
 pub(crate) struct Replay<'a> {
