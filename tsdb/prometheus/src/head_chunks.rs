@@ -17,6 +17,7 @@ use varve_tsdb::{Error, Result};
 
 use super::chunk::{Encoding, n_samples};
 use super::cursor::Cursor;
+use super::wal::list;
 
 /// Maximum size of a file that is read; Prometheus cuts files at 128 MiB.
 pub const FILE_SIZE_MAX: u64 = 1 << 30;
@@ -64,11 +65,7 @@ impl HeadChunkFiles {
     /// # Errors
     /// [`Error::Io`] if the folder cannot be listed.
     pub fn scan(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<(Self, Vec<HeadChunk>)> {
-        let names = match fs.list(dir) {
-            Ok(names) => names,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(Error::io("list", dir)(error)),
-        };
+        let names = list(fs, dir)?;
         let (mut found, mut chunks) = (Self::default(), Vec::new());
         let is_number = |name: &&String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
         let names: Vec<_> = names.iter().filter(is_number).collect();

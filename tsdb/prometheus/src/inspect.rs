@@ -106,10 +106,7 @@ pub fn for_each_record(
     progress: &mut dyn FnMut(u64, u64),
     mut each: impl FnMut(FoundRecord<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut segments = Vec::new();
-    for log in ["wal", "wbl"] {
-        segments.extend(WalFiles::list(fs, &dir.join(log), damage)?.segments);
-    }
+    let segments = WalFiles::list_all(fs, dir, damage)?.segments;
     let total = segments.iter().map(|segment| segment.size(fs)).sum();
     let mut done = 0;
     for segment in segments {
@@ -154,12 +151,8 @@ fn records_of(
 pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
     fs.list(dir).map_err(Error::io("list", dir))?;
     let mut inspection = Inspection::default();
-    let mut segments = Vec::new();
-    for log in ["wal", "wbl"] {
-        let files = WalFiles::list(fs, &dir.join(log), &mut inspection.damage)?;
-        inspection.checkpoint = inspection.checkpoint.or(files.checkpoint);
-        segments.extend(files.segments);
-    }
+    let WalFiles { segments, checkpoint } = WalFiles::list_all(fs, dir, &mut inspection.damage)?;
+    inspection.checkpoint = checkpoint;
     let (head_dir, blocks) = (dir.join("chunks_head"), BlockReader::list(fs, dir)?);
     let sizes = segments.iter().map(|segment| segment.size(fs));
     let total = sizes.sum::<u64>()

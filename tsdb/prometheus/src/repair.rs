@@ -85,7 +85,7 @@ impl Repair {
         self.damage.append(found);
         if write {
             let tmp = segment.path.with_extension("repaired.tmp");
-            remove(fs, &tmp)?;
+            remove_if_exists(fs, &tmp)?;
             rewrite(fs, segment, Some(&tmp), &mut DamageReport::default())?;
             backup = backup::save_original(fs, &segment.path, &folder, &name)?;
             backup::replace(fs, &tmp, &segment.path)?;
@@ -145,7 +145,8 @@ fn unreadable(record: &RawRecord) -> Option<String> {
     RecordContent::decode(RecordType::of(&bytes)?, &bytes).1.map(|error| error.to_string())
 }
 
-fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
+/// Removes a file if it exists.
+pub(crate) fn remove_if_exists(fs: &dyn Fs, path: &Path) -> Result<()> {
     match fs.remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
         _ => Ok(()),
@@ -189,7 +190,11 @@ mod tests {
         assert_eq!(std::fs::read(&done.repaired[0].backup).unwrap(), bytes);
         let again = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
         assert_eq!((again.repaired.len(), again.created.len(), again.damage.n_damaged()), (0, 0, 0));
-        assert_eq!(std::fs::read(wal.join("00000006")).unwrap(), segment(false), "what is sound is not touched");
+        assert_eq!(
+            std::fs::read(wal.join("00000006")).unwrap(),
+            segment(false),
+            "an undamaged segment is not rewritten"
+        );
         assert_eq!(std::fs::read_dir(&wal).unwrap().count(), 4);
     }
 

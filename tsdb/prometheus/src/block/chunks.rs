@@ -84,7 +84,7 @@ impl ChunkWriter {
         if self.open.is_none() {
             self.open = Some(self.next()?);
         }
-        let open = self.open.as_mut().expect("made above");
+        let open = self.open.as_mut().expect("created above");
         let name = (self.finished.len() as u64) << 32 | open.position();
         open.write(bytes)?;
         Ok(name)

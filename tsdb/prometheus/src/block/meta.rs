@@ -140,7 +140,7 @@ impl BlockMeta {
         if let Some(thanos) = &self.thanos {
             json["thanos"] = thanos_json(thanos);
         }
-        let mut text = serde_json::to_vec_pretty(&json).expect("a value has text keys alone");
+        let mut text = serde_json::to_vec_pretty(&json).expect("the keys of a value are strings");
         text.push(b'\n');
         text
     }

@@ -130,36 +130,48 @@ impl BlockReader {
         Ok(n_samples)
     }
 
-    fn read_chunk(&self, chunk: &IndexedChunk) -> std::result::Result<BlockChunk, (PathBuf, u64, String)> {
-        let (segment, offset) = ((chunk.name >> 32) as usize, chunk.name & u64::from(u32::MAX));
-        let Some((path, file)) = self.segments.get(segment) else {
-            let path = PathBuf::from(format!("chunks/{:06}", segment + 1));
-            return Err((path, offset, "chunk file is missing".to_owned()));
-        };
-        let fail = |reason: String| (path.clone(), offset, reason);
-        let size = file.size().map_err(|error| fail(error.to_string()))?;
+    /// Reads a chunk, or reports why it cannot be read.
+    fn read_chunk(&self, chunk: &IndexedChunk, damage: &mut DamageReport) -> Option<BlockChunk> {
+        self.try_read_chunk(chunk).map_err(|reason| self.report(chunk, reason, damage)).ok()
+    }
+
+    fn report(&self, chunk: &IndexedChunk, reason: String, damage: &mut DamageReport) {
+        let (segment, offset) = locate(chunk);
+        let missing = || PathBuf::from(format!("chunks/{:06}", segment + 1));
+        let path = self.segments.get(segment).map_or_else(missing, |(path, _)| path.clone());
+        damage.push(&path, offset, DamageKind::Corrupt, reason);
+    }
+
+    fn try_read_chunk(&self, chunk: &IndexedChunk) -> std::result::Result<BlockChunk, String> {
+        let (segment, offset) = locate(chunk);
+        let (_, file) = self.segments.get(segment).ok_or("chunk file is missing")?;
+        let size = file.size().map_err(|error| error.to_string())?;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; CHUNK_SIZE_GUESS.min(left)];
-        file.read_at(&mut bytes, offset).map_err(|error| fail(error.to_string()))?;
+        file.read_at(&mut bytes, offset).map_err(|error| error.to_string())?;
         let mut src = Cursor::new(&bytes);
         let data_size = src.uvarint().and_then(|size| usize::try_from(size).ok());
         let start = bytes.len() - src.len();
         let whole = data_size.and_then(|size| size.checked_add(start + 1 + CRC_SIZE)).filter(|&whole| whole <= left);
-        let whole = whole.ok_or_else(|| fail("chunk exceeds its file".to_owned()))?;
+        let whole = whole.ok_or("chunk exceeds its file")?;
         debug_assert!(start < CHUNK_HEADER_SIZE_MAX, "a varint has at most ten bytes");
         if whole > bytes.len() {
             bytes.resize(whole, 0);
-            file.read_at(&mut bytes, offset).map_err(|error| fail(error.to_string()))?;
+            file.read_at(&mut bytes, offset).map_err(|error| error.to_string())?;
         }
         let (data, checksum) = bytes[start..whole].split_at(whole - start - CRC_SIZE);
         if crc32c::crc32c(data).to_be_bytes() != checksum {
-            return Err(fail("checksum mismatch of a chunk".to_owned()));
+            return Err("checksum mismatch of a chunk".to_owned());
         }
-        let encoding =
-            Encoding::from_code(data[0]).ok_or_else(|| fail(format!("unknown chunk encoding {}", data[0])))?;
+        let encoding = Encoding::from_code(data[0]).ok_or_else(|| format!("unknown chunk encoding {}", data[0]))?;
         let IndexedChunk { min_ms, max_ms, .. } = *chunk;
         Ok(BlockChunk { encoding, min_ms, max_ms, bytes: data[1..].to_vec() })
     }
+}
+
+/// Returns the index of the chunk segment file of a chunk, and its offset there.
+fn locate(chunk: &IndexedChunk) -> (usize, u64) {
+    ((chunk.name >> 32) as usize, chunk.name & u64::from(u32::MAX))
 }
 
 impl<'a> BlockCursor<'a> {
@@ -201,14 +213,7 @@ impl<'a> BlockSeries<'a> {
 
     /// Reads the chunks; skips and reports damaged ones.
     pub fn chunks(&self, damage: &mut DamageReport) -> Vec<BlockChunk> {
-        let mut chunks = Vec::with_capacity(self.series.chunks.len());
-        for chunk in &self.series.chunks {
-            match self.block.read_chunk(chunk) {
-                Ok(chunk) => chunks.push(chunk),
-                Err((path, offset, reason)) => damage.push(&path, offset, DamageKind::Corrupt, reason),
-            }
-        }
-        chunks
+        self.series.chunks.iter().filter_map(|chunk| self.block.read_chunk(chunk, damage)).collect()
     }
 
     /// Appends the samples to empty columns, tombstones applied; reports damage. Of two samples with the same
@@ -229,17 +234,12 @@ impl<'a> BlockSeries<'a> {
         let mut columns = SampleColumns::default();
         let of_range = |chunk: &&IndexedChunk| chunk.min_ms <= range.end_ms && range.start_ms <= chunk.max_ms;
         for chunk in self.series.chunks.iter().filter(of_range) {
-            match self.block.read_chunk(chunk) {
-                Ok(BlockChunk { encoding, bytes, .. }) => {
-                    columns.clear();
-                    if let Err(error) = chunk::decode(encoding, &bytes, &mut columns) {
-                        let (path, offset) = self.block.place(chunk);
-                        damage.push(&path, offset, DamageKind::Corrupt, error.to_string());
-                    }
-                    dst.merge(&columns);
-                }
-                Err((path, offset, reason)) => damage.push(&path, offset, DamageKind::Corrupt, reason),
+            let Some(BlockChunk { encoding, bytes, .. }) = self.block.read_chunk(chunk, damage) else { continue };
+            columns.clear();
+            if let Err(error) = chunk::decode(encoding, &bytes, &mut columns) {
+                self.block.report(chunk, error.to_string(), damage);
             }
+            dst.merge(&columns);
         }
     }
 
@@ -247,13 +247,6 @@ impl<'a> BlockSeries<'a> {
         // Version 2 counts offsets in postings and tombstones in units of 16 bytes, version 1 in bytes.
         let name = self.block.index.postings_name(self.series.offset);
         self.block.tombstones.get(&name).map_or(&[], Vec::as_slice)
-    }
-}
-
-impl BlockReader {
-    fn place(&self, chunk: &IndexedChunk) -> (PathBuf, u64) {
-        let (segment, offset) = ((chunk.name >> 32) as usize, chunk.name & u64::from(u32::MAX));
-        (self.segments.get(segment).map(|(path, _)| path.clone()).unwrap_or_default(), offset)
     }
 }
 

@@ -56,7 +56,7 @@ impl Input {
 
     /// Returns the range of the head chunks of a series; searches at index `near` first.
     pub(super) fn head_chunks_of(&self, series_ref: u64, near: usize) -> Range<usize> {
-        let series_at = |place: usize| self.head_chunks.get(place).map(|chunk| chunk.series);
+        let series_at = |index: usize| self.head_chunks.get(index).map(|chunk| chunk.series);
         let is_there =
             series_at(near) == Some(series_ref) && near.checked_sub(1).and_then(series_at) != Some(series_ref);
         let start = match is_there {

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
+use varve_tsdb::Result;
 use varve_tsdb::fs::Fs;
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
-use varve_tsdb::{Error, Result};
 
 use super::report::{Report, UNKNOWN_SERIES_MAX, UnknownSeries};
 use super::shard::Value;
 use crate::block::buffered_file::BufferedFile;
+use crate::repair::remove_if_exists;
 
 /// The file inside the target for samples of unknown series, one JSON object per line; created for the first one.
 pub const UNKNOWN_SAMPLES: &str = "unknown-series.jsonl";
@@ -34,10 +35,8 @@ pub(super) struct UnknownSeriesFile {
 impl UnknownSeriesFile {
     /// Removes the file of an earlier run.
     pub(super) fn create(fs: &Arc<dyn Fs>, path: &Path) -> Result<Self> {
-        match fs.remove(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-            _ => Ok(Self { fs: Arc::clone(fs), path: path.to_owned(), file: None }),
-        }
+        remove_if_exists(&**fs, path)?;
+        Ok(Self { fs: Arc::clone(fs), path: path.to_owned(), file: None })
     }
 
     /// Writes a sample.

@@ -305,18 +305,18 @@ pub(crate) fn for_each_definition<'a>(
         let n_labels = src.n_items()?;
         encoded.truncate(n_labels);
         labels.truncate(n_labels);
-        for place in 0..n_labels {
+        for index in 0..n_labels {
             // Length prefixes make an equal prefix an equal label.
-            if let Some(rest) = encoded.get(place).and_then(|&before| src.rest.strip_prefix(before)) {
+            if let Some(rest) = encoded.get(index).and_then(|&before| src.rest.strip_prefix(before)) {
                 src.rest = rest;
-                labels[place].is_same = true;
+                labels[index].is_same = true;
                 continue;
             }
             let start = src.rest;
             let label = DefinedLabel { name: src.string()?, value: src.string()?, is_same: false };
             let bytes = &start[..start.len() - src.len()];
-            match labels.get_mut(place) {
-                Some(before) => (*before, encoded[place]) = (label, bytes),
+            match labels.get_mut(index) {
+                Some(before) => (*before, encoded[index]) = (label, bytes),
                 None => {
                     labels.push(label);
                     encoded.push(bytes);

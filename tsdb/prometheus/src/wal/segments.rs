@@ -63,6 +63,18 @@ impl WalFiles {
     }
 }
 
+impl WalFiles {
+    /// Lists the segments of the WAL and then of the WBL of the data directory `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a folder cannot be listed.
+    pub(crate) fn list_all(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
+        let mut files = Self::list(fs, &dir.join("wal"), damage)?;
+        files.segments.extend(Self::list(fs, &dir.join("wbl"), damage)?.segments);
+        Ok(files)
+    }
+}
+
 fn checkpoint_number(name: &str) -> Option<u64> {
     number(name.strip_prefix(CHECKPOINT)?)
 }
@@ -94,7 +106,8 @@ fn number(name: &str) -> Option<u64> {
     digits.then(|| name.parse().ok()).flatten()
 }
 
-fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
+/// Returns the names in a folder; none if it does not exist.
+pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     match fs.list(dir) {
         Ok(names) => Ok(names),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -18,13 +18,13 @@ impl HashIndex {
     #[inline]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = short(hash);
-        self.table.find(spread(hash), |&(other, place)| other == hash && is_it(place)).map(|&(_, place)| place)
+        self.table.find(spread(hash), |&(other, index)| other == hash && is_it(index)).map(|&(_, index)| index)
     }
 
     /// Adds the index of a new value.
-    pub(crate) fn insert(&mut self, hash: u64, place: u32) {
+    pub(crate) fn insert(&mut self, hash: u64, index: u32) {
         let hash = short(hash);
-        self.table.insert_unique(spread(hash), (hash, place), |&(hash, _)| spread(hash));
+        self.table.insert_unique(spread(hash), (hash, index), |&(hash, _)| spread(hash));
     }
 }
 
@@ -45,10 +45,10 @@ mod tests {
     #[test]
     fn values_with_the_same_hash_are_distinct() {
         let mut hashed = HashIndex::default();
-        let value = |place: u32| u64::from(place) % 1000;
-        (0..3000).for_each(|place| hashed.insert(value(place), place));
-        for place in 0..3000 {
-            assert_eq!(hashed.find(value(place), |it| it == place), Some(place));
+        let value = |index: u32| u64::from(index) % 1000;
+        (0..3000).for_each(|index| hashed.insert(value(index), index));
+        for index in 0..3000 {
+            assert_eq!(hashed.find(value(index), |it| it == index), Some(index));
         }
         assert_eq!(hashed.find(5, |_| false), None);
         assert_eq!(hashed.find(1000, |_| true), None);

@@ -67,10 +67,10 @@ impl<'a> LabelOrder<'a> {
     /// Returns the labels of a series as indexes of pairs, ascending.
     #[inline]
     pub(crate) fn labels(&self, position: Position) -> &[u32] {
-        let (LabelRun { ends, labels }, place) =
+        let (LabelRun { ends, labels }, index) =
             (&self.labels[position as usize / RUN_LEN], position as usize % RUN_LEN);
-        let start = if place == 0 { 0 } else { ends[place - 1] };
-        &labels[start as usize..ends[place] as usize]
+        let start = if index == 0 { 0 } else { ends[index - 1] };
+        &labels[start as usize..ends[index] as usize]
     }
 }
 
@@ -171,14 +171,14 @@ fn order_texts(given: &LabelPairs) -> (Vec<&str>, Vec<(u32, u32)>) {
     let n_names = all.len() as u32;
     all.extend((0..n_pairs).map(|id| (given.strings(id).1, n_names + id)));
     all.par_sort_unstable();
-    let (mut strings, mut places) = (Vec::new(), vec![0; all.len()]);
+    let (mut strings, mut indexes) = (Vec::new(), vec![0; all.len()]);
     for same in all.chunk_by(|a, b| a.0 == b.0) {
-        same.iter().for_each(|&(_, which)| places[which as usize] = strings.len() as u32);
+        same.iter().for_each(|&(_, which)| indexes[which as usize] = strings.len() as u32);
         strings.push(same[0].0);
     }
     let mut pairs = vec![(0, 0); n_pairs as usize];
     for (same, i) in names.chunk_by(|a, b| a.0 == b.0).zip(0..) {
-        same.iter().for_each(|&(_, id)| pairs[id as usize] = (places[i], places[(n_names + id) as usize]));
+        same.iter().for_each(|&(_, id)| pairs[id as usize] = (indexes[i], indexes[(n_names + id) as usize]));
     }
     (strings, pairs)
 }

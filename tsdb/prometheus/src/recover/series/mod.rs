@@ -32,35 +32,35 @@ pub(crate) struct SeriesLabels {
     /// For each series the number of its labels, then the labels.
     all: Arena<Vec<PairId>>,
     /// For each series, the start of its labels.
-    places: Column<u32>,
+    indexes: Column<u32>,
 }
 
 impl SeriesLabels {
     /// Returns the number of series.
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.indexes.len()
     }
 
     /// Returns the labels of a series, sorted by name.
     #[inline]
     pub(crate) fn get(&self, series: SeriesIdx) -> &[PairId] {
-        let place = self.places[series as usize];
-        match self.all.run(place, 1)[0] as usize {
+        let index = self.indexes[series as usize];
+        match self.all.run(index, 1)[0] as usize {
             // The run may end its piece.
             0 => &[],
-            n_labels => self.all.run(place + 1, n_labels),
+            n_labels => self.all.run(index + 1, n_labels),
         }
     }
 
     /// Appends a series: the number of its labels, then the labels. Returns `None` if the arena is full.
     fn push(&mut self, run: &[PairId]) -> Option<()> {
-        self.places.push(self.all.push(run)?);
+        self.indexes.push(self.all.push(run)?);
         Some(())
     }
 
     /// Estimates the memory in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.all.size() + self.places.size()
+        self.all.size() + self.indexes.size()
     }
 }
 
@@ -108,18 +108,18 @@ impl<'a> Definitions<'a> {
         let start = self.runs.len();
         self.runs.push(0);
         let (mut is_sorted, mut last): (bool, Option<DefinedLabel<'_>>) = (true, None);
-        for (place, &label) in labels.iter().enumerate() {
+        for (index, &label) in labels.iter().enumerate() {
             // Two labels that follow each other in the series before are in order.
             let is_known = before.is_sorted && label.is_same && last.is_none_or(|last| last.is_same);
             is_sorted &= is_known || last.is_none_or(|last| last.name < label.name);
             last = Some(label);
             let pair = || NewPair::of(label.name, label.value);
-            let id = match before.ids.get(place) {
+            let id = match before.ids.get(index) {
                 Some(&same) if label.is_same => same,
                 _ if label.value.is_empty() => None,
                 _ => Some(pairs.find(&pair()).unwrap_or(LabelPairs::NONE)),
             };
-            match before.ids.get_mut(place) {
+            match before.ids.get_mut(index) {
                 Some(before) => *before = id,
                 None => before.ids.push(id),
             }

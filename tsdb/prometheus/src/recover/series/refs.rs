@@ -15,8 +15,8 @@ pub(crate) struct SeriesRefs {
 }
 
 /// Maximum list entries per ref, and the size that the list may always have.
-const PLACES_OF_NUMBER: usize = 4;
-const PLACES_MIN: usize = 1 << 16;
+const ENTRIES_PER_REF: usize = 4;
+const ENTRIES_MIN: usize = 1 << 16;
 
 impl SeriesRefs {
     /// Marks an unused ref.
@@ -26,7 +26,7 @@ impl SeriesRefs {
     #[inline]
     pub(crate) fn get(&self, series_ref: u64) -> Option<SeriesIdx> {
         // Fast path: in the list.
-        match usize::try_from(series_ref).ok().and_then(|place| self.dense.get(place)) {
+        match usize::try_from(series_ref).ok().and_then(|index| self.dense.get(index)) {
             Some(&series) if series != Self::NONE => Some(series),
             _ => self.sparse.get(&series_ref).copied(),
         }
@@ -35,13 +35,13 @@ impl SeriesRefs {
     /// Sets the series of a ref.
     pub(crate) fn insert(&mut self, series_ref: u64, series: SeriesIdx) {
         self.len += usize::from(self.get(series_ref).is_none());
-        let places_max = self.len.saturating_mul(PLACES_OF_NUMBER).saturating_add(PLACES_MIN);
-        match usize::try_from(series_ref).ok().filter(|&place| place < places_max) {
-            Some(place) => {
-                if place >= self.dense.len() {
-                    self.dense.resize(place + 1, Self::NONE);
+        let entries_max = self.len.saturating_mul(ENTRIES_PER_REF).saturating_add(ENTRIES_MIN);
+        match usize::try_from(series_ref).ok().filter(|&index| index < entries_max) {
+            Some(index) => {
+                if index >= self.dense.len() {
+                    self.dense.resize(index + 1, Self::NONE);
                 }
-                self.dense[place] = series;
+                self.dense[index] = series;
                 self.sparse.remove(&series_ref);
             }
             None => _ = self.sparse.insert(series_ref, series),
@@ -73,6 +73,6 @@ mod tests {
         {
             assert_eq!(refs.get(series_ref), expect, "{series_ref}");
         }
-        assert!(refs.dense.len() <= 4 * refs.len + PLACES_MIN && refs.sparse.len() < given.len());
+        assert!(refs.dense.len() <= 4 * refs.len + ENTRIES_MIN && refs.sparse.len() < given.len());
     }
 }
