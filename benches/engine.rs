@@ -1,4 +1,4 @@
-//! The storage engine: appending to known series, making new ones, replaying, scanning.
+//! The storage engine: appends to known series, new series, replay, scans.
 
 mod common;
 #[path = "common/fill.rs"]

@@ -1,4 +1,4 @@
-//! PromQL: reading a query, operators over many series, dashboards over six hours, and how late a deadline ends them.
+//! PromQL: parsing, operators over many series, dashboards over six hours, and how late a deadline ends a query.
 
 mod common;
 #[path = "common/fill.rs"]
@@ -17,7 +17,7 @@ const N_SERIES: usize = 100_000;
 const N_STEPS: i64 = 120;
 const DEADLINE: Duration = Duration::from_millis(200);
 
-/// A query as dashboards have them.
+/// A typical query of a dashboard.
 const DASHBOARD: &str = r#"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{job="kubelet", container!=""}[5m]))
     / on (namespace, pod) group_left () kube_pod_status_ready{namespace=~"research|data"} > 0.5"#;
 
@@ -75,7 +75,7 @@ fn evaluate(c: &mut Criterion) {
     }
 }
 
-/// The time is that from the start to the error: what exceeds 200 ms is how late the deadline was seen.
+/// Measures the time until the error; the excess over 200 ms is the delay in detecting the deadline.
 fn deadline(c: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a folder");
     let db = filled(dir.path());
@@ -113,7 +113,7 @@ const N_FLEET: usize = 88_000;
 const BOUNDS: [&str; 12] = ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"];
 const N_HISTOGRAMS: usize = 1_000;
 
-/// Queries as dashboards have them.
+/// Typical queries of dashboards.
 const DASHBOARDS: [(&str, &str); 12] = [
     ("cpu by namespace", "sum by (namespace) (rate(container_cpu_usage_seconds_total[5m]))"),
     ("top pods by cpu", "topk(10, sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[5m])))"),
@@ -160,7 +160,7 @@ fn append_buckets(db: &Db, handles: &[SeriesHandle], step: i64, batch: &mut Writ
     db.append(batch).expect("there is room");
 }
 
-/// Six hours in blocks; the figures are CPU time, of all threads together.
+/// Six hours in blocks; measures the CPU time of all threads.
 fn dashboards(c: &mut Criterion) {
     let dir = tempfile::tempdir().expect("a folder");
     let db = common::open(dir.path(), 2, 1);
@@ -193,7 +193,7 @@ fn dashboards(c: &mut Criterion) {
     }
 }
 
-/// Returns the CPU time of all threads so far: on a machine with other work the clock on the wall says little.
+/// Returns the CPU time of all threads, as wall time says little on a busy machine.
 fn cpu_time() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").expect("this is Linux");
     let nanos = tasks.flatten().map(|task| {

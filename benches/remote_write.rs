@@ -1,4 +1,4 @@
-//! Remote write: what decoding costs, the floor of ingestion, and what a request costs from body to acknowledgement.
+//! Remote write: the cost of decoding, and of a request from body to acknowledgement.
 
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
@@ -19,7 +19,7 @@ const N_SERIES: usize = 100_000;
 /// As Prometheus' default `max_samples_per_send`.
 const SERIES_PER_REQUEST: usize = 2_000;
 
-/// Returns the requests that bring one sample of each series.
+/// Returns requests with one sample of each series.
 fn requests(step: i64) -> Vec<messages::WriteRequest> {
     let series: Vec<_> = (0..N_SERIES)
         .map(|i| {
@@ -31,7 +31,7 @@ fn requests(step: i64) -> Vec<messages::WriteRequest> {
     series.chunks(SERIES_PER_REQUEST).map(|chunk| messages::WriteRequest::new(chunk.to_vec())).collect()
 }
 
-/// Says by version 2.0 what a request says.
+/// Converts a request to version 2.0.
 fn version_2(request: &messages::WriteRequest) -> messages::v2::Request {
     let (mut symbols, mut known) = (vec![String::new()], HashMap::from([(String::new(), 0)]));
     let mut refer = |text: &[u8]| {
@@ -96,7 +96,7 @@ fn receive(c: &mut Criterion) {
     group.bench_function("known series, one thread", |b| b.iter_batched(&mut bodies, write, BatchSize::PerIteration));
 }
 
-/// Known series under rules that match none of them: the routes are what the rules have made, whatever their number.
+/// Known series with rules that match none of them: the route cache makes the number of rules irrelevant.
 fn rules(c: &mut Criterion) {
     let mut group = c.benchmark_group("rules");
     group.sample_size(20).throughput(Throughput::Elements(N_SERIES as u64));

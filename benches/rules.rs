@@ -1,11 +1,10 @@
-//! What drop rules cost: known series under 0, 40 and 400 rules that match none of them, and series that a rule drops. Prints
-//! one table.
+//! The cost of drop rules: known series with 0, 40 and 400 rules that match none of them, and series that a rule drops.
+//! Prints a table.
 //!
-//! Not a criterion bench: the differences looked for are below what the times of two runs differ by on a machine that others
-//! use. So the same requests go to a receiver for each case in turn, each with a store of its own, and what counts is the
-//! median of the ratios of CPU time between the cases, request round by request round. The whole path of a sample is the
-//! request from its body to its acknowledgement, log included, and its share of flushes and merges. With `--case` only one
-//! receiver works, for counting instructions:
+//! Not a criterion bench, as the differences are smaller than those between two runs on a busy machine. The same requests go
+//! to one receiver per case in turn, each with its own store, and the result is the median of the ratios of CPU time, round
+//! by round. The whole path of a sample is the request from its body to its acknowledgement, including the WAL, and its share
+//! of flushes and compaction. `--case` runs a single receiver, to count instructions:
 //!
 //! ```sh
 //! valgrind --tool=callgrind --toggle-collect='*Receiver::write*' target/release/deps/rules-* --case 0 --series 2000 --rounds 40
@@ -29,7 +28,7 @@ use varve_ingest::{Limits, Origin, Receiver};
 use varve_tsdb::fs::ManualClock;
 use varve_tsdb::{Db, Options, WalSync};
 
-/// The server's.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -45,22 +44,22 @@ struct Args {
     /// Samples of each series; two hours are 240
     #[arg(long, default_value = "240")]
     rounds: i64,
-    /// One case only: 0, 40 or 400 rules, or dropped
+    /// A single case: 0, 40 or 400 rules, or dropped
     #[arg(long)]
     case: Option<String>,
-    /// What cargo tells every bench.
+    /// Passed by cargo to every bench.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// A receiver under some rules, with its store and what it has cost.
+/// A receiver with some rules, its store and its cost.
 struct Case {
     name: &'static str,
     receiver: Receiver,
     db: Arc<Db>,
-    /// CPU of each round of requests.
+    /// CPU time of each round of requests.
     rounds: Vec<Duration>,
-    /// CPU of all flushes and merges.
+    /// CPU time of flushes and compaction.
     later: Duration,
     _dir: tempfile::TempDir,
 }
@@ -73,7 +72,7 @@ fn main() {
     bodies(args.series, 0).iter().for_each(|body| cases.iter().for_each(|case| case.write(body)));
     for step in 1..=args.rounds {
         let bodies = bodies(args.series, step);
-        // Nobody is always first after the bodies were made.
+        // Rotate, so that no case always runs first.
         let n_cases = cases.len();
         cases.rotate_left(1.min(n_cases));
         cases.iter_mut().for_each(|case| case.round(&bodies));
@@ -140,7 +139,7 @@ fn rules(name: &str) -> Vec<RelabelConfig> {
     (0..n_rules).map(rule).collect()
 }
 
-/// Returns the requests that bring one sample of each series.
+/// Returns requests with one sample of each series.
 fn bodies(n_series: usize, step: i64) -> Vec<Vec<u8>> {
     let of_request = |first: usize| {
         let series = (first..n_series.min(first + SERIES_PER_REQUEST)).map(|i| {
@@ -178,9 +177,9 @@ fn median(mut of: Vec<f64>) -> f64 {
     of.get(of.len() / 2).copied().unwrap_or_default()
 }
 
-/// CPU time of this thread, which does all of the work.
+/// Returns the CPU time of this thread, which does all of the work.
 fn cpu_time() -> Duration {
-    // The kernel counts at its ticks, milliseconds apart, and whenever it looks for who is next.
+    // The kernel updates the counter at ticks, milliseconds apart, and on every context switch.
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");

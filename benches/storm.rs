@@ -1,9 +1,9 @@
-//! A storm: how long requests of known series take while other senders bring many new series in. Prints one table.
+//! A burst of new series: the latency of requests with known series while other senders create many new ones. Prints a table.
 //!
-//! Not a criterion bench: what counts is the 99th percentile of many requests that run beside others, not the time of one.
-//! The server is a process of its own at its defaults; the senders are threads of this one, each with a connection. What they send
-//! is made before, so that they wait for answers and do nothing else. Quiet and storm take turns; each storm brings other
-//! series, and sends again what it is told to. At the end the server is asked how many samples it has.
+//! Not a criterion bench, as it measures the 99th percentile of concurrent requests. The server is a process of its own at its
+//! defaults (`cargo build --profile dist` builds it); the senders are threads with one connection each. Requests are encoded
+//! ahead, so that senders only wait for responses. Quiet phases and bursts alternate; each burst has other series and retries
+//! as it is told to. At the end all samples are counted.
 
 #[allow(dead_code, reason = "no store is opened in this process")]
 mod common;
@@ -30,36 +30,36 @@ const AGE_MS: i64 = 3_600_000;
 
 #[derive(Debug, Parser)]
 struct Args {
-    /// Series that are known
+    /// Known series
     #[arg(long, default_value = "500000")]
     known: usize,
-    /// New series of a storm
+    /// New series per burst
     #[arg(long, default_value = "200000")]
     new: usize,
-    /// Senders of a storm
+    /// Senders per burst
     #[arg(long, default_value = "16")]
     senders: usize,
-    /// Milliseconds over which a storm's requests are spread; 0 is as fast as they are answered
+    /// Milliseconds over which the requests of a burst are spread [0: as fast as possible]
     #[arg(long, default_value = "1000")]
     within_ms: u32,
-    /// Requests of known series in a second
+    /// Requests with known series per second
     #[arg(long, default_value = "40")]
     rate: u32,
-    /// Seconds of quiet before each storm
+    /// Seconds of quiet before each burst
     #[arg(long, default_value = "5")]
     quiet_seconds: u32,
-    /// Storms, one after the other
+    /// Number of bursts
     #[arg(long, default_value = "5")]
     storms: usize,
     /// The server
     #[arg(long, default_value = "../target/dist/varve")]
     server: PathBuf,
-    /// What cargo tells every bench.
+    /// Passed by cargo to every bench.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Requests of known series, over and over, each time with the next sample.
+/// Requests with the next samples of known series.
 struct Known {
     bodies: Vec<Vec<u8>>,
     next: usize,
@@ -74,7 +74,7 @@ fn main() {
     for request in requests(0..args.known, start_ms, 0) {
         assert_eq!(connection.send(&request), Outcome::Stored, "there is room");
     }
-    // A storm takes no longer than its series would at 10,000 a second.
+    // A burst lasts at most as long as its series would at 10,000 per second.
     let n_quiet = (args.rate * args.quiet_seconds) as usize;
     let n_storm = args.rate as usize * (args.new / 10_000 + 1);
     let n_requests = args.storms * (n_quiet + n_storm);
@@ -116,7 +116,7 @@ impl Known {
     }
 }
 
-/// Returns the requests that bring one sample of each of some series.
+/// Returns requests with one sample of each of some series.
 fn requests(series: Range<usize>, start_ms: i64, step: i64) -> impl Iterator<Item = Vec<u8>> {
     let end = series.end;
     series.step_by(SERIES_PER_REQUEST).map(move |first| {
@@ -129,8 +129,8 @@ fn requests(series: Range<usize>, start_ms: i64, step: i64) -> impl Iterator<Ite
     })
 }
 
-/// Sends requests at a rate until it is over, and returns how long each took: from when it was sent, or from when it was
-/// due if the one before was not answered by then.
+/// Sends requests at a rate until `over` is set, and returns their latencies, measured from the time a request was due or sent,
+/// whichever is earlier.
 fn send_steadily(connection: &mut Connection, requests: &[Vec<u8>], rate: u32, over: &AtomicBool) -> Vec<Duration> {
     let started = Instant::now();
     let mut latencies = Vec::with_capacity(requests.len());
@@ -153,7 +153,7 @@ struct Storm {
     n_repeated: usize,
 }
 
-/// Sends all requests, each when it is due and a sender is free, and again what is refused.
+/// Sends all requests when they are due and a sender is free, and retries rejected ones.
 fn send_storm(server: &Server, requests: &[Vec<u8>], args: &Args) -> Storm {
     let connections: Vec<_> = (0..args.senders).map(|_| server.connect()).collect();
     let started = Instant::now();
@@ -177,7 +177,7 @@ fn send_storm(server: &Server, requests: &[Vec<u8>], args: &Args) -> Storm {
     Storm { duration: started.elapsed(), n_repeated: n_repeated.into_inner() }
 }
 
-/// Asks the server how many samples of the bench it has.
+/// Queries the number of samples on the server.
 fn n_samples(connection: &mut Connection) -> usize {
     let of = |name| {
         // sum(count_over_time(name{job="kubelet"}[2h]))
@@ -194,10 +194,10 @@ fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).expect("it is not that late")
 }
 
-/// Returns the CPU time that a process has taken.
+/// Returns the CPU time of a process.
 fn cpu_of(id: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("it runs");
-    // Behind the name of the program: user and system time are the 12th and 13th field, in hundredths of a second.
+    // After the name of the program: user and system time are the 12th and 13th field, in hundredths of a second.
     let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("it is a number")).sum();
     Duration::from_millis(ticks * 10)

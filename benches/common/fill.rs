@@ -4,7 +4,7 @@ use varve_tsdb::{Db, Sample, SeriesHandle, WriteBatch};
 
 use crate::common;
 
-/// Makes `n_series` series and returns where they live.
+/// Creates `n_series` series and returns their handles.
 pub(crate) fn series(db: &Db, n_series: usize) -> Vec<SeriesHandle> {
     (0..n_series).map(|i| db.series(&common::labels(i)).expect("there is room")).collect()
 }

@@ -1,11 +1,11 @@
-//! A small fleet: deterministic series that look like kube-prometheus', any value computable from series and step.
+//! A small fleet: deterministic series like those of kube-prometheus; values are computed from series and step.
 
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Db, Labels, Options, WalSync};
 
-/// Distance of two samples of a series, in milliseconds.
+/// Interval of samples in milliseconds.
 pub(crate) const STEP_MS: i64 = 30_000;
-/// Time of the first sample.
+/// Timestamp of the first sample.
 pub(crate) const START_MS: i64 = 1_700_000_000_000;
 
 /// The names of its metrics.

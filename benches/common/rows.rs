@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// Makes about `n_rows` rows of `n` values each, as the series of a fleet follow one another in a block: families of
+/// Returns about `n_rows` rows of `n` values each, as the series of a fleet follow one another in a block: families of
 /// neighbours of one kind. 38 % are constant; counters bring up to 20 fresh bits a step.
 pub(crate) fn generated(n_rows: usize, n: usize) -> Vec<Row> {
     let mut random = Random(42);
@@ -122,9 +122,9 @@ fn sum_of_decimals(random: &mut Random, n: usize) -> Row {
 /// Reads the float series of a Prometheus data directory in rows of up to `n` values, with promtool from the PATH.
 ///
 /// # Errors
-/// Says why there are none.
+/// If promtool or the data are missing.
 pub(crate) fn recorded(data: &Path, n: usize) -> std::io::Result<Vec<Row>> {
-    // promtool replays the log and wants to write: it gets a copy.
+    // promtool replays the WAL and writes, so it gets a copy.
     let copy = tempfile::tempdir()?;
     let copied = Command::new("cp").arg("-r").arg(data).arg(copy.path()).status()?;
     let dir = copy.path().join(data.file_name().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The baseline: values as Prometheus' XOR chunks have them (after Gorilla), without timestamps.
+//! The baseline: values in Prometheus' XOR encoding (Gorilla), without timestamps.
 
 /// Appends bits to bytes, highest bit first.
 #[derive(Default)]
@@ -20,7 +20,7 @@ impl BitWriter {
     }
 }
 
-/// Returns the bytes that the values take, in chunks of 120.
+/// Returns the size of values in chunks of 120.
 pub(crate) fn size(values: &[f64]) -> usize {
     values.chunks(120).map(|chunk| encode(chunk).len()).sum()
 }

@@ -1,33 +1,33 @@
-//! What the bench's process takes: time, memory, disk.
+//! CPU time, memory and disk usage of the bench's process.
 
 use std::path::Path;
 use std::time::Duration;
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 pub(crate) fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");
     Duration::from_nanos(ns)
 }
 
-/// CPU time of all threads that the process has and had.
+/// Returns the CPU time of the process.
 pub(crate) fn cpu_of_process() -> Duration {
     let text = std::fs::read_to_string("/proc/self/stat").expect("this is Linux");
-    // Behind the name of the program, which may hold anything: user and system time are the 12th and 13th field, in
+    // After the name of the program, which may contain any character: user and system time are the 12th and 13th field, in
     // hundredths of a second.
     let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("it is a number")).sum();
     Duration::from_millis(ticks * 10)
 }
 
-/// Bytes of the process that are in memory.
+/// Returns the resident size of the process.
 pub(crate) fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is always there");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") << 10
 }
 
-/// Bytes of all files below a folder, but for the log's reserve.
+/// Returns the size of all files below a directory, without the reserve of the WAL.
 pub(crate) fn size_of_dir(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries

@@ -1,4 +1,4 @@
-//! The server under the storm: a process of its own, and connections to it.
+//! The server of the bench, and connections to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,7 +24,7 @@ impl Server {
         let mut log = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let address = log.by_ref().find_map(|line| listening_address(&line.ok()?)).expect("it says where it listens");
         log.by_ref().find(|line| line.as_ref().is_ok_and(|line| line.contains("ready"))).expect("it gets ready").ok();
-        // Nobody waits for a pipe that is full.
+        // The server must not block on a full pipe.
         thread::spawn(move || log.for_each(drop));
         Self { child, address }
     }
@@ -42,34 +42,34 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ended = self.child.kill();
-        let _ended = self.child.wait();
+        // An error means that it has exited.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-/// Finds the address in a log line such as `msg=Listening address=127.0.0.1:9090`.
+/// Returns the address in a log line such as `msg=Listening address=127.0.0.1:9090`.
 fn listening_address(line: &str) -> Option<SocketAddr> {
     let (_, address) = line.split_once("Listening")?.1.split_once("address=")?;
     address.split_whitespace().next()?.trim_matches('"').parse().ok()
 }
 
-/// A connection that is kept open, with one request at a time.
+/// A persistent connection with one request at a time.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All of it is stored.
+    /// All samples were stored.
     Stored,
-    /// It is to be sent again after so much time.
+    /// The request must be retried after a delay.
     Again(Duration),
 }
 
-/// Returns a remote-write request as it goes over the connection.
+/// Returns the bytes of a remote-write request.
 pub(crate) fn request(body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST /api/v1/write HTTP/1.1\r\nHost: varve\r\nContent-Encoding: snappy\r\n\
@@ -80,7 +80,7 @@ pub(crate) fn request(body: &[u8]) -> Vec<u8> {
 }
 
 impl Connection {
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for the response.
     pub(crate) fn send(&mut self, request: &[u8]) -> Outcome {
         self.stream.get_mut().write_all(request).expect("the server reads");
         let (status, retry_after, body) = self.answer();
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// GETs a path; returns the body.
+    /// Sends a GET request and returns the body.
     pub(crate) fn get(&mut self, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nHost: varve\r\n\r\n");
         self.stream.get_mut().write_all(request.as_bytes()).expect("the server reads");
@@ -100,7 +100,7 @@ impl Connection {
         body
     }
 
-    /// Reads an answer whose length is told: status, `Retry-After`, body.
+    /// Reads a response with a content length: status, `Retry-After`, body.
     fn answer(&mut self) -> (u16, u64, String) {
         let (mut status, mut retry_after, mut size) = (0, 0, 0);
         let mut line = String::new();
