@@ -6,13 +6,13 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use varve_query::histogram::FloatHistogram;
 use varve_query::promql::Features;
-use varve_query::{Engine, EngineOptions, Error, QueryResult, Request, Value};
+use varve_query::{Engine, EngineOptions, Error, QueryResult, Request, Times, Value};
 use varve_tsdb::histogram::{Histogram, ResetHint};
 use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
 
 use super::at_modifier;
 use super::compare;
-use super::script::{Command, CommandKind, Eval, Expected, Load, Times, parse_script};
+use super::script::{Command, CommandKind, Eval, Expected, Load, parse_script};
 use super::sequence::Item;
 
 /// The outcome of the evaluations of a script.
@@ -129,19 +129,19 @@ struct Runner {
 const RANGE_DEPENDENT: [&str; 4] = ["start()", "end()", "range()", "step()"];
 
 impl Runner {
-    fn run(&self, query: &str, times: varve_query::Times) -> Result<QueryResult, Error> {
+    fn run(&self, query: &str, times: Times) -> Result<QueryResult, Error> {
         self.engine.run(&self.store.db, &QueryContext::unbounded(), &Request::new(query, times))
     }
 
     fn eval(&self, eval: &Eval) -> Result<(), String> {
         match eval.times {
-            Times::Range { start_ms, end_ms, step_ms } => self.check_range(eval, start_ms, end_ms, step_ms),
+            Times::Range { start_ms, step_ms, .. } => self.check_range(eval, start_ms, step_ms),
             Times::Instant(time_ms) => self.check_instants(eval, time_ms),
         }
     }
 
-    fn check_range(&self, eval: &Eval, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<(), String> {
-        let result = self.run(&eval.query, varve_query::Times::Range { start_ms, end_ms, step_ms });
+    fn check_range(&self, eval: &Eval, start_ms: i64, step_ms: i64) -> Result<(), String> {
+        let result = self.run(&eval.query, eval.times);
         let Some(result) = settle_failure(eval, result)? else { return Ok(()) };
         compare::annotations(eval, &result.annotations)?;
         let Value::Matrix(matrix) = &result.value else { return Err("no matrix".into()) };
@@ -165,7 +165,7 @@ impl Runner {
     }
 
     fn check_instant(&self, eval: &Eval, query: &str, time_ms: i64) -> Result<(), String> {
-        let result = self.run(query, varve_query::Times::Instant(time_ms));
+        let result = self.run(query, Times::Instant(time_ms));
         let Some(result) = settle_failure(eval, result)? else { return Ok(()) };
         compare::annotations(eval, &result.annotations)?;
         compare::instant(eval, &result.value)?;
@@ -179,7 +179,7 @@ impl Runner {
         const MINUTE_MS: i64 = 60_000;
         let (start_ms, end_ms) = (time_ms - MINUTE_MS, time_ms + MINUTE_MS);
         let in_range = |why: String| format!("as range query: {why}");
-        let result = self.run(query, varve_query::Times::Range { start_ms, end_ms, step_ms: MINUTE_MS });
+        let result = self.run(query, Times::Range { start_ms, end_ms, step_ms: MINUTE_MS });
         let result = result.map_err(|error| in_range(error.to_string()))?;
         let Value::Matrix(matrix) = &result.value else { return Err(in_range("no matrix".into())) };
         if !eval.ordered {

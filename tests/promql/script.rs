@@ -6,6 +6,8 @@ use varve_query::promql::{parse, parse_selector};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Labels, MatchOp};
 
+use varve_query::Times;
+
 use super::histogram;
 use super::sequence::{self, Sequence};
 
@@ -44,12 +46,6 @@ pub(super) struct Eval {
     /// The order of the series is checked.
     pub(super) ordered: bool,
     pub(super) expected: Expected,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Times {
-    Instant(i64),
-    Range { start_ms: i64, end_ms: i64, step_ms: i64 },
 }
 
 /// The expected text of an error or annotation.

@@ -129,41 +129,19 @@ mod tests {
 
     #[test]
     fn integer_counts_of_stored_histograms_have_no_exponent() {
-        let counts = |count: u32| {
-            [
-                HistogramCounts::Integer {
-                    count: count.into(),
-                    zero_count: count.into(),
-                    positive: Vec::new(),
-                    negative: Vec::new(),
-                },
-                HistogramCounts::Float {
-                    count: count.into(),
-                    zero_count: count.into(),
-                    positive: Vec::new(),
-                    negative: Vec::new(),
-                },
-            ]
-        };
-        let printed = counts(12_345_678).map(|counts| {
-            print_stored(&Histogram {
-                reset_hint: ResetHint::Unknown,
-                schema: 0,
-                zero_threshold: 0.5,
-                sum: 1e7,
-                counts,
-                positive_spans: Vec::new(),
-                negative_spans: Vec::new(),
-                custom_bounds: Vec::new(),
-            })
-        });
-        assert_eq!(
-            printed,
-            [
-                "{count:12345678, sum:1e+07, [-0.5,0.5]:12345678}",
-                "{count:1.2345678e+07, sum:1e+07, [-0.5,0.5]:1.2345678e+07}",
-            ]
-        );
+        let [count, zero_count] = [12_345_678_u32; 2];
+        let (positive, negative) = (Vec::new(), Vec::new());
+        let integer =
+            HistogramCounts::Integer { count: count.into(), zero_count: zero_count.into(), positive, negative };
+        let (positive, negative) = (Vec::new(), Vec::new());
+        let float = HistogramCounts::Float { count: count.into(), zero_count: zero_count.into(), positive, negative };
+        for (counts, expect) in [
+            (integer, "{count:12345678, sum:1e+07, [-0.5,0.5]:12345678}"),
+            (float, "{count:1.2345678e+07, sum:1e+07, [-0.5,0.5]:1.2345678e+07}"),
+        ] {
+            let histogram = Histogram { zero_threshold: 0.5, sum: 1e7, counts, ..Histogram::default() };
+            assert_eq!(print_stored(&histogram), expect);
+        }
     }
 
     #[test]
@@ -176,7 +154,7 @@ mod tests {
             counts: HistogramCounts::Integer { count: 9, zero_count: 1, positive: vec![1, 0, 2], negative: vec![5] },
             positive_spans: vec![span(2, 1), span(1, 2)],
             negative_spans: vec![span(0, 1)],
-            custom_bounds: Vec::new(),
+            ..Histogram::default()
         });
         let expect = "{count:9, sum:2.5, [-1,-0.7071067811865475):5, [-0.001,0.001]:1, \
                       (1.414213562373095,2]:1, (4,5.65685424949238]:2}";

@@ -2,6 +2,8 @@
 //!
 //! A seed always generates the same queries. Parts of PromQL that Prometheus 3.5 does not have are not generated.
 
+use varve_query::Times;
+
 use super::dataset::{Dataset, Metric};
 use super::vocabulary::{
     ARITHMETIC, CALENDAR, COMPARISONS, DURATIONS, FOLDS, MAPS, NUMBERS, OF_HISTOGRAMS, OVER_RANGE, QUANTILES,
@@ -14,12 +16,6 @@ use crate::harness::Random;
 pub(super) struct Question {
     pub(super) query: String,
     pub(super) times: Times,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Times {
-    Instant { time_ms: i64 },
-    Range { start_ms: i64, end_ms: i64, step_ms: i64 },
 }
 
 pub(super) struct Generator {
@@ -53,7 +49,7 @@ impl Generator {
             let time_ms = self.time_ms();
             // Only instant queries may return ranges.
             let query = if self.one_in(15) { self.matrix(depth.min(2)) } else { query };
-            return Question { query, times: Times::Instant { time_ms } };
+            return Question { query, times: Times::Instant(time_ms) };
         }
         let start_ms = self.time_ms();
         let step_ms = [1_000, 15_000, 60_000, 97_123, 10_500, 300_000, 30_000][self.below(7)];

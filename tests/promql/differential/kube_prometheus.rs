@@ -7,7 +7,9 @@ use clap::Parser as _;
 use varve_query::promql::{Features, parse, selectors};
 use varve_tsdb::Matcher;
 
-use super::generator::{Question, Times};
+use varve_query::Times;
+
+use super::generator::Question;
 use super::servers::Servers;
 use super::{DIFFERENCES_MAX, Summary, selected};
 use crate::harness::kube_prometheus::{
@@ -52,7 +54,7 @@ fn expressions_of_kube_prometheus_give_the_results_of_prometheus() {
 
     let mut summary = Summary::default();
     for expression in &expressions {
-        for times in [Times::Instant { time_ms: END_MS }, over_all()] {
+        for times in [Times::Instant(END_MS), over_all()] {
             if summary.differences.len() < DIFFERENCES_MAX {
                 summary.ask(&servers, &Question { query: expression.text.clone(), times });
             }
@@ -89,7 +91,7 @@ fn selectors_of(expressions: &[Expression]) -> BTreeMap<String, Vec<Matcher>> {
 /// Writes series for the selectors that match nothing.
 fn write_synthetic(servers: &Servers, selectors: BTreeMap<&String, &Vec<Matcher>>) {
     let finds_nothing = |selector: &str| {
-        let question = Question { query: selector.to_owned(), times: Times::Instant { time_ms: END_MS } };
+        let question = Question { query: selector.to_owned(), times: Times::Instant(END_MS) };
         servers.ask_prometheus(&question).is_empty()
     };
     let unanswered = selectors.into_iter().filter(|(selector, _)| finds_nothing(selector));

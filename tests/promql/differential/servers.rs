@@ -1,7 +1,9 @@
 //! The two servers, with the same data and the same features.
 
 use super::compare::Outcome;
-use super::generator::{Question, Times};
+use varve_query::Times;
+
+use super::generator::Question;
 use crate::harness::{Http, Prometheus, Server};
 
 const FEATURES: &str = "--enable-feature=promql-experimental-functions,promql-per-step-stats";
@@ -43,7 +45,7 @@ impl Servers {
 fn ask(http: &Http, Question { query, times }: &Question) -> Outcome {
     let seconds = |ms: i64| format!("{}.{:03}", ms / 1000, ms % 1000);
     Outcome::of(&match *times {
-        Times::Instant { time_ms } => {
+        Times::Instant(time_ms) => {
             http.form("/api/v1/query", &[("query", query), ("time", &seconds(time_ms)), ("stats", "all")])
         }
         Times::Range { start_ms, end_ms, step_ms } => {

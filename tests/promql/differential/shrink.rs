@@ -3,7 +3,9 @@
 use varve_query::promql::ast::{Duration, Expr, ExprKind, ValueType};
 use varve_query::promql::{Features, parse, print};
 
-use super::generator::{Question, Times};
+use varve_query::Times;
+
+use super::generator::Question;
 
 /// Descends from the query to its subexpressions while one of them still differs.
 pub(super) fn shrink(question: &Question, differs: impl Fn(&Question) -> bool) -> Question {
@@ -17,7 +19,7 @@ pub(super) fn shrink(question: &Question, differs: impl Fn(&Question) -> bool) -
 fn smaller(question: &Question) -> Vec<Question> {
     let features = Features { experimental_functions: true, ..Features::default() };
     let Ok(expr) = parse(&question.query, &features) else { return Vec::new() };
-    let instant = matches!(question.times, Times::Instant { .. });
+    let instant = matches!(question.times, Times::Instant(_));
     let can_be_query = |expr: &&Expr| match expr.value_type() {
         ValueType::Scalar | ValueType::Vector => true,
         ValueType::Matrix => instant,
@@ -44,7 +46,7 @@ fn evaluated(expr: &Expr, times: Times) -> Option<Question> {
         Some(Duration::Expr(_)) => return None,
     };
     let (first_ms, end_ms) = match times {
-        Times::Instant { time_ms } => (time_ms, time_ms),
+        Times::Instant(time_ms) => (time_ms, time_ms),
         Times::Range { start_ms, end_ms, .. } => (start_ms, end_ms),
     };
     // Steps of a subquery are multiples of it.

@@ -66,12 +66,7 @@ impl<'q> Lexer<'q> {
         let Some(byte) = self.next_byte() else { return self.end_of_input() };
         Ok(match byte {
             b',' => TokenKind::Comma,
-            b'*' => TokenKind::Operator(BinaryOp::Mul),
-            b'/' => TokenKind::Operator(BinaryOp::Div),
-            b'%' => TokenKind::Operator(BinaryOp::Mod),
-            b'+' => TokenKind::Operator(BinaryOp::Add),
-            b'-' => TokenKind::Operator(BinaryOp::Sub),
-            b'^' => TokenKind::Operator(BinaryOp::Pow),
+            b'*' | b'/' | b'%' | b'+' | b'-' | b'^' => arithmetic_operator(byte),
             b'@' => TokenKind::At,
             b'=' | b'!' | b'<' | b'>' => return self.comparison(byte, start),
             b'0'..=b'9' => return self.number_or_duration(start),
@@ -208,12 +203,7 @@ impl<'q> Lexer<'q> {
                 TokenKind::Colon
             }
             b'(' | b')' => return self.paren(byte),
-            b'+' => TokenKind::Operator(BinaryOp::Add),
-            b'-' => TokenKind::Operator(BinaryOp::Sub),
-            b'*' => TokenKind::Operator(BinaryOp::Mul),
-            b'/' => TokenKind::Operator(BinaryOp::Div),
-            b'%' => TokenKind::Operator(BinaryOp::Mod),
-            b'^' => TokenKind::Operator(BinaryOp::Pow),
+            b'*' | b'/' | b'%' | b'+' | b'-' | b'^' => arithmetic_operator(byte),
             b',' => TokenKind::Comma,
             b'0'..=b'9' => return self.first_duration(start),
             b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.first_duration(start),
@@ -320,6 +310,17 @@ impl<'q> Lexer<'q> {
     fn fail<T>(&self, offset: usize, message: impl Into<String>) -> Result<T> {
         Err(LexError { offset, message: message.into() })
     }
+}
+
+fn arithmetic_operator(byte: u8) -> TokenKind {
+    TokenKind::Operator(match byte {
+        b'*' => BinaryOp::Mul,
+        b'/' => BinaryOp::Div,
+        b'%' => BinaryOp::Mod,
+        b'+' => BinaryOp::Add,
+        b'-' => BinaryOp::Sub,
+        _ => BinaryOp::Pow,
+    })
 }
 
 fn is_space(c: char) -> bool {
