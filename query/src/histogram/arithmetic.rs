@@ -2,6 +2,7 @@
 //!
 //! Two histograms are converted to one layout first: the wider zero bucket, the coarser schema, the common bounds.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use varve_tsdb::histogram::ResetHint;
@@ -129,9 +130,8 @@ impl FloatHistogram {
     /// bucket for the other histogram.
     pub(super) fn merge_zero_buckets(&mut self, other: &Self, mut compensation: Option<&mut Compensation>) -> KahanSum {
         let (mut zero, mut threshold) = (KahanSum::new(other.zero_count), other.zero_threshold);
-        // A threshold of NaN equals nothing, and cannot be widened.
-        while threshold != self.zero_threshold {
-            let (before, ours_before) = (threshold, self.zero_threshold);
+        // A threshold of NaN is neither below nor above another, and stays as it is.
+        while threshold.partial_cmp(&self.zero_threshold).is_some_and(Ordering::is_ne) {
             if self.zero_threshold > threshold {
                 (zero, threshold) = other.zero_bucket_up_to(self.zero_threshold, None);
             }
@@ -142,9 +142,6 @@ impl FloatHistogram {
                     compensation.zero_count = ours.compensation;
                 }
                 self.empty_zero_bucket(compensation.as_deref_mut());
-            }
-            if threshold == before && self.zero_threshold == ours_before {
-                break;
             }
         }
         zero
@@ -315,6 +312,18 @@ mod tests {
             &custom(&[2.0, 3.0, 5.0], &[1.0, 1.0, 1.0, 1.0]),
             "{count:8, sum:8, [-Inf,2]:3, (2,5]:3, (5,+Inf]:2}",
         );
+    }
+
+    /// A NaN is neither above nor below the threshold of the other histogram; nothing is widened.
+    #[test]
+    fn zero_thresholds_of_nan_can_be_added() {
+        for (a, b) in [(f64::NAN, 1.0), (1.0, f64::NAN), (f64::NAN, f64::NAN)] {
+            let [a, b] = [a, b].map(|threshold| exponential(0, 4, &[1.0], (threshold, 2.0)));
+            let (mut plain, mut sum) = (a.clone(), HistogramSum::new(a));
+            plain.add(&b).unwrap();
+            sum.add(&b).unwrap();
+            assert_eq!([plain.zero_count, sum.finish().zero_count], [4.0, 4.0]);
+        }
     }
 
     #[test]
