@@ -122,6 +122,10 @@ pub(crate) fn quantile_of(q: f64, values: &mut [f64]) -> f64 {
     let lower = rank.floor().max(0.0);
     let upper = (lower + 1.0).min(n - 1.0);
     let weight = rank - rank.floor();
+    // An infinity times a weight of 0 is NaN.
+    if weight == 0.0 {
+        return values[lower as usize];
+    }
     values[lower as usize] * (1.0 - weight) + values[upper as usize] * weight
 }
 
@@ -199,6 +203,13 @@ mod tests {
         assert_eq!(quantile_of(-1.0, &mut [1.0]), f64::NEG_INFINITY);
         assert_eq!(quantile_of(2.0, &mut [1.0]), f64::INFINITY);
         check(mad, &[4.0, 6.0, 2.0, 1.0, 999.0, 1.0, 2.0], 1.0);
+        // At an exact rank nothing is interpolated: 0 times infinity is NaN.
+        let infinities = [f64::NEG_INFINITY, 1.0, f64::INFINITY];
+        for (q, expect) in
+            [(0.0, infinities[0]), (0.25, infinities[0]), (0.5, 1.0), (0.75, infinities[2]), (1.0, infinities[2])]
+        {
+            assert_eq!(quantile_of(q, &mut infinities.clone()), expect, "{q}");
+        }
     }
 
     #[test]

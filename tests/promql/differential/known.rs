@@ -12,9 +12,9 @@ pub(super) struct Known {
 pub(super) enum Effect {
     /// Annotations differ in parts that `compare` removes.
     Annotations,
-    /// A call has other values: the smallest part of the query that differs calls `function`, and `pair` accepts all pairs of
-    /// values that differ.
-    Values { function: &'static str, pair: fn(&str, &str) -> bool },
+    /// Calls have other values: the smallest part of the query that differs calls one of the functions, and `pair` accepts all
+    /// pairs of values that differ.
+    Values { functions: &'static [&'static str], pair: fn(&str, &str) -> bool },
     /// As `Values`, for native histograms.
     Histograms { functions: &'static [&'static str], pair: fn(&str, &str) -> bool },
     /// Calls of these functions count other numbers of samples.
@@ -35,13 +35,27 @@ pub(super) const KNOWN: &[Known] = &[
     Known {
         name: "fraction-of-first-bucket",
         effect: Effect::Values {
-            function: "histogram_fraction",
+            functions: &["histogram_fraction"],
             pair: |ours, theirs| ours != "NaN" && theirs == "NaN",
         },
     },
     Known {
         name: "mad-of-nan",
-        effect: Effect::Values { function: "mad_over_time", pair: |ours, theirs| ours == "NaN" && theirs != "NaN" },
+        effect: Effect::Values { functions: &["mad_over_time"], pair: |ours, theirs| ours == "NaN" && theirs != "NaN" },
+    },
+    Known {
+        name: "infinity-at-exact-ranks",
+        effect: Effect::Values {
+            functions: &[
+                "quantile",
+                "quantile ",
+                "quantile by ",
+                "quantile without ",
+                "quantile_over_time",
+                "mad_over_time",
+            ],
+            pair: |ours, theirs| ours != "NaN" && theirs == "NaN",
+        },
     },
     Known { name: "info-of-gaps", effect: Effect::Anything { function: "info" } },
     Known {
@@ -94,7 +108,10 @@ const KNOWN_MAX: usize = 30;
 
 /// Finds the known difference that explains two responses; `question` is the smallest part of the query that differs.
 pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> Option<&'static str> {
-    let calls = |function: &str| question.query.contains(&format!("{function}("));
+    let calls = |function: &str| {
+        let mut places = question.query.match_indices(function).map(|(at, _)| question.query.split_at(at));
+        places.any(|(before, after)| !before.ends_with(['_', ':']) && after[function.len()..].starts_with('('))
+    };
     let same_but_for = |pair: fn(&str, &str) -> bool| {
         let same = |a: &str, b: &str| compare_values(a, b).or_else(|| pair(a, b).then_some(Sameness::Close));
         compare(&question.query, ours, theirs, &same).is_ok()
@@ -106,7 +123,7 @@ pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> 
             Some(text) => outcome.error().starts_with(text),
             None => !outcome.is_error(),
         }),
-        Effect::Values { function, pair } => calls(function) && same_but_for(pair),
+        Effect::Values { functions, pair } => functions.iter().any(|function| calls(function)) && same_but_for(pair),
         Effect::Histograms { functions, pair } => {
             functions.iter().any(|function| calls(function)) && ours.has_histograms() && same_but_for(pair)
         }
