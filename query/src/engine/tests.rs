@@ -83,6 +83,23 @@ fn a_query_over_its_sample_limit_fails_with_the_message_of_prometheus() {
 }
 
 #[test]
+fn labels_that_a_query_builds_are_charged() {
+    for (series, n_parts) in [("m", 10_000), ("m{i=\"42\"}", 200_000)] {
+        let [groups, sources] = ["$1", ",\"i\""].map(|part| part.repeat(n_parts));
+        for query in [
+            format!("label_replace({series}, \"d\", \"{groups}\", \"i\", \"(.*)\")"),
+            format!("label_join({series}, \"d\", \"-\"{sources})"),
+        ] {
+            let memory = MemoryBudget::new("query memory", 1 << 19);
+            let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+            let error = range(&engine(usize::MAX), &ctx, &query).unwrap_err();
+            assert!(matches!(error, Error::Limit { .. }), "{n_parts}: {error}");
+            assert_eq!(memory.used(), 0, "{n_parts}");
+        }
+    }
+}
+
+#[test]
 fn an_aggregation_over_a_selector_holds_only_labels_and_groups() {
     let (_folder, db) = store();
     let peak = |query: &str| {

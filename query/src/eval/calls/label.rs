@@ -1,6 +1,7 @@
 //! `label_replace` and `label_join`: functions of labels, whatever the values.
 
 use varve_tsdb::Labels;
+use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::labels::regexp::Rewrite;
 
@@ -19,35 +20,48 @@ impl Evaluator<'_> {
         let rewrite = Rewrite::parse(pattern, template).map_err(|_| invalid("regular expression", pattern))?;
         let dst = dst.filter(|dst| !dst.is_empty());
         let dst = dst.ok_or_else(|| invalid("destination label name", &printed(&args[1])))?;
-        self.relabelled(&args[0], grid, dst, |labels| rewrite.apply(src.and_then(|src| labels.get(src)).unwrap_or("")))
+        let n_references = template.matches('$').count();
+        self.relabelled(&args[0], grid, dst, |labels, charge| {
+            let value = src.and_then(|src| labels.get(src)).unwrap_or("");
+            // Each reference becomes at most the whole value.
+            charge.grow(template.len().saturating_add(n_references.saturating_mul(value.len())))?;
+            Ok(rewrite.apply(value))
+        })
     }
 
     /// `label_join(v, dst, separator, src, ...)`
     pub(super) fn label_join(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let sources = args[3..].iter().map(|arg| joined_label("source", arg)).collect::<Result<Vec<_>>>()?;
         let (dst, separator) = (joined_label("destination", &args[1])?, string_arg(&args[2])?);
-        self.relabelled(&args[0], grid, dst, |labels| {
+        self.relabelled(&args[0], grid, dst, |labels, charge| {
+            charge.grow(sources.len() * size_of::<&str>())?;
             let values: Vec<_> = sources.iter().map(|source| labels.get(source).unwrap_or("")).collect();
-            Some(values.join(separator))
+            charge.grow(values.iter().map(|value| value.len() + separator.len()).sum())?;
+            Ok(Some(values.join(separator)))
         })
     }
 
-    /// Evaluates a vector, and sets the label `dst` of each series to the value that `value` returns for its labels.
+    /// Evaluates a vector, and sets the label `dst` of each series to the value that `value` returns for its labels; `value`
+    /// charges the value before it builds it.
     fn relabelled(
         &mut self,
         arg: &Plan,
         grid: Grid,
         dst: &str,
-        value: impl Fn(&Labels) -> Option<String>,
+        value: impl Fn(&Labels, &mut Charge) -> Result<Option<String>>,
     ) -> Result<Vector> {
         let mut vector = self.vector(arg, grid)?;
-        for series in &mut vector.series {
+        vector.relabel(|series| {
             self.limits.check()?;
-            if let Some(value) = value(&series.labels) {
+            let mut charge = self.limits.ctx.charge();
+            if let Some(value) = value(&series.labels, &mut charge)? {
+                // The labels are built once more before the value is dropped.
+                charge.grow(value.len())?;
                 series.labels = series.labels.with(dst, &value);
                 series.drop_name &= dst != METRIC_NAME;
             }
-        }
+            Ok(())
+        })?;
         vector.merge_same_labels()?;
         Ok(vector)
     }

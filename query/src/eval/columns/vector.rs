@@ -86,6 +86,19 @@ impl Vector {
         self.series.retain(|series| !series.column.present.is_empty());
     }
 
+    /// Changes the labels of every series, and charges what they grow by.
+    ///
+    /// # Errors
+    /// The first error of `change`; [`Error::Limit`] if the query holds too much.
+    pub(crate) fn relabel(&mut self, mut change: impl FnMut(&mut Series) -> Result<()>) -> Result<()> {
+        for series in &mut self.series {
+            let before = series.labels.size();
+            change(series)?;
+            self.charge.grow(series.labels.size().saturating_sub(before))?;
+        }
+        Ok(())
+    }
+
     /// Merges series with equal labels into the first of them.
     ///
     /// # Errors
