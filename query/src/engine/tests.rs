@@ -100,6 +100,14 @@ fn labels_that_a_query_builds_are_charged() {
 }
 
 #[test]
+fn absent_has_the_labels_of_all_matchers() {
+    let matchers: Vec<_> = (0..2000).map(|i| format!("label_{i}=\"x\"")).collect();
+    let query = format!("absent(m{{{}}})", matchers.join(","));
+    let result = range(&engine(usize::MAX), &QueryContext::unbounded(), &query).unwrap();
+    assert_eq!(result[0].labels.iter().count(), 2000);
+}
+
+#[test]
 fn an_aggregation_over_a_selector_holds_only_labels_and_groups() {
     let (_folder, db) = store();
     let peak = |query: &str| {

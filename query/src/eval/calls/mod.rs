@@ -7,6 +7,7 @@ mod sort;
 
 use std::cmp::Ordering;
 
+use hashbrown::{HashMap, HashSet};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Labels, MatchOp, Matcher};
 
@@ -51,7 +52,7 @@ impl Evaluator<'_> {
             Implementation::Absent => self.absent(&args[0], grid),
             Implementation::AbsentOverTime => {
                 let present = self.present_over_range(call, grid)?;
-                self.ones_except(&present, absent_labels(&args[0]), grid)
+                self.ones_except(&present, absent_labels(&args[0])?, grid)
             }
             Implementation::Sort(direction) => self.sort(plan, &args[0], direction, grid),
             Implementation::SortByLabel(direction) => self.sort_by_label(plan, args, direction, grid),
@@ -146,7 +147,7 @@ impl Evaluator<'_> {
             present.union_with(&series.column.present);
             Ok(())
         })?;
-        self.ones_except(&present, absent_labels(arg), grid)
+        self.ones_except(&present, absent_labels(arg)?, grid)
     }
 
     /// Returns one series with the value 1 at all steps except `steps`.
@@ -161,26 +162,24 @@ impl Evaluator<'_> {
 ///
 /// As in Prometheus, a label with several matchers is skipped. The order of the matchers is the one into which Prometheus'
 /// index sorts them: those that only exclude series come last.
-fn absent_labels(arg: &Plan) -> Labels {
+fn absent_labels(arg: &Plan) -> Result<Labels> {
     let matchers = match &arg.unwrap_step_invariant().kind {
         PlanKind::Selector(selector) => &selector.matchers,
         PlanKind::Range(range) => &range.selector.matchers,
-        _ => return Labels::empty(),
+        _ => return Ok(Labels::empty()),
     };
-    let required: Vec<_> = matchers.iter().filter(|matcher| !matcher.matches_empty()).map(Matcher::name).collect();
+    let required: HashSet<_> = matchers.iter().filter(|matcher| !matcher.matches_empty()).map(Matcher::name).collect();
     let excludes = |matcher: &&Matcher| {
         let negative = matches!(matcher.op(), MatchOp::NotEqual | MatchOp::NotRegexp);
         !required.contains(&matcher.name()) || (negative && matcher.matches_empty())
     };
-    let mut labels = Labels::empty();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut value_of: HashMap<&str, &str> = HashMap::new();
+    // Labels whose first matcher for a value was found.
+    let mut seen = HashSet::new();
     let (last, first): (Vec<_>, Vec<_>) = matchers.iter().partition(excludes);
     for matcher in first.into_iter().chain(last).filter(|matcher| matcher.name() != METRIC_NAME) {
-        let first_equal = matcher.op() == MatchOp::Equal && !seen.contains(&matcher.name());
-        labels = labels.with(matcher.name(), if first_equal { matcher.value() } else { "" });
-        if first_equal {
-            seen.push(matcher.name());
-        }
+        let is_first_equal = matcher.op() == MatchOp::Equal && seen.insert(matcher.name());
+        value_of.insert(matcher.name(), if is_first_equal { matcher.value() } else { "" });
     }
-    labels
+    Labels::from_pairs(value_of).map_err(|error| Error::Execution(error.to_string()))
 }
