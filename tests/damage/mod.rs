@@ -218,7 +218,7 @@ fn a_file_of_a_newer_version_keeps_the_server_from_starting_and_everything_as_it
         let (status, output) = try_serve(&dir, &FLAGS);
         assert!(!status.success());
         assert!(
-            output.contains(&path.display().to_string()) && output.contains("open it with a newer program"),
+            output.contains(&path.display().to_string()) && output.contains("open it with the program that wrote it"),
             "{output}"
         );
         assert_eq!(files(&dir), before, "nothing was changed");
