@@ -75,8 +75,8 @@ fn report(replayed: &ReplayStats, duration: Duration) {
         tracing::info!(bytes = replayed.torn_bytes, "Truncated records that were being written when the process ended");
     }
     if replayed.damaged_bytes > 0 || replayed.n_orphaned > 0 {
-        let (bytes, orphaned_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
-        tracing::error!(bytes, orphaned_samples, "The log is damaged; the damaged bytes are quarantined");
+        let (bytes, unknown_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
+        tracing::error!(bytes, unknown_samples, "The log is damaged; the damaged bytes are quarantined");
     }
     if replayed.n_buffered_conflicting > 0 {
         let samples = replayed.n_buffered_conflicting;

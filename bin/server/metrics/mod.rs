@@ -70,7 +70,7 @@ impl Metrics {
         );
         let queue_seconds = HistogramOpts::new(
             "varve_request_queue_duration_seconds",
-            "Time that requests waited in the queue, by class of request.",
+            "Time that requests waited in the queue, by class: query, metadata, remote_read, write.",
         );
         let metrics = Self {
             started_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
@@ -211,7 +211,7 @@ pub(crate) struct MemoryStats {
 impl MemoryStats {
     fn families(&self) -> [MetricFamily; 7] {
         let gauge = |name, help, value: usize| family(name, help, MetricType::GAUGE, value as f64);
-        let help = "Requests missing from the active-request log because it was full, and failed writes to it.";
+        let help = "Requests not recorded in the active-request log because it was full or a write to it failed.";
         let lost = family(
             "varve_active_request_log_dropped_total",
             help,
@@ -227,7 +227,12 @@ impl MemoryStats {
                 MetricType::GAUGE,
                 used as f64,
             ),
-            family("varve_memory_limit_bytes", "Memory available to the server.", MetricType::GAUGE, limit as f64),
+            family(
+                "varve_memory_limit_bytes",
+                "Memory from which defaults are derived: --memory.limit, else the limit of the cgroup, else the memory of the machine.",
+                MetricType::GAUGE,
+                limit as f64,
+            ),
             gauge("varve_query_memory_bytes", "Memory used by all queries.", self.queries_bytes),
             gauge("varve_ingest_body_bytes", "Memory used by the bodies of write requests.", self.write_bodies_bytes),
             gauge("varve_query_memory_max_bytes", "Maximum memory of all queries.", self.queries_max_bytes),

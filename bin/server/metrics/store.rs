@@ -31,7 +31,7 @@ fn tsdb(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
         ),
         gauge(
             "varve_tsdb_head_size_bytes",
-            "Approximate memory of series and their recent samples.",
+            "Approximate memory of series and samples in the heads, limited by --storage.head.max-memory.",
             stats.head_size_bytes,
         ),
         gauge(
@@ -42,7 +42,7 @@ fn tsdb(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
         gauge("varve_tsdb_replayed_series", "Series replayed from the log at the last start.", replayed.n_series),
         gauge("varve_tsdb_replayed_samples", "Samples replayed from the log at the last start.", replayed.n_samples),
         gauge(
-            "varve_tsdb_replayed_orphaned_samples",
+            "varve_tsdb_replayed_unknown_samples",
             "Samples skipped by the last replay because the log does not define their series.",
             replayed.n_orphaned,
         ),
@@ -89,7 +89,7 @@ fn buffered(replayed: &varve_tsdb::stats::ReplayStats) -> [(Vec<LabelPair>, f64)
 fn replay(status: &varve_tsdb::stats::ReplayStatus) -> Vec<MetricFamily> {
     let is_running = u64::from(status.state == varve_tsdb::stats::ReplayState::Running);
     vec![
-        gauge("varve_tsdb_replay_running", "Whether the log is being replayed (1) or not (0).", is_running),
+        gauge("varve_tsdb_replay_running", "Whether the log is being replayed: 1 or 0.", is_running),
         gauge("varve_tsdb_replay_read_bytes", "Bytes of the log that replay has read.", status.n_bytes),
         gauge("varve_tsdb_replay_log_bytes", "Total bytes of the log to replay.", status.n_bytes_total),
         gauge(
@@ -155,7 +155,7 @@ fn blocks(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
         gauge("varve_tsdb_blocks_damaged", "Blocks that could not be opened.", stats.n_damaged_blocks),
         counter(
             "varve_tsdb_background_panics_total",
-            "Panics of flushes and compactions, each of which was retried.",
+            "Panics of background tasks (flush, compaction); the task restarts after each.",
             stats.n_background_panics,
         ),
         gauge("varve_tsdb_page_cache_bytes", "Memory of the block page cache.", stats.page_cache_bytes),
@@ -172,7 +172,7 @@ fn blocks(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
         counter("varve_tsdb_blocks_expired_total", "Blocks deleted by retention.", compaction.n_expired),
         counter(
             "varve_tsdb_merge_conflicts_total",
-            "Samples dropped by compaction because an earlier sample with the same timestamp has another value.",
+            "Samples dropped by compaction because another sample of the series has the same timestamp and a different value.",
             compaction.n_conflicts,
         ),
     ]
@@ -192,7 +192,12 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
     let by_outcome = requests.map(|(outcome, n)| (vec![label("outcome", outcome)], n as f64));
     let by_reason = stats.rejected.iter().map(|(reason, n)| (vec![label("reason", reason.name())], *n as f64));
     let mut families = vec![
-        family_of("varve_ingest_requests_total", "Write requests, by outcome.", MetricType::COUNTER, by_outcome),
+        family_of(
+            "varve_ingest_requests_total",
+            "Write requests, by outcome: stored, partial (some of it rejected), malformed, too_large, busy, throttled, failed.",
+            MetricType::COUNTER,
+            by_outcome,
+        ),
         counter(
             "varve_ingest_received_bytes_total",
             "Bytes of write request bodies, before decompression.",
@@ -252,17 +257,17 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
     if !stats.exemplars.rejected.is_empty() {
         let refused = stats.exemplars.rejected.iter();
         let by_reason = refused.map(|(refusal, n)| (vec![label("reason", refusal.name())], *n as f64));
-        let help = "Exemplars rejected, by reason.";
-        families.push(family_of("varve_ingest_exemplars_refused_total", help, MetricType::COUNTER, by_reason));
+        let help = "Exemplars dropped, by reason.";
+        families.push(family_of("varve_ingest_exemplars_dropped_total", help, MetricType::COUNTER, by_reason));
     }
     if n_throttled > 0 {
         let throttled = stats.requests_throttled.iter();
         let by_resource = throttled.map(|(resource, n)| (vec![label("resource", resource.name())], *n as f64));
-        let help = "Write requests that the sender must retry, at least in part, by exhausted resource.";
+        let help = "Write requests that the sender must retry, at least in part, by exhausted resource: series_creation, queue, new_series, samples, team_new_series, team_samples.";
         families.push(family_of("varve_ingest_throttled_total", help, MetricType::COUNTER, by_resource));
     }
     if !stats.rejected.is_empty() {
-        let help = "Samples, series, exemplars or metadata entries of write requests that were rejected, by reason.";
+        let help = "Samples, series, exemplars or metadata entries of write requests that were rejected, by reason, which determines the unit.";
         families.push(family_of("varve_ingest_rejected_total", help, MetricType::COUNTER, by_reason));
     }
     families
@@ -296,7 +301,7 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
         ),
         gauge_or_counter(
             "varve_ingest_rule_samples_per_second",
-            "Samples per second of the label sets that a rule dropped or changed, since the last scrape.",
+            "Samples per second that a rule dropped or changed (or would have in a dry run), over at least ten seconds.",
             MetricType::GAUGE,
             |rule| rule.samples_per_second,
         ),
@@ -382,7 +387,7 @@ fn teams(store: &Store) -> Vec<MetricFamily> {
             team.samples
         }),
         family(
-            "varve_ingest_team_series_refused_total",
+            "varve_ingest_team_series_rejected_total",
             "New series of a team rejected because a budget of active series was exhausted.",
             MetricType::COUNTER,
             |team| team.series_refused,
@@ -400,7 +405,7 @@ fn usage(stats: &UsageStats) -> Vec<MetricFamily> {
         gauge("varve_usage_size_bytes", "Approximate memory of the usage record.", stats.size_bytes),
         counter(
             "varve_usage_evicted_total",
-            "Entries evicted from the usage record, or not added to it, for lack of space.",
+            "Entries evicted from the usage record, or not added to it, because a limit was reached.",
             stats.n_evicted,
         ),
     ]
