@@ -11,7 +11,6 @@ mod printing;
 
 mod allocator;
 mod cli;
-mod client;
 mod config;
 mod http;
 mod log;

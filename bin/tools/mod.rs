@@ -2,14 +2,10 @@
 
 pub(crate) mod advise;
 pub(crate) mod check;
+mod client;
 mod directory;
-mod export;
-mod import;
 pub(crate) mod manual;
 pub(crate) mod query;
 pub(crate) mod status;
 pub(crate) mod tsdb;
 pub(crate) mod wal;
-
-pub(crate) use export::{ExportArgs, export};
-pub(crate) use import::{ImportArgs, import};

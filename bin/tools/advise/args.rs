@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::relabel_rules::Dialect;
-use crate::client::{Access, Client, Url};
 use crate::quantity::parse_duration;
+use crate::tools::client::{Access, Client, Url};
 
 /// Commands of `varve advise`.
 #[derive(Debug, Subcommand)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::{Format, UsageArgs};
 use super::report::columns;
-use crate::client::Client;
+use crate::tools::client::Client;
 
 /// Runs `varve advise usage`.
 ///

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::client::Url;
 use crate::quantity::parse_duration;
+use crate::tools::client::Url;
 use crate::tools::query::AccessArgs;
 
 /// `varve check ...`.

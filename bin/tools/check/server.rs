@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use super::Verdict;
 use super::args::ServerArgs;
-use crate::client::Client;
+use crate::tools::client::Client;
 
 /// Requests the health or readiness of a server.
 pub(super) fn check(args: &ServerArgs, path: &str) -> Result<Verdict> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::client::{Access, Url};
 use crate::quantity::parse_duration;
+use crate::tools::client::{Access, Url};
 
 /// `varve query ...`.
 #[derive(Debug, Subcommand)]

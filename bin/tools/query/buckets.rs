@@ -10,7 +10,7 @@ use super::args::AnalyzeArgs;
 use super::print::{label_set, metric};
 use super::response::{Labels, Stream, Value};
 use super::{Server, parse_time, range_selector};
-use crate::client::Client;
+use crate::tools::client::Client;
 
 const HEADER: &str = "\
 Bucket stats for each histogram series over time

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::args::{ExplainArgs, ExplainOutput};
-use crate::client::{Client, escape};
+use crate::tools::client::{Client, escape};
 
 /// Runs `varve query explain`: lets a server evaluate a query and prints the statistics of each operator.
 ///

@@ -21,9 +21,9 @@ pub(crate) use args::{AccessArgs, QueryCommand};
 use args::{Format, InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs, ServerArgs};
 use response::Data;
 
-use crate::client::{Client, escape};
 use crate::printing::error_chain;
 use crate::quantity::print_duration;
+use crate::tools::client::{Client, escape};
 
 /// Number of points of a range query without a step.
 const POINTS: f64 = 250.0;

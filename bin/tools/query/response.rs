@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 
-use crate::client::Response;
+use crate::tools::client::Response;
 
 /// Label names and values, sorted by name.
 pub(super) type Labels = BTreeMap<String, String>;

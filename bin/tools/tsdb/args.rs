@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::client::Url;
+use super::export::ExportArgs;
+use super::import::ImportArgs;
 use crate::quantity::parse_duration;
-use crate::tools::{ExportArgs, ImportArgs};
+use crate::tools::client::Url;
 
 /// `varve tsdb ...`.
 #[derive(Debug, Subcommand)]

@@ -9,9 +9,9 @@ use varve_tsdb::context::MemoryBudget;
 
 use super::args::{ChurnArgs, CompactArgs};
 use super::source::open_varve;
-use crate::client::Client;
 use crate::server::churn;
 use crate::server::churn::Churn;
+use crate::tools::client::Client;
 
 /// Runs `varve tsdb compact`: flushes, merges everything, and prints the result.
 ///

@@ -12,6 +12,8 @@ mod chunk_sizes;
 mod churn;
 mod columns;
 mod dump;
+mod export;
+mod import;
 mod label_stats;
 mod list;
 mod scratch_dir;
@@ -26,11 +28,12 @@ pub(crate) use args::TsdbCommand;
 
 use args::CreateBlocksCommand;
 use dump::Format;
+use export::export;
+use import::import;
 use varve_tsdb::fs::damage::DamageReport;
 
 use crate::printing::{error_chain, exit_code};
 use crate::tools::wal::damage_lines;
-use crate::tools::{export, import};
 
 /// Runs `varve tsdb ...`.
 pub(crate) fn run(command: &TsdbCommand) -> ExitCode {

@@ -11,8 +11,8 @@ use serde_json::Value;
 use varve_tsdb::labels::regexp::Regexp;
 
 use super::{Inventory, MetricId, MetricSize};
-use crate::client::{Client, escape};
 use crate::promql_text;
+use crate::tools::client::{Client, escape};
 
 /// Metrics per query.
 const METRICS_PER_QUERY: usize = 100;
