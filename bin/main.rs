@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         }
         Command::Advise(command) => tools::advise::run(&command),
         Command::Status(command) => exit_code(tools::status::run(&command)),
-        Command::Completion(args) => exit_code(tools::manual::completion(&args)),
-        Command::Man(args) => exit_code(tools::manual::man(&args)),
+        Command::Completion(args) => exit_code(tools::manual::completion(&args, cli::description())),
+        Command::Man(args) => exit_code(tools::manual::man(&args, cli::description())),
     }
 }

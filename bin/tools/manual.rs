@@ -3,10 +3,9 @@
 use std::io::Write;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::cli::description;
 use crate::printing::stdout;
 
 /// Arguments of `varve completion`.
@@ -25,28 +24,27 @@ pub(crate) struct ManArgs {
     pub(crate) command: Vec<String>,
 }
 
-/// Prints the completions of a shell.
+/// Prints the completions of a shell for `varve`, the command line.
 ///
 /// # Errors
 /// If standard output cannot be written.
-pub(crate) fn completion(args: &CompletionArgs) -> Result<()> {
+pub(crate) fn completion(args: &CompletionArgs, mut varve: Command) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut description(), "varve", &mut text);
+    clap_complete::generate(args.shell, &mut varve, "varve", &mut text);
     print(&text)
 }
 
-/// Prints the manual page of a command.
+/// Prints the manual page of a command of `varve`, the command line.
 ///
 /// # Errors
 /// If the command does not exist, or standard output cannot be written.
-pub(crate) fn man(args: &ManArgs) -> Result<()> {
-    print(&page(&args.command)?)
+pub(crate) fn man(args: &ManArgs, varve: Command) -> Result<()> {
+    print(&page(varve, &args.command)?)
 }
 
-fn page(path: &[String]) -> Result<Vec<u8>> {
-    let mut all = description();
-    all.build();
-    let mut command = &all;
+fn page(mut varve: Command, path: &[String]) -> Result<Vec<u8>> {
+    varve.build();
+    let mut command = &varve;
     for name in path {
         let Some(found) = command.find_subcommand(name) else { bail!("no command {:?}", path.join(" ")) };
         command = found;
@@ -63,10 +61,11 @@ fn print(text: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::description;
 
     #[test]
     fn each_command_has_a_page() {
-        let page = |path: &[&str]| page(&path.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let page = |path: &[&str]| page(description(), &path.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         let text = String::from_utf8(page(&[]).unwrap()).unwrap();
         assert!(text.contains(".TH varve 1") && text.contains("varve\\-query(1)"), "{text}");
         let text = String::from_utf8(page(&["tsdb", "create-blocks-from", "openmetrics"]).unwrap()).unwrap();

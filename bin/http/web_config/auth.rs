@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
-use serde::Deserialize;
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 
 use super::file::{BearerToken, File, Secret};
+use super::scope::Scope;
 
 /// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or more.
 const COMPARISONS_MAX: usize = 2;
@@ -25,15 +24,6 @@ const CREDENTIALS_SIZE_MAX: usize = 8 << 10;
 /// The hash that the password of an unknown user is compared with, so that the response takes as long as for a known user. Its
 /// password is unknown.
 const HASH_OF_NOBODY: &str = "$2b$10$WA3Fov2nvEF2r0/SrZd3eeCwppeFWhxZhof2DtAcF1YeJwQkZ6eCy";
-
-/// The permission that a request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Scope {
-    Read,
-    Write,
-    Admin,
-}
 
 /// Why a request is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,22 +54,6 @@ struct Token {
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Auth({} users, {} tokens)", self.users.len(), self.tokens.len())
-    }
-}
-
-impl Scope {
-    /// Returns the scope that a request needs.
-    pub(crate) fn of(method: &Method, path: &str) -> Self {
-        let under =
-            |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let admin = ["/api/v1/admin", "/-/quit", "/-/reload"].into_iter().any(under);
-        if admin || matches!(*method, Method::DELETE | Method::PUT) {
-            Self::Admin
-        } else if ["/api/v1/write", "/api/v1/otlp", "/api/v1/import"].into_iter().any(under) {
-            Self::Write
-        } else {
-            Self::Read
-        }
     }
 }
 
@@ -295,20 +269,6 @@ mod tests {
         assert_eq!(auth.check(Some(basic("bob:s3cret").as_bytes()), Scope::Read).await, Err(Denied::Unknown));
         assert!(HASH_OF_NOBODY.parse::<bcrypt::HashParts>().is_ok());
         assert_eq!(auth.cache.lock().unwrap().len(), 1, "it has been compared");
-    }
-
-    #[test]
-    fn each_path_needs_its_scope() {
-        let check = |method: Method, path: &str, expect| assert_eq!(Scope::of(&method, path), expect, "{path}");
-        check(Method::GET, "/api/v1/query", Scope::Read);
-        check(Method::POST, "/api/v1/query_range", Scope::Read);
-        check(Method::GET, "/-/ready", Scope::Read);
-        check(Method::POST, "/api/v1/write", Scope::Write);
-        check(Method::POST, "/api/v1/otlp/v1/metrics", Scope::Write);
-        check(Method::GET, "/api/v1/status/queries", Scope::Read);
-        check(Method::DELETE, "/api/v1/status/queries/1", Scope::Admin);
-        check(Method::POST, "/api/v1/admin/tsdb/snapshot", Scope::Admin);
-        check(Method::POST, "/-/reload", Scope::Admin);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use axum::http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
-use super::auth::Scope;
+use super::scope::Scope;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]

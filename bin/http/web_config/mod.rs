@@ -10,6 +10,7 @@
 mod auth;
 mod client_certs;
 mod file;
+mod scope;
 mod tls;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,8 @@ use anyhow::{Context, Result};
 use axum::http::{HeaderName, HeaderValue};
 use tokio_rustls::rustls::ServerConfig;
 
-pub(crate) use auth::{Auth, Denied, Scope};
+pub(crate) use auth::{Auth, Denied};
+pub(crate) use scope::Scope;
 pub(crate) use tls::ALPN_HTTP2;
 
 use crate::printing::error_chain;
