@@ -15,7 +15,7 @@ use varve_tsdb::varint::put_u64;
 use varve_tsdb::{Error, Result};
 
 use super::buffered_file::BufferedFile;
-use super::writer::EncodedChunk;
+use super::encoded_chunk::EncodedChunk;
 
 /// Size at which chunks continue in the next file.
 pub const CHUNK_SEGMENT_SIZE_MAX: u64 = 512 << 20;

@@ -5,9 +5,9 @@
 //! [`BlockWriter::add_entries`](super::BlockWriter::add_entries) writes.
 
 use super::chunks::frame;
+use super::encoded_chunk::EncodedChunk;
 use super::index::{IndexedChunk, SERIES_ALIGN, put_entry};
 use super::meta::BlockStats;
-use super::writer::EncodedChunk;
 
 /// Consecutive series of a block.
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::encoded_chunk::EncodedChunk;
 use super::ulid::Ulid;
-use super::writer::EncodedChunk;
 use crate::chunk::Encoding;
 
 /// Maximum size of a description that is read.

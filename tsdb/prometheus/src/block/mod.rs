@@ -11,6 +11,7 @@
 
 pub(super) mod buffered_file;
 mod chunks;
+mod encoded_chunk;
 mod group;
 mod index;
 mod merged;
@@ -23,10 +24,11 @@ mod ulid;
 mod writer;
 
 pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
+pub use encoded_chunk::EncodedChunk;
 pub(crate) use group::{IndexEntries, SeriesGroup};
 pub(crate) use index::PostingsWriter;
 pub use merged::{MergedBlocks, MergedSeries};
 pub use meta::{BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta};
 pub use reader::{BlockChunk, BlockCursor, BlockReader, BlockSeries};
 pub use ulid::Ulid;
-pub use writer::{BlockWriter, Description, EncodedChunk};
+pub use writer::{BlockWriter, Description};

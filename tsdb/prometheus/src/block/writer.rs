@@ -10,39 +10,15 @@ use varve_tsdb::fs::Fs;
 use varve_tsdb::{Error, Result};
 
 use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
+use super::encoded_chunk::EncodedChunk;
 use super::group::{IndexEntries, SeriesGroup};
 use super::index::{IndexWriter, IndexedChunk, PostingsWriter};
 use super::meta::{BlockMeta, BlockStats, ThanosMeta};
 use super::tombstones;
 use super::ulid::Ulid;
-use crate::chunk::{Chunk, Encoding};
 
 /// Suffix of the folder of an unfinished block, which Prometheus removes when it starts.
 const UNFINISHED: &str = "tmp-for-creation";
-
-/// A chunk to write.
-#[derive(Debug, Clone, Copy)]
-pub struct EncodedChunk<'a> {
-    /// Encoding of `bytes`.
-    pub encoding: Encoding,
-    /// Timestamp of the first sample.
-    pub min_ms: i64,
-    /// Timestamp of the last sample.
-    pub max_ms: i64,
-    /// Number of samples.
-    pub n_samples: u64,
-    /// The chunk as [`super::super::chunk`] encodes it.
-    pub bytes: &'a [u8],
-}
-
-impl<'a> EncodedChunk<'a> {
-    /// Returns a chunk to write.
-    #[must_use]
-    pub fn of(chunk: &'a Chunk) -> Self {
-        let &Chunk { encoding, min_ms, max_ms, n_samples, ref bytes } = chunk;
-        Self { encoding, min_ms, max_ms, n_samples: n_samples as u64, bytes }
-    }
-}
 
 /// Fields of the description that do not follow from the content.
 #[derive(Debug, Clone, Default)]

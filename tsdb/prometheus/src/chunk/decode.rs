@@ -7,7 +7,7 @@ use varve_tsdb::histogram::ResetHint;
 
 use super::bstream::BitReader;
 use super::histogram::{CountCodec, HistogramState};
-use super::histogram_appender::{CounterResetHeader, HEADER_SIZE};
+use super::histogram_header::{CounterResetHeader, HEADER_SIZE};
 use super::histogram_layout::HistogramLayout;
 use super::start_timestamps::StartTimestampCodec;
 use super::value_codec::{DeltaOfDelta, XorCodec};

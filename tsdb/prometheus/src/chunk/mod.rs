@@ -4,7 +4,7 @@
 //! [`Encoder`] cuts the samples of one series into chunks; `open_chunks` does so for a million series side by side.
 //!
 //! ```text
-//! ```text
+//! u16   number of samples (of encodings 5 and 6 the lower 14 bits; the upper two are the counter reset header)
 //! u8    of histograms (2, 3): the counter reset header in the upper two bits;
 //!       of encodings with start timestamps (4, 5, 6): where these are, see `start_timestamps`
 //! bits  the samples, highest bit first
@@ -19,6 +19,7 @@ mod decode;
 mod encoder;
 mod histogram;
 mod histogram_appender;
+mod histogram_header;
 mod histogram_layout;
 mod open_chunks;
 mod spans;
