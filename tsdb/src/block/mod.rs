@@ -36,7 +36,6 @@ mod group;
 mod index;
 mod meta;
 mod page;
-mod read_cache;
 mod reader;
 #[cfg(feature = "testing")]
 mod row_codec;
@@ -52,8 +51,7 @@ mod writer;
 pub(crate) use index::{Projection, SeriesCursor, SymbolCursor};
 pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX, precedence, superseded};
 pub(crate) use page::PageCache;
-pub(crate) use read_cache::ReadCache;
-pub(crate) use reader::Block;
+pub(crate) use reader::{Block, ReadCache};
 #[cfg(feature = "testing")]
 pub use row_codec::RowCodec;
 pub(crate) use scan::BlockScan;

@@ -18,7 +18,6 @@
 //! differences of integers and decimals are exact in both directions. Counters that grow by integers take two or three
 //! bytes a sample, constants about one bit.
 
-use super::{Damaged, Newest};
 use crate::chunk::varint::{take_bytes, take_i64, zigzag};
 
 /// Maximum number of samples in a run.
@@ -38,6 +37,28 @@ const DECIMAL_MAX: f64 = (1_u64 << 50) as f64;
 /// Doubles around this value are integers: adding and subtracting it rounds.
 const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
 const POWERS_OF_TEN: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+
+/// The newest sample of a chunk, from which it is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Newest {
+    pub(crate) timestamp_ms: i64,
+    pub(super) bits: u64,
+    pub(super) delta_ms: u32,
+    /// Samples of the chunk, including this one.
+    pub(super) n_samples: u8,
+}
+
+#[cfg(test)]
+impl Newest {
+    /// Returns the number of samples of the chunk.
+    pub(crate) fn n_samples(self) -> usize {
+        usize::from(self.n_samples)
+    }
+}
+
+/// The bytes of a chunk do not decode.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
 
 /// The number of decimals of a chunk's values, which the encoder tries first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -176,9 +197,12 @@ fn decimal_difference(last: f64, value: f64, decimals: u8) -> Option<i64> {
     Some(as_decimal(value, decimals)? - as_decimal(last, decimals)?)
 }
 
-/// Decodes bytes stored newest first, down to the oldest sample that is not before `from_ms`, and appends these samples
-/// to the two columns in order of time; appends nothing if the bytes are damaged.
-pub(super) fn decode(
+/// Appends the samples of a chunk that are not before `from_ms` to the two columns in order of time; `src` was written
+/// by [`Chunk::copy_to`](super::Chunk::copy_to), newest sample first.
+///
+/// # Errors
+/// [`Damaged`] if the bytes do not hold as many samples; nothing is appended then.
+pub(crate) fn decode(
     newest: Newest,
     from_ms: i64,
     src: &[u8],

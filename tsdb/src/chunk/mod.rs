@@ -16,6 +16,8 @@ pub mod varint;
 
 use crate::sample::{Sample, TimeRange};
 pub(crate) use arena::ChunkArena;
+pub(crate) use float::{Damaged, Newest, decode};
+
 use arena::PAYLOAD_SIZE;
 use float::{RUN_MAX, Scale};
 
@@ -52,28 +54,6 @@ pub(crate) struct Chunk {
     run: u8,
     scale: Scale,
 }
-
-/// The newest sample of a chunk, from which it is decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Newest {
-    pub(crate) timestamp_ms: i64,
-    bits: u64,
-    delta_ms: u32,
-    /// Samples of the chunk, including this one.
-    n_samples: u8,
-}
-
-#[cfg(test)]
-impl Newest {
-    /// Returns the number of samples of the chunk.
-    pub(crate) fn n_samples(self) -> usize {
-        usize::from(self.n_samples)
-    }
-}
-
-/// The bytes of a chunk do not decode.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Damaged;
 
 impl Chunk {
     /// Decodes a row.
@@ -299,21 +279,6 @@ impl Tail {
     pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> + '_ {
         self.timestamps_ms.iter().zip(&self.values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value })
     }
-}
-
-/// Appends the samples of a chunk that are not before `from_ms` to the two columns in order of time; `src` was written
-/// by [`Chunk::copy_to`].
-///
-/// # Errors
-/// [`Damaged`] if the bytes do not hold as many samples; nothing is appended then.
-pub(crate) fn decode(
-    newest: Newest,
-    from_ms: i64,
-    src: &[u8],
-    timestamps_ms: &mut Vec<i64>,
-    values: &mut Vec<f64>,
-) -> Result<(), Damaged> {
-    float::decode(newest, from_ms, src, timestamps_ms, values)
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::directory::{Group, TimestampColumnsRef};
-use super::page::PageRef;
-use super::reader::Block;
-use super::rows::RowsPlace;
-use super::timestamps::columns::TimestampColumns;
-use super::timestamps::{Line, TimestampColumnId};
+use super::block::Block;
+use crate::block::directory::{Group, TimestampColumnsRef};
+use crate::block::page::PageRef;
+use crate::block::rows::RowsPlace;
+use crate::block::timestamps::columns::TimestampColumns;
+use crate::block::timestamps::{Line, TimestampColumnId};
 use crate::context::{CHECK_INTERVAL, Charge};
 use crate::error::Result;
 use crate::sample::TimeRange;

@@ -1,7 +1,7 @@
 //! The read cache is bounded, charged, and filled again after it was cleared.
 
 use super::*;
-use crate::block::read_cache::{COLUMN_SIZE, COLUMNS_MAX, PAGES_SIZE_MAX, TIMES_MAX};
+use crate::block::reader::{COLUMN_SIZE, COLUMNS_MAX, PAGES_SIZE_MAX, TIMES_MAX};
 
 /// Reads all series twice, in turn, and asserts after each read that no more is cached than `check` allows, and that it
 /// is charged: timestamp columns, listed timestamps and bytes of pages.

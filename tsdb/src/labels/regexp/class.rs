@@ -3,26 +3,26 @@
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::RegexpError;
-use super::syntax::{Parser, failure};
+use super::scanner::{Scanner, failure};
 
 /// Parses a class in brackets.
-pub(super) fn parse_brackets(parser: &mut Parser<'_>) -> Result<ClassUnicode, RegexpError> {
-    let start = parser.at;
-    parser.at += 1;
-    let negated = parser.eat("^");
+pub(super) fn parse_brackets(src: &mut Scanner<'_>) -> Result<ClassUnicode, RegexpError> {
+    let start = src.at;
+    src.at += 1;
+    let negated = src.eat("^");
     let mut class = ClassUnicode::empty();
     let mut first = true;
     // A bracket in first position is a character.
-    while first || !parser.eat("]") {
+    while first || !src.eat("]") {
         first = false;
-        let item = match parse_posix(parser)? {
+        let item = match parse_posix(src)? {
             Some(item) => Some(item),
-            None if parser.peek() == Some('\\') => parse_escaped(parser)?,
+            None if src.peek() == Some('\\') => parse_escaped(src)?,
             None => None,
         };
         match item {
             Some(item) => class.union(&item),
-            None => class.union(&parse_range(parser, start)?),
+            None => class.union(&parse_range(src, start)?),
         }
     }
     if negated {
@@ -32,35 +32,35 @@ pub(super) fn parse_brackets(parser: &mut Parser<'_>) -> Result<ClassUnicode, Re
 }
 
 /// Parses a character or `a-z`.
-fn parse_range(parser: &mut Parser<'_>, class_start: usize) -> Result<ClassUnicode, RegexpError> {
-    let start = parser.at;
-    let low = parse_char(parser, class_start)?;
+fn parse_range(src: &mut Scanner<'_>, class_start: usize) -> Result<ClassUnicode, RegexpError> {
+    let start = src.at;
+    let low = parse_char(src, class_start)?;
     let mut high = low;
     // A hyphen in last position is a character.
-    if parser.rest().len() >= 2 && parser.rest().starts_with('-') && !parser.rest().starts_with("-]") {
-        parser.at += 1;
-        high = parse_char(parser, class_start)?;
+    if src.rest().len() >= 2 && src.rest().starts_with('-') && !src.rest().starts_with("-]") {
+        src.at += 1;
+        high = parse_char(src, class_start)?;
         if high < low {
-            return Err(failure("invalid character class range", &parser.pattern[start..parser.at]));
+            return Err(failure("invalid character class range", &src.pattern[start..src.at]));
         }
     }
-    Ok(folded(parser, between(low, high)))
+    Ok(folded(src, between(low, high)))
 }
 
-fn parse_char(parser: &mut Parser<'_>, class_start: usize) -> Result<u32, RegexpError> {
-    match parser.peek() {
-        None => Err(failure("missing closing ]", &parser.pattern[class_start..])),
-        Some('\\') => parser.escape(),
+fn parse_char(src: &mut Scanner<'_>, class_start: usize) -> Result<u32, RegexpError> {
+    match src.peek() {
+        None => Err(failure("missing closing ]", &src.pattern[class_start..])),
+        Some('\\') => src.escape(),
         Some(c) => {
-            parser.at += c.len_utf8();
+            src.at += c.len_utf8();
             Ok(u32::from(c))
         }
     }
 }
 
 /// Parses `[:name:]`; `None` if there is none.
-fn parse_posix(parser: &mut Parser<'_>) -> Result<Option<ClassUnicode>, RegexpError> {
-    let rest = parser.rest();
+fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<ClassUnicode>, RegexpError> {
+    let rest = src.rest();
     let Some(end) = rest.strip_prefix("[:").and_then(|inner| inner.find(":]")) else { return Ok(None) };
     let text = &rest[..end + 4];
     let name = &rest[2..end + 2];
@@ -82,36 +82,36 @@ fn parse_posix(parser: &mut Parser<'_>) -> Result<Option<ClassUnicode>, RegexpEr
         "xdigit" => &[('0', '9'), ('A', 'F'), ('a', 'f')],
         _ => return Err(failure("invalid character class range", text)),
     };
-    parser.at += text.len();
-    Ok(Some(group(parser, ranges, negated)))
+    src.at += text.len();
+    Ok(Some(group(src, ranges, negated)))
 }
 
 /// Parses `\d` and the like, `\pN` or `\p{Greek}`; `None` if the backslash begins something else.
-pub(super) fn parse_escaped(parser: &mut Parser<'_>) -> Result<Option<ClassUnicode>, RegexpError> {
-    let (ranges, negated): (&[(char, char)], bool) = match parser.rest().as_bytes().get(1) {
+pub(super) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<ClassUnicode>, RegexpError> {
+    let (ranges, negated): (&[(char, char)], bool) = match src.rest().as_bytes().get(1) {
         Some(b'd') => (DIGIT, false),
         Some(b'D') => (DIGIT, true),
         Some(b's') => (SPACE, false),
         Some(b'S') => (SPACE, true),
         Some(b'w') => (WORD, false),
         Some(b'W') => (WORD, true),
-        Some(b'p') => return parse_property(parser, false).map(Some),
-        Some(b'P') => return parse_property(parser, true).map(Some),
+        Some(b'p') => return parse_property(src, false).map(Some),
+        Some(b'P') => return parse_property(src, true).map(Some),
         _ => return Ok(None),
     };
-    parser.at += 2;
-    Ok(Some(group(parser, ranges, negated)))
+    src.at += 2;
+    Ok(Some(group(src, ranges, negated)))
 }
 
 /// Parses the name of a general category or script of Unicode after `\p`.
-fn parse_property(parser: &mut Parser<'_>, negated: bool) -> Result<ClassUnicode, RegexpError> {
-    let start = parser.at;
-    let rest = parser.rest();
-    parser.at += 2;
-    let name = match parser.next_char() {
+fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<ClassUnicode, RegexpError> {
+    let start = src.at;
+    let rest = src.rest();
+    src.at += 2;
+    let name = match src.next_char() {
         Some('{') => {
             let Some(end) = rest.find('}') else { return Err(failure("invalid character class range", rest)) };
-            parser.at = start + end + 1;
+            src.at = start + end + 1;
             &rest[3..end]
         }
         Some(c) => &rest[2..2 + c.len_utf8()],
@@ -119,9 +119,9 @@ fn parse_property(parser: &mut Parser<'_>, negated: bool) -> Result<ClassUnicode
     };
     let (name, inverted) = name.strip_prefix('^').map_or((name, false), |name| (name, true));
     let Some(class) = property(name) else {
-        return Err(failure("invalid character class range", &parser.pattern[start..parser.at]));
+        return Err(failure("invalid character class range", &src.pattern[start..src.at]));
     };
-    let mut class = folded(parser, class);
+    let mut class = folded(src, class);
     if negated != inverted {
         class.negate();
     }
@@ -140,9 +140,9 @@ fn property(name: &str) -> Option<ClassUnicode> {
     }
 }
 
-fn group(parser: &Parser<'_>, ranges: &[(char, char)], negated: bool) -> ClassUnicode {
+fn group(src: &Scanner<'_>, ranges: &[(char, char)], negated: bool) -> ClassUnicode {
     let ranges = ranges.iter().map(|&(low, high)| ClassUnicodeRange::new(low, high));
-    let mut class = folded(parser, ClassUnicode::new(ranges));
+    let mut class = folded(src, ClassUnicode::new(ranges));
     if negated {
         class.negate();
     }
@@ -150,8 +150,8 @@ fn group(parser: &Parser<'_>, ranges: &[(char, char)], negated: bool) -> ClassUn
 }
 
 /// Adds upper and lower case if the pattern ignores case.
-fn folded(parser: &Parser<'_>, mut class: ClassUnicode) -> ClassUnicode {
-    if parser.flags.fold_case {
+fn folded(src: &Scanner<'_>, mut class: ClassUnicode) -> ClassUnicode {
+    if src.flags.fold_case {
         class.case_fold_simple();
     }
     class

@@ -7,6 +7,7 @@
 
 mod class;
 mod rewrite;
+mod scanner;
 mod shape;
 mod syntax;
 

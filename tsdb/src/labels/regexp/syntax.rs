@@ -6,6 +6,7 @@ use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hi
 
 use super::RegexpError;
 use super::class;
+use super::scanner::{Flags, Scanner, failure};
 
 /// A parsed pattern.
 pub(super) struct Syntax {
@@ -34,16 +35,14 @@ const REPEAT_MAX: u32 = 1000;
 /// Parses a pattern.
 pub(super) fn parse(pattern: &str, groups: Groups) -> Result<Syntax, RegexpError> {
     let mut parser = Parser {
-        pattern,
-        at: 0,
-        flags: Flags { fold_case: false, multi_line: false, dot_newline: true, lazy: false },
+        src: Scanner::new(pattern),
         groups,
         group_names: Vec::new(),
         outer: Vec::new(),
         group: Group::default(),
         last_repeat: None,
     };
-    while let Some(c) = parser.peek() {
+    while let Some(c) = parser.src.peek() {
         parser.step(c)?;
     }
     if !parser.outer.is_empty() {
@@ -53,15 +52,8 @@ pub(super) fn parse(pattern: &str, groups: Groups) -> Result<Syntax, RegexpError
     Ok(Syntax { hir, states, group_names: parser.group_names })
 }
 
-/// Returns the error in Go's words.
-pub(super) fn failure(what: &str, part: &str) -> RegexpError {
-    RegexpError(format!("{what}: `{part}`"))
-}
-
-pub(super) struct Parser<'p> {
-    pub(super) pattern: &'p str,
-    pub(super) at: usize,
-    pub(super) flags: Flags,
+struct Parser<'p> {
+    src: Scanner<'p>,
     groups: Groups,
     group_names: Vec<Option<String>>,
     /// The groups around the current one.
@@ -69,18 +61,6 @@ pub(super) struct Parser<'p> {
     group: Group,
     /// The start of the last repetition operator, if nothing followed it.
     last_repeat: Option<usize>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Flags {
-    /// `i`
-    pub(super) fold_case: bool,
-    /// `m`
-    multi_line: bool,
-    /// `s`
-    dot_newline: bool,
-    /// `U`: repetitions are lazy without a `?` and greedy with it.
-    lazy: bool,
 }
 
 /// A part of the pattern that can be repeated.
@@ -105,34 +85,34 @@ struct Group {
     run: String,
 }
 
-impl<'p> Parser<'p> {
+impl Parser<'_> {
     /// Parses what begins with `c`.
     fn step(&mut self, c: char) -> Result<(), RegexpError> {
-        let start = self.at;
+        let start = self.src.at;
         let repeat_before = self.last_repeat.take();
         match c {
-            '(' if self.rest().starts_with("(?") => return self.perl_group(),
+            '(' if self.src.rest().starts_with("(?") => return self.perl_group(),
             '(' => self.open_capture(1, None)?,
             '|' => {
-                self.at += 1;
+                self.src.at += 1;
                 self.group.end_alternative();
             }
             ')' => return self.close_group(),
-            '^' => self.look(1, if self.flags.multi_line { Look::StartLF } else { Look::Start }),
-            '$' => self.look(1, if self.flags.multi_line { Look::EndLF } else { Look::End }),
+            '^' => self.look(1, if self.src.flags.multi_line { Look::StartLF } else { Look::Start }),
+            '$' => self.look(1, if self.src.flags.multi_line { Look::EndLF } else { Look::End }),
             '.' => {
-                self.at += 1;
-                let dot = if self.flags.dot_newline { Dot::AnyChar } else { Dot::AnyCharExceptLF };
+                self.src.at += 1;
+                let dot = if self.src.flags.dot_newline { Dot::AnyChar } else { Dot::AnyCharExceptLF };
                 self.group.push(Piece::of(Hir::dot(dot), 8));
             }
             '[' => {
-                let class = class::parse_brackets(self)?;
+                let class = class::parse_brackets(&mut self.src)?;
                 self.group.push(Piece::of_class(class));
             }
             '*' => self.repeat(start, 1, (0, None), repeat_before)?,
             '+' => self.repeat(start, 1, (1, None), repeat_before)?,
             '?' => self.repeat(start, 1, (0, Some(1)), repeat_before)?,
-            '{' => match counts(self.rest()) {
+            '{' => match counts(self.src.rest()) {
                 Some((len, counts)) => self.counted_repeat(start, len, counts, repeat_before)?,
                 None => self.literal(),
             },
@@ -143,14 +123,14 @@ impl<'p> Parser<'p> {
     }
 
     fn literal(&mut self) {
-        let c = self.next_char().expect("step is called with a character ahead");
+        let c = self.src.next_char().expect("step is called with a character ahead");
         self.push_char(u32::from(c));
     }
 
     /// Appends a character; a surrogate, which escapes can name, matches nothing.
     fn push_char(&mut self, code: u32) {
         let Some(c) = char::from_u32(code) else { return self.group.push(Piece::of(Hir::fail(), 1)) };
-        if !self.flags.fold_case || (c.is_ascii() && !c.is_ascii_alphabetic()) {
+        if !self.src.flags.fold_case || (c.is_ascii() && !c.is_ascii_alphabetic()) {
             self.group.run.push(c);
             return;
         }
@@ -160,7 +140,7 @@ impl<'p> Parser<'p> {
     }
 
     fn look(&mut self, len: usize, look: Look) {
-        self.at += len;
+        self.src.at += len;
         self.group.push(Piece::of(Hir::look(look), 1));
     }
 
@@ -175,18 +155,18 @@ impl<'p> Parser<'p> {
         let bounded = min <= REPEAT_MAX && max.is_none_or(|max| max <= REPEAT_MAX && min <= max);
         match bounded {
             true => self.repeat(start, len, counts, before),
-            false => Err(failure("invalid repeat count", &self.pattern[start..start + len])),
+            false => Err(failure("invalid repeat count", &self.src.pattern[start..start + len])),
         }
     }
 
     /// Repeats the piece before an operator that is `len` bytes long.
     fn repeat(&mut self, start: usize, len: usize, counts: Counts, before: Option<usize>) -> Result<(), RegexpError> {
-        self.at = start + len;
-        let greedy = self.eat("?") == self.flags.lazy;
+        self.src.at = start + len;
+        let greedy = self.src.eat("?") == self.src.flags.lazy;
         if let Some(before) = before {
-            return Err(failure("invalid nested repetition operator", &self.pattern[before..self.at]));
+            return Err(failure("invalid nested repetition operator", &self.src.pattern[before..self.src.at]));
         }
-        let operator = &self.pattern[start..self.at];
+        let operator = &self.src.pattern[start..self.src.at];
         let missing = || failure("missing argument to repetition operator", operator);
         let piece = self.group.pop().ok_or_else(missing)?.repeated(counts, greedy);
         let counted = operator.starts_with('{') && (counts.0 >= 2 || counts.1.is_some_and(|max| max >= 2));
@@ -199,7 +179,7 @@ impl<'p> Parser<'p> {
 
     fn push_bounded(&mut self, piece: Piece) -> Result<(), RegexpError> {
         if piece.depth > DEPTH_MAX {
-            return Err(failure("expression nests too deeply", self.pattern));
+            return Err(failure("expression nests too deeply", self.src.pattern));
         }
         self.group.push(piece);
         Ok(())
@@ -207,11 +187,11 @@ impl<'p> Parser<'p> {
 
     /// Opens a group after its introduction of `len` bytes.
     fn open_group(&mut self, len: usize) -> Result<(), RegexpError> {
-        self.at += len;
+        self.src.at += len;
         if self.outer.len() >= DEPTH_MAX {
-            return Err(failure("expression nests too deeply", self.pattern));
+            return Err(failure("expression nests too deeply", self.src.pattern));
         }
-        let group = Group { flags_outside: Some(self.flags), ..Group::default() };
+        let group = Group { flags_outside: Some(self.src.flags), ..Group::default() };
         self.outer.push(std::mem::replace(&mut self.group, group));
         Ok(())
     }
@@ -227,10 +207,10 @@ impl<'p> Parser<'p> {
     }
 
     fn close_group(&mut self) -> Result<(), RegexpError> {
-        let Some(outer) = self.outer.pop() else { return Err(failure("unexpected )", self.pattern)) };
-        self.at += 1;
+        let Some(outer) = self.outer.pop() else { return Err(failure("unexpected )", self.src.pattern)) };
+        self.src.at += 1;
         let group = std::mem::replace(&mut self.group, outer);
-        self.flags = group.flags_outside.unwrap_or(self.flags);
+        self.src.flags = group.flags_outside.unwrap_or(self.src.flags);
         let number = group.number;
         let mut piece = group.finish();
         if let Some(index) = number {
@@ -242,7 +222,7 @@ impl<'p> Parser<'p> {
 
     /// Parses what begins with `(?`: a named group, or flags and perhaps a group.
     fn perl_group(&mut self) -> Result<(), RegexpError> {
-        let rest = self.rest();
+        let rest = self.src.rest();
         let name_at = match rest.as_bytes() {
             [_, _, b'P', b'<', _, ..] => 4,
             [_, _, b'<', _, ..] => 3,
@@ -259,10 +239,10 @@ impl<'p> Parser<'p> {
 
     /// Parses `(?i)`, `(?s-i:` and the like.
     fn flags(&mut self) -> Result<(), RegexpError> {
-        let start = self.at;
-        self.at += 2;
-        let (mut flags, mut on, mut any) = (self.flags, true, false);
-        while let Some(c) = self.next_char() {
+        let start = self.src.at;
+        self.src.at += 2;
+        let (mut flags, mut on, mut any) = (self.src.flags, true, false);
+        while let Some(c) = self.src.next_char() {
             match c {
                 'i' => flags.fold_case = on,
                 'm' => flags.multi_line = on,
@@ -277,19 +257,19 @@ impl<'p> Parser<'p> {
                     if c == ':' {
                         self.open_group(0)?;
                     }
-                    self.flags = flags;
+                    self.src.flags = flags;
                     return Ok(());
                 }
                 _ => break,
             }
             any = true;
         }
-        Err(failure("invalid or unsupported Perl syntax", &self.pattern[start..self.at]))
+        Err(failure("invalid or unsupported Perl syntax", &self.src.pattern[start..self.src.at]))
     }
 
     /// Parses what begins with a backslash.
     fn backslash(&mut self) -> Result<(), RegexpError> {
-        let rest = self.rest();
+        let rest = self.src.rest();
         match rest.as_bytes().get(1) {
             Some(b'A') => self.look(2, Look::Start),
             Some(b'z') => self.look(2, Look::End),
@@ -299,91 +279,18 @@ impl<'p> Parser<'p> {
             Some(b'Q') => {
                 let quoted = &rest[2..];
                 let (text, len) = quoted.split_once("\\E").map_or((quoted, quoted.len()), |(t, _)| (t, t.len() + 2));
-                self.at += 2 + len;
+                self.src.at += 2 + len;
                 text.chars().for_each(|c| self.push_char(u32::from(c)));
             }
-            _ => match class::parse_escaped(self)? {
+            _ => match class::parse_escaped(&mut self.src)? {
                 Some(class) => self.group.push(Piece::of_class(class)),
                 None => {
-                    let code = self.escape()?;
+                    let code = self.src.escape()?;
                     self.push_char(code);
                 }
             },
         }
         Ok(())
-    }
-
-    /// Parses an escape for one character.
-    pub(super) fn escape(&mut self) -> Result<u32, RegexpError> {
-        let start = self.at;
-        self.at += 1;
-        let Some(c) = self.next_char() else {
-            return Err(failure("trailing backslash at end of expression", ""));
-        };
-        let code = match c {
-            '1'..='7' if !self.peek().is_some_and(|c| c.is_digit(8)) => None,
-            '0'..='7' => Some(self.octal(c)),
-            'x' => self.hexadecimal(),
-            'a' => Some(0x07),
-            'f' => Some(0x0c),
-            'n' => Some(0x0a),
-            'r' => Some(0x0d),
-            't' => Some(0x09),
-            'v' => Some(0x0b),
-            _ if c.is_ascii() && !c.is_ascii_alphanumeric() => Some(u32::from(c)),
-            _ => None,
-        };
-        code.ok_or_else(|| failure("invalid escape sequence", &self.pattern[start..self.at]))
-    }
-
-    /// Parses up to two more octal digits.
-    fn octal(&mut self, first: char) -> u32 {
-        let mut code = first.to_digit(8).unwrap_or(0);
-        for _ in 0..2 {
-            let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else { break };
-            code = code * 8 + digit;
-            self.at += 1;
-        }
-        code
-    }
-
-    /// Parses `41` or `{1F600}`. On failure it has consumed what Go's message shows.
-    fn hexadecimal(&mut self) -> Option<u32> {
-        let first = self.next_char()?;
-        if first != '{' {
-            let second = self.next_char();
-            return Some(first.to_digit(16)? * 16 + second?.to_digit(16)?);
-        }
-        let mut code = None;
-        loop {
-            let c = self.next_char()?;
-            if c == '}' {
-                return code;
-            }
-            let next = code.unwrap_or(0) * 16 + c.to_digit(16)?;
-            code = (next <= u32::from(char::MAX)).then_some(next);
-            code?;
-        }
-    }
-
-    pub(super) fn rest(&self) -> &'p str {
-        &self.pattern[self.at..]
-    }
-
-    pub(super) fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
-    }
-
-    pub(super) fn next_char(&mut self) -> Option<char> {
-        let c = self.peek()?;
-        self.at += c.len_utf8();
-        Some(c)
-    }
-
-    pub(super) fn eat(&mut self, text: &str) -> bool {
-        let found = self.rest().starts_with(text);
-        self.at += if found { text.len() } else { 0 };
-        found
     }
 }
 

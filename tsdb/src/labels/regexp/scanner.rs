@@ -1,0 +1,108 @@
+//! The position in a pattern, and what both the parser and character classes read: characters and escapes.
+
+use super::RegexpError;
+
+/// A pattern, the position in it, and the flags that apply there.
+pub(super) struct Scanner<'p> {
+    pub(super) pattern: &'p str,
+    pub(super) at: usize,
+    pub(super) flags: Flags,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flags {
+    /// `i`
+    pub(super) fold_case: bool,
+    /// `m`
+    pub(super) multi_line: bool,
+    /// `s`
+    pub(super) dot_newline: bool,
+    /// `U`: repetitions are lazy without a `?` and greedy with it.
+    pub(super) lazy: bool,
+}
+
+impl<'p> Scanner<'p> {
+    /// Returns a scanner at the start of a pattern.
+    pub(super) fn new(pattern: &'p str) -> Self {
+        let flags = Flags { fold_case: false, multi_line: false, dot_newline: true, lazy: false };
+        Self { pattern, at: 0, flags }
+    }
+
+    /// Parses an escape for one character.
+    pub(super) fn escape(&mut self) -> Result<u32, RegexpError> {
+        let start = self.at;
+        self.at += 1;
+        let Some(c) = self.next_char() else {
+            return Err(failure("trailing backslash at end of expression", ""));
+        };
+        let code = match c {
+            '1'..='7' if !self.peek().is_some_and(|c| c.is_digit(8)) => None,
+            '0'..='7' => Some(self.octal(c)),
+            'x' => self.hexadecimal(),
+            'a' => Some(0x07),
+            'f' => Some(0x0c),
+            'n' => Some(0x0a),
+            'r' => Some(0x0d),
+            't' => Some(0x09),
+            'v' => Some(0x0b),
+            _ if c.is_ascii() && !c.is_ascii_alphanumeric() => Some(u32::from(c)),
+            _ => None,
+        };
+        code.ok_or_else(|| failure("invalid escape sequence", &self.pattern[start..self.at]))
+    }
+
+    /// Parses up to two more octal digits.
+    fn octal(&mut self, first: char) -> u32 {
+        let mut code = first.to_digit(8).unwrap_or(0);
+        for _ in 0..2 {
+            let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else { break };
+            code = code * 8 + digit;
+            self.at += 1;
+        }
+        code
+    }
+
+    /// Parses `41` or `{1F600}`. On failure it has consumed what Go's message shows.
+    fn hexadecimal(&mut self) -> Option<u32> {
+        let first = self.next_char()?;
+        if first != '{' {
+            let second = self.next_char();
+            return Some(first.to_digit(16)? * 16 + second?.to_digit(16)?);
+        }
+        let mut code = None;
+        loop {
+            let c = self.next_char()?;
+            if c == '}' {
+                return code;
+            }
+            let next = code.unwrap_or(0) * 16 + c.to_digit(16)?;
+            code = (next <= u32::from(char::MAX)).then_some(next);
+            code?;
+        }
+    }
+
+    pub(super) fn rest(&self) -> &'p str {
+        &self.pattern[self.at..]
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    pub(super) fn next_char(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let found = self.rest().starts_with(text);
+        self.at += if found { text.len() } else { 0 };
+        found
+    }
+}
+
+/// Returns the error in Go's words.
+pub(super) fn failure(what: &str, part: &str) -> RegexpError {
+    RegexpError(format!("{what}: `{part}`"))
+}
