@@ -148,10 +148,10 @@ struct FaultFile {
 impl AppendFile for FaultFile {
     /// Writes the bytes that fit, as a full disk does.
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let room = self.faults.room.load(Ordering::SeqCst);
+        let take = |room: u64| Some(room.saturating_sub(bytes.len() as u64));
+        let room = self.faults.room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).unwrap_or_else(|room| room);
         let fits = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         self.file.append(&bytes[..fits])?;
-        self.faults.room.store(room - fits as u64, Ordering::SeqCst);
         if fits < bytes.len() {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
