@@ -1,4 +1,5 @@
-//! The deferred part of a write request: the series that one pass over it did not store, and why.
+//! The deferred part of a write request: the series that a pass over the request did not store, and the exhausted
+//! resources.
 
 use std::time::Duration;
 
@@ -8,13 +9,14 @@ use crate::error::Exhausted;
 /// The deferred part of a request after a pass.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
-    /// The indexes of deferred series in the request, ascending, each with the team that was denied it, if known.
+    /// Indexes of the deferred series in the request, ascending, each with its team if a team's budget denied the
+    /// series.
     pub(crate) series: Vec<(u32, Option<Team>)>,
-    /// Teams whose samples were denied in this pass.
+    /// Teams that were denied samples in this pass.
     without_samples: Vec<Team>,
     /// Teams that were denied a new series in this pass.
     without_series: Vec<Team>,
-    /// The exhausted resource with the longest wait, its team, and that wait.
+    /// The exhausted resource with the longest wait, its team, and the wait.
     exhausted: Option<(Exhausted, Team, Duration)>,
 }
 
@@ -24,29 +26,29 @@ impl Deferred {
         self.series.push((series_idx, team));
     }
 
-    /// Starts the next pass: returns the deferred series and forgets all denials.
+    /// Starts the next pass: returns the deferred series and clears all denials.
     pub(crate) fn take_series(&mut self) -> Vec<(u32, Option<Team>)> {
         std::mem::take(self).series
     }
 
-    /// Denies a team its samples for the rest of the pass.
+    /// Denies the samples of a team for the rest of the pass.
     pub(crate) fn deny_samples(&mut self, team: Team, denied: Denied) {
         self.without_samples.push(team);
         self.note(team, denied);
     }
 
-    /// Denies a team new series for the rest of the pass.
+    /// Denies new series of a team for the rest of the pass.
     pub(crate) fn deny_series(&mut self, team: Team, denied: Denied) {
         self.without_series.push(team);
         self.note(team, denied);
     }
 
-    /// Returns `true` if any team is denied its samples.
+    /// Returns `true` if the samples of any team are denied.
     pub(crate) fn denies_any_samples(&self) -> bool {
         !self.without_samples.is_empty()
     }
 
-    /// Returns `true` if a team is denied its samples.
+    /// Returns `true` if the samples of `team` are denied.
     pub(crate) fn denies_samples(&self, team: Team) -> bool {
         self.without_samples.contains(&team)
     }
@@ -56,7 +58,7 @@ impl Deferred {
         !self.without_series.contains(&team) && !self.denies_samples(team)
     }
 
-    /// Returns the exhausted resource with the longest wait, its team, and that wait.
+    /// Returns the exhausted resource with the longest wait, its team, and the wait.
     pub(super) fn exhausted(&self) -> Option<(Exhausted, Team, Duration)> {
         self.exhausted
     }

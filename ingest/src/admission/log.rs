@@ -1,7 +1,7 @@
 //! Waiting for a log whose disk is full.
 //!
-//! A file system does not notify anybody of free space: the log learns of it by writing. So one waiter at a time retries
-//! the write, every [`RETRY_INTERVAL`], and wakes the others when it succeeds.
+//! A file system does not report free space: only a successful write does. So one waiter at a time retries the write
+//! every [`RETRY_INTERVAL`], and wakes the others when it succeeds.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::error::WriteError;
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Lets requests pass while the log takes appends.
+/// Admits requests while the log accepts appends.
 #[derive(Debug)]
 pub(super) struct LogGate {
     db: Arc<Db>,
@@ -25,10 +25,10 @@ impl LogGate {
         Self { db, retrying: Mutex::default(), writable: Condvar::new() }
     }
 
-    /// Waits until the log takes appends.
+    /// Waits until the log accepts appends.
     ///
     /// # Errors
-    /// [`WriteError::Store`] if its disk is still full at the deadline, or if the log has failed for good.
+    /// [`WriteError::Store`] if the disk is still full at the deadline, or if the log has failed permanently.
     pub(super) fn pass_until(&self, deadline: Instant) -> Result<(), WriteError> {
         // Fast path: no write has failed.
         if let Ok(()) = self.db.ready() {

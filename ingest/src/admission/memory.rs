@@ -1,6 +1,6 @@
-//! Memory of write requests: the bytes that all requests at work may hold together.
+//! Memory of write requests: bounds the bytes that all active requests hold together.
 //!
-//! A request waits for its first reservation, before it allocates anything. Growth is never waited for: two requests that
+//! A request waits for its first reservation before it allocates anything. It never waits for growth: two requests that
 //! wait for each other's bytes would both wait until their deadlines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,13 @@ use std::time::Instant;
 
 use crate::error::WriteError;
 
-/// The account that requests reserve from.
+/// The memory that requests reserve from.
 #[derive(Debug)]
 pub(crate) struct Memory {
     in_flight: AtomicU64,
     limit: u64,
-    /// Held while a waiter checks, and by a release before it notifies: no wake-up is lost.
+    /// Held while a waiter checks for free memory, and taken by a release before it notifies, so that no wake-up is
+    /// lost.
     checking: Mutex<()>,
     released: Condvar,
 }
@@ -34,16 +35,16 @@ impl Memory {
     /// Reserves `size` bytes without waiting.
     ///
     /// # Errors
-    /// [`WriteError::Busy`] if they exceed the limit. A request that is alone gets any size.
+    /// [`WriteError::Busy`] if the bytes exceed the limit. A request that runs alone may reserve any size.
     pub(crate) fn reserve(&self, size: usize) -> Result<Reservation<'_>, WriteError> {
         self.add(0, size as u64)?;
         Ok(Reservation { memory: self, size: size as u64 })
     }
 
-    /// Reserves `size` bytes, and waits for them until the deadline.
+    /// Reserves `size` bytes, waiting until the deadline if necessary.
     ///
     /// # Errors
-    /// As [`Memory::reserve`].
+    /// The errors of [`Memory::reserve`].
     pub(crate) fn reserve_until(&self, size: usize, deadline: Instant) -> Result<Reservation<'_>, WriteError> {
         // Fast path: the bytes are free.
         if let Ok(reservation) = self.reserve(size) {
@@ -63,12 +64,12 @@ impl Memory {
         }
     }
 
-    /// Returns the bytes that are reserved.
+    /// Returns the number of reserved bytes.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Adds `size` bytes for a request that holds `own` already.
+    /// Adds `size` bytes for a request that already holds `own` bytes.
     fn add(&self, own: u64, size: u64) -> Result<(), WriteError> {
         let limit = self.limit;
         let grown = |in_flight: u64| {
@@ -84,10 +85,10 @@ impl Memory {
 }
 
 impl Reservation<'_> {
-    /// Reserves `size` bytes more.
+    /// Reserves another `size` bytes.
     ///
     /// # Errors
-    /// As [`Memory::reserve`]; the reservation is unchanged then.
+    /// The errors of [`Memory::reserve`]. The reservation is unchanged after an error.
     pub(crate) fn grow(&mut self, size: usize) -> Result<(), WriteError> {
         self.memory.add(self.size, size as u64)?;
         self.size += size as u64;

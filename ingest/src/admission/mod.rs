@@ -1,30 +1,31 @@
-//! Admission control: everything a write request can wait for or be denied.
+//! Admission control: limits the resources that write requests use, and makes requests wait or denies them.
 //!
-//! [`AdmissionControl::admit`] returns a [`Permit`], which holds what the request has of the shared resources and releases
-//! it on drop. A request takes these steps in this order and never waits for an earlier one again, so that no two requests
+//! [`AdmissionControl::admit`] returns a [`Permit`], which holds the request's share of the resources and releases it
+//! on drop. A request takes these steps in this order and never returns to an earlier step, so that no two requests
 //! wait for each other.
 //!
 //! | step | bound | flag or key | metric | waits for at most | denied with |
 //! | --- | --- | --- | --- | --- | --- |
 //! | 1 receive the body | bytes of bodies | `--ingest.bytes-in-flight-max` | `varve_ingest_body_bytes` | no wait | 503 |
-//! | 2 concurrency | requests at work | `--ingest.concurrency-max` | `varve_requests_active`, `varve_requests_queued` | 30 s | queue status |
+//! | 2 concurrency | active requests | `--ingest.concurrency-max` | `varve_requests_active`, `varve_requests_queued` | 30 s | queue status |
 //! | 3 writable log | disk space | none | `varve_ingest_requests_total{outcome="failed"}` | queue timeout | 503 |
 //! | 4 sample rate | no debt | `samples_per_second` | `varve_ingest_throttled_total{resource=~"(team_)?samples"}` | queue timeout, in a queue slot | queue status |
 //! | 5 memory | bytes held, by declared size | `--ingest.bytes-in-flight-max` | `varve_ingest_in_flight_bytes`, `outcome="busy"` | queue timeout | queue status |
-//! | 6 decode | one request a core | none | none | queue timeout | proceeds |
+//! | 6 decode | one request per core | none | none | queue timeout | proceeds |
 //! | | *samples of known series are stored; a request whose series are all known ends here* | | | | |
 //! | 7 queue slot | requests, and a quarter of the bytes of step 5 | `--ingest.queued-requests-max` | `varve_ingest_queued_requests`, `varve_ingest_queued_bytes`, `resource="queue"` | no wait | queue status |
 //! | 8 rates | samples and new series | `samples_per_second`, `new_series_per_second` | `varve_ingest_throttled_total` | queue timeout | queue status |
-//! | 9 series creation | requests, and [`CREATED_PER_PERMIT_MAX`] series a permit | `--ingest.creation-concurrency-max` | `varve_ingest_series_creations_active`, `resource="series_creation"` | queue timeout | queue status |
-//! | 10 yield | requests of known series at work | none | none | 1 ms after each 64 series | proceeds |
+//! | 9 series creation | requests, and [`CREATED_PER_PERMIT_MAX`] series per permit | `--ingest.creation-concurrency-max` | `varve_ingest_series_creations_active`, `resource="series_creation"` | queue timeout | queue status |
+//! | 10 yield | active requests of known series | none | none | 1 ms after each 64 series | proceeds |
 //!
-//! The queue timeout is `--ingest.queue-timeout`, for steps 3 to 5 together, for step 6, and for steps 8 and 9 together. The
-//! queue status is `--ingest.queue-timeout-status`, 503 or 429. Steps 1 and 2 stay in `bin/http` (`request_body`,
-//! `admission`): a request waits there as a task, before it occupies a thread. Steps 8 and 9 repeat, one pass over the
-//! deferred series each, until all are stored. The first pass takes a permit of step 9 only if one is free.
+//! The queue timeout is `--ingest.queue-timeout`, which applies to steps 3 to 5 together, to step 6, and to steps 8 and
+//! 9 together. The queue status is `--ingest.queue-timeout-status`, 503 or 429. Steps 1 and 2 stay in `bin/http`
+//! (`request_body`, `admission`): a request waits there as a task, before it occupies a thread. Steps 8 and 9 repeat,
+//! with one pass over the deferred series each, until all series are stored. The first pass takes a permit of step 9
+//! only if one is free.
 //!
-//! A budget of *active* series is not waited for: its series are rejected with 400 ([`budget`]). Why each status:
-//! docs/decisions/0011-admission.md.
+//! Requests do not wait for a budget of *active* series: series beyond it are rejected with 400 ([`budget`]).
+//! docs/decisions/0011-admission.md gives the reason for each status.
 //!
 //! Threads: steps 3 to 10 block the request's thread on a condition variable, or parked (6, 9), with a deadline. Each wait
 //! ends when its resource is released; a wait for a rate ends when the bucket has refilled or budgets change.
@@ -60,19 +61,19 @@ pub(crate) use deferred::Deferred;
 /// The sender of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Origin<'a> {
-    /// The team that it names; all samples of the request count against that team's budget.
+    /// The team that the sender names, if any. All samples of the request count against the budget of this team.
     pub team: Option<&'a str>,
-    /// Called when the request starts to wait in the queue, to release what it does not need there.
+    /// Called when the request starts to wait in the queue, to release resources that it does not need there.
     pub on_queued: Option<&'a dyn Fn()>,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct AdmissionControl {
     log: LogGate,
     memory: Memory,
-    /// One permit a core. If all of many simultaneous requests decoded side by side, the first would finish no sooner,
-    /// and one of known series would be among the last.
+    /// One permit per core. If all simultaneous requests decoded concurrently, the first would finish no sooner, and a
+    /// request of known series would be among the last.
     decoding: FairSemaphore,
     queue: Queue,
     budgets: Ledger,
@@ -81,21 +82,21 @@ pub(crate) struct AdmissionControl {
     queue_timeout: Duration,
 }
 
-/// What a request holds of the shared resources, released on drop.
+/// The resources that a request holds, released on drop.
 pub(crate) struct Permit<'a> {
     control: &'a AdmissionControl,
     on_queued: Option<&'a dyn Fn()>,
-    /// The team that the sender names.
+    /// The team that the sender names, if any.
     team: Option<Team>,
     pub(crate) memory: Reservation<'a>,
     /// Held while all series of the request so far are known.
     priority: Option<PriorityGuard<'a>>,
     creation: Creation<'a>,
-    /// Its slot in the queue, and when its time there ends.
+    /// The slot in the queue, and the deadline of the wait there.
     queued: Option<(QueueSlot<'a>, Instant)>,
 }
 
-/// Whether a request may create series in the present pass.
+/// Whether a request may create series in the current pass.
 #[derive(Debug)]
 enum Creation<'a> {
     NotRequested,
@@ -103,7 +104,7 @@ enum Creation<'a> {
     Granted(#[expect(dead_code, reason = "held until it is dropped")] SemaphorePermit<'a>),
 }
 
-/// What requests hold of admission control now.
+/// The resources that all requests hold now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AdmissionStats {
     /// Bytes of memory that requests hold.
@@ -132,11 +133,11 @@ impl AdmissionControl {
         }
     }
 
-    /// Takes steps 3 to 5 for a request: a body of `body_size` bytes, of which it needs `size` bytes of memory. Nothing is
-    /// decompressed before.
+    /// Takes steps 3 to 5 for a request with a body of `body_size` bytes that needs `size` bytes of memory. Must be
+    /// called before the body is decompressed.
     ///
     /// # Errors
-    /// [`WriteError::Store`], [`WriteError::Throttled`] or [`WriteError::Busy`], for steps 3, 4 and 5.
+    /// [`WriteError::Store`] in step 3, [`WriteError::Throttled`] in step 4, [`WriteError::Busy`] in step 5.
     pub(crate) fn admit<'a>(
         &'a self,
         origin: &Origin<'a>,
@@ -158,7 +159,7 @@ impl AdmissionControl {
         })
     }
 
-    /// Waits while the samples of a team, or of a sender that names none, are certain to be denied.
+    /// Waits while the samples of `team` are certain to be denied. `None`: the sender names no team.
     fn wait_for_samples(
         &self,
         on_queued: Option<&dyn Fn()>,
@@ -222,7 +223,7 @@ impl AdmissionControl {
 }
 
 impl<'a> Permit<'a> {
-    /// Decodes a body (step 6), with priority. After the timeout it decodes without a permit.
+    /// Runs `decode` with priority (step 6), after the timeout even without a permit.
     pub(crate) fn decode<R>(&self, decode: impl FnOnce() -> R) -> R {
         let _priority = self.control.priority.enter();
         let _permit = self.control.decoding.acquire_until(self.control.deadline());
@@ -234,7 +235,7 @@ impl<'a> Permit<'a> {
         self.priority = Some(self.control.priority.enter());
     }
 
-    /// Queues the request (step 7), after a pass that deferred a part of it.
+    /// Queues the request (step 7), after a pass that deferred series.
     ///
     /// # Errors
     /// [`WriteError::Throttled`] if the queue is full.
@@ -245,8 +246,8 @@ impl<'a> Permit<'a> {
         Ok(())
     }
 
-    /// Waits for the rates that deferred series (step 8). A pass that was denied none, but `stored_nothing`, waits for the
-    /// least time.
+    /// Waits for the rates because of which series were deferred (step 8). If no rate was exhausted but the pass
+    /// `stored_nothing`, waits for [`REFILL_MIN`].
     ///
     /// # Errors
     /// [`WriteError::Throttled`] at the deadline.
@@ -275,8 +276,8 @@ impl<'a> Permit<'a> {
         Ok(())
     }
 
-    /// Returns `true` if the request may create a series after `n_created` in this pass. The first call of a pass asks for
-    /// a permit, and ends the request's priority.
+    /// Returns `true` if the request may create another series after the `n_created` of this pass. The first call of a
+    /// pass tries to acquire a permit, and ends the request's priority.
     pub(crate) fn may_create(&mut self, n_created: usize) -> bool {
         self.priority = None;
         if let Creation::NotRequested = self.creation {
@@ -285,24 +286,25 @@ impl<'a> Permit<'a> {
         !self.is_creation_over(n_created)
     }
 
-    /// Returns `true` if this pass creates no series after `n_created`: it was denied a permit, or has used its share.
+    /// Returns `true` if this pass may create no series after `n_created`: it was denied a permit, or has used it up.
     pub(crate) fn is_creation_over(&self, n_created: usize) -> bool {
         matches!(self.creation, Creation::Denied) || n_created >= CREATED_PER_PERMIT_MAX
     }
 
-    /// Yields to requests of known series now and then (step 10); called after each created series.
+    /// Yields to requests of known series after every [`SERIES_BETWEEN_YIELDS`] series (step 10). Called after each
+    /// created series.
     pub(crate) fn yield_after(&self, n_created: usize) {
         if n_created.is_multiple_of(SERIES_BETWEEN_YIELDS) {
             self.control.priority.yield_now();
         }
     }
 
-    /// Ends a pass, and returns the permit to create series.
+    /// Ends a pass and releases the permit to create series.
     pub(crate) fn end_pass(&mut self) {
         self.creation = Creation::NotRequested;
     }
 
-    /// Returns the team that the sender names.
+    /// Returns the team that the sender names, if any.
     pub(crate) fn team(&self) -> Option<Team> {
         self.team
     }
@@ -316,14 +318,15 @@ impl<'a> Permit<'a> {
     }
 }
 
-/// Series that a request creates with one permit: as many as a Prometheus sends at a time. They take tens of
-/// milliseconds, which is how long the next request waits.
+/// Maximum number of series that a request creates with one permit: the default batch size of Prometheus' remote write.
+/// It takes tens of milliseconds, during which the next request waits.
 const CREATED_PER_PERMIT_MAX: usize = 2_000;
-/// The shortest wait for a rate: a pass that stores a single series costs as much as one that stores many.
+/// Minimum wait for a rate. A pass that stores one series costs about as much as one that stores many, so shorter waits
+/// waste CPU time.
 const REFILL_MIN: Duration = Duration::from_millis(20);
-/// The smallest `Retry-After`: the sender holds back samples of known series meanwhile.
+/// Minimum `Retry-After`. Not longer, because the sender also delays samples of known series until then.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
-/// Queued requests hold at most one part in so many of the bytes in flight, so that others are let in.
+/// Queued requests hold at most 1/`QUEUE_SHARE` of the bytes in flight, so that other requests are admitted.
 const QUEUE_SHARE: usize = 4;
 
 #[cfg(test)]

@@ -1,50 +1,51 @@
-//! Priority of known series: a request that creates series pauses while requests of known series are at work.
+//! Priority of known series: a request that creates series pauses while requests of known series are active.
 //!
-//! Creating the series of a storm takes one core for seconds, thousands of locks of the heads, and the CPU's caches; a
-//! request of known series takes a millisecond. So the creating request checks for such requests after each
-//! [`SERIES_BETWEEN_YIELDS`] series and lets them finish, for [`YIELD_MAX`] at most, since there may always be one.
+//! Creating the series of a storm occupies one core for seconds, locks heads thousands of times, and fills the CPU's
+//! caches. A request of known series takes a millisecond. So a request that creates series checks for such requests
+//! after each [`SERIES_BETWEEN_YIELDS`] series. It lets them finish, but waits for at most [`YIELD_MAX`], since under
+//! load there is always one.
 //!
-//! A request counts as one of known series until its first unknown series.
+//! A request counts as a request of known series until its first unknown series.
 //!
-//! Threads: one short lock, taken twice a request. A yielding thread blocks and holds nothing but its permit.
+//! Threads: one short lock, taken twice per request. A yielding thread blocks and holds only its permit.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Series that are created between two yields: a fraction of a millisecond.
+/// Number of series created between two yields, which takes a fraction of a millisecond.
 pub(super) const SERIES_BETWEEN_YIELDS: usize = 64;
-/// The longest pause: under constant load a fifth of the time remains for creating series.
+/// Maximum pause. Under constant load, a fifth of the time remains for creating series.
 const YIELD_MAX: Duration = Duration::from_millis(1);
 
-/// Counts the requests of known series at work.
+/// Counts the active requests of known series.
 #[derive(Debug, Default)]
 pub(super) struct Priority {
-    n_at_work: Mutex<usize>,
+    n_active: Mutex<usize>,
     idle: Condvar,
 }
 
-/// A request of known series at work, until it is dropped.
+/// An active request of known series, counted until this guard is dropped.
 #[derive(Debug)]
 pub(super) struct PriorityGuard<'a>(&'a Priority);
 
 impl Priority {
     pub(super) fn enter(&self) -> PriorityGuard<'_> {
-        *self.n_at_work.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *self.n_active.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         PriorityGuard(self)
     }
 
-    /// Waits until no request of known series is at work, for [`YIELD_MAX`] at most.
+    /// Waits until no request of known series is active, for at most [`YIELD_MAX`].
     pub(super) fn yield_now(&self) {
-        let n_at_work = self.n_at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        let _either = self.idle.wait_timeout_while(n_at_work, YIELD_MAX, |n| *n > 0);
+        let n_active = self.n_active.lock().unwrap_or_else(PoisonError::into_inner);
+        let _either = self.idle.wait_timeout_while(n_active, YIELD_MAX, |n| *n > 0);
     }
 }
 
 impl Drop for PriorityGuard<'_> {
     fn drop(&mut self) {
-        let mut n_at_work = self.0.n_at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        *n_at_work -= 1;
-        if *n_at_work == 0 {
+        let mut n_active = self.0.n_active.lock().unwrap_or_else(PoisonError::into_inner);
+        *n_active -= 1;
+        if *n_active == 0 {
             self.0.idle.notify_all();
         }
     }
@@ -56,7 +57,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_yield_ends_when_the_last_request_leaves_and_after_a_while_in_any_case() {
+    fn a_yield_ends_when_the_last_request_ends_or_after_the_maximum() {
         let priority = Priority::default();
         priority.yield_now();
         let (first, second) = (priority.enter(), priority.enter());
@@ -66,7 +67,7 @@ mod tests {
             scope.spawn(|| priority.yield_now());
             drop(second);
         });
-        assert_eq!(*priority.n_at_work.lock().unwrap(), 0);
+        assert_eq!(*priority.n_active.lock().unwrap(), 0);
         priority.yield_now();
     }
 }

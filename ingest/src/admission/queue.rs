@@ -1,22 +1,22 @@
-//! Queue slots: how many requests may wait while they hold a decoded body, and how many bytes these hold.
+//! Queue slots: bounds the number of requests that wait while they hold a decoded body, and their bytes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bounds of the queue, and its present length.
+/// The bounds of the queue, and its current length.
 #[derive(Debug)]
 pub(super) struct Queue {
     length: Mutex<Length>,
     max: Length,
 }
 
-/// The requests in a queue.
+/// The number of requests in a queue, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Length {
     pub(super) n_requests: usize,
     pub(super) size_bytes: usize,
 }
 
-/// A request's place in the queue, released on drop.
+/// The slot of one request in the queue, released on drop.
 #[derive(Debug)]
 pub(super) struct QueueSlot<'a> {
     queue: &'a Queue,
@@ -28,8 +28,8 @@ impl Queue {
         Self { length: Mutex::default(), max }
     }
 
-    /// Reserves a slot for a request of `size` bytes; `None` if the queue is full. An empty queue takes a request of any
-    /// size.
+    /// Reserves a slot for a request of `size` bytes. Returns `None` if the queue is full. An empty queue accepts a
+    /// request of any size.
     pub(super) fn reserve(&self, size: usize) -> Option<QueueSlot<'_>> {
         let mut length = self.lock();
         let is_full =

@@ -3,17 +3,17 @@
 //! Limits how many requests decode, and how many create series, at the same time.
 //!
 //! Invariants
-//! 1. At most `permits_max` permits are held; nobody gets one before a request that waits already.
+//! 1. At most `permits_max` permits are held; a new request never overtakes a waiting one.
 //!
-//! Threads: a waiter parks its thread, up to its deadline. A released permit wakes only the first waiter, since hundreds
-//! may wait.
+//! Threads: a waiter parks its thread, up to its deadline. A released permit wakes only the first waiter, since there
+//! may be hundreds.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct FairSemaphore {
     state: Mutex<State>,
@@ -23,7 +23,7 @@ pub(super) struct FairSemaphore {
 #[derive(Debug, Default)]
 struct State {
     n_held: usize,
-    /// Tickets of the waiters in order, and their threads.
+    /// Ticket and thread of each waiter, in the order of arrival.
     waiters: VecDeque<(u64, Thread)>,
     next_ticket: u64,
 }
@@ -33,12 +33,12 @@ struct State {
 pub(super) struct SemaphorePermit<'a>(&'a FairSemaphore);
 
 impl FairSemaphore {
-    /// Creates a semaphore of `permits_max` permits, at least one.
+    /// Creates a semaphore with `permits_max` permits, at least one.
     pub(super) fn new(permits_max: usize) -> Self {
         Self { state: Mutex::default(), permits_max: permits_max.max(1) }
     }
 
-    /// Returns a permit if one is free and nobody waits.
+    /// Returns a permit if one is free and no thread waits.
     pub(super) fn try_acquire(&self) -> Option<SemaphorePermit<'_>> {
         let mut state = self.state();
         if state.n_held >= self.permits_max || !state.waiters.is_empty() {
@@ -48,7 +48,7 @@ impl FairSemaphore {
         Some(SemaphorePermit(self))
     }
 
-    /// Waits for a permit; `None` after the deadline.
+    /// Waits for a permit. Returns `None` after the deadline.
     pub(super) fn acquire_until(&self, deadline: Instant) -> Option<SemaphorePermit<'_>> {
         let mut state = self.state();
         let ticket = state.next_ticket;
@@ -69,13 +69,13 @@ impl FairSemaphore {
                 return None;
             }
             drop(state);
-            // Returns at once if this thread was woken after it joined the queue.
+            // Returns immediately if the thread was already unparked since it joined the queue.
             thread::park_timeout(left);
             state = self.state();
         }
     }
 
-    /// Returns the number of permits that are held.
+    /// Returns the number of held permits.
     pub(super) fn n_held(&self) -> usize {
         self.state().n_held
     }

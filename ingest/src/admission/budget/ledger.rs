@@ -1,11 +1,12 @@
-//! The policy in force, the teams that it knows, the store whose series it counts, and the clock.
+//! The ledger applies the budget policy in force: it adds the names of teams, the number of series in the store, and
+//! the clock.
 //!
-//! Threads: one lock, held for a few steps; a request takes it once for its samples, and once for each series that it
-//! creates. It may be taken under locks of the store, never the other way round. Waiters for a rate block on a condition
-//! variable until the bucket has refilled, their deadline, or a change of budgets.
+//! Threads: one lock, held briefly. A request takes it once for its samples, and once for each series that it creates.
+//! It may be taken while a lock of the store is held, but no lock of the store is taken under it. A thread that waits
+//! for a rate blocks on a condition variable until the bucket has refilled, budgets change, or its deadline has passed.
 //!
-//! Crash: nothing is persisted. After a start, series of the log belong to the team of their label; those of teams that
-//! senders name belong to them again from their next sample on.
+//! Crash: nothing is persisted. After a start, series of the log belong to the team of their label. Series of a team
+//! that the sender names belong to it again with their next sample.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use varve_tsdb::{Db, Labels};
 use super::policy::{Active, Policy};
 use super::{Budgets, Denied, Team, TeamNames, TeamStatus};
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     db: Arc<Db>,
@@ -26,7 +27,7 @@ pub(crate) struct Ledger {
     changed: Condvar,
     has_label: AtomicBool,
     bounds_samples: AtomicBool,
-    /// How often label sets may have changed their teams.
+    /// Number of changes of budgets that may have moved label sets to other teams.
     generation: AtomicU32,
 }
 
@@ -35,7 +36,7 @@ struct State {
     budgets: Budgets,
     names: TeamNames,
     policy: Policy,
-    /// How often budgets have changed.
+    /// Number of changes of budgets.
     n_changes: u64,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Grant<'a> {
 }
 
 impl Ledger {
-    /// Starts without budgets.
+    /// Creates a ledger without budgets.
     pub(crate) fn new(db: Arc<Db>) -> Self {
         let budgets = Budgets::default();
         let policy = Policy::new(&budgets, Duration::ZERO);
@@ -62,7 +63,7 @@ impl Ledger {
         }
     }
 
-    /// Puts budgets into force. If the team label changes, all series are counted anew by it.
+    /// Applies budgets. If the team label changes, counts all series again by the new label.
     pub(crate) fn set(&self, budgets: Budgets) {
         let now = self.now();
         let mut state = self.state();
@@ -89,7 +90,8 @@ impl Ledger {
         }
     }
 
-    /// Returns how often label sets may have changed their teams. Routes cached under another number do not hold.
+    /// Returns the generation of the assignment of label sets to teams. Routes cached under another generation are
+    /// invalid.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
     }
@@ -99,7 +101,7 @@ impl Ledger {
         self.team_in(&mut self.state(), name)
     }
 
-    /// Returns the team of a label set, by the team label.
+    /// Returns the team that the team label of a label set names.
     pub(crate) fn team_of(&self, labels: &Labels) -> Team {
         // Fast path: no label is configured.
         if !self.has_label.load(Ordering::Relaxed) {
@@ -126,7 +128,7 @@ impl Ledger {
     /// Grants a team one new series.
     ///
     /// # Errors
-    /// Why it is denied.
+    /// The reason of the denial.
     pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'_>, Denied> {
         let mut state = self.state();
         let active = Active { team: self.db.n_series_of(team.group()), total: self.db.n_series() };
@@ -139,7 +141,7 @@ impl Ledger {
         self.bounds_samples.load(Ordering::Relaxed)
     }
 
-    /// Takes the samples of a request from the budgets, by team. Calls `denied` for each team that has to wait.
+    /// Takes the samples of a request from the budgets of their teams. Calls `denied` for each team that must wait.
     pub(crate) fn admit_samples(&self, by_team: &[(Team, u64)], mut denied: impl FnMut(Team, Denied)) {
         let (mut state, now) = (self.state(), self.now());
         for &(team, n) in by_team {
@@ -149,7 +151,7 @@ impl Ledger {
         }
     }
 
-    /// Takes samples of a team from its budget, into debt if need be.
+    /// Takes samples of a team from its budget. The budget may go into debt.
     pub(crate) fn charge_samples(&self, team: Team, n: u64) {
         self.state().policy.charge_samples(team, n);
     }
@@ -160,10 +162,10 @@ impl Ledger {
         by_team.iter().for_each(|&(team, n)| state.policy.count_samples(team, n, now));
     }
 
-    /// Checks whether samples would be denied now, whatever request brings them. `team` is the team that the sender names.
+    /// Checks whether the samples of any request would be denied now. `team` is the team that the sender names.
     ///
     /// # Errors
-    /// Why they would be denied.
+    /// The reason of the denial.
     pub(crate) fn check_samples(&self, team: Option<Team>) -> Result<(), Denied> {
         // Fast path: no budget bounds samples.
         if self.bounds_samples() { self.state().check_samples(team, self.now()) } else { Ok(()) }
@@ -172,7 +174,7 @@ impl Ledger {
     /// Waits until samples would be admitted.
     ///
     /// # Errors
-    /// Why they would still be denied at the deadline.
+    /// The reason of the denial, at the deadline.
     pub(crate) fn wait_for_samples(&self, team: Option<Team>, deadline: Instant) -> Result<(), Denied> {
         let mut state = self.state();
         loop {
@@ -225,7 +227,7 @@ impl State {
     fn check_samples(&mut self, team: Option<Team>, now: Duration) -> Result<(), Denied> {
         match team {
             Some(team) => self.policy.check_samples(team, now),
-            // The request may be of a team that has a guarantee.
+            // The samples may belong to a team with a guarantee.
             None if self.policy.guarantees_samples() => Ok(()),
             None => self.policy.check_total_samples(now),
         }

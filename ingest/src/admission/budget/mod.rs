@@ -1,12 +1,12 @@
 //! Budgets: active series, new series per second and samples per second, in total and for each team.
 //!
-//! A team is a name: the value of a configured label, or what a sender calls itself. It selects a budget and isolates no
-//! data. `policy` decides and is pure; `ledger` knows the store, the teams (`teams`) and the time. Why so:
-//! docs/decisions/0011-admission.md.
+//! A team is a name: the value of a configured label, or the name that a sender gives. It selects a budget and does not
+//! isolate data. `policy` makes the decisions and is pure. `ledger` supplies the store, the teams (`teams`) and the
+//! time. Rationale: docs/decisions/0011-admission.md.
 //!
-//! A team always gets its guarantee. Above that it borrows what others leave unused, up to its maximum and while all teams
-//! together are within the total budget. When the others return, *new* series and samples of the borrower are denied; an
-//! existing series is never cut off.
+//! A team always gets its guarantee. Above its guarantee it borrows what other teams leave unused, up to its own
+//! maximum and while all teams together are within the total budget. When the other teams need their share, *new*
+//! series and samples of the borrower are denied. An existing series is never removed.
 
 mod ledger;
 mod policy;
@@ -35,40 +35,40 @@ pub struct Amounts {
 /// The budget of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TeamBudget {
-    /// What the team always gets; `None` is nothing.
+    /// Amounts that the team always gets. `None` guarantees nothing.
     pub guaranteed: Amounts,
-    /// What the team never exceeds.
+    /// Amounts that the team never exceeds.
     pub maximum: Amounts,
 }
 
 /// All budgets. The default is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Budgets {
-    /// The label whose value is the team; `None`: only senders name teams.
+    /// The label whose value is the team. If `None`, only senders name teams.
     pub team_label: Option<String>,
-    /// All teams together.
+    /// Maximum of all teams together.
     pub total: Amounts,
-    /// Teams by name; the empty name is for series without a team.
+    /// Budgets by team name. The empty name stands for series without a team.
     pub teams: BTreeMap<String, TeamBudget>,
-    /// The maximum of each team without a budget of its own.
+    /// The maximum of each team that is not in `teams`.
     pub team_maximum: Amounts,
 }
 
-/// Why budgets are invalid.
+/// The reason why budgets are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BudgetError(String);
 
-/// Maximum of any amount: enough for a machine, and no sum of amounts overflows.
+/// Maximum of any amount: more than one machine handles, and small enough that no sum of amounts overflows.
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
 
 /// An amount: its key in the configuration, and its field.
 type Field = (&'static str, fn(&Amounts) -> Option<u64>);
 
 const FIELDS: [Field; 3] = [
-    ("active_series", |of| of.active_series),
-    ("new_series_per_second", |of| of.new_series_per_second),
-    ("samples_per_second", |of| of.samples_per_second),
+    ("active_series", |amounts| amounts.active_series),
+    ("new_series_per_second", |amounts| amounts.new_series_per_second),
+    ("samples_per_second", |amounts| amounts.samples_per_second),
 ];
 
 impl Budgets {
@@ -78,7 +78,7 @@ impl Budgets {
     /// The first violation, by the keys of the configuration.
     pub fn check(&self) -> Result<(), BudgetError> {
         let invalid = |reason: String| Err(BudgetError(reason));
-        // Two ids are reserved: for all other teams, and for none.
+        // Two ids are reserved: `Team::OTHER` and `Team::NONE`.
         if self.teams.len() > TEAMS_MAX - 2 {
             return invalid(format!("teams: more than {}", TEAMS_MAX - 2));
         }
@@ -105,12 +105,12 @@ impl Budgets {
     }
 
     fn check_amounts(&self) -> Result<(), BudgetError> {
-        let of_teams = self.teams.iter().flat_map(|(name, team)| {
+        let team_amounts = self.teams.iter().flat_map(|(name, team)| {
             let key = |kind: &str| format!("teams.{name}.{kind}");
             [(key("guaranteed"), team.guaranteed), (key("maximum"), team.maximum)]
         });
-        let of_all = [("budget".to_owned(), self.total), ("team_maximum".to_owned(), self.team_maximum)];
-        for (key, amounts) in of_all.into_iter().chain(of_teams) {
+        let total_amounts = [("budget".to_owned(), self.total), ("team_maximum".to_owned(), self.team_maximum)];
+        for (key, amounts) in total_amounts.into_iter().chain(team_amounts) {
             let mut set = FIELDS.iter().filter_map(|(what, amount)| Some((what, amount(&amounts)?)));
             if let Some((what, _)) = set.find(|(_, amount)| !(1..=AMOUNT_MAX).contains(amount)) {
                 return Err(BudgetError(format!("{key}.{what}: must be from 1 to {AMOUNT_MAX}")));

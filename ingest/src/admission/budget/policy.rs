@@ -1,14 +1,14 @@
-//! The policy of budgets: pure, so that the same events always give the same decisions. Time is an argument.
+//! The budget policy. It is pure: time is an argument, so the same events always lead to the same decisions.
 //!
 //! Invariants, in any order of events
 //! 1. The series of a team, including those being created, never exceed its maximum.
-//! 2. A team below its guarantee gets a new series, unless its own maximum rate is reached.
-//! 3. A team above its guarantee gets one only while all teams together are below the total budget. So all together exceed
-//!    the total by no more than what is borrowed: the guarantees alone are within it.
-//! 4. No series is taken from a team.
+//! 2. A team below its guarantee gets a new series, unless it has reached its own maximum rate.
+//! 3. A team above its guarantee gets a new series only while all teams together are below the total budget. The
+//!    guarantees alone are within the total. So all teams together exceed the total by at most the borrowed amount.
+//! 4. A team never loses a series.
 //!
-//! Rates work the same way, with token buckets. Guaranteed tokens are also taken from the total bucket, into debt if need
-//! be, so that borrowers wait.
+//! Rates work the same way, with token buckets. Guaranteed tokens are also taken from the total bucket, which may go
+//! into debt, so that borrowers wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use super::teams::Team;
 use super::token_bucket::TokenBucket;
 use super::{Amounts, Budgets, TeamBudget};
 
-/// Active series.
+/// Numbers of active series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Active {
     pub(super) team: u64,
     pub(super) total: u64,
 }
 
-/// Why the budget denied a request.
+/// The reason why a budget denied series or samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// Waiting does not help.
+    /// Waiting does not help: the series is rejected.
     Permanent(SeriesLimit),
     /// The resource is available again after about this time.
     Temporary(Exhausted, Duration),
@@ -40,11 +40,11 @@ pub(crate) enum Denied {
 pub(crate) enum SeriesLimit {
     /// The maximum of the team.
     Team { used: u64, limit: u64 },
-    /// The total, and the team has its guarantee.
+    /// The total of all teams. The team has already reached its guarantee.
     Total { used: u64, limit: u64 },
 }
 
-/// The present use of a budget.
+/// The current use of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Series in memory.
@@ -58,11 +58,11 @@ pub struct Usage {
 /// The budget of a team, and its use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TeamStatus {
-    /// Its name; empty for series without a team.
+    /// Name of the team; empty for series without a team.
     pub name: Arc<str>,
-    /// Its budget.
+    /// The budget in force.
     pub budget: TeamBudget,
-    /// Its present use.
+    /// The current use.
     pub use_now: Usage,
     /// The part of the use above the guarantee.
     pub borrowed: Usage,
@@ -81,11 +81,11 @@ impl TeamStatus {
     }
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Policy {
     total: Account,
-    /// By id.
+    /// Indexed by team id.
     teams: Vec<Account>,
     team_maximum: Amounts,
 }
@@ -94,7 +94,7 @@ pub(super) struct Policy {
 struct Account {
     budget: TeamBudget,
     has_own_budget: bool,
-    /// Series that were granted and are not created yet.
+    /// Number of series that were granted but are not created yet.
     n_reserved: u64,
     n_refused: u64,
     new_series: Rate,
@@ -109,17 +109,17 @@ struct Rate {
     meter: Meter,
 }
 
-/// Counts events, and returns how many happened per second recently.
+/// Counts events and computes their recent rate.
 #[derive(Debug, Default)]
 struct Meter {
     n_total: u64,
-    /// The interval that is being counted.
+    /// The number of the current interval.
     interval: u64,
     n_interval: u64,
-    n_interval_before: u64,
+    n_previous_interval: u64,
 }
 
-/// The empty bucket, and how long it takes to refill.
+/// The empty bucket, and the time until it has a token.
 enum Empty {
     Team(Duration),
     Total(Duration),
@@ -135,33 +135,33 @@ impl Policy {
         policy
     }
 
-    /// Opens an account, in place of an earlier one of the same id. Ids have no gaps.
+    /// Opens an account. Replaces the account of an earlier team with the same id. Ids have no gaps.
     pub(super) fn open(&mut self, team: Team, own: Option<TeamBudget>, now: Duration) {
         let account = Account::new(self.budget_for(team, own), own.is_some(), now);
         match self.teams.get_mut(team.idx()) {
-            Some(place) => *place = account,
+            Some(existing) => *existing = account,
             None => self.teams.push(account),
         }
     }
 
-    /// Puts a total budget into force.
+    /// Applies a total budget.
     pub(super) fn set_total(&mut self, budgets: &Budgets, now: Duration) {
         self.team_maximum = budgets.team_maximum;
         self.total.set(TeamBudget { maximum: budgets.total, ..TeamBudget::default() }, true, now);
     }
 
-    /// Puts the budget of a team into force.
+    /// Applies the budget of a team.
     pub(super) fn set(&mut self, team: Team, own: Option<TeamBudget>, now: Duration) {
         let budget = self.budget_for(team, own);
         self.teams[team.idx()].set(budget, own.is_some(), now);
     }
 
     fn budget_for(&self, team: Team, own: Option<TeamBudget>) -> TeamBudget {
-        let of_each = if team == Team::NONE { Amounts::default() } else { self.team_maximum };
-        own.unwrap_or(TeamBudget { maximum: of_each, ..TeamBudget::default() })
+        let maximum = if team == Team::NONE { Amounts::default() } else { self.team_maximum };
+        own.unwrap_or(TeamBudget { maximum, ..TeamBudget::default() })
     }
 
-    /// Returns `true` if the id of a team with `n_series` series may be given to another team.
+    /// Returns `true` if the id of a team with `n_series` series may be assigned to another team.
     pub(super) fn is_idle(&self, team: Team, n_series: u64) -> bool {
         let account = &self.teams[team.idx()];
         !account.has_own_budget && account.n_reserved == 0 && n_series == 0
@@ -170,12 +170,12 @@ impl Policy {
     /// Grants a team one new series, which counts as active until [`Policy::settle_series`].
     ///
     /// # Errors
-    /// Why it is denied.
+    /// The reason of the denial.
     pub(super) fn admit_series(&mut self, team: Team, active: Active, now: Duration) -> Result<(), Denied> {
         let account = &mut self.teams[team.idx()];
-        if let Err(lasting) = account.check_series(&self.total, active) {
+        if let Err(limit) = account.check_series(&self.total, active) {
             account.n_refused += 1;
-            return Err(Denied::Permanent(lasting));
+            return Err(Denied::Permanent(limit));
         }
         account.new_series.admit(&mut self.total.new_series, 1, now).map_err(|empty| match empty {
             Empty::Team(wait) => Denied::Temporary(Exhausted::TeamNewSeries, wait),
@@ -186,17 +186,17 @@ impl Policy {
         Ok(())
     }
 
-    /// Ends a grant: the series is created by now, or will not be.
+    /// Ends a grant, after the series was created or its creation failed.
     pub(super) fn settle_series(&mut self, team: Team) {
         for account in [&mut self.teams[team.idx()], &mut self.total] {
             account.n_reserved = account.n_reserved.saturating_sub(1);
         }
     }
 
-    /// Grants a team all of its samples or none. [`Policy::count_samples`] counts them.
+    /// Grants a team all of its samples or none. Does not count them; see [`Policy::count_samples`].
     ///
     /// # Errors
-    /// Why they are denied, always temporarily.
+    /// The reason of the denial, which is always temporary.
     pub(super) fn admit_samples(&mut self, team: Team, n: u64, now: Duration) -> Result<(), Denied> {
         self.teams[team.idx()].samples.take(&mut self.total.samples, n, now).map_err(|empty| match empty {
             Empty::Team(wait) => Denied::Temporary(Exhausted::TeamSamples, wait),
@@ -204,7 +204,7 @@ impl Policy {
         })
     }
 
-    /// Takes samples of a team that were not granted before.
+    /// Takes samples that were not granted from the budget of their team, which may go into debt.
     pub(super) fn charge_samples(&mut self, team: Team, n: u64) {
         let Self { total, teams, .. } = self;
         let Rate { guaranteed, maximum, .. } = &mut teams[team.idx()].samples;
@@ -266,7 +266,7 @@ impl Account {
         }
     }
 
-    /// Changes the budget. Counts stay, token buckets start full.
+    /// Changes the budget. Counters keep their values, token buckets start full.
     fn set(&mut self, budget: TeamBudget, has_own_budget: bool, now: Duration) {
         let Self { new_series, samples, .. } = Self::new(budget, has_own_budget, now);
         (self.budget, self.has_own_budget) = (budget, has_own_budget);
@@ -276,16 +276,16 @@ impl Account {
     }
 
     fn check_series(&self, total: &Self, active: Active) -> Result<(), SeriesLimit> {
-        let of_team = active.team + self.n_reserved;
-        if let Some(maximum) = self.budget.maximum.active_series.filter(|&maximum| of_team >= maximum) {
-            return Err(SeriesLimit::Team { used: of_team, limit: maximum });
+        let team_series = active.team + self.n_reserved;
+        if let Some(maximum) = self.budget.maximum.active_series.filter(|&maximum| team_series >= maximum) {
+            return Err(SeriesLimit::Team { used: team_series, limit: maximum });
         }
-        if self.budget.guaranteed.active_series.is_some_and(|guaranteed| of_team < guaranteed) {
+        if self.budget.guaranteed.active_series.is_some_and(|guaranteed| team_series < guaranteed) {
             return Ok(());
         }
-        let of_all = active.total + total.n_reserved;
-        match total.budget.maximum.active_series.filter(|&maximum| of_all >= maximum) {
-            Some(limit) => Err(SeriesLimit::Total { used: of_all, limit }),
+        let total_series = active.total + total.n_reserved;
+        match total.budget.maximum.active_series.filter(|&maximum| total_series >= maximum) {
+            Some(limit) => Err(SeriesLimit::Total { used: total_series, limit }),
             None => Ok(()),
         }
     }
@@ -297,7 +297,7 @@ impl Account {
             samples_per_second: self.samples.meter.per_second(now),
         };
         let guaranteed = &self.budget.guaranteed;
-        let above = |of: u64, guaranteed: Option<u64>| of.saturating_sub(guaranteed.unwrap_or(0));
+        let above = |used: u64, guaranteed: Option<u64>| used.saturating_sub(guaranteed.unwrap_or(0));
         let borrowed = Usage {
             active_series: above(use_now.active_series, guaranteed.active_series),
             new_series_per_second: above(use_now.new_series_per_second, guaranteed.new_series_per_second),
@@ -333,21 +333,25 @@ impl Rate {
         Ok(())
     }
 
-    /// Takes `n`: from the guarantee while that has tokens, else from the total.
+    /// Takes `n` tokens: under the guarantee while its bucket has a token, otherwise as a borrower if the total bucket
+    /// has one.
     fn take(&mut self, total: &mut Self, n: u64, now: Duration) -> Result<(), Empty> {
         let wait = |bucket: &mut Option<TokenBucket>| bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.wait(now));
-        let of_team = wait(&mut self.maximum);
-        if !of_team.is_zero() {
-            return Err(Empty::Team(of_team));
+        let team_wait = wait(&mut self.maximum);
+        if !team_wait.is_zero() {
+            return Err(Empty::Team(team_wait));
         }
-        let of_guarantee = self.guaranteed.as_mut().map(|bucket| bucket.wait(now));
-        let is_guaranteed = of_guarantee.is_some_and(|wait| wait.is_zero());
-        let of_total = wait(&mut total.maximum);
-        if !is_guaranteed && !of_total.is_zero() {
-            return Err(Empty::Total(of_guarantee.map_or(of_total, |wait| wait.min(of_total))));
+        let guarantee_wait = self.guaranteed.as_mut().map(|bucket| bucket.wait(now));
+        let is_guaranteed = guarantee_wait.is_some_and(|wait| wait.is_zero());
+        let total_wait = wait(&mut total.maximum);
+        if !is_guaranteed && !total_wait.is_zero() {
+            return Err(Empty::Total(guarantee_wait.map_or(total_wait, |wait| wait.min(total_wait))));
         }
         let guaranteed = self.guaranteed.as_mut().filter(|_| is_guaranteed);
-        [guaranteed, self.maximum.as_mut(), total.maximum.as_mut()].into_iter().flatten().for_each(|of| of.take(n));
+        [guaranteed, self.maximum.as_mut(), total.maximum.as_mut()]
+            .into_iter()
+            .flatten()
+            .for_each(|bucket| bucket.take(n));
         Ok(())
     }
 }
@@ -359,22 +363,22 @@ impl Meter {
         self.n_interval = self.n_interval.saturating_add(n);
     }
 
-    /// Returns the rate of the last complete interval.
+    /// Returns the rate per second in the last complete interval.
     fn per_second(&mut self, now: Duration) -> u64 {
         self.advance(now);
-        self.n_interval_before / INTERVAL_S
+        self.n_previous_interval / INTERVAL_S
     }
 
     fn advance(&mut self, now: Duration) {
         let interval = now.as_secs() / INTERVAL_S;
         if interval > self.interval {
-            self.n_interval_before = if interval == self.interval + 1 { self.n_interval } else { 0 };
+            self.n_previous_interval = if interval == self.interval + 1 { self.n_interval } else { 0 };
             (self.interval, self.n_interval) = (interval, 0);
         }
     }
 }
 
-/// Seconds that a reported rate covers.
+/// Length of an interval of [`Meter`] in seconds.
 const INTERVAL_S: u64 = 10;
 
 #[cfg(test)]

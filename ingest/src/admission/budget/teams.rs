@@ -1,16 +1,17 @@
 //! The names and ids of teams.
 //!
-//! A team gets an id when it is first seen and keeps it. There are at most [`TEAMS_MAX`] ids. Beyond that, teams without a
-//! budget of their own share [`Team::OTHER`] until an id is free: its team has no series left and no budget.
+//! A team gets an id when it is first seen and keeps it. There are at most [`TEAMS_MAX`] ids. Further teams without a
+//! configured budget share [`Team::OTHER`] until an id becomes free. An id is free if its team has no series and no
+//! configured budget.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use varve_tsdb::SeriesGroup;
 
-/// Maximum number of teams, including those that stand for all others and for none.
+/// Maximum number of teams, [`Team::OTHER`] and [`Team::NONE`] included.
 pub const TEAMS_MAX: usize = 1_000;
-/// Maximum size of a team's name; a longer one counts as [`Team::OTHER`].
+/// Maximum size of a team's name in bytes. A team with a longer name is [`Team::OTHER`].
 pub(super) const NAME_SIZE_MAX: usize = 256;
 /// The name of [`Team::OTHER`].
 const OTHER_NAME: &str = "(other)";
@@ -35,11 +36,11 @@ impl Team {
 
     /// Returns the group in which the store counts the team's series.
     pub(crate) fn group(self) -> SeriesGroup {
-        SeriesGroup::new(self.0).expect("there are fewer teams than groups")
+        SeriesGroup::new(self.0).expect("TEAMS_MAX is at most the number of groups")
     }
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct TeamNames {
     by_name: HashMap<Arc<str>, Team>,
@@ -55,12 +56,12 @@ impl Default for TeamNames {
 }
 
 impl TeamNames {
-    /// Returns a known team, or [`Team::OTHER`] if the name is too long.
+    /// Returns the team of a known name, or [`Team::OTHER`] if the name is too long.
     pub(crate) fn find(&self, name: &str) -> Option<Team> {
         if name.len() > NAME_SIZE_MAX { Some(Team::OTHER) } else { self.by_name.get(name).copied() }
     }
 
-    /// Returns a team. A new one gets the next id, or one that `is_free`.
+    /// Returns the team of a name. A new team gets the next id, or an id that `is_free`.
     pub(crate) fn get(&mut self, name: &str, is_free: impl Fn(Team) -> bool) -> Team {
         if let Some(team) = self.find(name) {
             return team;
@@ -78,9 +79,9 @@ impl TeamNames {
 
     fn assign(&mut self, idx: usize, name: &str) -> Team {
         let name: Arc<str> = Arc::from(name);
-        let before = std::mem::replace(&mut self.names[idx], Arc::clone(&name));
-        if !before.is_empty() {
-            self.by_name.remove(&before);
+        let old_name = std::mem::replace(&mut self.names[idx], Arc::clone(&name));
+        if !old_name.is_empty() {
+            self.by_name.remove(&old_name);
         }
         self.by_name.insert(name, team(idx));
         team(idx)

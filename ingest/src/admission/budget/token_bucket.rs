@@ -1,14 +1,14 @@
 //! A token bucket.
 //!
-//! The bucket holds the tokens of one second. A request that finds a whole token may take any number and leave a debt,
-//! which later requests wait for: a request of any size gets through, and the rate holds on average.
+//! The bucket holds the tokens of one second. If it has at least one token, a request may take any number of tokens and
+//! leave a debt, for which later requests wait. So a request of any size is admitted, and the average rate is bounded.
 
 use std::time::Duration;
 
-/// A token in the unit of balances: tokens per second times microseconds, which is exact.
+/// One token in the unit of `balance`, tokens per second times microseconds, in which refills are exact.
 const TOKEN: i128 = 1_000_000;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Clone)]
 pub(super) struct TokenBucket {
     rate: u64,
@@ -17,12 +17,12 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket of `rate` tokens a second.
+    /// Creates a full bucket of `rate` tokens per second.
     pub(super) fn new(rate: u64, now: Duration) -> Self {
         Self { rate, balance: i128::from(rate) * TOKEN, filled_at: now }
     }
 
-    /// Returns how long it takes until the bucket has a whole token; zero if it has one.
+    /// Returns the time until the bucket has a whole token; zero if it has one.
     pub(super) fn wait(&mut self, now: Duration) -> Duration {
         self.fill(now);
         let missing = (TOKEN - self.balance).max(0);
@@ -30,7 +30,7 @@ impl TokenBucket {
         Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// Takes tokens, into debt if need be.
+    /// Takes tokens. The balance may become negative.
     pub(super) fn take(&mut self, n: u64) {
         self.balance -= i128::from(n) * TOKEN;
     }
