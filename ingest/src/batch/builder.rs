@@ -1,10 +1,10 @@
 //! Builds a [`DecodedBatch`] for protocols other than remote write.
 //!
-//! Label sets and exemplars are encoded as in remote write 1.0, labels sorted by name, into a buffer in place of the
-//! message. So a series has the same key in the route cache whatever protocol it arrives by.
+//! Label sets and exemplars are encoded as in remote write 1.0, with labels sorted by name, into a buffer that replaces
+//! the message. So a series has the same key in the route cache for every protocol.
 //!
-//! Bounds: [`Limits`], and the buffer takes at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message. Its memory is
-//! reserved before it grows.
+//! Bounds: [`Limits`], and the buffer takes at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the
+//! maximum of a message. The memory of the buffer is reserved before it grows.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) struct BatchBuilder<'a, 'p> {
     memory: &'a mut Reservation<'p>,
     hasher: &'a RouteHasher,
     limits: &'a Limits,
-    /// Reserved bytes of `encoded`.
+    /// Bytes reserved for `encoded`.
     reserved: usize,
     /// Labels of the current series.
     labels: Span,
@@ -45,7 +45,7 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         Self { batch, encoded, memory, hasher, limits, reserved: 0, labels: Span::default(), key: None }
     }
 
-    /// Starts a series; `labels` are sorted by name.
+    /// Starts a series. `labels` must be sorted by name.
     pub(crate) fn series<'l>(
         &mut self,
         labels: impl IntoIterator<Item = (&'l str, &'l str)>,
@@ -57,7 +57,7 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         Ok(())
     }
 
-    /// Adds a sample to the current series; a start of 0 means unknown.
+    /// Adds a sample to the current series. `start_ms` is 0 if unknown.
     pub(crate) fn sample(&mut self, timestamp_ms: i64, value: f64, start_ms: i64) -> Result<(), WriteError> {
         self.batch.push_sample(Sample { timestamp_ms, value }, start_ms);
         self.limits.check_samples(self.batch.n_all_samples())
@@ -99,7 +99,7 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         self.limits.check_series(self.batch.series.len())
     }
 
-    /// Adds metadata of a family; `kind` is the type's number in remote write.
+    /// Adds the metadata of a family. `kind` is the value of the type in remote write's enum.
     pub(crate) fn family(&mut self, name: &str, kind: i32, help: &str, unit: &str) -> Result<(), WriteError> {
         self.reserve(name.len() + help.len() + unit.len())?;
         let mut put = |string: &str| {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_128_with_secret;
 
-/// Hashes label sets with a secret of this process, so that no sender can make two of them collide.
+/// Hashes label sets with a random secret per process, so that no sender can construct a collision.
 #[derive(Clone)]
 pub struct RouteHasher {
     secret: Box<[u8; SECRET_SIZE]>,
@@ -22,7 +22,7 @@ impl RouteHasher {
     #[must_use]
     pub fn new() -> Self {
         let mut secret = Box::new([0; SECRET_SIZE]);
-        getrandom::fill(&mut secret[..]).expect("the operating system gives random bytes");
+        getrandom::fill(&mut secret[..]).expect("read random bytes from the operating system");
         Self { secret }
     }
 
@@ -47,7 +47,7 @@ impl fmt::Debug for RouteHasher {
 }
 
 impl RouteKey {
-    /// Returns 32 bits of the hash.
+    /// Returns 32 bits of the hash, to salt the keys of other label sets.
     pub(crate) fn salt(self) -> u32 {
         self.0[2]
     }

@@ -1,8 +1,8 @@
 //! A decoded write request: spans of label sets and flat columns of samples.
 //!
-//! Every protocol decodes into it. It holds no strings but a [`Span`] of the message for each, so that it has no lifetime
-//! and can be reused. `u32` is wide enough because a message is at most
-//! `u32::MAX` bytes ([`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max)).
+//! Every protocol is decoded into a [`DecodedBatch`]. It holds no strings, only a [`Span`] of the message for each, so
+//! that it has no lifetime and can be reused. `u32` is wide enough because a message is at most `u32::MAX` bytes
+//! ([`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max)).
 
 mod builder;
 mod label_hash;
@@ -16,7 +16,7 @@ pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;
 pub(crate) use label_hash::RouteKey;
 
-/// A decoded write request. Decoding clears it first and keeps its memory.
+/// A decoded write request. A decoder clears it and reuses its memory.
 #[derive(Debug, Default)]
 pub struct DecodedBatch {
     /// The encoding of labels and histograms.
@@ -25,16 +25,16 @@ pub struct DecodedBatch {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) series: Vec<SeriesEntry>,
     pub(crate) samples: Vec<Sample>,
-    /// Index and start timestamp of the samples that have one, ascending.
+    /// Index and start timestamp of each sample with a start timestamp, ascending by index.
     pub(crate) start_timestamps: Vec<(u32, i64)>,
     pub(crate) families: Vec<FamilyEntry>,
     pub(crate) histograms: Vec<HistogramEntry>,
     pub(crate) exemplars: Vec<ExemplarEntry>,
-    /// Bytes of the exemplars in the message.
+    /// Size of the exemplars in the message, in bytes.
     pub(crate) exemplars_size: usize,
 }
 
-/// A version of remote write, by its message.
+/// A version of remote write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
     /// `prometheus.WriteRequest`.
@@ -47,12 +47,12 @@ pub enum Version {
 /// An entry of the symbol table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Symbol {
-    /// Its string.
+    /// The string.
     pub(crate) text: Span,
     pub(crate) hash: RouteKey,
 }
 
-/// Bytes of the message, end excluded.
+/// A byte range of the message, end excluded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -62,13 +62,13 @@ pub(crate) struct Span {
 /// A series of the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeriesEntry {
-    /// Its labels, with other fields between them if `key` is `None`.
+    /// The encoded labels. They may contain other fields if `key` is `None`.
     pub(crate) labels: Span,
-    /// The end of its samples in [`DecodedBatch::samples`]; they start at the end of the previous series.
+    /// End of the samples of the series in [`DecodedBatch::samples`]. They start at the end of the previous series.
     samples_end: u32,
-    /// The end of its histograms in [`DecodedBatch::histograms`].
+    /// End of the histograms of the series in [`DecodedBatch::histograms`].
     histograms_end: u32,
-    /// Hash of the label bytes; `None` if they are not contiguous, and the series takes the slow path.
+    /// Hash of the label bytes, or `None` if they are not contiguous. Such a series is not cached.
     pub(crate) key: Option<RouteKey>,
 }
 
@@ -94,9 +94,9 @@ impl<'a> SeriesSamples<'a> {
 /// A native histogram of the request.
 #[derive(Debug, Clone)]
 pub(crate) enum HistogramEntry {
-    /// Its message, checked but not decoded.
+    /// The encoded message, checked but not decoded.
     Encoded(Span),
-    /// A translated histogram.
+    /// A histogram of another protocol.
     Decoded {
         timestamp_ms: i64,
         /// 0 if unknown.
@@ -108,9 +108,9 @@ pub(crate) enum HistogramEntry {
 /// An exemplar of the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExemplarEntry {
-    /// Its series.
+    /// Index of the series.
     pub(crate) series_idx: u32,
-    /// Its fields.
+    /// The encoded fields.
     pub(crate) fields: Span,
 }
 
@@ -120,14 +120,14 @@ pub(crate) struct FamilyEntry {
     pub(crate) name: Span,
     pub(crate) help: Span,
     pub(crate) unit: Span,
-    /// The type, by its number in remote write.
+    /// The type, as the value of remote write's enum.
     pub(crate) kind: i32,
 }
 
 impl FamilyEntry {
     /// Returns `true` if both entries have the same strings and type.
     pub(crate) fn is_same(&self, other: &Self, message: &[u8]) -> bool {
-        let strings = |of: &Self| [of.name, of.help, of.unit].map(|span| span.of(message));
+        let strings = |entry: &Self| [entry.name, entry.help, entry.unit].map(|span| span.of(message));
         self.kind == other.kind && strings(self) == strings(other)
     }
 }
@@ -156,7 +156,7 @@ impl DecodedBatch {
         self.samples.len() + self.histograms.len()
     }
 
-    /// Adds a sample of the series that is pushed next; a start of 0 means unknown.
+    /// Adds a sample of the series that is pushed next. `start_ms` is 0 if unknown.
     pub(crate) fn push_sample(&mut self, sample: Sample, start_ms: i64) {
         if start_ms != 0 {
             let idx = u32::try_from(self.samples.len()).expect("the decoder checks samples_per_request_max");
