@@ -1,9 +1,9 @@
-//! Attributions: which team, and which rules, the samples of a label set count for.
+//! Attributions: the team and the rules for which the samples of a label set count.
 //!
 //! Invariants
 //! 1. Attribution 0 stands for no team and no rule.
-//! 2. There are at most [`ATTRIBUTIONS_MAX`], and one for each team besides. Beyond that a label set counts for its team
-//!    and the last of its rules only, or, if that is new too, for its team only.
+//! 2. There are at most [`ATTRIBUTIONS_MAX`] attributions, and one more for each team. Beyond that, a label set counts
+//!    only for its team and the last of its rules, or, if this attribution would be new as well, only for its team.
 
 use std::collections::HashMap;
 use std::iter;
@@ -28,7 +28,7 @@ pub(crate) struct Attributions {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By the team's id, followed by the rules.
+    /// Attribution ids by the id of the team followed by the indexes of the rules.
     ids: HashMap<Box<[u16]>, u16>,
     counts: Vec<Counts>,
 }
@@ -42,7 +42,7 @@ struct Counts {
 }
 
 impl Attributions {
-    /// Creates one for nothing, and one for each rule alone.
+    /// Creates the attribution to no team and no rule, and one for each single rule.
     pub(super) fn new(n_rules: usize) -> Self {
         let mut known = Known::default();
         known.add(Team::NONE, &[]);
@@ -52,14 +52,14 @@ impl Attributions {
         Self { known: RwLock::new(known), started: Instant::now(), rates: Mutex::default() }
     }
 
-    /// Returns the attribution to a team and a set of rules, and counts a series for it.
+    /// Returns the attribution to a team and a set of rules. Counts a series for it.
     pub(crate) fn of(&self, team: Team, rules: &[u16]) -> Attribution {
         // Fast path: no team, and no rule to count the series for.
         if rules.is_empty() && team == Team::NONE {
             return Attribution(0);
         }
         let read = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&id) = read.ids.get(&*key(team, rules)) {
+        if let Some(&id) = read.ids.get(&*key_of(team, rules)) {
             read.counts[usize::from(id)].series.fetch_add(1, Ordering::Relaxed);
             return Attribution(id);
         }
@@ -70,7 +70,8 @@ impl Attributions {
         Attribution(id)
     }
 
-    /// Counts the samples of a request for the rules, and appends those of teams to `by_team`.
+    /// Counts the samples of a request for their rules. Appends the number of samples of each team to `by_team`, where
+    /// a team may occur several times.
     pub(crate) fn count(&self, samples: &mut AttributedSamples, by_team: &mut Vec<(Team, u64)>) {
         self.drain(samples, |counts, n_samples| {
             counts.samples.fetch_add(n_samples, Ordering::Relaxed);
@@ -80,7 +81,8 @@ impl Attributions {
         });
     }
 
-    /// Appends the samples of a request to `by_team`, each team once, without counting them for rules.
+    /// Appends the number of samples of each team to `by_team`, where each team occurs once. Does not count the samples
+    /// for rules.
     pub(crate) fn by_team(&self, samples: &mut AttributedSamples, by_team: &mut Vec<(Team, u64)>) {
         self.drain(samples, |counts, n_samples| by_team.push((counts.team, n_samples)));
         by_team.sort_unstable_by_key(|&(team, _)| team);
@@ -112,7 +114,7 @@ impl Attributions {
         }
     }
 
-    /// Returns the samples per second of each rule, by their present counts.
+    /// Returns the samples per second of each rule. `counts` is the current number of samples of each rule.
     pub(super) fn rates(&self, counts: Vec<u64>) -> Vec<f64> {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).read(self.started.elapsed(), counts)
     }
@@ -120,23 +122,23 @@ impl Attributions {
 
 impl Known {
     fn add(&mut self, team: Team, rules: &[u16]) -> u16 {
-        let of = key(team, rules);
-        if let Some(&id) = self.ids.get(&of) {
+        let key = key_of(team, rules);
+        if let Some(&id) = self.ids.get(&key) {
             return id;
         }
-        // A team alone always has one: its budget depends on it.
+        // The attribution to a team and no rules always exists: the team's budget depends on it.
         if self.counts.len() >= ATTRIBUTIONS_MAX && !rules.is_empty() {
             let last = &rules[rules.len() - 1..];
-            return self.ids.get(&key(team, last)).copied().unwrap_or_else(|| self.add(team, &[]));
+            return self.ids.get(&key_of(team, last)).copied().unwrap_or_else(|| self.add(team, &[]));
         }
         let id = u16::try_from(self.counts.len()).expect("ATTRIBUTIONS_MAX and TEAMS_MAX are within 16 bits");
-        self.ids.insert(of, id);
+        self.ids.insert(key, id);
         self.counts.push(Counts { team, rules: rules.into(), series: AtomicU64::new(0), samples: AtomicU64::new(0) });
         id
     }
 }
 
-fn key(team: Team, rules: &[u16]) -> Box<[u16]> {
+fn key_of(team: Team, rules: &[u16]) -> Box<[u16]> {
     iter::once(team.id()).chain(rules.iter().copied()).collect()
 }
 
@@ -148,7 +150,7 @@ pub(crate) struct AttributedSamples {
 }
 
 impl AttributedSamples {
-    /// Adds samples, unless they count for no team and no rule.
+    /// Adds samples if they count for a team or a rule.
     #[inline]
     pub(crate) fn add(&mut self, attribution: Attribution, n_samples: u64) {
         // Fast path: no team and no rule.
@@ -157,7 +159,7 @@ impl AttributedSamples {
         }
     }
 
-    /// Adds samples, also those that count for no team and no rule.
+    /// Adds samples, even if they count for no team and no rule.
     pub(crate) fn add_any(&mut self, Attribution(id): Attribution, n_samples: u64) {
         if n_samples == 0 {
             return;
@@ -173,7 +175,7 @@ impl AttributedSamples {
     }
 }
 
-/// Maximum number of sets of rules, by team, that are counted apart.
+/// Maximum number of combinations of a team and a set of rules that are counted separately.
 const ATTRIBUTIONS_MAX: usize = 16_384;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A label set being rewritten, like Prometheus' `labels.Builder`: if two labels get one name, the one visited last wins.
-//! So the base labels, the added and the deleted ones are separate.
+//! A label set that is being rewritten, like Prometheus' `labels.Builder`. If two labels get the same name, the last in
+//! the order of [`Builder::visit`] wins. So base labels, added labels and deleted labels are separate.
 
 use varve_tsdb::Labels;
 use varve_tsdb::labels::LabelsError;
@@ -16,7 +16,7 @@ impl<'a> Builder<'a> {
         Self { base, added: Vec::new(), deleted: Vec::new() }
     }
 
-    /// Returns the value of a label; empty if it is missing.
+    /// Returns the value of a label, or an empty string if the label is missing.
     pub(super) fn get(&self, name: &str) -> &str {
         if let Some((_, value)) = self.added.iter().find(|(added, _)| added == name) {
             return value;
@@ -24,15 +24,15 @@ impl<'a> Builder<'a> {
         if self.deleted.iter().any(|deleted| deleted == name) { "" } else { self.base.get(name).unwrap_or("") }
     }
 
-    /// Sets a label; an empty value deletes it. Returns `true` if its value changes.
+    /// Sets a label. An empty value deletes it. Returns `true` if the value changes.
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         if value.is_empty() {
             return self.delete(name);
         }
-        // A label that is set to its own value counts as added too: it is visited later.
+        // A label that is set to its current value also counts as added, which changes the order of visits.
         let changes = self.get(name) != value;
         match self.added.iter_mut().find(|(added, _)| added == name) {
-            Some((_, before)) => *before = value.to_owned(),
+            Some((_, old_value)) => *old_value = value.to_owned(),
             None => self.added.push((name.to_owned(), value.to_owned())),
         }
         changes
@@ -48,7 +48,7 @@ impl<'a> Builder<'a> {
         existed
     }
 
-    /// Returns the labels in the order in which Prometheus visits them: base labels, then added ones.
+    /// Returns the labels in the order in which Prometheus visits them: base labels, then added labels.
     pub(super) fn visit(&self) -> Vec<(String, String)> {
         let is_base = |name: &str| {
             !self.deleted.iter().any(|deleted| deleted == name) && !self.added.iter().any(|(added, _)| added == name)

@@ -1,39 +1,39 @@
-//! A relabel configuration as written, and its errors in Prometheus' words (`model/relabel`).
+//! A relabel configuration as written in the file. The errors have the texts of Prometheus (`model/relabel`).
 
 use varve_tsdb::labels::regexp::{Regexp, RegexpError, Rewrite};
 
-/// A relabel configuration. A field that is `None` or empty was not written and has Prometheus' default.
+/// A relabel configuration. A field that is `None` or empty is not in the file and has Prometheus' default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RelabelConfig {
     /// Labels whose values are joined. Default none.
     pub source_labels: Vec<String>,
-    /// The separator between them. Default `;`.
+    /// The separator of the joined values. Default `;`.
     pub separator: Option<String>,
-    /// The anchored expression that the joined values are matched with. Default `(.*)`.
+    /// The anchored regular expression for the joined values. Default `(.*)`.
     pub regex: Option<String>,
     /// Modulus of `hashmod`. Default 0.
     pub modulus: u64,
-    /// The label that is set or compared; a template for `replace`. Default empty.
+    /// The label that the rule sets or compares; a template for `replace`. Default empty.
     pub target_label: String,
     /// The template of the new value. Default `$1`.
     pub replacement: Option<String>,
-    /// The action, in any case. Default `replace`.
+    /// The action, in upper or lower case. Default `replace`.
     pub action: Option<String>,
     /// The rule's name in metrics. Default `#` and its index.
     pub name: Option<String>,
-    /// Whether the rule only counts. Default `enforce`.
+    /// Whether the rule takes effect or only counts. Default `enforce`.
     pub state: RuleState,
-    /// Whether the rule switches to `dry_run` when a query asks for what it drops. Default `false`.
+    /// Whether the rule switches to `dry_run` when a query may select series that it dropped. Default `false`.
     pub disable_on_use: bool,
 }
 
 /// Whether a rule takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuleState {
-    /// It does.
+    /// The rule takes effect.
     #[default]
     Enforce,
-    /// It only counts what it would change or drop.
+    /// The rule only counts what it would change or drop.
     DryRun,
 }
 
@@ -48,7 +48,7 @@ impl RuleState {
     }
 }
 
-/// Why a configuration is invalid.
+/// The reason why a configuration is invalid, in Prometheus' words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RelabelError(pub(super) String);
@@ -69,10 +69,10 @@ pub(super) enum Action {
     Uppercase(String),
 }
 
-/// A template with the groups of the rule's expression.
+/// A template that may refer to groups of the rule's regular expression.
 #[derive(Debug)]
 pub(super) enum Template {
-    /// Without references.
+    /// A string without references.
     Plain(String),
     Groups(Box<Rewrite>),
 }
@@ -95,11 +95,11 @@ impl RelabelConfig {
         let action = self.action.as_deref().unwrap_or("replace");
         let name = action.to_lowercase();
         if let Some(label) = self.source_labels.iter().find(|label| label.is_empty()) {
-            return refuse(format!("{label:?} is not a valid label name"));
+            return invalid(format!("{label:?} is not a valid label name"));
         }
-        let pattern = Regexp::parse(self.pattern()).map_err(of_regex)?;
+        let pattern = Regexp::parse(self.pattern()).map_err(regex_error)?;
         if !ACTIONS.contains(&name.as_str()) {
-            return refuse(match action {
+            return invalid(match action {
                 "" => "relabel action cannot be empty".to_owned(),
                 _ => format!("unknown relabel action {action:?}"),
             });
@@ -112,7 +112,7 @@ impl RelabelConfig {
             "keepequal" => Action::KeepEqual(target),
             "dropequal" => Action::DropEqual(target),
             "hashmod" => Action::HashMod { target, modulus },
-            "labelmap" => Action::LabelMap(Rewrite::parse(self.pattern(), self.replacement()).map_err(of_regex)?),
+            "labelmap" => Action::LabelMap(Rewrite::parse(self.pattern(), self.replacement()).map_err(regex_error)?),
             "labeldrop" => Action::LabelDrop(pattern),
             "labelkeep" => Action::LabelKeep(pattern),
             "lowercase" => Action::Lowercase(target),
@@ -123,49 +123,49 @@ impl RelabelConfig {
 
     fn replace(&self, regex: Regexp) -> Result<Action, RelabelError> {
         let template = |template: &str| match template.contains('$') {
-            true => Ok(Template::Groups(Box::new(Rewrite::parse(self.pattern(), template).map_err(of_regex)?))),
+            true => Ok(Template::Groups(Box::new(Rewrite::parse(self.pattern(), template).map_err(regex_error)?))),
             false => Ok(Template::Plain(template.to_owned())),
         };
         let (target, replacement) = (template(&self.target_label)?, template(self.replacement())?);
         Ok(Action::Replace { regex, target, replacement })
     }
 
-    /// Checks in Prometheus' order.
+    /// Checks the fields in the order of Prometheus.
     fn check(&self, action: &str) -> Result<(), RelabelError> {
         let is = |names: &[&str]| names.contains(&action);
         if is(&["hashmod"]) && self.modulus == 0 {
-            return refuse("relabel configuration for hashmod requires non-zero modulus".to_owned());
+            return invalid("relabel configuration for hashmod requires non-zero modulus".to_owned());
         }
         let needs_target = is(&["replace", "hashmod", "lowercase", "uppercase", "keepequal", "dropequal"]);
         if needs_target && self.target_label.is_empty() {
-            return refuse(format!("relabel configuration for {action} action requires 'target_label' value"));
+            return invalid(format!("relabel configuration for {action} action requires 'target_label' value"));
         }
         // Any non-empty string is a label name, so templates and names have no other errors.
         if is(&["lowercase", "uppercase", "keepequal", "dropequal"]) && self.replacement() != REPLACEMENT {
-            return refuse(format!("'replacement' can not be set for {action} action"));
+            return invalid(format!("'replacement' can not be set for {action} action"));
         }
         if is(&["labelmap"]) && self.replacement().is_empty() {
-            return refuse(format!("{:?} is invalid 'replacement' for {action} action", self.replacement()));
+            return invalid(format!("{:?} is invalid 'replacement' for {action} action", self.replacement()));
         }
         let has_others = self.modulus != 0 || self.separator() != ";" || self.replacement() != REPLACEMENT;
         if is(&["dropequal", "keepequal"]) && (self.regex.is_some() || has_others) {
-            return refuse(format!(
+            return invalid(format!(
                 "{action} action requires only 'source_labels' and `target_label`, and no other fields"
             ));
         }
         let has_labels = !self.source_labels.is_empty() || !self.target_label.is_empty();
         if is(&["labeldrop", "labelkeep"]) && (has_labels || has_others) {
-            return refuse(format!("{action} action requires only 'regex', and no other fields"));
+            return invalid(format!("{action} action requires only 'regex', and no other fields"));
         }
         Ok(())
     }
 }
 
-fn refuse<T>(reason: String) -> Result<T, RelabelError> {
+fn invalid<T>(reason: String) -> Result<T, RelabelError> {
     Err(RelabelError(reason))
 }
 
-fn of_regex(error: RegexpError) -> RelabelError {
+fn regex_error(error: RegexpError) -> RelabelError {
     RelabelError(error.to_string())
 }
 

@@ -1,12 +1,12 @@
-//! The rules that were disabled by use, persisted across restarts: docs/format/disabled-rules.md, version 1.
+//! The rules that were disabled by use, persisted across restarts. Format: docs/format/disabled-rules.md, version 1.
 //!
-//! A rule is identified by the fingerprint of its entry in the configuration: a changed entry, also one of another name, is
-//! a new rule. The file has the disabled rules among those in force.
+//! A rule is identified by the fingerprint of its entry in the configuration. A changed entry is a new rule, even if
+//! only the name has changed. The file contains the rules in force that are disabled.
 //!
 //! Invariants
 //! 1. The file is written before the query that disabled a rule proceeds. A failed write is counted, and
 //!    [`DisabledRules::save`] repeats it.
-//! 2. Rules are put into force under the lock of this state, so the file matches them.
+//! 2. Rules are applied under the lock of this state, so the file matches the rules in force.
 //!
 //! Crash: the old file or the new one.
 
@@ -23,11 +23,11 @@ use super::rule::DisabledByUse;
 use super::{RULES_MAX, Rules};
 use crate::persisted_state::{Cursor, LoadOutcome, PersistedState, put_string};
 
-/// Bytes of a selector, and of who used it, that are persisted.
+/// Maximum persisted bytes of a selector, and of the sender of the query.
 const SELECTOR_SIZE_MAX: usize = 1_024;
 const WHO_SIZE_MAX: usize = 256;
 
-/// The file. The largest has the maximum of rules with strings of full length.
+/// The file. The maximum payload has [`RULES_MAX`] rules with strings of maximum length.
 const FILE: StateFile = StateFile {
     magic: *b"VDIS",
     version: 1,
@@ -40,7 +40,7 @@ pub struct DisabledRules {
     state: Mutex<State>,
 }
 
-/// By the fingerprint of the rule's entry.
+/// Uses by the fingerprint of the rule's entry.
 type ByRule = BTreeMap<u128, DisabledByUse>;
 
 #[derive(Debug)]
@@ -50,20 +50,20 @@ pub(crate) struct State {
 }
 
 impl Default for DisabledRules {
-    /// Persists nothing.
+    /// Creates a state that is not persisted.
     fn default() -> Self {
         Self { state: Mutex::new(State { disabled: ByRule::default(), file: PersistedState::in_memory(FILE) }) }
     }
 }
 
 impl DisabledRules {
-    /// Reads the file `path`, in a directory that exists.
+    /// Reads the file `path`, whose directory must exist.
     pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, LoadOutcome) {
         let (disabled, file, outcome) = PersistedState::open(FILE, fs, path, decode);
         (Self { state: Mutex::new(State { disabled, file }) }, outcome)
     }
 
-    /// Returns how often the file could not be written.
+    /// Returns the number of failed writes of the file.
     #[must_use]
     pub fn n_write_failures(&self) -> u64 {
         self.lock().file.n_write_failures()
@@ -72,24 +72,24 @@ impl DisabledRules {
     /// Repeats a failed write. Waits for the disk.
     ///
     /// # Errors
-    /// If the write fails again; the file is unchanged then.
+    /// If the write fails again. The file is unchanged then.
     pub fn save(&self) -> io::Result<()> {
         let State { disabled, file } = &mut *self.lock();
         file.save(|| encode(disabled))
     }
 
-    /// Locks the state: nobody else puts rules into force or disables some meanwhile.
+    /// Locks the state, so that no other thread applies or disables rules.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Disables the rules that were disabled before.
+    /// Disables the rules that the persisted state lists as disabled.
     pub(crate) fn restore(&self, rules: &Rules) {
         for rule in rules.rules.iter().filter(|rule| rule.config.disable_on_use) {
             if let Some(by) = self.disabled.get(&fingerprint(&rule.config)) {
-                // A rule that was disabled since the start keeps its own record.
+                // A rule that was disabled since the start keeps its record.
                 let _is_disabled = rule.disabled_by_use.set(by.clone());
             }
         }
@@ -107,14 +107,14 @@ impl State {
 }
 
 impl DisabledByUse {
-    /// Returns a copy with strings of persisted length.
+    /// Returns a copy with strings truncated to their persisted length.
     fn truncated(&self) -> Self {
         let cut = |string: &str, size_max: usize| string[..string.floor_char_boundary(size_max)].to_owned();
         Self { at_ms: self.at_ms, selector: cut(&self.selector, SELECTOR_SIZE_MAX), who: cut(&self.who, WHO_SIZE_MAX) }
     }
 }
 
-/// Returns the hash of an entry of the configuration, as it is written there.
+/// Returns the hash of an entry of the configuration as it is written in the file.
 fn fingerprint(config: &RelabelConfig) -> u128 {
     let RelabelConfig {
         source_labels,
@@ -141,7 +141,7 @@ fn fingerprint(config: &RelabelConfig) -> u128 {
     xxh3_128(&bytes)
 }
 
-/// Puts a 1, the string's size and the string; or a 0 and the size 0 if there is none.
+/// Appends a 1, the string's size and the string, or a 0 and the size 0 if there is none.
 fn put_optional(bytes: &mut Vec<u8>, string: Option<&str>) {
     bytes.push(u8::from(string.is_some()));
     let string = string.unwrap_or_default();
@@ -162,7 +162,7 @@ fn encode(disabled: &ByRule) -> Vec<u8> {
     bytes
 }
 
-/// Decodes a payload; `None` if it is not one.
+/// Decodes a payload. Returns `None` if it is invalid.
 fn decode(payload: &[u8]) -> Option<ByRule> {
     let mut cursor = Cursor::new(payload);
     let mut disabled = ByRule::new();
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(rules.disable_by_use(&[Matcher::equal("job", job)], by).len(), 1);
     }
 
-    /// Puts rules into force and returns those that are disabled.
+    /// Applies rules and returns the names of the disabled ones.
     fn disabled(state: &DisabledRules, configs: &[RelabelConfig]) -> Vec<String> {
         let rules = rules(configs);
         let mut state = state.lock();

@@ -1,11 +1,11 @@
 //! Footprints of the label sets that rules with `disable_on_use` have dropped.
 //!
-//! Dropped series are in no index, so they are remembered here: the metric name, and the labels that the rule compares. A
-//! selector uses what a rule drops if it may select a series with such a footprint, whatever its other labels.
+//! Dropped series are in no index, so this module remembers their footprints: the metric name, and the labels that the
+//! rule compares. A selector uses dropped series if it may select a series with such a footprint and any other labels.
 //!
 //! Invariants
-//! 1. There are at most [`FOOTPRINTS_MAX`] footprints a rule and [`FOOTPRINTS_TOTAL_MAX`] in all. What is dropped beyond
-//!    that is not remembered, and a query for it does not disable the rule.
+//! 1. There are at most [`FOOTPRINTS_MAX`] footprints per rule and [`FOOTPRINTS_TOTAL_MAX`] in total. Further dropped
+//!    series are not remembered, and a query for them does not disable the rule.
 //!
 //! Threads: one lock, taken when a label set is first seen, and by queries if such rules exist.
 
@@ -19,10 +19,10 @@ use super::builder::Builder;
 
 /// Maximum number of footprints of a rule.
 const FOOTPRINTS_MAX: usize = 4_096;
-/// Maximum number of footprints of all rules; a query may have to compare with all of them.
+/// Maximum number of footprints of all rules. A query may have to compare its selector with all of them.
 const FOOTPRINTS_TOTAL_MAX: usize = 65_536;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Footprints {
     state: Mutex<State>,
@@ -43,7 +43,8 @@ struct Footprint {
 }
 
 impl Footprints {
-    /// Adds the footprint of a label set that a rule drops; `compared` are the labels that the rule compares.
+    /// Adds the footprint of a label set that a rule drops. `compared` are the names of the labels that the rule
+    /// compares.
     pub(super) fn note<'a>(&self, rule: u16, compared: impl Iterator<Item = &'a str>, labels: &Builder<'_>) {
         let label = |name: &str| (name.into(), labels.get(name).into());
         let footprint = Footprint { rule, labels: compared.filter(|name| *name != METRIC_NAME).map(label).collect() };
@@ -58,15 +59,16 @@ impl Footprints {
         }
     }
 
-    /// Returns the rules that have dropped what a selector may select, ascending.
+    /// Returns the indexes of the rules that have dropped series that `matchers` may select, ascending.
     pub(super) fn matching(&self, matchers: &[Matcher]) -> Vec<u16> {
         let state = self.state();
         let named = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal);
         let mut found: Vec<u16> = match named {
-            Some(name) => {
-                state.by_metric.get(name.value()).map_or_else(Vec::new, |of| rules(of, name.value(), matchers))
-            }
-            None => state.by_metric.iter().flat_map(|(name, of)| rules(of, name, matchers)).collect(),
+            Some(name) => state
+                .by_metric
+                .get(name.value())
+                .map_or_else(Vec::new, |footprints| rules(footprints, name.value(), matchers)),
+            None => state.by_metric.iter().flat_map(|(name, footprints)| rules(footprints, name, matchers)).collect(),
         };
         found.sort_unstable();
         found.dedup();
@@ -125,7 +127,7 @@ mod tests {
         check(&[(Regexp, "__name__", "a|b")], &[0, 7]);
         check(&[(Equal, "job", "x")], &[0, 7]);
         check(&[(NotRegexp, "__name__", "a.*")], &[7]);
-        // A missing label is empty.
+        // A missing label counts as empty.
         check(&[(Equal, "__name__", "b"), (Equal, "namespace", "n")], &[]);
         check(&[(Equal, "__name__", "b"), (Regexp, "namespace", ".*")], &[7]);
         check(&[(Equal, "__name__", "a"), (Equal, "__name__", "b")], &[]);

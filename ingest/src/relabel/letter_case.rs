@@ -1,4 +1,4 @@
-//! Upper and lower case as in Go: one character for one, whatever its context.
+//! Upper and lower case as in Go: each character maps to one character, independent of its context.
 
 /// Returns a string in lower case.
 pub(super) fn lower(string: &str) -> String {
@@ -10,12 +10,13 @@ pub(super) fn upper(string: &str) -> String {
     string.chars().map(|c| single(c.to_uppercase()).unwrap_or_else(|| simple_upper(c))).collect()
 }
 
-/// Returns the only letter of a mapping. `İ` is the only letter whose lower case has several.
+/// Returns the letter of a mapping to a single letter, otherwise `None`. `İ` is the only letter whose lower case has
+/// several letters.
 fn single(mut letters: impl ExactSizeIterator<Item = char>) -> Option<char> {
     if letters.len() == 1 { letters.next() } else { None }
 }
 
-/// Returns the single upper-case letter of a letter that also maps to several.
+/// Returns the simple upper case of a letter whose full upper case has several letters.
 fn simple_upper(c: char) -> char {
     let upper = match c {
         '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => u32::from(c) + 8,

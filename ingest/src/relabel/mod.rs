@@ -1,16 +1,19 @@
 //! Relabelling: rules that rewrite, keep or drop series before they reach the store.
 //!
 //! A rule is one of Prometheus' relabel configurations (`config`), with its defaults, regular expressions and errors;
-//! `rule` applies it to a label set. Each label set passes the rules once, when it is first seen. The route cache keeps
-//! the result and its [`Attribution`], so that a later sample of a dropped series costs one look-up.
+//! `rule` applies it to a label set. The rules are applied to each label set once, when it is first seen. The route
+//! cache keeps the result and its [`Attribution`], so that a later sample of a dropped series costs one look-up.
 //!
-//! A rule in `dry_run` is evaluated and counted, and changes nothing. A rule with `disable_on_use` switches to `dry_run`
-//! when a query asks for what it drops (`footprints`), and stays there across restarts (`disabled_rules`).
+//! A rule in `dry_run` is evaluated and counted, and changes nothing. A rule with `disable_on_use` switches to
+//! `dry_run` when a query may select series that it dropped (`footprints`), and stays in this state across restarts
+//! (`disabled_rules`).
 //!
 //! Invariants
-//! 1. An attribution belongs to the rules that made it: other rules have other keys in the route cache.
+//! 1. An attribution is used only with the rules that created it: routes of other rules have other keys in the route
+//!    cache.
 //!
-//! Threads: rules are immutable, except that each may be disabled once. A request keeps the rules that it started with.
+//! Threads: rules are immutable, except that each may be disabled once. A request uses the rules that were in force
+//! when it started.
 
 mod attribution;
 mod builder;
@@ -34,11 +37,11 @@ use footprints::Footprints;
 pub use rule::DisabledByUse;
 use rule::{Effect, Rule};
 
-/// Checked rules, in order.
+/// Compiled rules, in the order of their application.
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
-    /// What the rules with `disable_on_use` have dropped.
+    /// Footprints of the series that the rules with `disable_on_use` have dropped.
     dropped: Footprints,
 }
 
@@ -55,25 +58,26 @@ pub(crate) enum Relabeled {
 pub struct RuleStats {
     /// The rule's name.
     pub name: String,
-    /// Its present state.
+    /// The current state.
     pub state: RuleState,
-    /// Whether it switches to `dry_run` when a query asks for what it drops.
+    /// Whether it switches to `dry_run` when a query may select series that it dropped.
     pub disable_on_use: bool,
-    /// The query that disabled it.
+    /// The query that disabled the rule, if any.
     pub disabled_by_use: Option<DisabledByUse>,
-    /// Label sets that it dropped or changed, or would have, since these rules were loaded.
+    /// Number of label sets that it dropped or changed, or would have, since the rules were loaded.
     pub series: u64,
-    /// Samples of these label sets.
+    /// Number of samples of these label sets.
     pub samples: u64,
-    /// Such samples per second, recently.
+    /// Recent samples per second of these label sets.
     pub samples_per_second: f64,
 }
 
 impl Rules {
-    /// Checks rules.
+    /// Checks and compiles rules.
     ///
     /// # Errors
-    /// The first rule that Prometheus would refuse, and why; a name that two rules have; more than [`RULES_MAX`] rules.
+    /// The first rule that Prometheus would reject, with the reason; a name that two rules have; more than
+    /// [`RULES_MAX`] rules.
     pub fn new(configs: Vec<RelabelConfig>) -> Result<Self, RelabelError> {
         if configs.len() > RULES_MAX {
             return Err(RelabelError(format!("more than {RULES_MAX} rules")));
@@ -90,10 +94,10 @@ impl Rules {
         Ok(Self { rules, dropped: Footprints::default() })
     }
 
-    /// Returns the relabelled label set; `None` if a rule drops it.
+    /// Returns the relabelled label set, or `None` if a rule drops it.
     ///
     /// # Errors
-    /// If the result is not a label set.
+    /// If the result is not a valid label set.
     pub fn relabel(&self, labels: &Labels) -> Result<Option<Labels>, LabelsError> {
         match self.apply(labels.clone(), &mut Vec::new()) {
             Relabeled::Labels(labels) => Ok(Some(labels)),
@@ -102,7 +106,8 @@ impl Rules {
         }
     }
 
-    /// Disables the rules with `disable_on_use` that have dropped what a selector may select, and returns their names.
+    /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may select, and returns their
+    /// names.
     pub(crate) fn disable_by_use(&self, matchers: &[Matcher], by: impl Fn() -> DisabledByUse) -> Vec<String> {
         if !self.rules.iter().any(Rule::may_be_disabled) {
             return Vec::new();
@@ -111,7 +116,7 @@ impl Rules {
         used.filter(|rule| rule.disabled_by_use.set(by()).is_ok()).map(|rule| rule.name.clone()).collect()
     }
 
-    /// Relabels a label set; `matched` gets the indexes of the rules that changed or dropped it, or would have.
+    /// Relabels a label set. Stores the indexes of the rules that changed or dropped it, or would have, in `matched`.
     pub(crate) fn apply(&self, labels: Labels, matched: &mut Vec<u16>) -> Relabeled {
         matched.clear();
         if self.rules.is_empty() {
@@ -147,7 +152,7 @@ impl Rules {
 pub(crate) struct ActiveRules {
     pub(crate) rules: Arc<Rules>,
     pub(crate) attributions: Arc<Attributions>,
-    /// How often the rules have changed.
+    /// Number of changes of the rules.
     pub(crate) generation: u32,
 }
 
@@ -156,7 +161,7 @@ impl ActiveRules {
         Self { attributions: Arc::new(Attributions::new(rules.rules.len())), rules: Arc::new(rules), generation }
     }
 
-    /// Returns the same rules after some were disabled: cached routes no longer hold.
+    /// Returns the same rules in a new generation, after some were disabled, which makes cached routes invalid.
     pub(crate) fn next_generation(&self) -> Self {
         let generation = self.generation.wrapping_add(1);
         Self { rules: Arc::clone(&self.rules), attributions: Arc::clone(&self.attributions), generation }
@@ -171,8 +176,8 @@ impl ActiveRules {
                 stats[usize::from(idx)].samples += samples;
             }
         });
-        let rates = self.attributions.rates(stats.iter().map(|of| of.samples).collect());
-        stats.iter_mut().zip(rates).for_each(|(of, rate)| of.samples_per_second = rate);
+        let rates = self.attributions.rates(stats.iter().map(|rule| rule.samples).collect());
+        stats.iter_mut().zip(rates).for_each(|(rule, rate)| rule.samples_per_second = rate);
         stats
     }
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// The shortest interval that a rate covers, except for the first.
+/// Minimum interval that a rate covers, except for the first rate.
 const INTERVAL_MIN: Duration = Duration::from_secs(10);
 
-/// Earlier reads.
+/// The last two reads that are at least [`INTERVAL_MIN`] apart.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    before: Read,
+    previous: Read,
     last: Read,
 }
 
-/// The counts at a time.
+/// The counts at one time.
 #[derive(Debug, Clone, Default)]
 struct Read {
     at: Duration,
@@ -24,14 +24,14 @@ impl Rates {
     /// the start.
     pub(super) fn read(&mut self, now: Duration, counts: Vec<u64>) -> Vec<f64> {
         if now.saturating_sub(self.last.at) >= INTERVAL_MIN {
-            self.before = std::mem::replace(&mut self.last, Read { at: now, counts: counts.clone() });
+            self.previous = std::mem::replace(&mut self.last, Read { at: now, counts: counts.clone() });
         }
-        let seconds = now.saturating_sub(self.before.at).as_secs_f64();
-        let before = self.before.counts.iter().copied().chain(std::iter::repeat(0));
-        let rate = |(count, before): (u64, u64)| {
-            if seconds > 0.0 { count.saturating_sub(before) as f64 / seconds } else { 0.0 }
+        let seconds = now.saturating_sub(self.previous.at).as_secs_f64();
+        let previous = self.previous.counts.iter().copied().chain(std::iter::repeat(0));
+        let rate = |(count, previous): (u64, u64)| {
+            if seconds > 0.0 { count.saturating_sub(previous) as f64 / seconds } else { 0.0 }
         };
-        counts.into_iter().zip(before).map(rate).collect()
+        counts.into_iter().zip(previous).map(rate).collect()
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
             (0, [0, 5], [0.0, 0.0]),
             (5, [10, 0], [2.0, 0.0]),
             (10, [20, 10], [2.0, 1.0]),
-            // Since 10 s; the read at 20 s is the last one from then on.
+            // The rate since 10 s. The read at 20 s becomes the last one.
             (20, [120, 10], [10.0, 0.0]),
             (25, [135, 10], [(135.0 - 20.0) / 15.0, 0.0]),
             (30, [220, 10], [10.0, 0.0]),

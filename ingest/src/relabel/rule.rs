@@ -20,15 +20,15 @@ pub(super) struct Rule {
 /// The query that disabled a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisabledByUse {
-    /// When, in milliseconds since the epoch.
+    /// Time of the query in milliseconds since the epoch.
     pub at_ms: i64,
     /// The selector of the query.
     pub selector: String,
-    /// Who sent the query.
+    /// The sender of the query.
     pub who: String,
 }
 
-/// The effect of a rule on a label set, whatever the rule's state.
+/// The effect of a rule on a label set, which does not depend on the rule's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
@@ -52,7 +52,7 @@ impl Rule {
         self.config.disable_on_use && self.disabled_by_use.get().is_none()
     }
 
-    /// Returns the statistics of the rule, with counts of 0.
+    /// Returns the statistics of the rule with all counts 0.
     pub(super) fn stats(&self) -> RuleStats {
         RuleStats {
             name: self.name.clone(),
@@ -65,7 +65,7 @@ impl Rule {
         }
     }
 
-    /// Returns the present state.
+    /// Returns the current state.
     pub(super) fn state(&self) -> RuleState {
         if self.disabled_by_use.get().is_some() { RuleState::DryRun } else { self.config.state }
     }
@@ -75,7 +75,7 @@ impl Rule {
         self.config.source_labels.iter().map(String::as_str).chain(self.action.target())
     }
 
-    /// Applies the rule. In `dry_run` the labels stay unchanged.
+    /// Applies the rule and returns its effect. In `dry_run`, the labels do not change.
     pub(super) fn apply(&self, labels: &mut Builder<'_>) -> Effect {
         let joined = self.join(labels);
         let value: &str = &joined;
@@ -141,19 +141,19 @@ fn delete(labels: &mut Builder<'_>, is_deleted: impl Fn(&str) -> bool) -> bool {
     names.fold(false, |changes, (name, _)| labels.delete(&name) || changes)
 }
 
-/// Takes the last eight bytes of the MD5 hash, as Prometheus does.
+/// Returns the last eight bytes of the MD5 hash, as Prometheus does, modulo `modulus`.
 fn hash_modulo(value: &str, modulus: u64) -> u64 {
     let md5::Digest(hash) = md5::compute(value);
     hash[8..].iter().fold(0_u64, |hash, &byte| hash << 8 | u64::from(byte)) % modulus
 }
 
 impl Action {
-    /// Returns `true` if the action changes no labels.
+    /// Returns `true` if the action only drops series and changes no labels.
     fn only_drops(&self) -> bool {
         matches!(self, Self::Keep(_) | Self::Drop(_) | Self::KeepEqual(_) | Self::DropEqual(_))
     }
 
-    /// Returns the label that the source labels are compared with.
+    /// Returns the label that the action compares with the source labels.
     fn target(&self) -> Option<&str> {
         match self {
             Self::KeepEqual(target) | Self::DropEqual(target) => Some(target),
@@ -163,7 +163,7 @@ impl Action {
 }
 
 impl Template {
-    /// Expands the template; `None` if the rule's expression does not match.
+    /// Expands the template. Returns `None` if the rule's regular expression does not match.
     fn expand(&self, value: &str) -> Option<Cow<'_, str>> {
         match self {
             Self::Plain(text) => Some(Cow::Borrowed(text)),
