@@ -1,26 +1,26 @@
-//! The leader of each cluster. Pure: the caller passes the time.
+//! Election of the leader of each cluster. It is pure: the caller passes the time.
 //!
-//! The first replica that is heard leads. When it has been silent for the timeout, the next replica that is heard takes
-//! over; the return of the first one changes nothing.
+//! The first replica that sends a request leads. When it has been silent for the timeout, the next replica that sends a
+//! request takes over. The former leader does not become the leader again when it returns.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::limits::CLUSTERS_MAX;
 
-/// Bytes of the name of a cluster or replica.
+/// Maximum bytes of the name of a cluster or replica.
 pub(super) const NAME_SIZE_MAX: usize = 256;
-/// Standbys of a cluster that are remembered, the most recent ones.
+/// Maximum number of remembered standbys of a cluster. The most recent ones are remembered.
 const STANDBYS_MAX: usize = 8;
-/// How long a cluster must be silent before a new one may evict it.
+/// Minimum silence of a cluster before a new cluster may evict it.
 const EVICTED_AFTER: Duration = Duration::from_secs(3_600);
 
-/// An instant.
+/// A point in time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
-    /// Monotonic, since the process started to listen.
+    /// Monotonic time since the process started to listen.
     pub(super) since_start: Duration,
-    /// For display.
+    /// Wall clock time in milliseconds since the epoch, for display.
     pub(super) wall_ms: i64,
 }
 
@@ -37,15 +37,16 @@ pub(super) enum Decision {
 pub struct HaCluster {
     /// The value of the cluster label.
     pub cluster: String,
-    /// The leader, and how long it has been silent; since the start, if it was not heard since.
+    /// The leader, with its silence. The silence counts from the start of the process if the leader has not sent a
+    /// request since.
     pub leader: HaReplica,
-    /// When it became the leader, in milliseconds since the epoch.
+    /// Time when it became the leader, in milliseconds since the epoch.
     pub since_ms: i64,
-    /// How often the leader has changed.
+    /// Number of changes of the leader.
     pub n_changes: u64,
-    /// The other replicas that were heard since the start, the most recent one first.
+    /// The other replicas that have sent requests since the start, most recent first.
     pub standbys: Vec<HaReplica>,
-    /// Samples of standbys since the start.
+    /// Number of samples of standbys since the start.
     pub samples_deduplicated: u64,
 }
 
@@ -54,7 +55,7 @@ pub struct HaCluster {
 pub struct HaReplica {
     /// The value of the replica label.
     pub replica: String,
-    /// How long it has been silent.
+    /// Time since its last request.
     pub silent: Duration,
 }
 
@@ -77,7 +78,7 @@ pub(super) struct Cluster {
 }
 
 impl Election {
-    /// Decides about a request of a replica, and records that it was heard.
+    /// Decides about a request of a replica, and records the time of the request.
     pub(super) fn decide(&mut self, cluster: &str, replica: &str, now: Moment, timeout: Duration) -> Decision {
         let Some(known) = self.clusters.get_mut(cluster) else { return self.add(cluster, replica, now) };
         if *known.leader == *replica {
@@ -93,7 +94,7 @@ impl Election {
         Decision::Leader
     }
 
-    /// Adds a cluster, led by the replica that was heard.
+    /// Adds a cluster led by `replica`.
     fn add(&mut self, cluster: &str, replica: &str, now: Moment) -> Decision {
         if self.clusters.len() >= CLUSTERS_MAX && !self.evict(now) {
             return Decision::TooManyClusters;
@@ -104,7 +105,7 @@ impl Election {
         Decision::Leader
     }
 
-    /// Evicts the cluster that has been silent for longest, if that is [`EVICTED_AFTER`].
+    /// Evicts the cluster with the longest silence if it has been silent for [`EVICTED_AFTER`].
     fn evict(&mut self, now: Moment) -> bool {
         let oldest = self.clusters.iter().min_by_key(|(_, cluster)| cluster.heard);
         let is_silent = |cluster: &Cluster| now.since_start.saturating_sub(cluster.heard) >= EVICTED_AFTER;
@@ -121,7 +122,7 @@ impl Election {
         }
     }
 
-    /// Returns how often the persisted part has changed.
+    /// Returns the number of changes of the persisted part.
     pub(super) fn n_changes(&self) -> u64 {
         self.n_changes
     }
@@ -142,32 +143,32 @@ impl Election {
             replica: name.to_owned(),
             silent: now.since_start.saturating_sub(heard),
         };
-        let cluster = |(name, of): (&str, &Cluster)| HaCluster {
+        let cluster = |(name, cluster): (&str, &Cluster)| HaCluster {
             cluster: name.to_owned(),
-            leader: replica(&of.leader, of.heard),
-            since_ms: of.since_ms,
-            n_changes: of.n_changes,
-            standbys: of.standbys.iter().map(|(name, heard)| replica(name, *heard)).collect(),
-            samples_deduplicated: of.samples_deduplicated,
+            leader: replica(&cluster.leader, cluster.heard),
+            since_ms: cluster.since_ms,
+            n_changes: cluster.n_changes,
+            standbys: cluster.standbys.iter().map(|(name, heard)| replica(name, *heard)).collect(),
+            samples_deduplicated: cluster.samples_deduplicated,
         };
         self.iter().map(cluster).collect()
     }
 }
 
 impl Cluster {
-    /// Creates a cluster whose leader counts as heard at the start.
+    /// Creates a cluster whose leader counts as heard at the start of the process.
     pub(super) fn restored(leader: Box<str>, since_ms: i64, n_changes: u64) -> Self {
         let heard = Duration::ZERO;
         Self { leader, since_ms, n_changes, heard, standbys: Vec::new(), samples_deduplicated: 0 }
     }
 
     fn elect(&mut self, replica: &str, now: Moment) {
-        let (before, heard) = (std::mem::replace(&mut self.leader, replica.into()), self.heard);
+        let (old_leader, heard) = (std::mem::replace(&mut self.leader, replica.into()), self.heard);
         self.standbys.retain(|(name, _)| **name != *replica);
-        self.standbys.push((before, heard));
+        self.standbys.push((old_leader, heard));
         self.standbys.truncate(STANDBYS_MAX);
         (self.heard, self.since_ms) = (now.since_start, now.wall_ms);
-        // A file may hold any number.
+        // The number may come from a file and be the maximum.
         self.n_changes = self.n_changes.saturating_add(1);
     }
 

@@ -1,4 +1,4 @@
-//! The file of the leaders, docs/format/ha.md, version 1.
+//! The file of the leaders. Format: docs/format/ha.md, version 1.
 
 use varve_tsdb::fs::StateFile;
 
@@ -6,7 +6,7 @@ use super::election::{Cluster, Election, NAME_SIZE_MAX};
 use crate::limits::CLUSTERS_MAX;
 use crate::persisted_state::{Cursor, put_string};
 
-/// The file. The largest has the maximum of clusters with names of full length.
+/// The file. The maximum payload has [`CLUSTERS_MAX`] clusters with names of maximum length.
 pub(super) const FILE: StateFile =
     StateFile { magic: *b"VHAP", version: 1, payload_size_max: 2 + CLUSTERS_MAX * (2 * (2 + NAME_SIZE_MAX) + 16) };
 
@@ -23,7 +23,7 @@ pub(super) fn encode(election: &Election) -> Vec<u8> {
     bytes
 }
 
-/// Decodes a payload; `None` if it is not one.
+/// Decodes a payload. Returns `None` if it is invalid.
 pub(super) fn decode(payload: &[u8]) -> Option<Election> {
     let mut cursor = Cursor::new(payload);
     let mut election = Election::default();

@@ -1,18 +1,19 @@
-//! HA pairs: Prometheus servers that scrape the same targets, of which the samples of one are stored.
+//! HA pairs: two or more Prometheus servers that scrape the same targets. Only the samples of one of them are stored.
 //!
 //! The servers of a pair have the same value of one external label, the cluster, and different values of another, the
-//! replica. In each cluster one replica leads (`election`). Its series are stored without the replica label; those of the
-//! others are deduplicated, and their senders get a success. The leaders are persisted (`file`).
+//! replica. In each cluster one replica leads (`election`). Its series are stored without the replica label. Series of
+//! the other replicas are deduplicated, and their senders get a successful response. The leaders are persisted
+//! (`file`).
 //!
-//! Used by `receiver` and `resolve`. External labels are on all series of a sender, so the first series of a request names
-//! its pair, and the routes cached under that pair belong to it. An unknown series is parsed, so that one of another pair,
-//! or of none, in the same request gets its own decision. Why so: docs/decisions/0013-ha-pairs.md.
+//! Used by `receiver` and `resolve`. External labels are on all series of a sender. So the first series of a request
+//! determines the pair of the request, whose cached routes then apply. An unknown series is parsed, so that a series of
+//! another pair, or of no pair, in the same request gets its own decision. Rationale: docs/decisions/0013-ha-pairs.md.
 //!
 //! Invariants
-//! 1. A route found under a pair's salt is of a series of that pair: no other is cached under it.
+//! 1. Routes cached under the salt of a pair belong to series of this pair only.
 //! 2. A new leader is on disk before its first sample is stored. A failed write is counted, and [`Elections::save`]
 //!    repeats it.
-//! 3. Downtime is not silence: after a start each leader has the whole timeout to be heard.
+//! 3. Downtime is not silence: after a start, each leader has the whole timeout to send a request.
 //!
 //! Threads: one lock, held for a look-up, and for writing a small file when the leader changes. Crash: the old file or the
 //! new one.
@@ -36,14 +37,14 @@ use election::{Decision, Election, Moment, NAME_SIZE_MAX};
 
 pub use election::{HaCluster, HaReplica};
 
-/// The labels of HA pairs, and when another replica takes over.
+/// The labels of HA pairs, and the failover timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HaSettings {
-    /// The label whose value the replicas of a pair share. Stays on the series.
+    /// The label that has the same value on all replicas of a pair. It stays on the series.
     pub cluster_label: String,
-    /// The label whose value tells the replicas apart. Removed from the series.
+    /// The label that has a different value on each replica. It is removed from the series.
     pub replica_label: String,
-    /// How long the leader may be silent before another replica takes over.
+    /// Silence of the leader after which another replica takes over.
     pub failover_timeout: Duration,
 }
 
@@ -61,7 +62,7 @@ struct State {
 }
 
 impl Elections {
-    /// Reads the leaders from the file `path`, in a directory that exists.
+    /// Reads the leaders from the file `path`, whose directory must exist.
     pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, LoadOutcome) {
         let (election, file, outcome) = PersistedState::open(file::FILE, fs, path, file::decode);
         (Self { started: Instant::now(), state: Mutex::new(State { election, file }) }, outcome)
@@ -73,7 +74,7 @@ impl Elections {
         self.state().election.clusters(self.now())
     }
 
-    /// Returns how often the file could not be written.
+    /// Returns the number of failed writes of the file.
     #[must_use]
     pub fn n_write_failures(&self) -> u64 {
         self.state().file.n_write_failures()
@@ -82,7 +83,7 @@ impl Elections {
     /// Repeats a failed write. Waits for the disk.
     ///
     /// # Errors
-    /// If the write fails again; the file is unchanged then.
+    /// If the write fails again. The file is unchanged then.
     pub fn save(&self) -> io::Result<()> {
         let State { election, file } = &mut *self.state();
         file.save(|| file::encode(election))
@@ -136,7 +137,8 @@ pub(crate) struct HaContext<'a> {
 /// The decision about a series.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Deduplication {
-    /// Stored under these labels. Its route may be cached if `is_cacheable`: it is of the request's own pair.
+    /// Stored under these labels. The route may be cached if `is_cacheable`: the series belongs to the pair of the
+    /// request.
     Store { labels: Labels, is_cacheable: bool },
     /// Another replica leads.
     Standby,
@@ -149,7 +151,7 @@ impl Ha {
         Self { settings, elections }
     }
 
-    /// Returns the pair of a series; `None` if a name is missing, empty, too long or not UTF-8.
+    /// Returns the pair of a series, or `None` if a name is missing, empty, too long or not UTF-8.
     fn pair<'a>(&self, labels: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Pair<'a>> {
         let (mut cluster, mut replica) = (None, None);
         for (name, value) in labels {
@@ -170,8 +172,8 @@ impl Ha {
         self.elections.decide(pair, self.settings.failover_timeout)
     }
 
-    /// Returns the salt of the routes of a pair under these settings. To be confused, two pairs with one salt would have
-    /// to meet in one request.
+    /// Returns the salt of the routes of a pair under these settings. Two pairs with the same salt could be confused
+    /// only if one request had series of both.
     fn salt(&self, pair: Option<Pair<'_>>, hasher: &RouteHasher) -> u32 {
         let HaSettings { cluster_label, replica_label, .. } = &self.settings;
         let (cluster, replica) = pair.map_or(("", ""), |pair| (pair.cluster, pair.replica));
@@ -182,7 +184,7 @@ impl Ha {
 }
 
 impl<'a> HaContext<'a> {
-    /// Finds the pair of a request and records that it was heard.
+    /// Finds the pair of a request, and records the time of the request.
     pub(crate) fn new(ha: Option<&'a Ha>, message: &'a [u8], batch: &'a DecodedBatch, hasher: &RouteHasher) -> Self {
         let Some(ha) = ha else { return Self { ha: None, own: None, salt: 0 } };
         let pair = batch.series.first().and_then(|first| ha.pair(label_pairs(batch, message, first.labels)));
@@ -195,12 +197,12 @@ impl<'a> HaContext<'a> {
         self.salt
     }
 
-    /// Returns `true` if cached routes apply: series of a standby are not stored under any.
+    /// Returns `true` if cached routes apply. They do not apply to a standby, whose series are not stored.
     pub(crate) fn uses_route_cache(&self) -> bool {
         self.own.is_none_or(|(_, decision)| decision == Decision::Leader)
     }
 
-    /// Returns `true` if a series is of the request's own pair, and that is a standby.
+    /// Returns `true` if a series belongs to the pair of the request, and the sender is a standby.
     pub(crate) fn is_own_standby(&self, labels: LabelPairs<'_>) -> bool {
         match (self.ha, self.own) {
             (Some(ha), Some((pair, Decision::Standby))) => ha.pair(labels) == Some(pair),
@@ -213,7 +215,7 @@ impl<'a> HaContext<'a> {
         let Some(ha) = self.ha else { return Deduplication::Store { labels, is_cacheable: true } };
         let pair = ha.pair(labels.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let Some(pair) = pair else {
-            // Only series of a pair are cached under its salt.
+            // Only series of the pair are cached under its salt.
             return Deduplication::Store { labels, is_cacheable: self.own.is_none() };
         };
         let (decision, is_cacheable) = match self.own {
@@ -237,7 +239,7 @@ impl<'a> HaContext<'a> {
         }
     }
 
-    /// Counts deduplicated samples of the request's own pair.
+    /// Counts deduplicated samples of the pair of the request.
     pub(crate) fn count_own_deduplicated(&self, n_samples: u64) {
         if let (Some(ha), Some((pair, _)), 1..) = (self.ha, self.own, n_samples) {
             ha.elections.count_deduplicated(pair, n_samples);
