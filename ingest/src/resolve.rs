@@ -1,7 +1,7 @@
-//! From an encoded label set to its route: parsed, deduplicated, relabelled and looked up in the store.
+//! Resolves an encoded label set to its route: parses it, deduplicates it, relabels it and looks it up in the store.
 //!
 //! Used by `request` for series that the route cache does not have, and by `append` for series that have moved. Creates
-//! no series. A route that also holds for later requests is cached.
+//! no series. Caches a route if it is also valid for later requests.
 
 use std::cell::RefCell;
 
@@ -19,7 +19,7 @@ use crate::relabel::{ActiveRules, Attribution, Relabeled};
 use crate::remote_write::{LabelPairs, label_pairs, v1};
 use crate::route::{Route, RouteCache, Scope};
 
-/// A decoded request, and what decides about its series.
+/// A decoded request, and the settings and caches that resolve its series.
 pub(crate) struct Resolver<'a> {
     pub(crate) db: &'a Db,
     pub(crate) limits: &'a Limits,
@@ -29,7 +29,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) budgets: &'a Ledger,
     /// The team that the sender names.
     pub(crate) team: Option<Team>,
-    /// What the routes of the request depend on.
+    /// The scope of the request's cached routes.
     pub(crate) scope: Scope,
     pub(crate) message: &'a [u8],
     pub(crate) batch: &'a DecodedBatch,
@@ -50,24 +50,24 @@ pub(crate) struct NewSeries {
     pub(crate) team: Team,
     /// The rules that matched its labels.
     rules: Vec<u16>,
-    /// Its route may be cached.
+    /// Whether the route may be cached.
     pub(crate) is_cacheable: bool,
 }
 
 impl NewSeries {
-    /// Returns the team and the rules that its samples count for, and counts the series for the rules.
+    /// Returns the attribution of the series' samples, and counts the series for its rules.
     pub(crate) fn attribution(&self, rules: &ActiveRules) -> Attribution {
         rules.attributions.of(self.team, &self.rules)
     }
 }
 
 impl<'a> Resolver<'a> {
-    /// Checks the labels that the cache does not know, before anything is stored.
+    /// Checks the encoding of all label sets without a cached route. Called before anything is stored.
     ///
     /// # Errors
     /// [`WriteError::Malformed`].
     pub(crate) fn check_unknown(&self, routes: &[Option<Route>]) -> Result<(), WriteError> {
-        // The decoder of version 2.0 checks all references.
+        // The decoder of version 2.0 has already checked all references.
         let series = if self.is_v2() { &[][..] } else { &self.batch.series };
         for (series, _) in series.iter().zip(routes).filter(|(_, route)| route.is_none()) {
             v1::check_labels(self.message, series.labels)?;
@@ -89,7 +89,7 @@ impl<'a> Resolver<'a> {
         Resolved::Route(self.cache(series, route, is_cacheable))
     }
 
-    /// Relabels a label set and looks the result up.
+    /// Relabels a label set and looks up the result.
     fn relabel(&self, labels: Labels, is_cacheable: bool) -> Resolved {
         let mut rules = Vec::new();
         Resolved::Route(match self.rules.rules.apply(labels, &mut rules) {
@@ -109,7 +109,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// Caches a route if it holds for later requests, and returns it.
+    /// Caches a route if it is valid for later requests, and returns it.
     pub(crate) fn cache(&self, series: &SeriesEntry, route: Route, is_cacheable: bool) -> Route {
         if let Some(key) = series.key.filter(|_| is_cacheable) {
             self.cache.insert(key.under(self.scope), route);
@@ -117,7 +117,8 @@ impl<'a> Resolver<'a> {
         route
     }
 
-    /// Returns the series that the exemplars of a series go to. The samples of the request have created it, if it had any.
+    /// Returns the handle for the exemplars of a series. If the request has samples of the series, they have already
+    /// created it.
     pub(crate) fn handle(&self, route: Option<Route>, series_idx: u32) -> Result<SeriesHandle, ExemplarRejection> {
         let unknown = ExemplarRejection::UnknownSeries;
         match route {
@@ -144,7 +145,7 @@ impl<'a> Resolver<'a> {
     /// Parses and checks the labels of a series.
     pub(crate) fn labels(&self, series: &SeriesEntry) -> Result<Labels, Reason> {
         let strings = &mut *self.strings.borrow_mut();
-        // Fast path: labels as most senders encode them.
+        // Fast path: the labels are encoded as most senders do.
         if !self.is_v2() && v1::plain_strings(self.message, series.labels, strings) {
             return label_set::parse_strings(strings, self.limits);
         }
@@ -165,7 +166,7 @@ impl Source for Resolver<'_> {
         match self.resolve(&self.batch.series[series_idx as usize]) {
             Resolved::Route(Route::Series(handle, _)) => Ok(Some(handle)),
             Resolved::Route(Route::Dropped(_) | Route::Standby | Route::Rejected(_)) => Err(WriteError::Moved),
-            // It was evicted from the store; the next pass creates it again.
+            // The series was evicted from the store. The next pass creates it again.
             Resolved::New(_) => Ok(None),
         }
     }

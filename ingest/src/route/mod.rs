@@ -1,17 +1,18 @@
-//! The route cache: from the encoded bytes of a label set to its series.
+//! The route cache maps the encoded bytes of a label set to its series.
 //!
 //! A sender repeats the labels of a series byte for byte with every sample. The key is the seeded 128-bit hash of those
-//! bytes; the route is the handle of the series, or that the label set is dropped or rejected, and why. Two encodings of
-//! one label set are two keys with the same handle. Why so, and its memory: docs/decisions/0003-route-cache.md.
+//! bytes. The route is the handle of the series, or states that the label set is dropped or rejected, with the reason.
+//! Two encodings of one label set are two keys with the same handle. Rationale and memory use:
+//! docs/decisions/0003-route-cache.md.
 //!
 //! Invariants
 //! 1. The bytes of a cached key have been parsed once and are well-formed.
-//! 2. All slots together stay within the size limit. A full stripe evicts the routes that have been unused for longest,
-//!    approximately. Routes that have been unused for [`EVICTED_AFTER`] are evicted before a stripe grows, so that stale
-//!    series do not fill the cache. Eviction is safe: the series is resolved again.
-//! 3. A table is never more than four fifths full, so that probing ends.
+//! 2. All slots together stay within the size limit. A full stripe evicts approximately the least recently used routes.
+//!    Routes that have been unused for [`EVICTED_AFTER`] are evicted before a stripe grows, so that stale series do not
+//!    fill the cache. Eviction is safe: the series is resolved again.
+//! 3. At most four fifths of the slots of a table are used, so that probing ends.
 //!
-//! Threads: striped; a request takes the lock of each stripe once, for all its keys in it.
+//! Threads: striped locks. A request takes the lock of each stripe once, for all its keys in that stripe.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,26 +24,27 @@ use crate::batch::RouteKey;
 use crate::outcome::Reason;
 use crate::relabel::Attribution;
 
-/// What a route depends on besides its label set.
+/// The state that a route depends on besides its label set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Scope(u32, u32);
 
 impl Scope {
-    /// Creates a scope from the generations of rules (salted by the HA pair) and budgets, and the team that the sender names.
+    /// Creates a scope from the generation of the rules (salted by the HA pair), the generation of the budgets, and the
+    /// team that the sender names.
     pub(crate) fn new(rules: u32, budgets: u32, team: Team) -> Self {
         // A slot uses the last bit as a flag.
         Self(rules ^ budgets.rotate_left(16), u32::from(team.id()) << 1)
     }
 }
 
-/// What happens to the samples of a label set.
+/// The outcome for the samples of a label set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     /// Stored in a series.
     Series(SeriesHandle, Attribution),
     /// Dropped by relabel rules.
     Dropped(Attribution),
-    /// Deduplicated: another replica of the HA pair leads. Never cached, since leaders change.
+    /// Deduplicated, because another replica of the HA pair leads. Never cached, since leaders change.
     Standby,
     /// Rejected.
     Rejected(Reason),
@@ -53,17 +55,17 @@ pub(crate) enum Route {
 pub struct RouteStats {
     /// Look-ups that found a route.
     pub hits: u64,
-    /// Look-ups that found none.
+    /// Look-ups that found no route.
     pub misses: u64,
     /// Evicted routes.
     pub evicted: u64,
     /// Cached routes.
     pub entries: u64,
-    /// Bytes of memory.
+    /// Bytes of memory of all slots.
     pub size_bytes: u64,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct RouteCache {
     stripes: Box<[Mutex<Table>]>,
@@ -76,7 +78,7 @@ impl RouteCache {
         Self { stripes: (0..N_STRIPES).map(|_| Mutex::default()).collect(), slots_max }
     }
 
-    /// Looks up the keys of a request; `found` gets a route or `None` for each. `order` is reused memory.
+    /// Looks up the keys of a request. Stores a route or `None` for each key in `found`. `order` is reused memory.
     pub(crate) fn lookup<I>(&self, keys: I, found: &mut Vec<Option<Route>>, order: &mut Vec<(u32, RouteKey)>)
     where
         I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
@@ -93,7 +95,7 @@ impl RouteCache {
         }
     }
 
-    /// Caches a route, in place of an earlier one of the key.
+    /// Caches a route, replacing an earlier route of the key.
     pub(crate) fn insert(&self, key: RouteKey, route: Route) {
         lock(&self.stripes[key.stripe()]).insert(key, route, self.slots_max, Instant::now());
     }
@@ -120,7 +122,8 @@ impl RouteCache {
     }
 }
 
-/// Sorts the keys by stripe (counting sort): `order` gets the index and the key of each. Returns the end of each stripe.
+/// Sorts the keys by stripe (counting sort). Stores the index and the key of each in `order`. Returns the end of each
+/// stripe in `order`.
 fn sort_by_stripe<I>(keys: I, order: &mut Vec<(u32, RouteKey)>) -> [usize; N_STRIPES]
 where
     I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
@@ -148,7 +151,7 @@ fn lock(stripe: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl RouteKey {
-    /// Returns the key in a scope: routes of other scopes are not found.
+    /// Returns the key within a scope. It finds no routes of other scopes.
     #[inline]
     pub(crate) fn under(self, scope: Scope) -> Self {
         let [a, b, c, d] = self.0;
@@ -160,15 +163,15 @@ impl RouteKey {
     }
 }
 
-/// One stripe: open addressing with linear probing. Routes are removed only by a rebuild, so there are no tombstones. The
-/// number of slots is arbitrary, so it grows by a quarter.
+/// One stripe: open addressing with linear probing. Routes are removed only by a rebuild, so there are no tombstones.
+/// The number of slots need not be a power of two, so a table grows by a quarter.
 #[derive(Debug, Default)]
 struct Table {
     slots: Vec<Slot>,
     len: usize,
-    /// The slot that the clock hand points at.
+    /// Index of the slot that the clock hand points to.
     hand: usize,
-    /// When unused routes were evicted last; `None` before the first insertion.
+    /// Time of the last eviction of unused routes; `None` before the first insertion.
     swept_at: Option<Instant>,
     hits: u64,
     misses: u64,
@@ -178,7 +181,7 @@ struct Table {
 /// 28 bytes.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// The last 96 bits of the key, of which the lowest is the flag [`USED`].
+    /// The last 96 bits of the key. One bit of the last word is replaced by the flag [`USED`].
     tag: [u32; 3],
     route: Option<Route>,
 }
@@ -186,7 +189,7 @@ struct Slot {
 impl Slot {
     const EMPTY: Self = Self { tag: [0; 3], route: None };
 
-    /// A new slot counts as unused, so that a flood of series that are sent once does not evict others.
+    /// Creates an unused slot, so that a flood of series that are sent once does not evict others.
     fn new(key: RouteKey, route: Route) -> Self {
         let [_, a, b, c] = key.0;
         Self { tag: [a, b, c & !USED], route: Some(route) }
@@ -236,7 +239,7 @@ impl Table {
         if self.len >= filled_max(self.slots.len()) {
             self.make_room(slots_max);
         }
-        self.place(Slot::new(key, route));
+        self.insert_new(Slot::new(key, route));
     }
 
     #[inline]
@@ -255,7 +258,7 @@ impl Table {
     }
 
     /// Inserts a slot whose key is not in the table.
-    fn place(&mut self, slot: Slot) {
+    fn insert_new(&mut self, slot: Slot) {
         let mut at = home(slot.tag[0], self.slots.len());
         while self.slots[at].route.is_some() {
             at = next(at, self.slots.len());
@@ -272,8 +275,8 @@ impl Table {
         self.rebuild(n_slots);
     }
 
-    /// Evicts the routes that were not used since the last call, or since they were inserted. Two thirds of the remaining
-    /// slots are filled, so that the next insertion does not grow the table at once.
+    /// Evicts the routes that were not used since the last call, or since they were inserted. Resizes the table to be
+    /// two thirds full, so that the next insertion does not grow it.
     fn evict_unused(&mut self) {
         let len = self.len;
         for slot in self.slots.iter_mut().filter(|slot| slot.route.is_some()) {
@@ -287,8 +290,8 @@ impl Table {
         self.rebuild((self.len + self.len / 2).clamp(SLOTS_MIN, self.slots.len().max(SLOTS_MIN)));
     }
 
-    /// Evicts an eighth of the routes, the first that the hand meets unused (clock algorithm): a route that is used once in
-    /// each round of the hand stays. The table must be rebuilt afterwards.
+    /// Evicts an eighth of the routes: the first unused ones that the hand meets (clock algorithm). A route that is
+    /// used once per round of the hand stays. The caller must rebuild the table.
     fn evict(&mut self) {
         let quota = self.len.div_ceil(8);
         let mut n_evicted = 0;
@@ -307,7 +310,7 @@ impl Table {
     fn rebuild(&mut self, n_slots: usize) {
         let old = std::mem::replace(&mut self.slots, vec![Slot::EMPTY; n_slots]);
         self.len = 0;
-        old.into_iter().filter(|slot| slot.route.is_some()).for_each(|slot| self.place(slot));
+        old.into_iter().filter(|slot| slot.route.is_some()).for_each(|slot| self.insert_new(slot));
     }
 }
 
@@ -326,10 +329,11 @@ fn filled_max(n_slots: usize) -> usize {
     n_slots * 4 / 5
 }
 
-/// With so many, two requests seldom meet, and growing one holds its lock for a millisecond at 15 million series.
+/// Number of stripes. With 256, two requests rarely contend, and growing a stripe holds its lock for a millisecond at
+/// 15 million series.
 const N_STRIPES: usize = 256;
 const SLOTS_MIN: usize = 10;
-/// How long an unused route stays at least; at most twice as long if others are inserted.
+/// Minimum time that an unused route stays. It is evicted after at most twice this time, at an insertion.
 const EVICTED_AFTER: Duration = Duration::from_secs(600);
 const USED: u32 = 1;
 
