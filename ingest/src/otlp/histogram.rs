@@ -1,4 +1,4 @@
-//! OTLP histograms as native histograms: exponential ones, and explicit bounds as custom buckets.
+//! Translates OTLP histograms to native ones. Explicit bounds become custom buckets.
 
 use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 use varve_tsdb::staleness::STALE_NAN_BITS;
@@ -10,7 +10,7 @@ use crate::remote_write::histogram::check;
 /// Translates an exponential histogram.
 ///
 /// # Errors
-/// Why it cannot be stored.
+/// The reason why it cannot be stored.
 pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String> {
     if point.scale < SCHEMA_MIN {
         let scale = point.scale;
@@ -44,10 +44,10 @@ pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String>
 /// Translates a histogram with explicit bounds to one with custom buckets.
 ///
 /// # Errors
-/// Why it cannot be stored.
+/// The reason why it cannot be stored.
 pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
     let offset = point.bucket_counts.iter().take_while(|count| **count == 0).count();
-    // The size of a data point bounds its buckets far below.
+    // Never fails: the size of a data point bounds the number of its buckets.
     let first_idx = i32::try_from(offset).map_err(|_| "too many buckets".to_owned())?;
     let (positive_spans, positive) = layout(&point.bucket_counts[offset..], first_idx, 0, false);
     let histogram = Histogram {
@@ -65,28 +65,28 @@ pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
     check(histogram, i32::from(CUSTOM_BUCKETS_SCHEMA)).map_err(|invalid| invalid.to_string())
 }
 
-/// Returns spans and counts of dense buckets, with each 2^`scale_down` of them merged. Bucket 0 of an exponential histogram
-/// starts at 1 and that of a native one ends there, so `adjusts` moves them by one.
+/// Returns spans and counts of dense buckets, with each group of 2^`scale_down` buckets merged. Bucket 0 of an
+/// exponential histogram starts at 1, while bucket 0 of a native one ends at 1. So `adjusts` moves the buckets by one.
 fn layout(counts: &[u64], offset: i32, scale_down: i32, adjusts: bool) -> (Vec<BucketSpan>, Vec<u64>) {
     let Some(last_idx) = counts.len().checked_sub(1) else { return Default::default() };
     // Indexes wrap, as in Prometheus; the result is checked afterwards.
     let merged = |idx: i32| (idx >> scale_down.min(i32::BITS as i32 - 1)).wrapping_add(1);
-    let place = |i: usize| merged(offset.wrapping_add(i as i32));
+    let index_of = |i: usize| merged(offset.wrapping_add(i as i32));
     let first = if adjusts { merged(offset) } else { offset };
     let mut buckets = Sparse { spans: vec![BucketSpan { offset: first, length: 0 }], counts: Vec::new() };
     let (mut idx, mut count) = (merged(offset), 0_u64);
-    for (i, &of_bucket) in counts.iter().enumerate() {
-        let next_idx = place(i);
+    for (i, &bucket_count) in counts.iter().enumerate() {
+        let next_idx = index_of(i);
         if idx == next_idx {
-            count = count.wrapping_add(of_bucket);
+            count = count.wrapping_add(bucket_count);
         } else if count == 0 {
-            count = of_bucket;
+            count = bucket_count;
         } else {
             buckets.push(next_idx.wrapping_sub(idx).wrapping_sub(1), count);
-            (count, idx) = (of_bucket, next_idx);
+            (count, idx) = (bucket_count, next_idx);
         }
     }
-    buckets.push(place(last_idx).wrapping_sub(idx), count);
+    buckets.push(index_of(last_idx).wrapping_sub(idx), count);
     (buckets.spans, buckets.counts)
 }
 
@@ -107,14 +107,14 @@ impl Sparse {
     }
 
     fn push_bucket(&mut self, count: u64) {
-        self.spans.last_mut().expect("there is a first span").length += 1;
+        self.spans.last_mut().expect("the first bucket has created a span").length += 1;
         self.counts.push(count);
     }
 }
 
 const SCHEMA_MIN: i32 = -4;
 const SCHEMA_MAX: i32 = 8;
-/// Prometheus uses this threshold for all histograms, since most senders give none.
+/// Prometheus uses this threshold for all histograms, since most senders set none.
 const ZERO_THRESHOLD: f64 = 1e-128;
 const GAP_FILLED_MAX: i32 = 2;
 

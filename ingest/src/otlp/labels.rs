@@ -48,7 +48,9 @@ pub(super) struct Context {
 impl Context {
     /// Creates the context of a resource.
     pub(super) fn new(resource: &[KeyValue], settings: &OtlpSettings, namer: LabelNamer) -> Result<Self, String> {
-        let attribute = |key: &str| resource.iter().find(|of| of.key == key).map(|of| print(of.value.as_ref()));
+        let attribute = |key: &str| {
+            resource.iter().find(|attribute| attribute.key == key).map(|attribute| print(attribute.value.as_ref()))
+        };
         let job = attribute(SERVICE_NAME).map(|name| match attribute(SERVICE_NAMESPACE) {
             Some(namespace) => format!("{namespace}/{name}"),
             None => name,
@@ -67,7 +69,7 @@ impl Context {
         Ok(Self { job, instance, promoted, scope: None })
     }
 
-    /// Switches to another scope.
+    /// Switches to the labels of another scope.
     pub(super) fn set_scope(
         &mut self,
         scope: &Scope,
@@ -91,7 +93,7 @@ impl Context {
     }
 
     /// Returns the labels of a data point, without a metric name.
-    pub(super) fn of_point(&self, attributes: &[KeyValue], namer: LabelNamer) -> Result<LabelMap, String> {
+    pub(super) fn data_point_labels(&self, attributes: &[KeyValue], namer: LabelNamer) -> Result<LabelMap, String> {
         let mut labels = escaped(attributes, &[METRIC_NAME], namer)?;
         for (name, value) in self.promoted.iter() {
             if !labels.has(name) {
@@ -105,15 +107,15 @@ impl Context {
         Ok(labels)
     }
 
-    /// Returns the labels of a resource's `target_info`; `None` if it has no further attributes, or neither `job` nor
-    /// `instance`.
-    pub(super) fn of_target_info(
+    /// Returns the labels of a resource's `target_info`, or `None` if the resource has no further attributes, or
+    /// neither `job` nor `instance`.
+    pub(super) fn target_info_labels(
         &self,
         resource: &[KeyValue],
         settings: &OtlpSettings,
         namer: LabelNamer,
     ) -> Result<Option<LabelMap>, String> {
-        if resource.iter().all(|of| IDENTIFYING.contains(&of.key.as_str())) {
+        if resource.iter().all(|attribute| IDENTIFYING.contains(&attribute.key.as_str())) {
             return Ok(None);
         }
         let ignored: &[&str] = if settings.keep_identifying_resource_attributes { &[] } else { &IDENTIFYING };
@@ -135,8 +137,8 @@ impl Context {
 /// Escapes the names of attributes. If several become the same name, their values are joined in the order of the original
 /// names.
 fn escaped(attributes: &[KeyValue], ignored: &[&str], namer: LabelNamer) -> Result<LabelMap, String> {
-    let mut sorted: Vec<_> = attributes.iter().filter(|of| !ignored.contains(&of.key.as_str())).collect();
-    sorted.sort_by_key(|of| &of.key);
+    let mut sorted: Vec<_> = attributes.iter().filter(|attribute| !ignored.contains(&attribute.key.as_str())).collect();
+    sorted.sort_by_key(|attribute| &attribute.key);
     let mut labels = LabelMap::default();
     for of in sorted {
         let value = print(of.value.as_ref());

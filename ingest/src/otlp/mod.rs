@@ -1,14 +1,15 @@
 //! OpenTelemetry metrics, an `ExportMetricsServiceRequest` in protobuf: <https://opentelemetry.io/docs/specs/otlp/>.
 //!
-//! Names, types, labels and values are translated like in Prometheus' receiver (`storage/remote/otlptranslator`). A resource
-//! becomes the labels `job`, `instance` and promoted attributes, and a series `target_info`. A histogram becomes the series
-//! of a classic histogram, or a native one with custom buckets; an exponential histogram becomes a native one.
+//! Names, types, labels and values are translated like in Prometheus' receiver (`storage/remote/otlptranslator`). The
+//! attributes of a resource become the labels `job` and `instance`, promoted labels, and a series `target_info`. A
+//! histogram becomes the series of a classic histogram, or a native one with custom buckets; an exponential histogram
+//! becomes a native one.
 //!
 //! A data point that cannot be translated is rejected; a metric with delta temporality is rejected completely, since
-//! nothing accumulates it here. The response says so.
+//! Varve does not accumulate deltas. The response contains the reasons.
 //!
-//! Bounds: the outer messages are read in place. An inner message that is decoded has at most [`DECODED_SIZE_MAX`] bytes,
-//! and a resource gets at most [`TARGET_INFO_SAMPLES_MAX`] samples of `target_info`.
+//! Bounds: the outer messages are read in place. A decoded inner message has at most [`DECODED_SIZE_MAX`] bytes, and a
+//! resource gets at most [`TARGET_INFO_SAMPLES_MAX`] samples of `target_info`.
 
 mod histogram;
 mod labels;
@@ -24,12 +25,12 @@ use varve_tsdb::staleness::STALE_NAN_BITS;
 pub use names::TranslationStrategy;
 pub(crate) use translate::translate;
 
-/// The settings of the translation, by the names in Prometheus' configuration.
+/// The settings of the translation, with the names of Prometheus' configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpSettings {
     /// The translation of names.
     pub translation_strategy: TranslationStrategy,
-    /// Which attributes of a resource become labels of all its series.
+    /// The attributes of a resource that become labels of all its series.
     pub promoted: PromotedAttributes,
     /// Whether `target_info` keeps the attributes that `job` and `instance` are derived from.
     pub keep_identifying_resource_attributes: bool,
@@ -48,9 +49,9 @@ pub struct OtlpSettings {
 /// The resource attributes that become labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PromotedAttributes {
-    /// These.
+    /// Only these attributes.
     Only(BTreeSet<String>),
-    /// All except these.
+    /// All attributes except these.
     AllBut(BTreeSet<String>),
 }
 

@@ -9,9 +9,9 @@ pub enum TranslationStrategy {
     UnderscoreEscapingWithSuffixes,
     /// Underscores for other characters, without suffixes.
     UnderscoreEscapingWithoutSuffixes,
-    /// Names as they are, with suffixes.
+    /// Unchanged names, with suffixes.
     NoUtf8EscapingWithSuffixes,
-    /// Names as they are.
+    /// Unchanged names.
     NoTranslation,
 }
 
@@ -25,7 +25,7 @@ impl TranslationStrategy {
     }
 }
 
-/// The type of a metric, as far as it decides the suffix.
+/// The type of a metric. Only types that affect the suffix are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetricType {
     Gauge,
@@ -40,14 +40,14 @@ pub(crate) enum MetricType {
 pub(crate) fn metric_name(
     name: &str,
     unit: &str,
-    of_type: MetricType,
+    metric_type: MetricType,
     strategy: TranslationStrategy,
 ) -> Result<String, String> {
     match (strategy.escapes(), strategy.adds_suffixes()) {
         (false, false) => Ok(name.to_owned()),
-        (false, true) => Ok(with_suffixes(name, unit, of_type)),
+        (false, true) => Ok(with_suffixes(name, unit, metric_type)),
         (true, suffixes) => {
-            let escaped = if suffixes { normalized(name, unit, of_type) } else { escaped(name) };
+            let escaped = if suffixes { normalized(name, unit, metric_type) } else { escaped(name) };
             let escaped =
                 if escaped.starts_with(|c: char| c.is_ascii_digit()) { format!("_{escaped}") } else { escaped };
             if escaped.is_empty() {
@@ -141,7 +141,7 @@ fn escaped(name: &str) -> String {
     parts.collect::<Vec<_>>().join("_")
 }
 
-fn normalized(name: &str, unit: &str, of_type: MetricType) -> String {
+fn normalized(name: &str, unit: &str, metric_type: MetricType) -> String {
     let mut tokens: Vec<&str> = name.split(|c| !is_valid(c)).filter(|token| !token.is_empty()).collect();
     let (main, per) = unit_suffixes(unit);
     let (main, per) = (clean_unit(&main), clean_unit(&per));
@@ -155,9 +155,9 @@ fn normalized(name: &str, unit: &str, of_type: MetricType) -> String {
     }
     tokens.extend([main, per].into_iter().filter(|suffix| !suffix.is_empty()));
     for (suffix, applies) in [
-        ("total", of_type == MetricType::MonotonicSum),
-        // Other types use this unit for counts, against the convention.
-        ("ratio", unit == "1" && of_type == MetricType::Gauge),
+        ("total", metric_type == MetricType::MonotonicSum),
+        // Other types misuse this unit for counts.
+        ("ratio", unit == "1" && metric_type == MetricType::Gauge),
     ] {
         if applies {
             tokens.retain(|token| *token != suffix);
@@ -167,10 +167,10 @@ fn normalized(name: &str, unit: &str, of_type: MetricType) -> String {
     tokens.join("_")
 }
 
-fn with_suffixes(name: &str, unit: &str, of_type: MetricType) -> String {
+fn with_suffixes(name: &str, unit: &str, metric_type: MetricType) -> String {
     let (main, per) = unit_suffixes(unit);
-    let is_ratio = unit == "1" && of_type == MetricType::Gauge;
-    let is_total = of_type == MetricType::MonotonicSum;
+    let is_ratio = unit == "1" && metric_type == MetricType::Gauge;
+    let is_total = metric_type == MetricType::MonotonicSum;
     let mut suffixes: Vec<&str> = Vec::new();
     let mut name = name;
     for (suffix, applies) in [("ratio", is_ratio), ("total", is_total), (&per, !per.is_empty())] {
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(name: &str, unit: &str, of_type: MetricType, expect: [&str; 4]) {
+    fn check(name: &str, unit: &str, metric_type: MetricType, expect: [&str; 4]) {
         let strategies = [
             Strategy::UnderscoreEscapingWithSuffixes,
             Strategy::UnderscoreEscapingWithoutSuffixes,
@@ -268,7 +268,7 @@ mod tests {
             Strategy::NoTranslation,
         ];
         let names =
-            strategies.map(|strategy| metric_name(name, unit, of_type, strategy).unwrap_or_else(|refused| refused));
+            strategies.map(|strategy| metric_name(name, unit, metric_type, strategy).unwrap_or_else(|refused| refused));
         assert_eq!(names.each_ref().map(String::as_str), expect);
     }
 

@@ -1,4 +1,4 @@
-//! From an export request to series.
+//! Translates an export request to series.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
 use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
 
-/// Translates a request; `rejects` gets what cannot be translated.
+/// Translates a request. Adds metrics and data points that cannot be translated to `rejects`.
 ///
 /// # Errors
 /// [`WriteError::Malformed`], [`WriteError::TooLarge`] and [`WriteError::Busy`]. The batch must not be used then.
@@ -44,11 +44,11 @@ struct Translator<'a, 'c, 'p> {
     rejects: &'a mut Rejects,
     /// Families whose metadata is in the batch.
     families: BTreeSet<String>,
-    /// Samples of `target_info` in the batch: a request may have a resource several times.
+    /// Samples of `target_info` in the batch, to add each only once: a request may contain a resource several times.
     infos: BTreeSet<(Vec<(String, String)>, i64)>,
 }
 
-/// A metric without its metadata.
+/// The name and data of a metric.
 #[derive(Debug)]
 struct Metric<'a> {
     /// The name in OTLP, and the translated name.
@@ -60,9 +60,9 @@ struct Metric<'a> {
 /// The data of a metric, by type.
 #[derive(Debug, Clone, Copy)]
 struct Data<'a> {
-    of: DataType,
+    data_type: DataType,
     reader: Reader<'a>,
-    /// 0 if the type has none.
+    /// 0 if the type has no temporality.
     temporality: u64,
     is_monotonic: bool,
 }
@@ -83,10 +83,10 @@ struct Times {
     last_ns: u64,
 }
 
-/// One of the samples that a data point becomes.
+/// One sample of a translated data point.
 struct Part<'a> {
     suffix: &'a str,
-    /// A label that the data point does not have.
+    /// A label in addition to those of the data point, such as `le`.
     label: Option<(&'a str, &'a str)>,
     value: f64,
     exemplars: &'a [Exemplar],
@@ -99,7 +99,7 @@ struct At {
     start_ms: i64,
 }
 
-/// Why translation stops: at the data point, or completely.
+/// An error that ends the translation of a data point, or of the whole request.
 enum Failure {
     Point(String),
     Request(WriteError),
@@ -136,7 +136,7 @@ impl Translator<'_, '_, '_> {
         if times.first_ns == u64::MAX {
             return Ok(());
         }
-        match context.of_target_info(&attributes, self.settings, self.namer) {
+        match context.target_info_labels(&attributes, self.settings, self.namer) {
             Ok(Some(labels)) => self.target_info(&labels, times),
             Ok(None) => Ok(()),
             Err(reason) => {
@@ -172,8 +172,8 @@ impl Translator<'_, '_, '_> {
                 METRIC_NAME_FIELD => name = utf8(reader.message()?)?,
                 METRIC_HELP => help = utf8(reader.message()?)?,
                 METRIC_UNIT => unit = utf8(reader.message()?)?,
-                _ => match DATA_TYPES.iter().find(|(of, _)| *of == key) {
-                    Some((_, of)) => data = Some(decode_data(*of, reader.message()?)?),
+                _ => match DATA_TYPES.iter().find(|(field, _)| *field == key) {
+                    Some((_, data_type)) => data = Some(decode_data(*data_type, reader.message()?)?),
                     None => reader.skip_unknown(key, METRIC)?,
                 },
             }
@@ -205,7 +205,7 @@ impl Translator<'_, '_, '_> {
 
     fn points(&mut self, metric: &Metric<'_>, context: &Context) -> Result<(), WriteError> {
         each_message(metric.data.reader, DATA_POINTS, metric.data.known_fields(), |point| {
-            let done = match metric.data.of {
+            let done = match metric.data.data_type {
                 DataType::Gauge | DataType::Sum => self.number(&decode(point)?, metric, context),
                 DataType::Histogram if self.settings.convert_histograms_to_nhcb => {
                     self.custom(&decode(point)?, metric, context)
@@ -232,8 +232,8 @@ impl Translator<'_, '_, '_> {
             Some(Number::Int(value)) => value as f64,
             None => 0.0,
         };
-        let exemplars = if metric.data.of == DataType::Sum { &point.exemplars[..] } else { &[] };
-        let labels = context.of_point(&point.attributes, self.namer)?;
+        let exemplars = if metric.data.data_type == DataType::Sum { &point.exemplars[..] } else { &[] };
+        let labels = context.data_point_labels(&point.attributes, self.namer)?;
         let value = stale_or(point.flags, value);
         self.parts(
             labels,
@@ -250,13 +250,16 @@ impl Translator<'_, '_, '_> {
         let sum = point.sum.map(|sum| plain("_sum", sum));
         let (mut count, mut exemplars) = (0_u64, &point.exemplars[..]);
         let mut buckets = Vec::new();
-        for (&bound, of_bucket) in point.explicit_bounds.iter().zip(&point.bucket_counts) {
-            count = count.wrapping_add(*of_bucket);
-            // Both ascend.
-            let n = exemplars.iter().take_while(|of| exemplar_value(of).is_none_or(|value| value <= bound)).count();
-            let of_bucket = exemplars.split_at(n);
-            exemplars = of_bucket.1;
-            buckets.push((bound_text(bound), count as f64, of_bucket.0));
+        for (&bound, bucket_count) in point.explicit_bounds.iter().zip(&point.bucket_counts) {
+            count = count.wrapping_add(*bucket_count);
+            // Bounds and exemplars ascend.
+            let n = exemplars
+                .iter()
+                .take_while(|exemplar| exemplar_value(exemplar).is_none_or(|value| value <= bound))
+                .count();
+            let (bucket_exemplars, others) = exemplars.split_at(n);
+            exemplars = others;
+            buckets.push((bound_text(bound), count as f64, bucket_exemplars));
         }
         buckets.push(("+Inf".to_owned(), point.count as f64, exemplars));
         let buckets = buckets.iter().map(|(bound, count, exemplars)| Part {
@@ -266,18 +269,19 @@ impl Translator<'_, '_, '_> {
             exemplars,
         });
         let parts: Vec<_> = sum.into_iter().chain([plain("_count", point.count as f64)]).chain(buckets).collect();
-        self.parts(context.of_point(&point.attributes, self.namer)?, metric, at, &parts)
+        self.parts(context.data_point_labels(&point.attributes, self.namer)?, metric, at, &parts)
     }
 
     fn summary(&mut self, point: &SummaryPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
         let stale_or = |value| stale_or(point.flags, value);
-        let quantiles: Vec<_> = point.quantiles.iter().map(|of| (bound_text(of.quantile), of.value)).collect();
+        let quantiles: Vec<_> =
+            point.quantiles.iter().map(|quantile| (bound_text(quantile.quantile), quantile.value)).collect();
         let plain = |suffix, value| Part { suffix, label: None, value: stale_or(value), exemplars: &[] };
         let mut parts = vec![plain("_sum", point.sum), plain("_count", point.count as f64)];
         parts.extend(
             quantiles.iter().map(|(quantile, value)| Part { label: Some(("quantile", quantile)), ..plain("", *value) }),
         );
-        let labels = context.of_point(&point.attributes, self.namer)?;
+        let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.parts(labels, metric, at(point.time_ns, point.start_ns), &parts)
     }
 
@@ -303,7 +307,7 @@ impl Translator<'_, '_, '_> {
         context: &Context,
     ) -> Result<(), Failure> {
         check_exemplars(exemplars)?;
-        let mut labels = context.of_point(attributes, self.namer)?;
+        let mut labels = context.data_point_labels(attributes, self.namer)?;
         labels.set(METRIC_NAME, &metric.name);
         self.to.series(labels.iter())?;
         self.to.histogram(at.timestamp_ms, histogram, at.start_ms)?;
@@ -311,10 +315,10 @@ impl Translator<'_, '_, '_> {
         Ok(self.to.end_series()?)
     }
 
-    /// Adds a series for each part; `labels` are the labels of the data point.
+    /// Adds a series for each part. `labels` are the labels of the data point.
     fn parts(&mut self, labels: LabelMap, metric: &Metric<'_>, at: At, parts: &[Part<'_>]) -> Result<(), Failure> {
         parts.iter().try_for_each(|part| check_exemplars(part.exemplars))?;
-        // Parts without a label come first: they keep the data point's label of that name.
+        // Parts without a label come first, since the others replace the data point's label of the same name.
         let mut labels = labels;
         for part in parts {
             labels.set(METRIC_NAME, &format!("{}{}", metric.name, part.suffix));
@@ -339,7 +343,8 @@ impl Translator<'_, '_, '_> {
         Ok(())
     }
 
-    /// Adds samples of `target_info` from the first to the last timestamp, so that queries find one at any time between.
+    /// Adds samples of `target_info` from the first to the last timestamp, so close that queries find one at any time
+    /// in between.
     fn target_info(&mut self, labels: &LabelMap, times: Times) -> Result<(), WriteError> {
         let interval_ms = (self.settings.lookback_ms / 2).max(1);
         let (first_ms, last_ms) = (milliseconds(times.first_ns), milliseconds(times.last_ns));
@@ -369,7 +374,7 @@ impl Translator<'_, '_, '_> {
 
 impl Data<'_> {
     fn check_temporality(&self, name: &str) -> Result<(), String> {
-        let has_one = matches!(self.of, DataType::Sum | DataType::Histogram | DataType::Exponential);
+        let has_one = matches!(self.data_type, DataType::Sum | DataType::Histogram | DataType::Exponential);
         if has_one && self.temporality != CUMULATIVE {
             return Err(format!("invalid temporality and type combination for metric {name:?}"));
         }
@@ -377,16 +382,16 @@ impl Data<'_> {
     }
 
     fn name_type(&self) -> MetricType {
-        match self.of {
+        match self.data_type {
             DataType::Gauge => MetricType::Gauge,
             DataType::Sum if self.is_monotonic => MetricType::MonotonicSum,
             _ => MetricType::Other,
         }
     }
 
-    /// Returns the number of the type in remote write.
+    /// Returns the value of the type in remote write's enum.
     fn kind(&self) -> i32 {
-        match self.of {
+        match self.data_type {
             DataType::Sum if self.is_monotonic => KIND_COUNTER,
             DataType::Gauge | DataType::Sum => KIND_GAUGE,
             DataType::Histogram | DataType::Exponential => KIND_HISTOGRAM,
@@ -395,7 +400,7 @@ impl Data<'_> {
     }
 
     fn known_fields(&self) -> u32 {
-        match self.of {
+        match self.data_type {
             DataType::Gauge | DataType::Summary => 1 << 1,
             DataType::Histogram | DataType::Exponential => 1 << 1 | 1 << 2,
             DataType::Sum => 1 << 1 | 1 << 2 | 1 << 3,
@@ -403,14 +408,16 @@ impl Data<'_> {
     }
 }
 
-fn decode_data(of: DataType, reader: Reader<'_>) -> Result<Data<'_>, Malformed> {
-    let mut data = Data { of, reader, temporality: 0, is_monotonic: false };
+fn decode_data(data_type: DataType, reader: Reader<'_>) -> Result<Data<'_>, Malformed> {
+    let mut data = Data { data_type, reader, temporality: 0, is_monotonic: false };
     let mut fields = reader;
     while let Some(key) = fields.key()? {
         match key {
             DATA_POINTS => drop(fields.message()?),
-            TEMPORALITY if of != DataType::Gauge && of != DataType::Summary => data.temporality = fields.varint()?,
-            IS_MONOTONIC if of == DataType::Sum => data.is_monotonic = fields.varint()? != 0,
+            TEMPORALITY if data_type != DataType::Gauge && data_type != DataType::Summary => {
+                data.temporality = fields.varint()?
+            }
+            IS_MONOTONIC if data_type == DataType::Sum => data.is_monotonic = fields.varint()? != 0,
             _ => fields.skip_unknown(key, data.known_fields())?,
         }
     }
@@ -423,7 +430,7 @@ fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, WriteError> {
     each_message(data, DATA_POINTS, 0, |mut point| {
         let mut time_ns = 0;
         while let Some(key) = point.key()? {
-            // The same field in all types.
+            // The time has the same field number in all types.
             match key {
                 POINT_TIME => time_ns = point.fixed64()?,
                 _ => point.skip_unknown(key, 0)?,
@@ -459,20 +466,20 @@ fn n_points_of(metric: Reader<'_>) -> Result<u64, WriteError> {
     Ok(n_points)
 }
 
-/// Calls `take` for each field with the key `of`, which holds a message. Other fields are skipped; one of a `known` number
-/// with a wrong wire type is malformed.
+/// Calls `take` for each field with the key `wanted`, which holds a message. Skips other fields. A field with a `known`
+/// number and a wrong wire type is malformed.
 fn each_message<'a>(
     mut reader: Reader<'a>,
-    of: Key,
+    wanted: Key,
     known: u32,
     mut take: impl FnMut(Reader<'a>) -> Result<(), WriteError>,
 ) -> Result<(), WriteError> {
     while let Some(key) = reader.key()? {
-        if key == of {
+        if key == wanted {
             take(reader.message()?)?;
         } else {
             let is_message = key & 7 == len_key(0);
-            reader.skip_unknown(key, if is_message { 0 } else { known & 1 << (of >> 3) })?;
+            reader.skip_unknown(key, if is_message { 0 } else { known & 1 << (wanted >> 3) })?;
         }
     }
     Ok(())
@@ -538,8 +545,8 @@ fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
             labels.push((name.to_owned(), id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
         }
     }
-    let of = |attribute: &KeyValue| (attribute.key.clone(), value::print(attribute.value.as_ref()));
-    let attributes: Vec<_> = exemplar.attributes.iter().map(of).collect();
+    let pair = |attribute: &KeyValue| (attribute.key.clone(), value::print(attribute.value.as_ref()));
+    let attributes: Vec<_> = exemplar.attributes.iter().map(pair).collect();
     let n_chars: usize = labels.iter().chain(&attributes).map(|(n, v)| n.chars().count() + v.chars().count()).sum();
     if n_chars <= EXEMPLAR_CHARS_MAX {
         labels.extend(attributes);
@@ -582,5 +589,5 @@ const KIND_SUMMARY: i32 = 5;
 
 const TRACE_ID_SIZE: usize = 16;
 const SPAN_ID_SIZE: usize = 8;
-/// OpenMetrics' limit.
+/// Maximum number of characters of an exemplar's labels in OpenMetrics.
 const EXEMPLAR_CHARS_MAX: usize = 128;

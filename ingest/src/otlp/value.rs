@@ -1,4 +1,5 @@
-//! Attribute values as strings, like the collector's `pdata`: numbers as in JavaScript, arrays and maps as JSON in Go's form.
+//! Converts attribute values to strings, like the collector's `pdata`: numbers as in JavaScript, arrays and maps as
+//! JSON as Go encodes it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,7 +27,7 @@ pub(crate) fn print(value: Option<&AnyValue>) -> String {
         Some(Value::Bytes(bytes)) => base64(bytes),
         Some(nested @ (Value::Array(_) | Value::Map(_))) => {
             let mut json = String::new();
-            // Go refuses NaN and infinities in JSON, and returns an empty string.
+            // Go rejects NaN and infinities in JSON. `pdata` then returns an empty string.
             if put_json(&mut json, nested) { json } else { String::new() }
         }
     }
@@ -67,8 +68,9 @@ fn put_any(json: &mut String, value: Option<&AnyValue>) -> bool {
 }
 
 fn put_map(json: &mut String, attributes: &[KeyValue]) -> bool {
-    // Go sorts the keys; the last of equal keys counts.
-    let sorted: BTreeMap<_, _> = attributes.iter().map(|of| (&of.key, of.value.as_ref())).collect();
+    // Go sorts the keys. The last of equal keys wins.
+    let sorted: BTreeMap<_, _> =
+        attributes.iter().map(|attribute| (&attribute.key, attribute.value.as_ref())).collect();
     json.push('{');
     for (i, (key, value)) in sorted.into_iter().enumerate() {
         json.push_str(if i == 0 { "" } else { "," });
@@ -94,7 +96,7 @@ fn put_string(json: &mut String, text: &str) {
             '\u{8}' => json.push_str("\\b"),
             '\u{c}' => json.push_str("\\f"),
             '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
-                write!(json, "\\u{:04x}", u32::from(c)).expect("a String takes any text");
+                write!(json, "\\u{:04x}", u32::from(c)).expect("writing to a String cannot fail");
             }
             _ => json.push(c),
         }
