@@ -23,11 +23,11 @@ pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 pub struct SampleLine<'a> {
     /// The labels, including the metric name, in the order of the line.
     pub labels: Pairs<'a>,
-    /// Its value.
+    /// The value.
     pub value: f64,
-    /// Its timestamp, if the line has one.
+    /// The timestamp in milliseconds, if the line has one.
     pub timestamp_ms: Option<i64>,
-    /// Its exemplar, only in OpenMetrics.
+    /// The exemplar, only in OpenMetrics.
     pub exemplar: Option<ExemplarPart<'a>>,
 }
 
@@ -38,7 +38,7 @@ pub struct ExemplarPart<'a> {
     pub labels: Pairs<'a>,
     /// The observed value.
     pub value: f64,
-    /// Its timestamp, if the line has one.
+    /// The timestamp in milliseconds, if the line has one.
     pub timestamp_ms: Option<i64>,
 }
 
@@ -47,7 +47,7 @@ pub struct ExemplarPart<'a> {
 pub enum MetadataLine<'a> {
     /// Name and help text.
     Help(Cow<'a, str>, Cow<'a, str>),
-    /// Name and type, by its number in remote write.
+    /// Name, and type as the value of remote write's enum.
     Type(Cow<'a, str>, i32),
     /// Name and unit.
     Unit(Cow<'a, str>, &'a str),
@@ -65,7 +65,7 @@ impl MetadataLine<'_> {
 /// Parses a line without its line break.
 ///
 /// # Errors
-/// Why the line is invalid.
+/// The reason why the line is invalid.
 pub(super) fn parse(text: &str, format: TextFormat) -> Result<Line<'_>, String> {
     let mut cursor = Cursor { rest: text, format };
     if format == TextFormat::Prometheus {
@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
         Ok(ExemplarPart { labels, value, timestamp_ms })
     }
 
-    /// Reads `{name="value", ...}`; a quoted string alone is the metric name.
+    /// Reads `{name="value", ...}`. A quoted string without a value is the metric name.
     fn labels(&mut self, to: &mut Pairs<'a>) -> Result<(), String> {
         if !self.eat('{') {
             return Err(format!("expected labels in braces, got {:?}", excerpt(self.rest)));
@@ -176,10 +176,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn value_and_time(&mut self, of: &str) -> Result<(f64, Option<i64>), String> {
+    fn value_and_time(&mut self, owner: &str) -> Result<(f64, Option<i64>), String> {
         self.skip_space();
         let word = self.word();
-        let value = float(word).ok_or_else(|| format!("invalid value {:?} of a {of}", excerpt(word)))?;
+        let value = float(word).ok_or_else(|| format!("invalid value {:?} of a {owner}", excerpt(word)))?;
         self.skip_space();
         if self.rest.is_empty() || self.rest.starts_with('#') {
             return Ok((value, None));
@@ -190,7 +190,8 @@ impl<'a> Cursor<'a> {
             TextFormat::OpenMetrics => float(word).and_then(milliseconds),
         };
         self.skip_space();
-        time.map(|time| (value, Some(time))).ok_or_else(|| format!("invalid timestamp {:?} of a {of}", excerpt(word)))
+        time.map(|time| (value, Some(time)))
+            .ok_or_else(|| format!("invalid timestamp {:?} of a {owner}", excerpt(word)))
     }
 
     fn word(&mut self) -> &'a str {
@@ -198,7 +199,7 @@ impl<'a> Cursor<'a> {
         self.split(end)
     }
 
-    /// Reads a name of legacy characters, and of those that `other` allows.
+    /// Reads a name of legacy characters and the characters that `other` allows.
     fn name(&mut self, other: impl Fn(char) -> bool) -> &'a str {
         let mut is_first = true;
         let ends = |c: char| {
@@ -265,7 +266,7 @@ fn unescape(text: &str, quotes: bool) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Parses a number like Go, without the syntax of Go 1.13; a NaN becomes that of Prometheus.
+/// Parses a number like Go, without the syntax of Go 1.13. A NaN becomes the normal NaN of Prometheus.
 fn float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     if value.is_nan() {
@@ -277,7 +278,7 @@ fn float(text: &str) -> Option<f64> {
 
 fn milliseconds(seconds: f64) -> Option<i64> {
     let milliseconds = seconds * 1000.0;
-    // Within the exact integers; no timestamp is beyond.
+    // The bound keeps the value within the exactly represented integers.
     (milliseconds.abs() < 9.007e15).then_some(milliseconds as i64)
 }
 

@@ -1,8 +1,9 @@
 //! Import of scrape bodies: Prometheus' text format 0.0.4 and OpenMetrics 1.0.
 //!
-//! The body is decompressed, parsed line by line, and stored in batches of [`BATCH_SAMPLES_MAX`] samples, so that a body of
-//! any size takes the memory of one batch. An invalid line ends the import, and so does a resource that stays exhausted.
-//! The error says how many samples of earlier lines are stored. A retry of the whole body stores nothing twice.
+//! The body is decompressed, parsed line by line, and stored in batches of [`BATCH_SAMPLES_MAX`] samples, so that a
+//! body of any size takes the memory of one batch. An invalid line ends the import, as does a resource that stays
+//! exhausted. The error says how many samples of earlier lines are stored. A retry of the whole body stores nothing
+//! twice.
 //!
 //! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times the maximum of a message.
 
@@ -22,9 +23,9 @@ pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine};
 /// The format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
-    /// Prometheus' text format 0.0.4, timestamps in milliseconds.
+    /// Prometheus' text format 0.0.4, with timestamps in milliseconds.
     Prometheus,
-    /// OpenMetrics 1.0, timestamps in seconds; the last line is `# EOF`.
+    /// OpenMetrics 1.0, with timestamps in seconds. The last line is `# EOF`.
     OpenMetrics,
 }
 
@@ -39,22 +40,22 @@ pub struct LineReader<R> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct BadLine {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: u64,
     /// The error.
     pub reason: String,
 }
 
 impl<R: BufRead> LineReader<R> {
-    /// Creates a reader of a body of any size; a line has at most 2 MiB.
+    /// Creates a reader of a body of any size. A line has at most 2 MiB.
     pub fn new(reader: R, format: TextFormat) -> Self {
         Self { lines: Lines { reader, line: Vec::new(), number: 0, size: 0, size_max: u64::MAX }, format }
     }
 
-    /// Reads the next line; `None` at the end.
+    /// Reads the next line. Returns `None` at the end.
     ///
     /// # Errors
-    /// Why the line is invalid. The reader must not be used afterwards.
+    /// The number of the line and the reason why it is invalid. The reader must not be used afterwards.
     pub fn read(&mut self) -> Result<Option<Line<'_>>, BadLine> {
         let line = self.lines.number + 1;
         self.lines.next(self.format).map_err(|error| {
@@ -76,12 +77,12 @@ pub struct Import {
     pub compression: Compression,
     /// The timestamp of samples without one, in milliseconds.
     pub now_ms: i64,
-    /// Labels that all series get, in place of those with the same name.
+    /// Labels that all series get. They replace labels of the same name.
     pub extra_labels: Vec<(String, String)>,
 }
 
 impl Receiver {
-    /// Imports a scrape body, see the module [`text`](crate::text).
+    /// Imports a scrape body, see the documentation of the module [`text`](crate::text).
     ///
     /// # Errors
     /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::Cut`] around other errors, say how many samples of earlier
@@ -137,7 +138,7 @@ impl Importer<'_> {
         Ok(std::mem::take(&mut self.written))
     }
 
-    /// Adds to an error that `n_lines` lines are stored.
+    /// Adds to an error that the first `n_lines` lines are stored.
     fn cut(&self, error: WriteError, n_lines: u64) -> WriteError {
         match error {
             error @ WriteError::Malformed(_) => error,
@@ -158,7 +159,7 @@ impl Importer<'_> {
                 is_end = line.is_none();
                 add_line(line, self.import, family, &mut n_samples, &mut builder)
             });
-            // The batch of an invalid line is not stored: its lines may be half of what the sender meant.
+            // The batch of an invalid line is not stored: a part of the sender's intended lines may be missing.
             read.map_err(|error| error.at(lines.number, self.written.stored.total))?;
         }
         if is_end {
@@ -202,14 +203,14 @@ fn add_sample(sample: &SampleLine<'_>, now_ms: i64, builder: &mut BatchBuilder<'
 
 fn add_extra<'a>(labels: &mut line::Pairs<'a>, extra: &'a [(String, String)]) {
     if !extra.is_empty() {
-        labels.retain(|(name, _)| extra.iter().all(|(of_extra, _)| of_extra != name));
+        labels.retain(|(name, _)| extra.iter().all(|(extra_name, _)| extra_name != name));
         labels.extend(extra.iter().map(|(name, value)| (name.into(), value.into())));
     }
     labels.sort();
 }
 
 impl Family {
-    /// Adds a line. One of another family ends the current family.
+    /// Adds a line. A line of another family ends the current family.
     fn add(&mut self, line: MetadataLine<'_>, builder: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
         let name = line.name();
         if self.name != name {
@@ -230,7 +231,7 @@ impl Family {
     }
 }
 
-/// Why reading stops at a line.
+/// The reason why reading stops at a line.
 enum LineError {
     /// The line is invalid.
     Line(String),
@@ -254,7 +255,7 @@ impl LineError {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Reads the next line; `None` at the end.
+    /// Reads the next line. Returns `None` at the end.
     fn next(&mut self, format: TextFormat) -> Result<Option<Line<'_>>, LineError> {
         self.line.clear();
         self.number += 1;
@@ -271,7 +272,7 @@ impl<R: BufRead> Lines<R> {
             return Err(LineError::Line(format!("longer than {LINE_SIZE_MAX} bytes")));
         }
         if n == 0 {
-            // Without its last line a body of OpenMetrics may be truncated.
+            // An OpenMetrics body without `# EOF` may be truncated.
             let is_truncated = format == TextFormat::OpenMetrics;
             return if is_truncated {
                 Err(LineError::Line("data does not end with # EOF".to_owned()))
@@ -296,12 +297,13 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// Samples of a batch.
+/// Maximum number of samples of a batch.
 const BATCH_SAMPLES_MAX: usize = 10_000;
 const BUFFER_SIZE: usize = 64 << 10;
-/// The size of the largest label set, with room for escapes.
+/// Maximum bytes of a line: the maximum label set, with room for escapes.
 const LINE_SIZE_MAX: usize = 2 << 20;
-/// A decompressed body may have this many times [`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max).
+/// The maximum size of a decompressed body is this many times
+/// [`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max).
 const SIZE_FACTOR: u64 = 64;
 
 #[cfg(test)]
