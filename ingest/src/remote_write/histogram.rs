@@ -1,4 +1,4 @@
-//! `prometheus.Histogram` of remote write 1.0, and of 2.0 with one field more: decoded and checked.
+//! Decoder of `prometheus.Histogram` of remote write 1.0, and of 2.0, which has one more field.
 
 mod check;
 
@@ -27,7 +27,7 @@ pub(crate) struct Sent {
     custom_values: Vec<f64>,
 }
 
-/// The members of a `oneof`; the last one in the message counts.
+/// A member of a `oneof`. The last member in the message wins.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Count {
     Integer(u64),
@@ -63,7 +63,7 @@ pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, M
             ZERO_COUNT_FLOAT => sent.zero_count = Count::Float(take_double(&mut reader)?),
             NEGATIVE_SPANS => sent.negative.spans.push(decode_span(reader.message()?)?),
             POSITIVE_SPANS => sent.positive.spans.push(decode_span(reader.message()?)?),
-            // An enum is an int32: wider values are truncated, as in every decoder.
+            // An enum is an int32: wider values are truncated, as in all protobuf decoders.
             RESET_HINT => sent.reset_hint = reader.varint()? as i32,
             TIMESTAMP => sent.timestamp_ms = reader.varint()? as i64,
             START if version == Version::V2 => sent.start_ms = reader.varint()? as i64,
@@ -90,7 +90,7 @@ fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Calls `take` for each number of a field: several if it is packed, else one.
+/// Calls `take` for each number of a field: any count if the field is packed, otherwise one.
 fn each<'a>(
     key: Key,
     reader: &mut Reader<'a>,
@@ -135,7 +135,7 @@ impl Sent {
     /// Returns the histogram.
     ///
     /// # Errors
-    /// Why Prometheus would reject it.
+    /// The reason for which Prometheus would reject the histogram.
     pub(crate) fn check(mut self) -> Result<Histogram, InvalidHistogram> {
         let schema = self.schema;
         let histogram = Histogram {
@@ -151,7 +151,8 @@ impl Sent {
         check(histogram, schema)
     }
 
-    /// Takes the counts: floats if the total count is one, and integers are ignored; else integers.
+    /// Moves the counts out of `self`. If the total count is a float, returns float counts and ignores integers.
+    /// Otherwise returns integer counts.
     fn counts(&mut self) -> HistogramCounts {
         let take = |buckets: &mut Buckets| std::mem::take(&mut buckets.counts);
         match self.count {
@@ -171,7 +172,7 @@ impl Sent {
     }
 }
 
-/// Returns counts from their differences. A negative count is above `i64::MAX`.
+/// Returns counts computed from their differences. A negative count wraps to a value above `i64::MAX`.
 fn summed(deltas: &[i64]) -> Vec<u64> {
     let mut count = 0_i64;
     let mut sum = |delta: &i64| {
@@ -216,7 +217,7 @@ static BUCKET_SPAN: Schema = Schema(&[(1, Kind::Varint), (2, Kind::Varint)]);
 pub(crate) static SCHEMA: Schema = Schema(FIELDS.split_at(FIELDS.len() - 1).0);
 /// A histogram of version 2.0.
 pub(crate) static SCHEMA_V2: Schema = Schema(FIELDS);
-/// The last field is of version 2.0 only.
+/// The last field exists only in version 2.0.
 static FIELDS: &[(u32, Kind)] = &[
     (1, Kind::Varint),
     (2, Kind::Fixed64),

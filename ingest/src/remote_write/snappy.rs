@@ -1,4 +1,4 @@
-//! Snappy's block format, decompressed within bounds.
+//! Decompression of snappy blocks with bounded memory.
 //!
 //! A block starts with its decompressed length as a varint:
 //! <https://github.com/google/snappy/blob/main/format_description.txt>. The length is checked before
@@ -17,12 +17,12 @@ pub(crate) fn declared_size(block: &[u8], limits: &Limits) -> Result<usize, Writ
     let mut reader = Reader::new(block);
     let declared = reader.varint().map_err(|_| malformed("the block has no valid length"))?;
     limits.check_decompressed(declared)?;
-    // The best element copies 64 bytes with 3.
-    let most = (block.len() - reader.at()) as u64 * 64 / 3;
-    if declared > most {
+    // The densest element encodes 64 bytes in 3.
+    let size_max = (block.len() - reader.at()) as u64 * 64 / 3;
+    if declared > size_max {
         return Err(malformed("the block is too short for the length that it declares").into());
     }
-    Ok(usize::try_from(declared).expect("the limit is a usize"))
+    Ok(usize::try_from(declared).expect("the checked limit fits a usize"))
 }
 
 /// Decompresses a block of the size that [`declared_size`] returned, into a reused buffer.

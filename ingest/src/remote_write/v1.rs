@@ -1,8 +1,8 @@
 //! `prometheus.WriteRequest` of remote write 1.0 (`prompb/remote.proto`, `prompb/types.proto`), decoded in place.
 //!
-//! Follows proto3: an absent field is zero, the last of a repeated scalar counts, fields may have any order. The whole
-//! message is checked, so that a body that other protobuf decoders refuse is refused completely. Histograms and exemplars
-//! are decoded only when they are stored, since they take many times their encoded size.
+//! Follows proto3: an absent field is zero, the last value of a repeated scalar wins, and fields may have any order.
+//! The whole message is checked, so that a body that other protobuf decoders reject is rejected completely. Histograms
+//! and exemplars are decoded only when they are stored, since they take many times their encoded size.
 
 use varve_tsdb::Sample;
 
@@ -15,7 +15,7 @@ use crate::limits::Limits;
 /// Decodes a decompressed `prometheus.WriteRequest` in place, replacing the contents of `batch`.
 ///
 /// Unknown fields are skipped. The contents of label entries are not checked: a label set in the route cache was
-/// well-formed when it was cached, and the others are checked before anything is stored.
+/// well-formed when it was cached, and all other label sets are checked before anything is stored.
 ///
 /// # Errors
 /// [`WriteError::Malformed`], and [`WriteError::TooLarge`] if the message exceeds `limits`. The batch must not be used then.
@@ -58,14 +58,15 @@ pub(crate) fn check_labels(message: &[u8], labels: Span) -> Result<(), Malformed
     }
 }
 
-/// Iterates over the label pairs in `labels`, whose bytes have passed [`check_labels`] now or before.
+/// Iterates over the label pairs in `labels`, whose bytes must have passed [`check_labels`] in this or an earlier
+/// request.
 pub(crate) fn label_pairs(message: &[u8], labels: Span) -> LabelPairs<'_> {
     LabelPairs { reader: Reader::over(message, labels) }
 }
 
-/// Fills `strings` with the label pairs in `labels`. Returns `false` unless all are ASCII and [`plain_label`]s.
+/// Fills `strings` with the label pairs in `labels`. Returns `false` unless all labels are ASCII and [`plain_label`]s.
 ///
-/// The bytes between them are ASCII too then, so one UTF-8 check covers all names and values.
+/// The bytes between the strings are then also ASCII, so one UTF-8 check covers all names and values.
 pub(crate) fn plain_strings<'a>(message: &'a [u8], labels: Span, strings: &mut Vec<(&'a str, &'a str)>) -> bool {
     strings.clear();
     let bytes = labels.of(message);
@@ -74,7 +75,7 @@ pub(crate) fn plain_strings<'a>(message: &'a [u8], labels: Span, strings: &mut V
     while let [LABEL_KEY, size @ ..0x80, rest @ ..] = &bytes[at..] {
         let size = usize::from(*size);
         let Some((name, value)) = rest.get(..size).and_then(plain_label) else { return false };
-        // Key and size of the label and of its name precede the name. The value ends the label.
+        // Four bytes precede the name: key and size of the label, key and size of the name. The value ends the label.
         let (name_start, end) = (at + 4, at + 2 + size);
         strings.push((&all[name_start..name_start + name.len()], &all[end - value.len()..end]));
         at = end;
@@ -103,7 +104,7 @@ impl<'a> Iterator for LabelPairs<'a> {
     }
 }
 
-/// Returns value and timestamp of an exemplar with checked `fields`. Both versions number these fields alike.
+/// Returns value and timestamp of an exemplar with checked `fields`. The field numbers are the same in both versions.
 pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
     let mut reader = Reader::over(message, fields);
     let mut sample = Sample { timestamp_ms: 0, value: 0.0 };
@@ -121,7 +122,7 @@ pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
     sample
 }
 
-/// Returns the name of a metric family's type, as in the API.
+/// Returns the name of a metric family's type, as in the HTTP API.
 pub(crate) fn family_kind(kind: i32) -> &'static str {
     match kind {
         1 => "counter",
@@ -195,7 +196,7 @@ fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, Malformed> {
     Ok(sample)
 }
 
-/// Reads a series of labels followed by one sample. Returns the size of the labels, and the sample.
+/// Reads a series that consists of labels followed by one sample. Returns the size of the labels, and the sample.
 #[inline]
 fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
     let mut left = series;
@@ -211,7 +212,7 @@ fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
     Some((series.len() - left.len(), sample))
 }
 
-/// Reads a sample of an optional value and a timestamp from 1971 to 2109.
+/// Reads a sample that consists of an optional value and a timestamp from 1971 to 2109.
 #[inline]
 fn plain_sample(sample: &[u8]) -> Option<Sample> {
     let (value, time) = match sample {
@@ -230,7 +231,7 @@ fn varint_of_6([a, b, c, d, e, f]: [u8; 6]) -> Option<i64> {
     if bytes & 0x8080_8080_8080 != 0x0080_8080_8080 {
         return None;
     }
-    // Seven bits of each byte: pairs of them, then the three pairs.
+    // Joins the seven low bits of the bytes: first in pairs, then the three pairs.
     let pairs = (bytes & 0x007f_007f_007f) | (bytes & 0x7f00_7f00_7f00) >> 1;
     Some(((pairs & 0x3fff) | (pairs >> 2 & 0x3fff << 14) | (pairs >> 4 & 0x3fff << 28)) as i64)
 }
@@ -263,7 +264,7 @@ fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, Malformed> {
     let mut family = FamilyEntry::default();
     while let Some(key) = reader.key()? {
         match key {
-            // An enum is an int32: wider values are truncated, as in every decoder.
+            // An enum is an int32: wider values are truncated, as in all protobuf decoders.
             FAMILY_TYPE => family.kind = reader.varint()? as i32,
             FAMILY_NAME => family.name = reader.message()?.span(),
             FAMILY_HELP => family.help = reader.message()?.span(),
@@ -286,7 +287,7 @@ const TIME_SERIES: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 
 const LABEL_NAME: Key = len_key(1);
 const LABEL_VALUE: Key = len_key(2);
-/// Keys as the single byte of their varints.
+/// Keys as single bytes: their varints have one byte.
 const LABEL_KEY: u8 = LABELS as u8;
 const NAME_KEY: u8 = LABEL_NAME as u8;
 const VALUE_KEY: u8 = LABEL_VALUE as u8;

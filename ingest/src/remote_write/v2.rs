@@ -1,6 +1,6 @@
 //! `io.prometheus.write.v2.Request` of remote write 2.0 (`prompb/io/prometheus/write/v2/types.proto`), decoded in place.
 //!
-//! Strings are in a table of symbols; label sets are references to symbols. Each symbol is hashed once, and the key of a
+//! Strings are in a symbol table. Label sets are references to symbols. Each symbol is hashed once, and the key of a
 //! label set is the hash of its symbols' hashes, so that known series need no strings. Proto3's rules, histograms and
 //! exemplars are handled as in version 1.0.
 //!
@@ -18,10 +18,10 @@ use crate::limits::Limits;
 
 /// Decodes a decompressed `io.prometheus.write.v2.Request` in place, replacing the contents of `batch`.
 ///
-/// Unknown fields are skipped. References to symbols are checked; label sets are checked only for unknown series.
+/// Unknown fields are skipped. References to symbols are checked. Label sets are checked only for unknown series.
 ///
 /// # Errors
-/// As [`decode_v1`](super::decode_v1).
+/// The errors of [`decode_v1`](super::decode_v1).
 pub fn decode(
     message: &[u8],
     hasher: &RouteHasher,
@@ -81,13 +81,13 @@ struct Decoder<'a> {
 #[derive(Debug, Default)]
 struct Fields {
     labels: Span,
-    /// Number of fields with references. With several, or an unpacked one, the series takes the slow path.
+    /// Number of fields with references. If there are several, or an unpacked one, the series takes the slow path.
     n_labels: usize,
     is_packed: bool,
     n_refs: usize,
-    /// Symbol of the metric name.
+    /// The symbol of the metric name.
     metric_name: Option<u32>,
-    /// A name whose value follows.
+    /// The symbol of a name whose value follows.
     name: Option<u32>,
     metadata: MetadataFields,
 }
@@ -169,7 +169,7 @@ impl Decoder<'_> {
         fields.n_refs += 1;
         match fields.name.take() {
             None => fields.name = Some(number),
-            // Fast: most label names differ from `__name__` in size.
+            // This comparison is fast: most label names differ from `__name__` in size.
             Some(name) if self.batch.symbols[name as usize].text.of(self.message) == METRIC_NAME.as_bytes() => {
                 fields.metric_name = Some(number);
             }
@@ -213,13 +213,14 @@ impl Decoder<'_> {
         Ok(check_even(n_refs)?)
     }
 
-    /// Adds the metadata of a series' family, once for consecutive series of one family: senders repeat it with each.
+    /// Adds the metadata of a series' family. Senders repeat it with each series: consecutive series of one family add
+    /// it once.
     fn family(&mut self, fields: &Fields) -> Result<(), WriteError> {
         let MetadataFields { kind, help, unit } = fields.metadata;
         let string = |number: u32| self.batch.symbols.get(number as usize).map(|symbol| symbol.text);
         let optional = |number: u32| {
             let n_symbols = self.batch.symbols.len();
-            // A missing reference is 0, and then the symbol table may be empty.
+            // A missing reference is 0. Symbol 0 is the empty string, also if the symbol table is empty.
             string(number).or((number == 0).then(Span::default)).ok_or(Malformed::Symbol { number, n_symbols })
         };
         let (help, unit) = (optional(help)?, optional(unit)?);
@@ -279,7 +280,7 @@ fn decode_metadata(mut reader: Reader<'_>, to: &mut MetadataFields) -> Result<()
     Ok(())
 }
 
-/// Label names and values of a decoded series or exemplar, in the order of the message.
+/// Iterator over the label names and values of a decoded series or exemplar, in the order of the message.
 #[derive(Debug)]
 pub(crate) struct LabelPairs<'a> {
     message: &'a [u8],
@@ -294,7 +295,7 @@ impl<'a> LabelPairs<'a> {
         Self { message, symbols, reader: Reader::over(message, labels), packed: Reader::new(b"") }
     }
 
-    /// Checked bytes have no errors; unchecked bytes end the iteration.
+    /// Returns the next string. Checked bytes have no errors. An error in unchecked bytes ends the iteration.
     fn next_string(&mut self) -> Option<&'a [u8]> {
         loop {
             if !self.packed.rest().is_empty() {

@@ -1,12 +1,12 @@
 //! The protobuf wire format, read in place: <https://protobuf.dev/programming-guides/encoding/>.
 //!
-//! Malformed, besides truncation: varints over 64 bits, field number 0, a known field with a wrong wire type, and groups (no
-//! message here has them, and skipping them would need unbounded recursion).
+//! Malformed are truncated messages, varints over 64 bits, field number 0, known fields with a wrong wire type, and
+//! groups (no message here has them, and skipping them would need unbounded recursion).
 
 use crate::batch::Span;
 use crate::error::Malformed;
 
-/// Reads the fields of a message. Positions count from the start of the outermost message.
+/// Reads the fields of a message. Positions are byte offsets from the start of the outermost message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -28,7 +28,7 @@ pub(crate) const fn len_key(number: u32) -> Key {
     number << 3 | LEN
 }
 
-/// The fields of a message, to check it without decoding.
+/// The schema of a message, to check the message without decoding it.
 #[derive(Debug)]
 pub(crate) struct Schema(pub(crate) &'static [(u32, Kind)]);
 
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Reads a part of a message.
+    /// Creates a reader of a part of a message.
     pub(crate) fn over(message: &'a [u8], span: Span) -> Self {
         Self { bytes: &message[..span.end as usize], at: span.start as usize }
     }
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
-        // Fast path: one byte, like keys and most lengths, or two, like the lengths of series.
+        // Fast path: one byte, as in keys and most lengths, or two bytes, as in the lengths of series.
         match self.rest() {
             [byte @ ..0x80, ..] => {
                 self.at += 1;
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         Ok(Self { bytes: &self.bytes[..self.at], at: inner })
     }
 
-    /// Skips an unknown field; `known` has a bit for each known field number.
+    /// Skips an unknown field. `known` has a bit for each known field number; such a field has a wrong wire type.
     pub(crate) fn skip_unknown(&mut self, key: Key, known: u32) -> Result<(), Malformed> {
         let number = key >> 3;
         if number < u32::BITS && known & 1 << number != 0 {
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
 }
 
 impl Schema {
-    /// Checks that the remaining bytes are such a message. Recurses to the depth of the schema.
+    /// Checks that the remaining bytes are a message of this schema. Recurses to the depth of the schema.
     pub(crate) fn check(&self, mut reader: Reader<'_>) -> Result<(), Malformed> {
         while let Some(key) = reader.key()? {
             match self.0.iter().find(|(number, _)| *number == key >> 3) {

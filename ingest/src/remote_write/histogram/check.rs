@@ -9,7 +9,7 @@ const SCHEMA_MAX: i32 = 8;
 const SCHEMA_REDUCED_MAX: i32 = 52;
 const SCHEMA_CUSTOM: i32 = CUSTOM_BUCKETS_SCHEMA as i32;
 
-/// Why a histogram is invalid.
+/// The reason why a histogram is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidHistogram {
     #[error("histogram's observation count should be at least the number of observations found in the buckets")]
@@ -133,7 +133,7 @@ fn check_counts(histogram: &Histogram) -> Checked {
         HistogramCounts::Integer { count, zero_count, positive, negative } => {
             require(!any_negative(positive), Invalid::NegativeBucketCount)?;
             let n_found = positive.iter().chain(negative).fold(*zero_count, |sum, of| sum.wrapping_add(*of));
-            // Observations of NaN are in no bucket.
+            // Observations of NaN are counted, but are in no bucket.
             if histogram.sum.is_nan() {
                 require(n_found <= *count, Invalid::CountNotBigEnough)
             } else {
@@ -155,7 +155,7 @@ fn any_less(counts: &[f64]) -> bool {
     counts.iter().any(|&count| count < 0.0)
 }
 
-/// Merges each 2^`finer` neighbouring buckets into one.
+/// Merges each group of 2^`finer` neighbouring buckets into one.
 fn reduce(histogram: &mut Histogram, finer: u32) -> Checked {
     let Histogram { counts, positive_spans, negative_spans, .. } = histogram;
     match counts {
