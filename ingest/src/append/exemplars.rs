@@ -1,7 +1,8 @@
-//! Exemplars of a write request on their way into the store.
+//! Parser of the exemplars of a write request.
 //!
-//! Rejected exemplars are counted. As in Prometheus they do not make the response a 400, except for out-of-order ones in
-//! remote write 2.0. No series is created for an exemplar: its series is in memory, or has a sample in the same request.
+//! Rejected exemplars are counted. As in Prometheus, they do not make the response a 400, except for out-of-order
+//! exemplars in remote write 2.0. An exemplar never creates a series: its series must be in memory, or have a sample in
+//! the same request.
 
 use varve_tsdb::Labels;
 use varve_tsdb::exemplars::Exemplar;
@@ -9,7 +10,7 @@ use varve_tsdb::exemplars::Exemplar;
 use crate::batch::{DecodedBatch, ExemplarEntry};
 use crate::remote_write::{label_pairs, v1};
 
-/// Parses an exemplar; `None` if its labels are invalid.
+/// Parses an exemplar. Returns `None` if its labels are invalid.
 pub(crate) fn parse(message: &[u8], batch: &DecodedBatch, entry: &ExemplarEntry) -> Option<Exemplar> {
     let mut pairs = Vec::new();
     for (name, value) in label_pairs(batch, message, entry.fields) {

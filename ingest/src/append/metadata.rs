@@ -1,4 +1,4 @@
-//! Metadata of metric families on its way into the store.
+//! Stores the metadata of metric families.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
 use crate::remote_write::v1;
 
-/// Stores the metadata entries of a request that are new; `rejects` gets the invalid ones.
+/// Stores the new metadata entries of a request. Adds invalid entries to `rejects`.
 pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &mut Rejects) -> Result<(), WriteError> {
     let mut families = Vec::new();
-    // Version 2.0 sends metadata with every sample: known metadata costs a look-up.
+    // Version 2.0 sends metadata with every sample, so known metadata must cost no more than a look-up.
     let known = (!entries.is_empty()).then(|| db.metadata());
     for entry in entries {
         if known.as_ref().is_some_and(|known| is_known(message, entry, known)) {
@@ -22,10 +22,10 @@ pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &
         }
         match parse(message, entry) {
             Ok(family) => families.push(family),
-            Err(refused) => rejects.add(Reason::InvalidMetadata, 1, 0, || refused),
+            Err(invalid) => rejects.add(Reason::InvalidMetadata, 1, 0, || invalid),
         }
     }
-    // The store would copy the map if it were still shared.
+    // The store copies the map if it is still shared.
     drop(known);
     if families.is_empty() {
         return Ok(());
@@ -36,7 +36,7 @@ pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &
     }
 }
 
-/// Stores families one by one: a full store still accepts the families that it knows.
+/// Stores families one by one. A store that has the maximum of families still accepts changes of known families.
 fn write_each(db: &Db, families: Vec<(&str, Metadata)>, rejects: &mut Rejects) -> Result<(), WriteError> {
     for (name, metadata) in families {
         match db.set_metadata([(name, metadata)]) {
@@ -61,7 +61,7 @@ fn is_known(message: &[u8], entry: &FamilyEntry, known: &BTreeMap<String, Metada
 /// Parses a metadata entry.
 ///
 /// # Errors
-/// Why it is invalid.
+/// A description of the invalid entry.
 fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadata), String> {
     let name = entry.name.of(message);
     let string = |what: &str, bytes: &'a [u8]| {

@@ -1,4 +1,4 @@
-//! Appends samples and exemplars to the store, whose series may move in memory meanwhile.
+//! Appends samples and exemplars to the store, and repeats the append for series that were moved in memory.
 
 pub(crate) mod exemplars;
 pub(crate) mod metadata;
@@ -11,15 +11,15 @@ use crate::error::WriteError;
 use crate::outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Rejects};
 use crate::relabel::AttributedSamples;
 
-/// The source of samples and exemplars, by the index of their series in the request.
+/// Resolves the series of samples and exemplars by their index in the request.
 pub(crate) trait Source {
-    /// Returns the new handle of a series that has moved; `None` if the store does not have it.
+    /// Returns the new handle of a series that has moved, or `None` if the store no longer has the series.
     fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError>;
-    /// Returns the handle of a series, if the store has it.
+    /// Returns the handle of a series, or `None` if the store does not have it.
     fn find(&self, series_idx: u32) -> Option<SeriesHandle>;
     /// Prints the labels of a series.
     fn print(&self, series_idx: u32) -> String;
-    /// Returns `true` if out-of-order exemplars are rejects of the request.
+    /// Returns `true` if out-of-order exemplars count as rejects of the request.
     fn reports_exemplars(&self) -> bool {
         false
     }
@@ -33,15 +33,15 @@ pub(crate) struct Outgoing {
     pub(crate) moved: Vec<Rejected>,
     /// Exemplars whose series have moved, with the indexes of the series.
     pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
-    /// The outcome of exemplars so far.
+    /// The outcome of exemplars, over all passes so far.
     pub(crate) exemplars: ExemplarCounts,
-    /// Histograms rejected so far.
+    /// Number of rejected histograms, over all passes so far.
     pub(crate) histograms_rejected: u64,
-    /// Pushed samples that count for teams or rules.
+    /// Pushed samples of teams and rules.
     pub(crate) attributed: AttributedSamples,
-    /// Samples to be admitted.
+    /// Samples of this pass that budgets must admit.
     pub(crate) requested: AttributedSamples,
-    /// Samples by team.
+    /// Number of samples per team; reused memory.
     pub(crate) by_team: Vec<(Team, u64)>,
     /// Indexes of series that were evicted from the store while the request was written.
     pub(crate) evicted: Vec<u32>,
@@ -56,8 +56,9 @@ impl Outgoing {
     }
 }
 
-/// Appends the samples and exemplars in `out`, again for series that have moved. Returns the number of stored samples;
-/// `rejects` gets the others. Samples and exemplars of series in `out.evicted` are neither stored nor rejected.
+/// Appends the samples and exemplars in `out`, and repeats this for series that have moved. Returns the number of
+/// stored samples. Adds the rejected samples to `rejects`. Samples and exemplars of series in `out.evicted` are neither
+/// stored nor rejected.
 ///
 /// # Errors
 /// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`] times.
@@ -96,7 +97,7 @@ fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut 
     Ok((n_samples - out.batch.rejected().len()) as u64)
 }
 
-/// Counts stored exemplars, and collects those whose series have moved.
+/// Counts stored and rejected exemplars. Collects the exemplars whose series have moved.
 fn note_exemplars(source: &impl Source, out: &mut Outgoing, rejects: &mut Rejects) {
     let rejected = out.batch.rejected_exemplars();
     out.exemplars.stored += (out.batch.n_exemplars() - rejected.len()) as u64;
@@ -119,7 +120,7 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
     let mut last = None;
     for Rejected { tag, sample, start_ms, histogram, .. } in out.moved.drain(..) {
         let handle = match last {
-            Some((of, handle)) if of == tag => handle,
+            Some((last_tag, handle)) if last_tag == tag => handle,
             _ => source.relocate(tag)?,
         };
         last = Some((tag, handle));
@@ -127,7 +128,7 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
             if out.evicted.last() != Some(&tag) {
                 out.evicted.push(tag);
             }
-            // It is pushed, and counted, again.
+            // The next pass pushes and counts the histogram again.
             out.histograms_rejected += u64::from(histogram.is_some());
             continue;
         };
@@ -148,6 +149,6 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
     Ok(())
 }
 
-/// A series moves when it leaves the head, hours after its last sample: twice in one request is unlikely, three times is
-/// an error.
+/// Maximum number of appends. A series moves when it leaves the head, hours after its last sample. Twice in one request
+/// is unlikely, three times is an error.
 const ROUNDS_MAX: usize = 3;

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use varve_tsdb::exemplars::RejectExemplar;
 
-/// Why an exemplar was not stored.
+/// The reason why an exemplar was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ExemplarRejection {
-    /// The store refused it.
+    /// The store rejected the exemplar.
     Store(RejectExemplar),
-    /// The store has no such series in memory, or refused it.
+    /// The store does not have the series in memory, or the series was rejected.
     UnknownSeries,
-    /// Its series has no sample in the request, which remote write 2.0 does not allow.
+    /// The series has no sample in the request, which remote write 2.0 does not allow.
     NoSamples,
-    /// A relabel rule drops its series.
+    /// A relabel rule drops the series.
     Dropped,
-    /// Another replica of its HA pair leads.
+    /// Another replica of the HA pair leads.
     Standby,
-    /// Its labels are not UTF-8, or have an empty or a duplicate name.
+    /// The labels of the exemplar are not UTF-8, or have an empty or a duplicate name.
     InvalidLabels,
 }
 

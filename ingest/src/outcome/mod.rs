@@ -15,13 +15,15 @@ pub struct Written {
     pub stored: SampleCounts,
     /// Samples that relabel rules dropped.
     pub dropped: SampleCounts,
-    /// Samples of an HA standby.
+    /// Samples of a standby replica of an HA pair.
     pub deduplicated: SampleCounts,
-    /// Exemplars. Those that make the response a 400 are in `rejects` too.
+    /// Exemplars by outcome. Rejected exemplars that make the response a 400 are also in `rejects`.
     pub exemplars: ExemplarCounts,
-    /// What was not stored. If empty, the sender gets 204; else 400 with its text, since a retry cannot help.
+    /// Rejected parts of the request. If there are none, the response is 204. Otherwise it is 400 with their text,
+    /// since a retry cannot help.
     pub rejects: Rejects,
-    /// What was not stored without making the response a 400: metadata in remote write 2.0, which comes with every sample.
+    /// Rejected parts that do not make the response a 400: metadata in remote write 2.0, which arrives with every
+    /// sample.
     pub ignored: Rejects,
 }
 
@@ -30,7 +32,7 @@ pub struct Written {
 pub struct SampleCounts {
     /// Floats and histograms.
     pub total: u64,
-    /// The histograms among them.
+    /// Histograms only.
     pub histograms: u64,
 }
 
@@ -47,7 +49,7 @@ impl Written {
 }
 
 impl SampleCounts {
-    /// Counts floats only.
+    /// Creates the count of `total` floats and no histograms.
     #[must_use]
     pub fn floats(total: u64) -> Self {
         Self { total, histograms: 0 }

@@ -7,11 +7,11 @@ use varve_tsdb::{RejectReason, Sample};
 
 use crate::limits::CLUSTERS_MAX;
 
-/// Why a part of a request was rejected, in Prometheus' words where it has them.
+/// The reason why a part of a request was rejected. Its text is that of Prometheus if Prometheus has such an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The store refused a sample.
+    /// The store rejected a sample.
     Sample(RejectReason),
     /// A label set has no metric name, or an empty one.
     MissingMetricName,
@@ -39,9 +39,9 @@ pub enum Reason {
     InvalidHistogram,
     /// Metadata has no metric family name, is too long or not UTF-8.
     InvalidMetadata,
-    /// There are [`CLUSTERS_MAX`] clusters of HA pairs already.
+    /// A new HA cluster exceeds [`CLUSTERS_MAX`].
     TooManyClusters,
-    /// The store has metadata of [`METADATA_FAMILIES_MAX`] metric families already.
+    /// Metadata of a new metric family exceeds [`METADATA_FAMILIES_MAX`].
     TooManyFamilies,
     /// A new series exceeds its team's budget of active series.
     TeamSeries,
@@ -56,9 +56,9 @@ pub struct Reject {
     pub reason: Reason,
     /// Number of samples, series, histograms or metric families, depending on the reason.
     pub count: u64,
-    /// Number of samples, floats and histograms, that were not stored.
+    /// Number of rejected samples, floats and histograms together.
     pub n_samples: u64,
-    /// The first case.
+    /// The first rejected sample, series or metric family.
     pub example: Example,
 }
 
@@ -67,16 +67,16 @@ pub struct Reject {
 pub struct Example {
     /// The description for the sender.
     pub text: String,
-    /// The labels as sent, truncated if long; empty if the reason is not about a series.
+    /// The labels as sent, truncated if long; empty if the reason does not concern a series.
     pub labels: String,
-    /// The timestamp of the sample, if the reason is about one.
+    /// The timestamp of the sample, if the reason concerns a sample.
     pub timestamp_ms: Option<i64>,
-    /// Its value, or the sum of a histogram.
+    /// The value of the sample, or the sum of the histogram.
     pub value: Option<f64>,
 }
 
-/// The rejects of a request, in the order in which their reasons occurred. Its `Display` is the body of the 400: one line,
-/// because senders log the first line or the first kilobyte of a response.
+/// The rejects of a request, in the order in which their reasons first occurred. The `Display` output is the body of
+/// the 400: a single line, because senders log the first line or the first kilobyte of a response.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rejects {
     rejects: Vec<Reject>,
@@ -196,7 +196,8 @@ impl Rejects {
         }
     }
 
-    /// Adds `count` rejects of a reason, which cost `n_samples` samples. Calls `example` only for the first.
+    /// Adds `count` rejects of a reason with `n_samples` samples in total. Calls `example` only for the first reject of
+    /// a reason.
     pub(crate) fn add<E: Into<Example>>(
         &mut self,
         reason: Reason,
@@ -227,7 +228,11 @@ impl Example {
 
     /// Adds a sample.
     pub(crate) fn with(self, sample: Option<Sample>) -> Self {
-        Self { timestamp_ms: sample.map(|of| of.timestamp_ms), value: sample.map(|of| of.value), ..self }
+        Self {
+            timestamp_ms: sample.map(|sample| sample.timestamp_ms),
+            value: sample.map(|sample| sample.value),
+            ..self
+        }
     }
 }
 
