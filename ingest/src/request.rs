@@ -1,8 +1,8 @@
-//! A decoded request on its way into the store, in passes over its series.
+//! Stores a decoded request in passes over its series.
 //!
-//! Used by `receiver`. The first pass stores the samples of known series and creates new ones as far as admission control
-//! allows without waiting. Each later pass waits in the queue first, and takes the series deferred by the pass before. If
-//! the store cannot create a series, the samples of known series are stored before the error is returned.
+//! Used by `receiver`. The first pass stores the samples of known series and creates new series if admission control
+//! allows it without waiting. Each later pass first waits in the queue, and handles the series that the previous pass
+//! deferred. If the store cannot create a series, the samples of known series are stored before the error is returned.
 
 use std::sync::Arc;
 
@@ -25,20 +25,20 @@ pub(crate) struct Request<'a> {
     permit: Permit<'a>,
     rejects: Rejects,
     deferred: Deferred,
-    /// Series that this pass created, and those that it looked up without finding them.
+    /// Number of series that this pass created, and of those that it looked up without finding them.
     n_created: usize,
     n_unknown: usize,
-    /// Why this pass creates no more series.
+    /// The error after which this pass creates no more series.
     creation_error: Option<WriteError>,
     stored: SampleCounts,
     dropped: SampleCounts,
     deduplicated: SampleCounts,
-    /// Deduplicated samples of the request's own replica, which are counted once.
+    /// Deduplicated samples of the request's own replica, counted at the end of the request.
     n_own_deduplicated: u64,
 }
 
 impl<'a> Request<'a> {
-    /// Starts with the rejects of decoding.
+    /// Creates a request; `rejects` has the rejects found while decoding.
     pub(crate) fn new(resolver: Resolver<'a>, permit: Permit<'a>, rejects: Rejects) -> Self {
         Self {
             resolver,
@@ -55,7 +55,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Stores the request; `routes` has the cached route of each series.
+    /// Stores the request. `routes` holds the cached route of each series.
     pub(crate) fn write(mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<Written, WriteError> {
         self.resolver.check_unknown(routes)?;
         out.clear();
@@ -78,13 +78,13 @@ impl<'a> Request<'a> {
         Ok(written)
     }
 
-    /// Stores the deferred series, in as many passes as it takes.
+    /// Stores the deferred series, in as many passes as necessary.
     fn write_deferred(&mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
         self.permit.enqueue(&self.deferred)?;
         let mut stored_nothing = false;
         while !self.deferred.series.is_empty() {
             self.permit.wait_for_rates(&self.deferred, stored_nothing)?;
-            // Known series need no permit: they are deferred by the rate of their team's samples.
+            // Known series need no permit: they are deferred only because of their team's sample rate.
             if self.deferred.series.iter().any(|&(idx, _)| routes[idx as usize].is_none()) {
                 self.permit.wait_to_create(&self.deferred)?;
             }
@@ -95,7 +95,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Stores what can be stored now, of all series or of those deferred by the pass before.
+    /// Runs one pass over all series, or over the series that the previous pass deferred.
     fn pass(
         &mut self,
         series: Option<&[(u32, Option<Team>)]>,
@@ -111,19 +111,21 @@ impl<'a> Request<'a> {
         self.push_exemplars(series, routes, out);
         (self.n_created, self.n_unknown) = (0, 0);
         let appended = append(self.resolver.db, &self.resolver, out, &mut self.rejects);
-        // Not before the append: the samples of new series take as long as those of many known ones, under the same locks.
+        // Keeps the permit during the append: the samples of new series are as expensive as those of many known series,
+        // under the same locks.
         self.permit.end_pass();
         self.stored.total += appended?;
         pushed?;
         for &idx in &out.evicted {
             routes[idx as usize] = None;
-            let place = self.deferred.series.partition_point(|&(other, _)| other < idx);
-            self.deferred.series.insert(place, (idx, None));
+            let position = self.deferred.series.partition_point(|&(other, _)| other < idx);
+            self.deferred.series.insert(position, (idx, None));
         }
         Ok(())
     }
 
-    /// Takes the samples of known series from the budgets of their teams. Teams that exceed theirs are denied.
+    /// Takes the samples of known series from the budgets of their teams. Denies the samples of teams that exceed their
+    /// budget.
     fn admit_samples(&mut self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
         let (batch, budgets) = (self.resolver.batch, self.permit.budgets());
         if !budgets.bounds_samples() {
@@ -164,7 +166,8 @@ impl<'a> Request<'a> {
         self.creation_error.take().map_or(Ok(()), Err)
     }
 
-    /// Pushes the samples of one series, or defers it. `team` is the team that was denied it before.
+    /// Pushes the samples of one series, or defers it. `team` is the team whose budget denied the series in the
+    /// previous pass.
     fn push_series(
         &mut self,
         idx: u32,
@@ -248,22 +251,23 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Pushes the exemplars of series that the store has by now, of all series or of those of this pass. Deferred series
-    /// keep theirs for the next pass.
+    /// Pushes the exemplars of the series of this pass that the store has. The exemplars of deferred series stay for
+    /// the next pass.
     fn push_exemplars(&self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
         let Resolver { batch, message, .. } = self.resolver;
-        let has = |all: &[(u32, Option<Team>)], idx: u32| all.binary_search_by_key(&idx, |&(idx, _)| idx).is_ok();
-        for of_series in batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
-            let idx = of_series[0].series_idx;
-            if has(&self.deferred.series, idx) || series.is_some_and(|series| !has(series, idx)) {
+        let contains =
+            |series: &[(u32, Option<Team>)], idx: u32| series.binary_search_by_key(&idx, |&(idx, _)| idx).is_ok();
+        for entries in batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
+            let idx = entries[0].series_idx;
+            if contains(&self.deferred.series, idx) || series.is_some_and(|series| !contains(series, idx)) {
                 continue;
             }
             if self.resolver.is_v2() && batch.has_no_samples(idx as usize) {
-                of_series.iter().for_each(|_| out.exemplars.reject(ExemplarRejection::NoSamples));
+                entries.iter().for_each(|_| out.exemplars.reject(ExemplarRejection::NoSamples));
                 continue;
             }
             let handle = self.resolver.handle(routes[idx as usize], idx);
-            for entry in of_series {
+            for entry in entries {
                 match (handle, exemplars::parse(message, batch, entry)) {
                     (Err(rejection), _) => out.exemplars.reject(rejection),
                     (_, None) => out.exemplars.reject(ExemplarRejection::InvalidLabels),
@@ -273,7 +277,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the route of a series that the cache does not have; `None` if there is none now, which is noted.
+    /// Returns the route of a series without a cached route. Returns `None` if the series was deferred or rejected, or
+    /// if its creation failed.
     fn resolve(&mut self, idx: u32, series: &SeriesEntry, n_samples: u64, team: Option<Team>) -> Option<Route> {
         if n_samples == 0 {
             return match self.resolver.labels(series) {
@@ -293,16 +298,16 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Resolves a series and creates it if that is allowed now; else defers or rejects it.
+    /// Resolves a series. Creates it if that is allowed now, and otherwise defers or rejects it.
     fn find_or_create(
         &mut self,
         idx: u32,
         series: &SeriesEntry,
         team: Option<Team>,
     ) -> Result<Option<Route>, WriteError> {
-        // Resolved before, and its team is denied series in this pass too.
+        // The series was resolved in an earlier pass, and its team is denied new series in this pass as well.
         let is_denied = team.is_some_and(|team| !self.may_create(team));
-        // Without a permit the look-up would have to be repeated.
+        // Without a permit, the look-up would be repeated in the next pass.
         if is_denied || self.n_unknown >= UNKNOWN_MAX && self.permit.is_creation_over(self.n_created) {
             self.deferred.push(idx, team);
             return Ok(None);
@@ -349,7 +354,8 @@ impl<'a> Request<'a> {
             && self.deferred.denies_samples(self.resolver.rules.attributions.team_of(attribution))
     }
 
-    /// Takes the samples of a series that had no cached route from its team's budget: they were not admitted before.
+    /// Takes the samples of a series without a cached route from its team's budget. [`Request::admit_samples`] did not
+    /// see them.
     fn charge(&self, attribution: Attribution, n_samples: u64) {
         let budgets = self.permit.budgets();
         if budgets.bounds_samples() {
@@ -357,7 +363,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Rejects a series without samples in version 2.0; version 1.0 ignores it.
+    /// Rejects a series without samples in version 2.0. Version 1.0 ignores it.
     fn reject_empty(&mut self, idx: u32) {
         if self.resolver.is_v2() {
             let example = || Example::of_series(self.resolver.print(idx));
@@ -374,29 +380,29 @@ impl<'a> Request<'a> {
         let n_samples = self.resolver.batch.n_samples_of(idx as usize) as u64;
         let example = || {
             let name = self.permit.budgets().name(team);
-            let of_team = if name.is_empty() { String::new() } else { format!(" of team {name:?}") };
+            let team_suffix = if name.is_empty() { String::new() } else { format!(" of team {name:?}") };
             let labels = self.resolver.print(idx);
-            let text = format!("series {labels}{of_team}, with {used} of {limit} active");
+            let text = format!("series {labels}{team_suffix}, with {used} of {limit} active");
             Example { text, labels, timestamp_ms: None, value: None }
         };
         self.rejects.add(reason, 1, n_samples, example);
     }
 
-    /// Counts pushed samples for their rules and teams, and deduplicated ones.
+    /// Counts pushed samples for their rules and teams, and deduplicated samples for their cluster.
     fn count(&self, out: &mut Outgoing) {
         self.resolver.ha.count_own_deduplicated(self.n_own_deduplicated);
         let Outgoing { attributed, by_team, .. } = out;
         self.resolver.rules.attributions.count(attributed, by_team);
-        let of_teams: u64 = by_team.iter().map(|(_, n)| n).sum();
-        by_team.push((Team::NONE, self.stored.total.saturating_sub(of_teams)));
+        let n_attributed: u64 = by_team.iter().map(|(_, n)| n).sum();
+        by_team.push((Team::NONE, self.stored.total.saturating_sub(n_attributed)));
         self.permit.budgets().count_samples(by_team);
         by_team.clear();
     }
 }
 
-/// Series that a pass without a permit looks up without finding them. So a few new series among many that have lost their
-/// cached routes do not delay these, and a storm of new series does not take CPU time from requests of known series.
+/// Maximum number of unsuccessful look-ups of a pass without a permit. So a few new series do not delay many series
+/// that have lost their cached routes, and a storm of new series does not take CPU time from requests of known series.
 const UNKNOWN_MAX: usize = 64;
-/// Series definitions that a request buffers for the log. The next commit compresses and writes all of them, also if it
-/// is one of a request of known series.
+/// Maximum number of series definitions that a request buffers for the log. The next commit of any request, even one of
+/// known series, compresses and writes all of them.
 const BUFFERED_DEFINITIONS_MAX: usize = 256;

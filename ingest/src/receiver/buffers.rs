@@ -1,4 +1,4 @@
-//! Buffers of a write request, reused between requests.
+//! Buffers that write requests reuse.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -20,7 +20,7 @@ pub(crate) struct Buffers {
 pub(crate) struct RequestBuffers {
     /// The cached route of each series.
     pub(crate) routes: Vec<Option<Route>>,
-    /// The keys of the request by stripe of the route cache.
+    /// The keys of the request, sorted by stripe of the route cache.
     pub(crate) order: Vec<(u32, RouteKey)>,
     pub(crate) outgoing: Outgoing,
 }
@@ -32,8 +32,8 @@ pub(crate) struct BufferPool {
 }
 
 impl BufferPool {
-    /// Lends buffers. Those that grow beyond [`SIZE_MAX`] are freed afterwards, so that one huge request does not hold its
-    /// memory forever.
+    /// Calls `work` with unused buffers. Frees them afterwards if they have grown beyond [`SIZE_MAX`], so that the
+    /// memory of one huge request is not held forever.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Buffers) -> R) -> R {
         let mut buffers = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
         let result = work(&mut buffers);
@@ -48,13 +48,13 @@ impl BufferPool {
 }
 
 impl Buffers {
-    /// The outgoing batch is not counted: it grows with the samples, to about twice their size.
+    /// Returns the size in bytes, without the outgoing batch, which has about twice the size of the samples.
     fn size(&self) -> usize {
         self.message.capacity() + self.batch.size()
     }
 }
 
-/// Bytes of message and decoded batch. A request of 10,000 series takes about 3 MiB.
+/// Maximum bytes of message and decoded batch that are kept for reuse. A request of 10,000 series takes about 3 MiB.
 const SIZE_MAX: usize = 8 << 20;
 const POOL_LEN_MAX: usize = 16;
 

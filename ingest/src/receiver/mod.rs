@@ -1,4 +1,4 @@
-//! The receiver: from a request body to samples in the store, and the outcome for the sender.
+//! The receiver stores the samples of a request body and returns the outcome for the sender.
 
 pub(crate) mod buffers;
 mod own_samples;
@@ -25,7 +25,7 @@ use crate::route::{RouteCache, Scope};
 use buffers::{BufferPool, Buffers, RequestBuffers};
 use stats::{Counters, Stats};
 
-/// Accepts write requests for a store. All request threads share it.
+/// Accepts write requests for a store. Shared by all request threads.
 #[derive(Debug)]
 pub struct Receiver {
     db: Arc<Db>,
@@ -37,7 +37,7 @@ pub struct Receiver {
     counters: Counters,
     otlp: RwLock<Arc<OtlpSettings>>,
     rules: RwLock<Arc<ActiveRules>>,
-    /// Locked before the rules in force change.
+    /// Locked before `rules` changes.
     disabled_rules: DisabledRules,
     ha: RwLock<Option<Arc<Ha>>>,
 }
@@ -46,7 +46,7 @@ impl Receiver {
     /// Creates a receiver that writes to `db`.
     ///
     /// # Panics
-    /// As [`RouteHasher::new`].
+    /// If [`RouteHasher::new`] panics.
     #[must_use]
     pub fn new(db: Arc<Db>, limits: Limits) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Receiver {
         }
     }
 
-    /// Persists disabled rules there. Call it before [`Receiver::set_rules`].
+    /// Persists disabled rules in `disabled_rules`. Must be called before [`Receiver::set_rules`].
     #[must_use]
     pub fn with_disabled_rules(self, disabled_rules: DisabledRules) -> Self {
         Self { disabled_rules, ..self }
@@ -88,7 +88,7 @@ impl Receiver {
         self.counters.read(self.routes.stats(), self.admission.stats())
     }
 
-    /// Writes a remote-write request: a snappy block with a message of this version. On return, all that is not in
+    /// Writes a remote-write request: a snappy block with a message of `version`. On success, everything that is not in
     /// [`Written::rejects`] is in the store's log.
     ///
     /// # Errors
@@ -110,8 +110,8 @@ impl Receiver {
         self.counted(body, |buffers| self.receive_otlp(origin, compression, body, buffers))
     }
 
-    /// Puts rules into force, also for known series. Requests at work keep the rules that they started with. Cost: each
-    /// series is resolved again with its next sample. Waits for the disk if other rules are disabled than before.
+    /// Applies rules, also to known series. Active requests keep the rules that they started with. Each series is
+    /// resolved again with its next sample. Waits for the disk if the set of disabled rules changes.
     pub fn set_rules(&self, rules: Rules) {
         let mut disabled = self.disabled_rules.lock();
         disabled.restore(&rules);
@@ -119,8 +119,8 @@ impl Receiver {
         disabled.update(&rules);
     }
 
-    /// Disables the rules with `disable_on_use` that have dropped what a selector may select. Returns the names of the
-    /// newly disabled rules. Waits for the disk if there are any.
+    /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may select. Returns the names
+    /// of the newly disabled rules. Waits for the disk if any rule is disabled.
     pub fn note_use(&self, matchers: &[Matcher], by: impl Fn() -> DisabledByUse) -> Vec<String> {
         let names = self.rules().rules.disable_by_use(matchers, by);
         if !names.is_empty() {
@@ -140,20 +140,20 @@ impl Receiver {
         rules
     }
 
-    /// Returns the counts of each rule since it was put into force.
+    /// Returns the counts of each rule since it was loaded.
     #[must_use]
     pub fn rule_stats(&self) -> Vec<RuleStats> {
         self.rules().stats()
     }
 
-    /// Puts the settings of HA pairs into force, or none, also for known series.
+    /// Applies the settings of HA pairs, also to known series. `None` turns deduplication off.
     pub fn set_ha(&self, settings: Option<HaSettings>, elections: &Arc<Elections>) {
         let ha = settings.map(|settings| Arc::new(Ha::new(settings, Arc::clone(elections))));
         *self.ha.write().unwrap_or_else(PoisonError::into_inner) = ha;
     }
 
-    /// Puts budgets into force, also for existing series. Cost: if the team label changes, each series is visited once
-    /// here, and resolved again with its next sample.
+    /// Applies budgets, also to existing series. If the team label changes, each series is visited once during the
+    /// call, and resolved again with its next sample.
     pub fn set_budgets(&self, budgets: Budgets) {
         self.admission.budgets().set(budgets);
     }
@@ -164,7 +164,7 @@ impl Receiver {
         self.admission.budgets().status()
     }
 
-    /// Sets how OTLP is translated.
+    /// Sets the translation of OTLP.
     pub fn set_otlp(&self, settings: OtlpSettings) {
         *self.otlp.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
@@ -173,7 +173,7 @@ impl Receiver {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Lends buffers to a request and counts its outcome.
+    /// Runs `write` with reused buffers and counts its outcome.
     pub(crate) fn counted(
         &self,
         body: &[u8],
@@ -234,7 +234,7 @@ impl Receiver {
         self.admission.admit(origin, body_size, size)
     }
 
-    /// Starts a batch of another protocol than remote write.
+    /// Starts a batch for a protocol other than remote write.
     pub(crate) fn builder<'a, 'p>(
         &'a self,
         batch: &'a mut DecodedBatch,
@@ -278,7 +278,7 @@ impl Receiver {
     }
 }
 
-/// Returns the memory of a decoded request: its batch, and the store's batch.
+/// Returns the bytes of memory of a decoded request: `batch`, and the batch for the store.
 fn decoded_size(batch: &DecodedBatch) -> usize {
     let histograms_size: usize = batch.histograms.iter().map(histogram_size).sum();
     batch.samples.len() * DECODED_SAMPLE_SIZE
@@ -290,21 +290,21 @@ fn decoded_size(batch: &DecodedBatch) -> usize {
         + histograms_size
 }
 
-fn histogram_size(of: &HistogramEntry) -> usize {
-    match of {
+fn histogram_size(entry: &HistogramEntry) -> usize {
+    match entry {
         HistogramEntry::Encoded(span) => DECODED_HISTOGRAM_SIZE + span.len() * DECODED_HISTOGRAM_FACTOR,
         HistogramEntry::Decoded { histogram, .. } => DECODED_HISTOGRAM_SIZE + histogram.size(),
     }
 }
 
-/// Bytes of memory of a sample: decoded, and in the store's batch.
+/// Bytes of memory of a sample: decoded, plus in the batch for the store.
 const DECODED_SAMPLE_SIZE: usize = 16 + 32;
 /// Bytes of memory of a start timestamp.
 const DECODED_START_SIZE: usize = 16 + 16;
 /// Bytes of memory of a histogram besides its buckets.
 const DECODED_HISTOGRAM_SIZE: usize = 512;
-/// Bytes of memory for each byte of an encoded histogram: a bucket or a span may take one or two bytes there, and eight
-/// in a list that grows by doubling.
+/// Bytes of memory for each byte of an encoded histogram: an encoded bucket or span may have one or two bytes, but
+/// takes eight in a list that grows by doubling.
 const DECODED_HISTOGRAM_FACTOR: usize = 16;
 /// Bytes of memory of an exemplar besides its labels.
 const DECODED_EXEMPLAR_SIZE: usize = 12 + 64;

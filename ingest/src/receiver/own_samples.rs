@@ -1,4 +1,5 @@
-//! Samples of the process itself, such as its own metrics. They pass no admission, rules or budgets.
+//! Samples of the process itself, such as its own metrics. Admission control, relabel rules and budgets do not apply to
+//! them.
 
 use varve_tsdb::{Db, Labels, Sample, SeriesHandle};
 

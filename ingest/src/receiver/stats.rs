@@ -8,26 +8,26 @@ use crate::error::WriteError;
 use crate::outcome::{ExemplarCounts, Reason, Written};
 use crate::route::RouteStats;
 
-/// The counters of a [`Receiver`](crate::Receiver) since its creation, and its present state.
+/// The counters of a [`Receiver`](crate::Receiver) since its creation, and its current state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Requests that were stored completely.
     pub requests_stored: u64,
     /// Requests of which a part was rejected, for reasons in `rejected`.
     pub requests_partial: u64,
-    /// Requests refused as malformed.
+    /// Requests rejected as malformed.
     pub requests_malformed: u64,
-    /// Requests refused as too large.
+    /// Requests rejected as too large.
     pub requests_too_large: u64,
-    /// Requests refused because no memory was free.
+    /// Requests rejected because no memory was free.
     pub requests_busy: u64,
-    /// Requests of which a part was refused because a resource was exhausted.
+    /// Requests that were rejected, in whole or in part, because a resource was exhausted.
     pub requests_throttled: BTreeMap<Exhausted, u64>,
-    /// Requests that the store failed or refused.
+    /// Requests that the store rejected, or during which it failed.
     pub requests_failed: u64,
     /// Bytes of request bodies as received.
     pub received_bytes: u64,
-    /// Samples stored, exact repetitions included. These and the next two are floats and histograms.
+    /// Samples stored, exact repetitions included. This and the next two counters include histograms.
     pub samples_stored: u64,
     /// Samples that relabel rules dropped.
     pub samples_dropped: u64,
@@ -35,11 +35,12 @@ pub struct Stats {
     pub samples_deduplicated: u64,
     /// The outcome of exemplars.
     pub exemplars: ExemplarCounts,
-    /// What partial requests lost: samples, or what the reason counts if it costs no samples (metric families).
+    /// Rejected samples of partial requests by reason. Reasons that concern no samples count their own unit, such as
+    /// metric families.
     pub rejected: BTreeMap<Reason, u64>,
     /// The route cache.
     pub route: RouteStats,
-    /// What requests hold now.
+    /// The resources that requests hold now.
     pub admission: AdmissionStats,
 }
 
@@ -48,7 +49,7 @@ pub struct Stats {
 pub(crate) struct Counters(Mutex<Stats>);
 
 impl Counters {
-    /// Counts a request by its outcome.
+    /// Counts a request.
     pub(crate) fn note(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
         let stats = &mut *self.lock();
         stats.received_bytes += body_size as u64;
