@@ -1,4 +1,4 @@
-//! Decompression of request bodies, within bounds.
+//! Decompression of request bodies with bounded memory.
 
 use std::io::{self, Cursor, Read};
 
@@ -7,7 +7,7 @@ use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 use crate::remote_write::snappy;
 
-/// The compression of a body, by HTTP's content encodings.
+/// The compression of a body, one per content encoding of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// None.
@@ -23,7 +23,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Returns the compression of a content encoding.
+    /// Returns the compression of a content encoding, or `None` if it is unsupported.
     #[must_use]
     pub fn from_content_encoding(encoding: &str) -> Option<Self> {
         Some(match encoding.to_ascii_lowercase().as_str() {
@@ -58,10 +58,11 @@ impl Compression {
         }
     }
 
-    /// Returns a reader of the decompressed body. Only a snappy block is decompressed, and its size checked, at once.
+    /// Returns a reader of the decompressed body. A snappy block is checked and decompressed here, all others while
+    /// they are read.
     ///
     /// # Errors
-    /// As [`Compression::decompress`].
+    /// The errors of [`Compression::decompress`].
     pub(crate) fn reader<'a>(self, body: &'a [u8], limits: &Limits) -> Result<Box<dyn Read + 'a>, WriteError> {
         Ok(match self {
             Self::Identity => Box::new(body),

@@ -1,10 +1,10 @@
-//! Why a write request failed as a whole, by what the sender can do about it.
+//! Errors of whole write requests. Each variant says whether a retry or a smaller request helps.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a write request failed as a whole.
+/// The error of a write request that failed as a whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -14,13 +14,13 @@ pub enum WriteError {
     /// The request exceeds a limit. Nothing was stored, and a smaller request helps (HTTP 413).
     #[error("{what} of {size} exceeds the limit of {limit} ({flag})")]
     TooLarge {
-        /// What is too large, with its unit.
+        /// The quantity that is too large, with its unit.
         what: &'static str,
-        /// The size that the request has or declares.
+        /// The size of the request, as measured or as declared.
         size: u64,
         /// The limit.
         limit: u64,
-        /// The flag that sets it.
+        /// The flag that sets the limit.
         flag: &'static str,
     },
     /// Other requests hold too much memory. Nothing was stored, and a retry helps (HTTP 503).
@@ -35,36 +35,37 @@ pub enum WriteError {
         /// The limit.
         limit: u64,
     },
-    /// A resource is exhausted. The rest of the request is stored, and a retry stores the deferred part (HTTP 503).
+    /// A resource is exhausted. The series that needed it are not stored, all others are. A retry stores the missing
+    /// ones (HTTP 503).
     #[error("{}", throttled(*.resource, .team, *.n_series))]
     Throttled {
         /// The resource.
         resource: Exhausted,
-        /// The team whose resource it is; empty for none.
+        /// The team whose budget is exhausted. Empty if the resource is not a team's.
         team: Arc<str>,
-        /// Series of the request that are not stored; 0 if it was not decoded.
+        /// Number of series of the request that are not stored; 0 if the request was not decoded.
         n_series: u64,
-        /// When a retry may help.
+        /// Time after which a retry may help.
         retry_after: Duration,
     },
-    /// A body that is stored in parts met an error after some parts. If the cause allows a retry, the whole body may be
+    /// The import of a body failed after earlier parts were stored. If the cause allows a retry, the whole body may be
     /// sent again: nothing is stored twice.
     #[error(
         "{cause}; the first {n_lines} lines of the body, {n_samples} samples, are stored: retry with all lines or the others"
     )]
     Cut {
-        /// Lines whose samples are stored.
+        /// Number of lines whose samples are stored.
         n_lines: u64,
-        /// Samples of these lines that are stored.
+        /// Number of samples of these lines that are stored.
         n_samples: u64,
-        /// What ended the request.
+        /// The error that ended the request.
         cause: Box<WriteError>,
     },
     /// Series were evicted from memory repeatedly while the request was written. Some samples may be stored; a retry is
     /// safe (HTTP 503).
     #[error("series were evicted repeatedly while the request was written")]
     Moved,
-    /// The store refused the request or failed. Some samples may be stored; a retry is safe (HTTP 503 for `Limit`,
+    /// The store rejected the request or failed. Some samples may be stored; a retry is safe (HTTP 503 for `Limit`,
     /// `Poisoned` and `Io`, else 500).
     #[error("storage: {0}")]
     Store(#[from] varve_tsdb::Error),
@@ -81,10 +82,10 @@ impl WriteError {
     }
 }
 
-/// Why a body is not a write request.
+/// The reason why a body is not a write request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The body is not in its content encoding.
+    /// The body cannot be decompressed.
     #[error("{encoding}: {reason}")]
     Encoding {
         /// The content encoding.
@@ -98,14 +99,14 @@ pub enum Malformed {
     /// A line of a scrape body is invalid.
     #[error("line {line}: {reason}; {}", stored_before(*.n_stored))]
     Line {
-        /// Its number, from 1.
+        /// Line number, from 1.
         line: u64,
         /// The error.
         reason: String,
-        /// Stored samples of earlier lines.
+        /// Number of stored samples of earlier lines.
         n_stored: u64,
     },
-    /// A label set refers to a missing symbol. Prometheus' words.
+    /// A label set refers to a missing symbol. The text is that of Prometheus.
     #[error("parsing labels for series: labelRefs {number} outside of symbols table (size {n_symbols})")]
     Symbol {
         /// The reference.
@@ -122,7 +123,7 @@ pub enum Malformed {
     /// An inner message is invalid.
     #[error("protobuf: {reason}, in the message at byte {offset}")]
     Message {
-        /// Where the message starts in the decompressed request.
+        /// Byte offset of the inner message in the decompressed request.
         offset: usize,
         /// The error.
         reason: String,
@@ -130,7 +131,7 @@ pub enum Malformed {
     /// The decompressed bytes are not the protobuf message.
     #[error("protobuf: {reason} at byte {offset}")]
     Protobuf {
-        /// Where in the decompressed message.
+        /// Byte offset of the error in the decompressed message.
         offset: usize,
         /// The error.
         reason: &'static str,
@@ -168,7 +169,7 @@ impl Exhausted {
         }
     }
 
-    /// Returns the flag or the configuration key of its bound.
+    /// Returns the flag or the configuration key that bounds the resource.
     #[must_use]
     pub fn setting(self) -> &'static str {
         match self {
@@ -197,10 +198,12 @@ impl fmt::Display for Exhausted {
 }
 
 fn throttled(resource: Exhausted, team: &str, n_series: u64) -> String {
-    let of_team = if team.is_empty() { String::new() } else { format!(" (team {team:?})") };
+    let team_suffix = if team.is_empty() { String::new() } else { format!(" (team {team:?})") };
     match n_series {
-        0 => format!("{resource}{of_team}; nothing is stored, send the request again"),
-        _ => format!("{resource}{of_team}; {n_series} series are not stored, the others are: send the request again"),
+        0 => format!("{resource}{team_suffix}; nothing is stored, send the request again"),
+        _ => {
+            format!("{resource}{team_suffix}; {n_series} series are not stored, the others are: send the request again")
+        }
     }
 }
 

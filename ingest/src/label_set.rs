@@ -1,8 +1,8 @@
-//! From the label pairs of a series to checked [`Labels`].
+//! Checks the label pairs of a series and creates its [`Labels`].
 //!
-//! Like Prometheus' remote-write handler: the metric name, names and values are checked first, then duplicates; empty
-//! values are removed last. So a duplicate name is invalid even if one of its values is empty, and so is an empty name
-//! with any value. Any UTF-8 is a valid name.
+//! The order of the checks is that of Prometheus' remote-write handler: first the metric name, names and values, then
+//! duplicates. Empty values are removed last. So a duplicate name is invalid even if one of its values is empty, and so
+//! is an empty name with any value. Any UTF-8 is a valid name.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use crate::outcome::Reason;
 /// Checks and sorts the labels of a series. `strings` is reused memory.
 ///
 /// # Errors
-/// The first reason why Prometheus, or a limit, rejects them.
+/// The first reason for which Prometheus or a limit rejects the labels.
 pub(crate) fn parse<'a>(
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     limits: &Limits,
@@ -31,10 +31,10 @@ pub(crate) fn parse<'a>(
     build(strings)
 }
 
-/// As [`parse`], of valid UTF-8.
+/// Like [`parse`], for strings that are known to be valid UTF-8.
 ///
 /// # Errors
-/// As [`parse`].
+/// The errors of [`parse`].
 pub(crate) fn parse_strings(strings: &mut [(&str, &str)], limits: &Limits) -> Result<Labels, Reason> {
     let mut size = 0;
     for (idx, (name, value)) in strings.iter().enumerate() {
@@ -43,7 +43,7 @@ pub(crate) fn parse_strings(strings: &mut [(&str, &str)], limits: &Limits) -> Re
     build(strings)
 }
 
-/// Checks the sizes of a label; `size` is the size of all labels before it.
+/// Checks the sizes of a label, and adds them to `size`, the size of all previous labels.
 #[inline]
 fn check_pair(idx: usize, name: &[u8], value: &[u8], size: &mut usize, limits: &Limits) -> Result<(), Reason> {
     if idx >= limits.labels_per_series_max {
@@ -55,8 +55,8 @@ fn check_pair(idx: usize, name: &[u8], value: &[u8], size: &mut usize, limits: &
     if value.len() > limits.label_value_size_max {
         return Err(Reason::LabelValueTooLong);
     }
-    // The store would refuse it with an error that suggests a retry. Checked before the copy: symbols make large label
-    // sets of few bytes.
+    // The store would reject it with an error that suggests a retry. Checked before the strings are copied, since a few
+    // bytes of symbol references can make a large label set.
     *size += name.len() + value.len();
     if *size > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(()) }
 }
@@ -65,7 +65,7 @@ fn build(strings: &mut [(&str, &str)]) -> Result<Labels, Reason> {
     check(Labels::from_unsorted(strings).map_err(|refused| reason(&refused))?)
 }
 
-/// Checks what relabelling can break too: the metric name, and the size.
+/// Checks the properties that relabelling can break: the metric name, and the size.
 pub(crate) fn check(labels: Labels) -> Result<Labels, Reason> {
     if labels.metric_name().is_empty() {
         return Err(Reason::MissingMetricName);
@@ -73,15 +73,16 @@ pub(crate) fn check(labels: Labels) -> Result<Labels, Reason> {
     if labels.size() > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(labels) }
 }
 
-/// Returns the reason of an error of [`Labels`].
-pub(crate) fn reason(refused: &LabelsError) -> Reason {
-    match refused {
+/// Returns the reject reason for an error of [`Labels`].
+pub(crate) fn reason(error: &LabelsError) -> Reason {
+    match error {
         LabelsError::EmptyName => Reason::EmptyLabelName,
         LabelsError::DuplicateName(_) => Reason::DuplicateLabelName,
     }
 }
 
-/// Prints label pairs of any bytes like Prometheus, truncated after about [`PRINT_SIZE_MAX`] bytes.
+/// Formats label pairs, whose bytes may be invalid UTF-8, like Prometheus. Truncates after about [`PRINT_SIZE_MAX`]
+/// bytes.
 pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> String {
     let mut out = String::from("{");
     for (i, (name, value)) in pairs.enumerate() {
@@ -93,7 +94,7 @@ pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> St
         let (name, value) = (excerpt(name), excerpt(value));
         let printed =
             if is_legacy_name(&name) { write!(out, "{name}={value:?}") } else { write!(out, "{name:?}={value:?}") };
-        printed.expect("a String takes any text");
+        printed.expect("writing to a String cannot fail");
     }
     out.push('}');
     out
@@ -103,7 +104,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, Reason> {
     std::str::from_utf8(bytes).map_err(|_| Reason::InvalidUtf8)
 }
 
-/// Returns bytes as a string for a message: invalid UTF-8 is replaced, long values are truncated.
+/// Returns bytes as a string for an error message. Replaces invalid UTF-8 and truncates long values.
 pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
     if bytes.len() <= EXCERPT_SIZE_MAX {
         return String::from_utf8_lossy(bytes);
@@ -111,7 +112,7 @@ pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&bytes[..EXCERPT_SIZE_MAX]).into_owned() + "...")
 }
 
-/// Size after which no further label is printed. A sender logs about a kilobyte of the response.
+/// Size in bytes after which no further label is printed. Senders log about a kilobyte of the response.
 const PRINT_SIZE_MAX: usize = 256;
 const EXCERPT_SIZE_MAX: usize = 64;
 

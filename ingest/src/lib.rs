@@ -1,30 +1,33 @@
 //! The write path: from the bytes of a write request to samples in the store.
 //!
 //! # Life of a write request
-//! 1. [`Receiver::write`] takes the body as received. Its size, and the size that its snappy header declares, are checked
-//!    against [`Limits`] before anything is allocated. Then admission control ([`admission`]) lets it in.
-//! 2. `remote_write` decompresses it into a reused buffer and decodes it in place: samples and the spans of label sets go
-//!    to flat columns (`batch`), strings stay where they are. Each label set is hashed as it is encoded. `otlp` and `text`
-//!    build the same batch.
-//! 3. `route` looks the hashes up. A known series is a handle; a known dropped or rejected label set costs one look-up too.
-//! 4. `resolve` takes an unknown label set: `label_set` parses and checks it, `ha` deduplicates it, `relabel` drops or
-//!    rewrites it, and the store looks it up.
-//! 5. `request` stores the samples of known series, and creates new series as far as their team's budget and admission
-//!    control allow at once. The rest of the request is deferred, queued, and stored in later passes.
-//! 6. `append` hands samples and exemplars to the store, and resolves series again that have moved in memory.
+//! 1. [`Receiver::write`] takes the body as received. Its size, and the size that its snappy header declares, are
+//!    checked against [`Limits`] before anything is allocated. Then admission control ([`admission`]) admits or rejects
+//!    it.
+//! 2. `remote_write` decompresses it into a reused buffer and decodes it in place: samples and the spans of label sets
+//!    go to flat columns (`batch`), strings are not copied. Each label set is hashed as it is encoded. `otlp` and
+//!    `text` build the same batch.
+//! 3. `route` looks the hashes up. A known series yields a handle. A label set that is known to be dropped or rejected
+//!    also costs only one look-up.
+//! 4. `resolve` handles unknown label sets: `label_set` parses and checks them, `ha` deduplicates them, `relabel` drops
+//!    or rewrites them, and the store looks them up.
+//! 5. `request` stores the samples of known series, and creates new series if their team's budget and admission control
+//!    allow it without waiting. The rest of the request is deferred, queued, and stored in later passes.
+//! 6. `append` hands samples and exemplars to the store, and resolves series again whose handles are out of date.
 //! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejects`] per [`Reason`], each with one
 //!    example.
 //!
 //! # Invariants
-//! 1. A request with a malformed byte stores nothing: it is decoded completely before the first append.
+//! 1. A malformed request stores nothing: it is decoded completely before the first append.
 //! 2. Every sample, exemplar, native histogram and metadata entry of a request is counted once in [`Written`].
-//! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part may be stored, and
-//!    [`WriteError::Cut`] says which; after the other errors nothing is. A retry is always safe: the store stores nothing
-//!    twice.
-//! 4. Memory is bounded by [`Limits`], whatever the bytes are.
+//! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part of the request may be
+//!    stored. [`WriteError::Cut`] says which. After any other error nothing is stored. A retry is always safe: the
+//!    store stores nothing twice.
+//! 4. Memory is bounded by [`Limits`], for any input.
 //!
-//! Threads: all request threads share one [`Receiver`], and each request runs on its caller's thread. It waits for others
-//! only at the short locks of the route cache, the store's shards and the budgets, and where admission control says so.
+//! Threads: all request threads share one [`Receiver`], and each request runs on its caller's thread. Requests wait for
+//! each other only in admission control and at short locks: those of the route cache, the store's shards and the
+//! budgets.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The limits of a write request. docs/limits.md has the response to each violation.
+//! The limits of a write request. docs/limits.md lists the response to each violation.
 
 use std::time::Duration;
 
@@ -7,34 +7,35 @@ use crate::error::WriteError;
 /// Limits of ingestion. The flag of a field is `--ingest.` and its name with dashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a request body as received. Default 32 MiB. The HTTP layer stops reading there.
+    /// Maximum bytes of a request body as received. Default 32 MiB. The HTTP layer stops reading at this limit.
     pub body_size_max: usize,
-    /// Bytes of a decompressed request body, as declared, at most `u32::MAX`. Default 32 MiB, as in Prometheus.
+    /// Maximum declared bytes of a decompressed request body, at most `u32::MAX`. Default 32 MiB, as in Prometheus.
     pub decompressed_size_max: usize,
-    /// Series in a request, with or without samples. Default 500,000.
+    /// Maximum number of series in a request, with or without samples. Default 500,000.
     pub series_per_request_max: usize,
-    /// Samples in a request, floats and histograms; also exemplars, and symbols. Default 2,000,000. A sample may take two
-    /// bytes of a body but 48 of memory, so its count has a limit too.
+    /// Maximum number of samples (floats and histograms) in a request. The same limit applies to exemplars and to
+    /// symbols. Default 2,000,000. A sample may take two bytes of a body but 48 bytes of memory, so the body size alone
+    /// does not bound memory.
     pub samples_per_request_max: usize,
-    /// Metadata entries in a request. Default 100,000.
+    /// Maximum number of metadata entries in a request. Default 100,000.
     pub families_per_request_max: usize,
-    /// Labels of a series, the metric name included. Default 128.
+    /// Maximum number of labels of a series, the metric name included. Default 128.
     pub labels_per_series_max: usize,
-    /// Bytes of a label name. Default 1,024.
+    /// Maximum bytes of a label name. Default 1,024.
     pub label_name_size_max: usize,
-    /// Bytes of a label value. Default 65,536.
+    /// Maximum bytes of a label value. Default 65,536.
     pub label_value_size_max: usize,
-    /// Bytes of memory of all requests at work: bodies, decompressed messages, decoded samples. Default 512 MiB. A request
-    /// that is alone gets any size, so that this limit cannot starve a request that the others allow.
+    /// Maximum bytes of memory of all active requests: bodies, decompressed messages, decoded samples. Default 512 MiB.
+    /// A request that runs alone may exceed it, so that this limit cannot starve a request that the other limits allow.
     pub bytes_in_flight_max: usize,
-    /// Bytes of the route cache, allocated as series arrive. Default 1 GiB: 30 million series, at 28 bytes a slot and four
-    /// of five slots filled. At least 70 KiB.
+    /// Maximum bytes of the route cache, allocated as series arrive. Default 1 GiB: 30 million series, at 28 bytes per
+    /// slot and four of five slots used. At least 70 KiB.
     pub route_cache_size_max: usize,
-    /// How long a request waits for an exhausted resource before it is refused. Default 2 s.
+    /// Maximum time that a request waits for an exhausted resource before it is rejected. Default 2 s.
     pub queue_timeout: Duration,
-    /// Requests that create series at the same time; others are queued. Default 1.
+    /// Maximum number of requests that create series at the same time. Others are queued. Default 1.
     pub creation_concurrency_max: usize,
-    /// Queued requests. Default 256. They hold at most a quarter of `bytes_in_flight_max`.
+    /// Maximum number of queued requests. Default 256. They hold at most a quarter of `bytes_in_flight_max`.
     pub queued_requests_max: usize,
 }
 
@@ -63,7 +64,7 @@ impl Limits {
         check("body size in bytes", "--ingest.body-size-max", size as u64, self.body_size_max)
     }
 
-    /// `size` is the size that the sender declares.
+    /// Checks the size that the sender declares.
     pub(crate) fn check_decompressed(&self, size: u64) -> Result<(), WriteError> {
         let limit = self.decompressed_size_max.min(u32::MAX as usize);
         check("decompressed size in bytes", "--ingest.decompressed-size-max", size, limit)
@@ -98,7 +99,7 @@ impl Limits {
         check(what, "--ingest.samples-per-request-max", n as u64, limit)
     }
 
-    /// `size` is that of all label sets of a request with symbols resolved.
+    /// Checks the size of all label sets of a request with resolved symbols.
     #[inline]
     pub(crate) fn check_resolved(&self, size: u64) -> Result<(), WriteError> {
         let limit = self.decompressed_size_max as u64 * RESOLVED_FACTOR;

@@ -1,9 +1,9 @@
-//! A state that is persisted in a small file: read once, and replaced as a whole at each change.
+//! State that is persisted in a small file. The file is read once and replaced as a whole at each change.
 //!
-//! Used by `ha` and `relabel`, whose states change rarely. A failed write is counted and repeated later; the state in
-//! memory holds meanwhile, since no sample is stored for long without the disk either.
+//! Used by `ha` and `relabel`, whose states change rarely. A failed write is counted and repeated later. Until then,
+//! the state in memory applies: while the disk fails, samples cannot be stored for long either.
 //!
-//! Threads: none of its own; the state's lock is held while it is written. Crash: the old file or the new one.
+//! Threads: the caller holds the lock of the state during a write. Crash: leaves the old file or the new one.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use varve_tsdb::fs::{Fs, StateFile, StateFileError};
 
-/// What was found at the path of a state.
+/// The outcome of loading a state file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadOutcome {
-    /// A valid file, or none.
+    /// The file is valid, or there is none.
     Valid,
-    /// A file of this newer version. It stays, and nothing is persisted.
+    /// The file has this newer version. It is not changed, and nothing is persisted.
     NewerVersion(u8),
-    /// A file that cannot be read, and why. It is renamed to `*.damaged`.
+    /// The file cannot be read, for this reason. It is renamed to `*.damaged`.
     Damaged(String),
 }
 
@@ -26,19 +26,19 @@ pub enum LoadOutcome {
 #[derive(Debug)]
 pub(crate) struct PersistedState {
     kind: StateFile,
-    /// `None` if nothing is persisted.
-    place: Option<(Arc<dyn Fs>, PathBuf)>,
+    /// The file system and the path; `None` if nothing is persisted.
+    location: Option<(Arc<dyn Fs>, PathBuf)>,
     is_dirty: bool,
     n_write_failures: u64,
 }
 
 impl PersistedState {
-    /// Persists nothing.
+    /// Creates a state that is not persisted.
     pub(crate) fn in_memory(kind: StateFile) -> Self {
-        Self { kind, place: None, is_dirty: false, n_write_failures: 0 }
+        Self { kind, location: None, is_dirty: false, n_write_failures: 0 }
     }
 
-    /// Reads a state from the file `path`, in a directory that exists. `decode` returns `None` for an invalid payload.
+    /// Reads a state from the file `path`, whose directory must exist. `decode` returns `None` for an invalid payload.
     pub(crate) fn open<T: Default>(
         kind: StateFile,
         fs: Arc<dyn Fs>,
@@ -57,15 +57,15 @@ impl PersistedState {
                 (T::default(), is_renamed, LoadOutcome::Damaged(reason))
             }
         };
-        (state, Self { place: is_persisted.then_some((fs, path)), ..Self::in_memory(kind) }, outcome)
+        (state, Self { location: is_persisted.then_some((fs, path)), ..Self::in_memory(kind) }, outcome)
     }
 
-    /// Returns how often a change could not be written.
+    /// Returns the number of failed writes.
     pub(crate) fn n_write_failures(&self) -> u64 {
         self.n_write_failures
     }
 
-    /// Writes a changed state. A failure is counted.
+    /// Writes a changed state. Counts a failure.
     pub(crate) fn write(&mut self, payload: &[u8]) {
         self.n_write_failures += u64::from(self.replace(payload).is_err());
     }
@@ -73,27 +73,27 @@ impl PersistedState {
     /// Writes the state if its last change could not be written.
     ///
     /// # Errors
-    /// If the write fails again; the file is unchanged then.
+    /// If the write fails again. The file is unchanged then.
     pub(crate) fn save(&mut self, payload: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
         if self.is_dirty { self.replace(&payload()) } else { Ok(()) }
     }
 
     fn replace(&mut self, payload: &[u8]) -> io::Result<()> {
-        let Some((fs, path)) = &self.place else { return Ok(()) };
+        let Some((fs, path)) = &self.location else { return Ok(()) };
         let replaced = self.kind.replace(&**fs, path, payload);
         self.is_dirty = replaced.is_err();
         replaced
     }
 }
 
-/// Puts a string's size as u16, and the string.
+/// Appends the size of a string as u16, and the string.
 pub(crate) fn put_string(bytes: &mut Vec<u8>, string: &str) {
     let size = u16::try_from(string.len()).expect("persisted strings are bounded");
     bytes.extend_from_slice(&size.to_le_bytes());
     bytes.extend_from_slice(string.as_bytes());
 }
 
-/// Reads a payload; each read is `None` past the end or beyond its bound.
+/// Reads a payload. Each read returns `None` past the end or beyond its bound.
 pub(crate) struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
