@@ -67,6 +67,16 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
+/// Asserts that a server does not start on the data of another one, and changes nothing. Returns its output.
+#[track_caller]
+fn refusal(server: &Server, flags: &[&str]) -> String {
+    let before = files(&server.data_dir());
+    let (status, output) = try_serve(&server.data_dir(), flags);
+    assert!(!status.success(), "{output}");
+    assert_eq!(files(&server.data_dir()), before, "nothing was changed");
+    output
+}
+
 /// Asserts that a text names a file, and a place in it, and says what to do.
 #[track_caller]
 fn assert_helps(text: &str, path: &Path, what_to_do: &str) {
@@ -154,12 +164,8 @@ fn a_damaged_log_opens_with_what_is_sound_and_keeps_the_rest_aside() {
     bad[good.len() / 2] ^= 1;
     std::fs::write(&path, &bad).expect("write a segment");
 
-    let before = files(&server.data_dir());
-    let refuse = ["--storage.tsdb.shards=1", "--storage.wal.on-corruption=refuse"];
-    let (status, output) = try_serve(&server.data_dir(), &refuse);
-    assert!(!status.success());
+    let output = refusal(&server, &["--storage.tsdb.shards=1", "--storage.wal.on-corruption=refuse"]);
     assert_helps(&output, &path, "restore the file, or set --storage.wal.on-corruption=quarantine");
-    assert_eq!(files(&server.data_dir()), before, "nothing was changed");
 
     server.restart(&["--storage.tsdb.shards=1"]);
     assert_eq!(count(&server, NEW + 19_000), Ok(SERIES), "what lies behind the damage");
@@ -188,11 +194,8 @@ fn damaged_delete_rules_keep_the_server_from_starting() {
     };
     for bad in [flipped(0), flipped(9), flipped(good.len() - 1), good[..good.len() - 1].to_vec(), Vec::new()] {
         std::fs::write(&path, &bad).expect("write the rules");
-        let before = files(&server.data_dir());
-        let (status, output) = try_serve(&server.data_dir(), &FLAGS);
-        assert!(!status.success());
+        let output = refusal(&server, &FLAGS);
         assert_helps(&output, &path, "restore the file, or move it away, which makes deleted samples reappear");
-        assert_eq!(files(&server.data_dir()), before, "nothing was changed");
     }
     std::fs::write(&path, &good).expect("write the rules");
     server.restart(&FLAGS);
@@ -205,8 +208,7 @@ fn a_file_of_a_newer_version_keeps_the_server_from_starting_and_everything_as_it
     server.restart(&FLAGS);
     write(&server, NEW + 1000);
     server.kill();
-    let dir = server.data_dir();
-    for (path, good) in files(&dir) {
+    for (path, good) in files(&server.data_dir()) {
         let (magic, crc_offset) = (&good[..4], if path.extension().is_some() { 12 } else { 20 });
         assert!(magic == b"VWAL" || magic == b"VBLK", "{}", path.display());
         let mut newer = good.clone();
@@ -214,14 +216,11 @@ fn a_file_of_a_newer_version_keeps_the_server_from_starting_and_everything_as_it
         let crc = crc32c(&newer[..crc_offset]).to_le_bytes();
         newer[crc_offset..crc_offset + 4].copy_from_slice(&crc);
         std::fs::write(&path, newer).expect("write a file");
-        let before = files(&dir);
-        let (status, output) = try_serve(&dir, &FLAGS);
-        assert!(!status.success());
+        let output = refusal(&server, &FLAGS);
         assert!(
             output.contains(&path.display().to_string()) && output.contains("open it with the program that wrote it"),
             "{output}"
         );
-        assert_eq!(files(&dir), before, "nothing was changed");
         std::fs::write(&path, good).expect("write a file");
     }
     server.restart(&FLAGS);
