@@ -2,14 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{call, data};
+use super::{call, server_with_data};
 use crate::harness::Server;
-
-fn server() -> Server {
-    let server = Server::start(&[]);
-    server.http().write(&data()).expect_status(204);
-    server
-}
 
 /// Checks the whole body of a response, by GET and, if the API has it, by POST.
 #[track_caller]
@@ -23,7 +17,7 @@ fn check(server: &Server, row: &str, expect: &str) {
 
 #[test]
 fn labels_and_values_are_listed_in_order() {
-    let server = server();
+    let server = server_with_data(&[]);
     for (row, data) in [
         ("labels", json!(["__name__", "code", "instance", "is", "job", "label with space", "le", "room"])),
         ("labels?match[]=up", json!(["__name__", "instance", "job"])),
@@ -47,7 +41,7 @@ fn labels_and_values_are_listed_in_order() {
 
 #[test]
 fn series_are_the_union_of_all_selectors() {
-    let server = server();
+    let server = server_with_data(&[]);
     let names = |row: &str| {
         let (path, params) = call(row);
         let answer = server.http().query(&path, &params);
@@ -71,7 +65,7 @@ fn series_are_the_union_of_all_selectors() {
 
 #[test]
 fn bad_metadata_calls_are_400_bad_data() {
-    let server = server();
+    let server = server_with_data(&[]);
     for (row, error) in [
         ("series", "no match[] parameter provided"),
         ("series?match[]={}", "invalid parameter \"match[]\": match[] must contain at least one non-empty matcher"),
@@ -94,7 +88,7 @@ fn bad_metadata_calls_are_400_bad_data() {
 
 #[test]
 fn buildinfo_has_the_fields_that_grafana_reads() {
-    let server = server();
+    let server = server_with_data(&[]);
     let answer = server.http().get("/api/v1/status/buildinfo");
     let data = answer.data();
     let fields: Vec<_> = data.as_object().expect("an object").keys().map(String::as_str).collect();
@@ -105,7 +99,7 @@ fn buildinfo_has_the_fields_that_grafana_reads() {
 
 #[test]
 fn health_and_metrics_are_plain_text() {
-    let server = server();
+    let server = server_with_data(&[]);
     for path in ["/-/healthy", "/-/ready"] {
         let answer = server.http().get(path).expect_status(200);
         assert!(answer.header("content-type").starts_with("text/plain"), "{path}");

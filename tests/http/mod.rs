@@ -16,7 +16,7 @@ mod write_v2;
 
 use serde_json::Value;
 
-use crate::harness::{Http, WriteRequest, series};
+use crate::harness::{Http, Server, WriteRequest, series};
 
 /// The time of the first sample of all tests here, in milliseconds: 2023-11-14T22:13:20Z.
 pub(crate) const T0: i64 = 1_700_000_000_000;
@@ -43,6 +43,13 @@ pub(crate) fn data() -> WriteRequest {
         all.push(series(&[("__name__", "latency_seconds_bucket"), ("job", "x"), ("le", le)], &counts));
     }
     WriteRequest::new(all)
+}
+
+/// Starts a server with [`data`].
+fn server_with_data(flags: &[&str]) -> Server {
+    let server = Server::start(flags);
+    server.http().write(&data()).expect_status(204);
+    server
 }
 
 /// Returns all series with their samples within an hour from [`T0`], one per line, sorted.

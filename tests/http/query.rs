@@ -1,6 +1,6 @@
 //! Queries: exact responses, and errors by kind.
 
-use super::{T0, call, data};
+use super::{T0, call, server_with_data};
 use crate::harness::{Server, WriteRequest, series};
 
 /// Checks the whole body of a response; GET and POST must agree.
@@ -30,8 +30,7 @@ fn check_error(server: &Server, row: &str, status: u16, error_type: &str, error:
 
 #[test]
 fn responses_are_exactly_those_of_prometheus() {
-    let server = Server::start(&[]);
-    server.http().write(&data()).expect_status(204);
+    let server = server_with_data(&[]);
     for (row, data) in [
         ("query?query=1.5&time=1700000000", r#"{"resultType":"scalar","result":[1700000000,"1.5"]}"#),
         (
@@ -81,8 +80,7 @@ fn responses_are_exactly_those_of_prometheus() {
 
 #[test]
 fn limits_and_annotations_are_reported_beside_the_data() {
-    let server = Server::start(&[]);
-    server.http().write(&data()).expect_status(204);
+    let server = server_with_data(&[]);
     check(
         &server,
         "query?query=up&time=1700000000&limit=1",
@@ -97,8 +95,7 @@ fn limits_and_annotations_are_reported_beside_the_data() {
 
 #[test]
 fn what_cannot_be_understood_is_400_bad_data() {
-    let server = Server::start(&[]);
-    server.http().write(&data()).expect_status(204);
+    let server = server_with_data(&[]);
     let step = "zero or negative query resolution step widths are not accepted. Try a positive integer";
     for (row, error) in [
         (
@@ -140,8 +137,7 @@ fn what_cannot_be_understood_is_400_bad_data() {
 
 #[test]
 fn what_cannot_be_answered_is_422_execution() {
-    let server = Server::start(&["--query.max-samples=10"]);
-    server.http().write(&data()).expect_status(204);
+    let server = server_with_data(&["--query.max-samples=10"]);
     let twice = WriteRequest::new([
         series(&[("__name__", "twice"), ("a", "1"), ("b", "1")], &[(T0, 1.0)]),
         series(&[("__name__", "twice"), ("a", "1"), ("b", "2")], &[(T0, 1.0)]),
@@ -169,8 +165,7 @@ fn what_cannot_be_answered_is_422_execution() {
 
 #[test]
 fn a_deadline_that_has_passed_is_503_timeout() {
-    let server = Server::start(&[]);
-    server.http().write(&data()).expect_status(204);
+    let server = server_with_data(&[]);
     for row in [
         "query?query=up&time=1700000000&timeout=0",
         "query?query=up&time=1700000000&timeout=-1",

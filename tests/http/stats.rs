@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{T0, data};
+use super::{T0, server_with_data};
 use crate::harness::Server;
 
 fn stats(server: &Server, path: &str, params: &[(&str, &str)]) -> Value {
@@ -13,8 +13,7 @@ fn stats(server: &Server, path: &str, params: &[(&str, &str)]) -> Value {
 
 #[test]
 fn statistics_have_prometheus_format_when_requested() {
-    let server = Server::start(&["--enable-feature=promql-per-step-stats"]);
-    server.http().write(&data()).expect_status(204);
+    let server = server_with_data(&["--enable-feature=promql-per-step-stats"]);
     let time = (T0 / 1000).to_string();
     let instant = |wanted| stats(&server, "/api/v1/query", &[("query", "sum(up)"), ("time", &time), ("stats", wanted)]);
     assert_eq!(instant(""), Value::Null);
@@ -51,8 +50,7 @@ fn statistics_have_prometheus_format_when_requested() {
 
 #[test]
 fn explain_shows_the_plan_with_statistics_of_operators() {
-    let server = Server::start(&[]);
-    server.http().write(&data()).expect_status(204);
+    let server = server_with_data(&[]);
     let url = server.http().url("");
     let time = (T0 / 1000).to_string();
     let explain = |args: &[&str]| {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::{T0, data};
+use super::{T0, server_with_data};
 use crate::harness::{Server, WriteRequest, series};
 
 fn usage(server: &Server, metric: &str) -> Value {
@@ -14,8 +14,7 @@ fn usage(server: &Server, metric: &str) -> Value {
 
 #[test]
 fn queries_are_recorded_with_their_requester() {
-    let mut server = Server::start(&[]);
-    server.http().write(&data()).expect_status(204);
+    let mut server = server_with_data(&[]);
     let headers = [
         ("User-Agent", "Grafana/12.1"),
         ("X-Dashboard-Uid", "d1"),

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::super::data;
+use super::super::server_with_data;
 use super::histogram::histograms;
-use crate::harness::{Http, Prometheus, Server, missing};
+use crate::harness::{Http, Prometheus, missing};
 
 /// The requests to both.
 const QUERIES: [&str; 6] = [
@@ -38,8 +38,7 @@ fn prometheus_responds_from_a_snapshot_as_varve_does() {
     if missing(&["prometheus"]) {
         return;
     }
-    let varve = Server::start(&["--web.enable-admin-api"]);
-    varve.http().write(&data()).expect_status(204);
+    let varve = server_with_data(&["--web.enable-admin-api"]);
     let times = [super::super::T0, super::super::T0 + 15_000, super::super::T0 + 30_000];
     varve.http().write_body(&histograms(&times)).expect_status(204);
     varve.http().post("/api/v1/admin/tsdb/delete_series?match[]=huge", &[], b"").expect_status(204);
@@ -58,8 +57,7 @@ fn prometheus_responds_from_a_snapshot_as_varve_does() {
 
 #[test]
 fn a_snapshot_has_the_requested_format() {
-    let varve = Server::start(&["--web.enable-admin-api"]);
-    varve.http().write(&data()).expect_status(204);
+    let varve = server_with_data(&["--web.enable-admin-api"]);
     for (params, expect) in [
         ("?format=nonsense", "invalid parameter \"format\": not supported value \"nonsense\""),
         ("?format=prometheus&skip_head=true", "invalid parameter \"skip_head\": skip_head is not supported with"),
