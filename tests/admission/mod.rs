@@ -1,34 +1,18 @@
 //! Admission control: budgets of teams in a running server, responses to their senders, and a storm of new series from a
 //! real Prometheus.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::harness::{Http, Prometheus, Server, TimeSeries, WriteRequest, missing, series, wait_until};
+use crate::harness::{
+    ConfigFile, Http, Prometheus, Server, TimeSeries, WriteRequest, missing, now_ms, series, wait_until,
+};
 
 const T0: i64 = 1_700_000_000_000;
 const HEADERS: [(&str, &str); 2] = [("content-encoding", "snappy"), ("content-type", "application/x-protobuf")];
 
-/// A configuration file that a test can replace.
-struct Config(TempDir);
-
-impl Config {
-    fn new(ingest: &Value) -> Self {
-        let config = Self(TempDir::new().expect("make a temporary directory"));
-        config.write(ingest);
-        config
-    }
-
-    fn write(&self, ingest: &Value) {
-        // JSON is YAML.
-        std::fs::write(self.0.path().join("varve.yml"), json!({ "ingest": ingest }).to_string()).expect("write");
-    }
-
-    fn flag(&self) -> String {
-        format!("--config.file={}", self.0.path().join("varve.yml").display())
-    }
+/// Writes a configuration file with this section; JSON is YAML.
+fn config(ingest: &Value) -> ConfigFile {
+    ConfigFile::new(&json!({ "ingest": ingest }).to_string())
 }
 
 fn of(team: &str, i: usize, time_ms: i64) -> TimeSeries {
@@ -47,7 +31,7 @@ fn team(server: &Server, name: &str) -> [u64; 4] {
 
 #[test]
 fn teams_have_budgets_that_a_reload_changes() {
-    let config = Config::new(&json!({
+    let config = config(&json!({
         "team_label": "namespace",
         "teams": {"a": {"guaranteed": {"active_series": 1}, "maximum": {"active_series": 2}}},
     }));
@@ -66,9 +50,9 @@ fn teams_have_budgets_that_a_reload_changes() {
         server.signal("HUP");
         wait_until("the configuration to be read", || server.log().matches(what).count() > n_before);
     };
-    config.write(&json!({"team_label": "namespace", "budget": {"active_series": 0}}));
+    config.write(r#"{"ingest": {"team_label": "namespace", "budget": {"active_series": 0}}}"#);
     reload("Error reloading config");
-    config.write(&json!({"team_label": "namespace", "budget": {"active_series": 6}}));
+    config.write(r#"{"ingest": {"team_label": "namespace", "budget": {"active_series": 6}}}"#);
     reload("Completed loading of configuration file");
     server.http().write(&request(T0 + 1)).expect_status(204);
     assert_eq!(team(&server, "a"), [4, 4, 6, 2]);
@@ -85,7 +69,7 @@ fn teams_have_budgets_that_a_reload_changes() {
 
 #[test]
 fn series_belong_to_the_team_of_their_label_after_a_restart() {
-    let config = Config::new(&json!({"team_label": "namespace", "team_maximum": {"active_series": 3}}));
+    let config = config(&json!({"team_label": "namespace", "team_maximum": {"active_series": 3}}));
     let mut server = Server::start(&[&config.flag()]);
     server.http().write(&WriteRequest::new((0..3).map(|i| of("a", i, T0)))).expect_status(204);
     server.kill();
@@ -98,7 +82,7 @@ fn series_belong_to_the_team_of_their_label_after_a_restart() {
 
 #[test]
 fn new_series_beyond_the_rate_are_retried_by_the_sender() {
-    let config = Config::new(&json!({"budget": {"new_series_per_second": 1}}));
+    let config = config(&json!({"budget": {"new_series_per_second": 1}}));
     let known = WriteRequest::new([of("a", 0, T0)]);
     for (flags, status) in [(&[][..], 503), (&["--ingest.queue-timeout-status=429"][..], 429)] {
         let flags: Vec<&str> = flags.iter().copied().chain(["--ingest.queue-timeout=0s"]).collect();
@@ -138,13 +122,12 @@ fn every_sample_of_a_storm_arrives_from_a_real_prometheus_at_its_default_setting
     }
     let n_series = std::env::var("VARVE_STORM_SERIES").map_or(20_000, |text| text.parse().expect("a number"));
     // Less than Prometheus itself accepts.
-    let config = Config::new(&json!({"budget": {"new_series_per_second": (n_series / 20).max(4_000)}}));
+    let config = config(&json!({"budget": {"new_series_per_second": (n_series / 20).max(4_000)}}));
     let server = Server::start(&[&config.flag(), "--ingest.queue-timeout=100ms"]);
     let url = server.http().url("/api/v1/write");
     let prometheus = Prometheus::start(&json!({"remote_write": [{"url": url}]}).to_string());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
     // Ahead of the clock: remote write skips samples older than its own start.
-    let time_ms = now.as_millis() as i64 + 300_000;
+    let time_ms = now_ms() + 300_000;
     let numbers: Vec<usize> = (0..n_series).collect();
     for chunk in numbers.chunks(2_000) {
         prometheus.http().write(&WriteRequest::new(chunk.iter().map(|&i| of("storm", i, time_ms)))).expect_status(204);

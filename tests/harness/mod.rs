@@ -1,6 +1,7 @@
 //! The harness of all tests: processes, an HTTP client, a remote-write client, and the real programs that Varve works with.
 
 mod cgroup;
+mod config;
 mod http;
 mod http2;
 pub(crate) mod kube_prometheus;
@@ -11,6 +12,7 @@ mod remote_write;
 mod server;
 
 pub(crate) use cgroup::MemoryGroup;
+pub(crate) use config::ConfigFile;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use http2::Http2;
 pub(crate) use peers::{NodeExporter, Prometheus, missing, promtool};
@@ -20,7 +22,7 @@ pub(crate) use remote_write::{
 pub(crate) use server::{Server, try_serve};
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The timeout of everything that a test waits for. It is generous, as the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,6 +43,12 @@ pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T
 /// Calls `holds` until it is true.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
+}
+
+/// Returns the time since 1970 in milliseconds.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    i64::try_from(since.as_millis()).expect("milliseconds fit")
 }
 
 /// A random number generator (SplitMix64). A printed seed replays a test.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{SERIES_PER_REQUEST, T0, endless, endless_query, ingest};
-use crate::harness::{Server, WriteRequest, series, wait_for, wait_until};
+use crate::harness::{ConfigFile, Server, WriteRequest, series, wait_for, wait_until};
 
 /// How soon a query ends after its client disconnects.
 const END_MAX: Duration = Duration::from_millis(100);
@@ -118,10 +118,8 @@ fn a_query_sees_earlier_writes_even_if_an_identical_query_runs() {
 
 #[test]
 fn queries_are_logged_with_their_error() {
-    let dir = tempfile::TempDir::new().expect("make a temporary directory");
-    let config = dir.path().join("varve.yml");
-    std::fs::write(&config, "global:\n  query_log_file: queries.log\n").expect("write a file");
-    let server = Server::start(&["--web.enable-admin-api", &format!("--config.file={}", config.display())]);
+    let config = ConfigFile::new("global: {query_log_file: queries.log}");
+    let server = Server::start(&["--web.enable-admin-api", &config.flag()]);
     ingest(&server, SERIES_PER_REQUEST);
     server.http().query("/api/v1/query", &[("query", "load"), ("time", "1700000045")]).expect_status(200);
     server.http().query("/api/v1/query", &[("query", "load"), ("timeout", "0s")]).expect_status(503);
@@ -135,7 +133,7 @@ fn queries_are_logged_with_their_error() {
     let id = wait_for("the query to be listed", its_id);
     server.http().delete(&format!("/api/v1/status/queries/{id}")).expect_status(204);
     let lines: Vec<Value> = wait_for("three lines", || {
-        let text = std::fs::read_to_string(dir.path().join("queries.log")).expect("read the log");
+        let text = std::fs::read_to_string(config.dir().join("queries.log")).expect("read the log");
         let lines: Vec<_> = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
         (lines.len() == 3).then_some(lines)
     });

@@ -8,14 +8,12 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 use serde_json::{Value, json};
 
-use crate::harness::{Http, Prometheus, Server, WriteRequest, missing, series, wait_until};
+use crate::harness::{ConfigFile, Http, Prometheus, Server, WriteRequest, missing, now_ms, series, wait_until};
 
 /// Label sets by the number of the one they came from.
 type Relabelled = BTreeMap<usize, BTreeMap<String, String>>;
@@ -88,7 +86,7 @@ fn remote(i: usize, case: &str, address: &str) -> Value {
 }
 
 fn request() -> WriteRequest {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_millis() as i64;
+    let now_ms = now_ms();
     // Ahead of the clock: a remote write leaves out what is older than its own start.
     let sample = |(idx, labels): (i32, &&[(&str, &str)])| series(labels, &[(now_ms + AHEAD_MS, f64::from(idx))]);
     WriteRequest::new((0..).zip(SERIES).map(sample))
@@ -162,14 +160,10 @@ fn note(of_case: &mut Relabelled, body: &[u8]) {
 
 #[test]
 fn rules_drop_count_and_are_reloaded_for_known_series() {
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let file = dir.path().join("varve.yml");
-    let configure = |rules: &str| {
-        let text = format!("ingest: {{metric_relabel_configs: [{rules}]}}");
-        std::fs::write(&file, text).expect("write the configuration");
-    };
-    configure("{source_labels: [__name__], regex: up, action: drop, name: no-up, state: dry_run}");
-    let server = Server::start(&[&format!("--config.file={}", file.display())]);
+    let with_rule = |rule: &str| format!("ingest: {{metric_relabel_configs: [{rule}]}}");
+    let dry_run = "{source_labels: [__name__], regex: up, action: drop, name: no-up, state: dry_run}";
+    let config = ConfigFile::new(&with_rule(dry_run));
+    let server = Server::start(&[&config.flag()]);
     let write = |time_ms: i64| {
         let sample = |name| series(&[("__name__", name)], &[(time_ms, 1.0)]);
         server.http().write(&WriteRequest::new([sample("up"), sample("down")])).expect_status(204);
@@ -183,18 +177,17 @@ fn rules_drop_count_and_are_reloaded_for_known_series() {
 
     let reload = |what: &str| {
         let n_before = server.log().matches(what).count();
-        let pid = server.id().to_string();
-        assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("run kill").success());
+        server.signal("HUP");
         wait_until("the configuration to be read", || server.log().matches(what).count() > n_before);
     };
-    configure("{source_labels: [__name__], regex: up, action: drop, name: no-up}");
+    config.write(&with_rule("{source_labels: [__name__], regex: up, action: drop, name: no-up}"));
     reload("Completed loading of configuration file");
     (3..5).for_each(|i| write(T0 + i));
     assert_eq!((n_stored(), count("series", "enforce"), count("samples", "enforce")), (8.0, 1.0, 2.0));
     assert_eq!(server.metric("varve_ingest_samples_dropped_total"), 2.0);
 
     // What is wrong changes nothing.
-    configure("{action: nothing}");
+    config.write(&with_rule("{action: nothing}"));
     reload("Error reloading config");
     write(T0 + 5);
     assert_eq!(count("samples", "enforce"), 3.0);
@@ -202,27 +195,15 @@ fn rules_drop_count_and_are_reloaded_for_known_series() {
 
 #[test]
 fn a_file_that_says_something_else_is_read_again_by_itself() {
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let file = dir.path().join("varve.yml");
-    let configure = |text: &str| {
-        // As a whole, so that no half of it is read.
-        let new = dir.path().join("new.yml");
-        std::fs::write(&new, text).expect("write the configuration");
-        std::fs::rename(&new, &file).expect("put the configuration in place");
-    };
-    configure("{}");
-    let server = Server::start(&[
-        &format!("--config.file={}", file.display()),
-        "--config.auto-reload",
-        "--config.auto-reload-interval=20ms",
-    ]);
+    let config = ConfigFile::new("{}");
+    let server = Server::start(&[&config.flag(), "--config.auto-reload", "--config.auto-reload-interval=20ms"]);
     let n_rules = || server.http().get("/api/v1/status/relabel").data()["rules"].as_array().expect("a list").len();
     assert_eq!(n_rules(), 0);
-    configure("ingest: {metric_relabel_configs: [{action: keep}]}");
+    config.replace("ingest: {metric_relabel_configs: [{action: keep}]}");
     wait_until("the rule to be loaded", || n_rules() == 1);
-    configure("nonsense: 1");
+    config.replace("nonsense: 1");
     wait_until("the file to be refused", || server.log().contains("Error reloading config"));
-    configure("{}");
+    config.replace("{}");
     wait_until("the rule to be gone", || n_rules() == 0);
     // A file is in force a moment before that is said.
     let n_loaded = || server.log().matches("Completed loading of configuration file").count();
@@ -233,12 +214,10 @@ fn a_file_that_says_something_else_is_read_again_by_itself() {
 
 #[test]
 fn a_query_for_what_a_rule_drops_disables_the_rule() {
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let file = dir.path().join("varve.yml");
     let rule = "{source_labels: [__name__, job], regex: up;a, action: drop, name: no-up, disable_on_use: true}";
     let text = format!("ingest: {{metric_relabel_configs: [{rule}]}}");
-    std::fs::write(&file, &text).expect("write the configuration");
-    let mut server = Server::start(&[&format!("--config.file={}", file.display())]);
+    let config = ConfigFile::new(&text);
+    let mut server = Server::start(&[&config.flag()]);
     let write = |time_ms: i64| {
         let up = series(&[("__name__", "up"), ("job", "a")], &[(time_ms, 1.0)]);
         server.http().write(&WriteRequest::new([up])).expect_status(204);
@@ -270,21 +249,20 @@ fn a_query_for_what_a_rule_drops_disables_the_rule() {
     wait_until("the log line", || server.log().contains("Rule disabled because"));
 
     // The rule stays disabled after a restart, orderly or not, until its entry changes.
-    let flag = format!("--config.file={}", file.display());
     let state = |server: &Server| {
         let rule = server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
         (rule["state"].as_str().expect("a text").to_owned(), rule["disabledByUse"]["who"].clone())
     };
     let disabled = ("dry_run".to_owned(), json!("Grafana/12 (dashboard d1)"));
     server.kill();
-    server.restart(&[&flag]);
+    server.restart(&[&config.flag()]);
     assert_eq!(state(&server), disabled);
     assert!(server.terminate().success());
-    server.restart(&[&flag]);
+    server.restart(&[&config.flag()]);
     assert_eq!(state(&server), disabled);
-    std::fs::write(&file, text.replace("no-up", "no-up-again")).expect("write the configuration");
+    config.write(&text.replace("no-up", "no-up-again"));
     assert!(server.terminate().success());
-    server.restart(&[&flag]);
+    server.restart(&[&config.flag()]);
     assert_eq!(state(&server), ("enforce".to_owned(), Value::Null));
 }
 

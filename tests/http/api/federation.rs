@@ -1,18 +1,11 @@
 //! /federate, compared byte for byte with a real Prometheus with the same data and configuration.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::histogram::histograms;
-use crate::harness::{Prometheus, Server, WriteRequest, missing, series};
+use crate::harness::{Answer, ConfigFile, Http, Prometheus, Server, WriteRequest, missing, now_ms, series};
 
 const CONFIG: &str = "global: {external_labels: {cluster: c1, zone: 'a\"b'}}";
 const STALE_NAN: u64 = 0x7ff0_0000_0000_0002;
 const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
-    i64::try_from(since.as_millis()).expect("milliseconds fit")
-}
 
 /// Series with samples up to now, a stale one, and one whose last sample is too old.
 fn data(now_ms: i64) -> WriteRequest {
@@ -39,10 +32,7 @@ fn pages_are_those_of_prometheus() {
         return;
     }
     let prometheus = Prometheus::start_with(CONFIG, &["--enable-feature=native-histograms"]);
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let path = dir.path().join("varve.yml");
-    std::fs::write(&path, CONFIG).expect("write the configuration");
-    let varve = Server::start(&[&format!("--config.file={}", path.display())]);
+    let varve = Server::start(&[&ConfigFile::new(CONFIG).flag()]);
     let now_ms = now_ms();
     for http in [prometheus.http(), varve.http()] {
         http.write(&data(now_ms)).expect_status(204);
@@ -61,9 +51,9 @@ fn pages_are_those_of_prometheus() {
             PROTOBUF,
         ] {
             let path = format!("/federate?match[]={selectors}");
-            let ask = |http: &crate::harness::Http| http.call("GET", &path, &[("Accept", accept)], b"");
+            let ask = |http: &Http| http.call("GET", &path, &[("Accept", accept)], b"");
             let (ours, theirs) = (ask(varve.http()), ask(prometheus.http()));
-            let parts = |answer: &crate::harness::Answer| (answer.status, answer.header("content-type").to_owned());
+            let parts = |answer: &Answer| (answer.status, answer.header("content-type").to_owned());
             n_lines += theirs.body.iter().filter(|byte| **byte == b'\n').count();
             if parts(&ours) != parts(&theirs) || ours.body != theirs.body {
                 wrong.push(format!("{path} {accept}\nvarve: {ours:?}\nprometheus: {theirs:?}"));

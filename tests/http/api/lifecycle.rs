@@ -1,29 +1,21 @@
 //! /-/reload, /-/quit and SIGHUP, and the visible parts of the configuration.
 
-use crate::harness::{Server, wait_until};
-
-fn config_file(text: &str) -> (tempfile::TempDir, String) {
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let path = dir.path().join("varve.yml");
-    std::fs::write(&path, text).expect("write the configuration");
-    let path = path.display().to_string();
-    (dir, path)
-}
+use crate::harness::{ConfigFile, Server, wait_until};
 
 #[test]
 fn the_configuration_is_reloaded_on_request() {
-    let (_dir, path) = config_file("global: {external_labels: {cluster: one}}");
-    let server = Server::start(&[&format!("--config.file={path}"), "--web.enable-lifecycle"]);
+    let config = ConfigFile::new("global: {external_labels: {cluster: one}}");
+    let server = Server::start(&[&config.flag(), "--web.enable-lifecycle"]);
     let yaml = || server.http().get("/api/v1/status/config").data()["yaml"].as_str().expect("a text").to_owned();
     let notifications = || server.http().get("/api/v1/notifications").data();
     assert!(yaml().contains("cluster: one"), "{}", yaml());
 
-    std::fs::write(&path, "global: {external_labels: {cluster: two}}").expect("write the configuration");
+    config.write("global: {external_labels: {cluster: two}}");
     let reloaded = server.http().post("/-/reload", &[], b"").expect_status(200);
     assert!(reloaded.body.is_empty());
     assert!(yaml().contains("cluster: two"));
 
-    std::fs::write(&path, "nonsense: 1").expect("write the configuration");
+    config.write("nonsense: 1");
     let refused = server.http().call("PUT", "/-/reload", &[], b"").expect_status(500).text();
     assert!(refused.starts_with("failed to reload config: ") && refused.contains("nonsense"), "{refused}");
     assert!(yaml().contains("cluster: two"));
@@ -32,19 +24,18 @@ fn the_configuration_is_reloaded_on_request() {
     assert_eq!(server.http().get("/api/v1/status/runtimeinfo").data()["reloadConfigSuccess"], false);
 
     // A valid configuration that cannot be applied fails too; the old one stays in force.
-    std::fs::write(&path, "global: {external_labels: {cluster: two}}").expect("write the configuration");
+    config.write("global: {external_labels: {cluster: two}}");
     server.http().post("/-/reload", &[], b"").expect_status(200);
     let loaded = |name: &str| server.metric(&format!("prometheus_config_last_reload_{name}"));
     let last_success = loaded("success_timestamp_seconds");
     assert_eq!(loaded("successful"), 1.0);
-    std::fs::write(&path, "global: {external_labels: {cluster: three}, query_log_file: .}")
-        .expect("write the configuration");
+    config.write("global: {external_labels: {cluster: three}, query_log_file: .}");
     let refused = server.http().post("/-/reload", &[], b"").expect_status(500).text();
     assert!(refused.contains("open query log"), "{refused}");
     assert_eq!((loaded("successful"), loaded("success_timestamp_seconds")), (0.0, last_success));
     assert!(yaml().contains("cluster: two"));
 
-    std::fs::write(&path, "{}").expect("write the configuration");
+    config.write("{}");
     server.signal("HUP");
     wait_until("the configuration to be read", || !yaml().contains("cluster"));
     wait_until("the reload to be noted", || notifications().as_array().map(Vec::len) == Some(0));

@@ -1,9 +1,7 @@
 //! Forms and write requests in all encodings: accepted or rejected with the status of a real Prometheus.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use super::FORM;
-use crate::harness::{Answer, Http, Label, Prometheus, Server, TimeSeries, WriteRequest, missing, series};
+use crate::harness::{Answer, Http, Label, Prometheus, Server, TimeSeries, WriteRequest, missing, now_ms, series};
 
 /// Content type, URL parameters, body. The response shows which query was read.
 const FORMS: &[(&str, &str, &str)] = &[
@@ -58,11 +56,6 @@ impl Body {
             Self::Garbage => crate::harness::snappy(b"garbage"),
         }
     }
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
-    i64::try_from(since.as_millis()).expect("milliseconds fit")
 }
 
 /// Series of one request each, and the reason of an intended difference.
