@@ -28,27 +28,22 @@ impl Server {
 
     /// As [`Self::start`], on a data directory that `fill` creates.
     pub(crate) fn start_on(flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
-        let dir = TempDir::new().expect("make a temporary directory");
-        let data_dir = dir.path().join("data");
+        let (dir, data_dir) = new_data_dir();
         fill(&data_dir);
-        let (process, http) = start(&data_dir, flags);
-        Self { process, http, dir }
+        Self::run(&mut command(&data_dir, flags), dir, &Access::default())
     }
 
     /// As [`Self::start`], for a server with TLS or authentication.
     pub(crate) fn start_as(flags: &[&str], access: &Access) -> Self {
-        let dir = TempDir::new().expect("make a temporary directory");
-        let process = Process::start("varve", &mut command(&dir.path().join("data"), flags));
-        let (process, http) = wait_for_ready(process, access);
-        Self { process, http, dir }
+        let (dir, data_dir) = new_data_dir();
+        Self::run(&mut command(&data_dir, flags), dir, access)
     }
 
     /// Starts a server whose data directory is a tmpfs of the given size, which ends with the process. Returns `None` if the
     /// system cannot mount one.
     pub(crate) fn start_on_small_disk(size: &str, flags: &[&str]) -> Option<Self> {
         const MOUNT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@""#;
-        let dir = TempDir::new().expect("make a temporary directory");
-        let data_dir = dir.path().join("data");
+        let (dir, data_dir) = new_data_dir();
         std::fs::create_dir(&data_dir).expect("make a data directory");
         let unshare = |program: &Command| {
             let mut command = Command::new("unshare");
@@ -60,23 +55,26 @@ impl Server {
             eprintln!("skipped: cannot mount a disk of {size}");
             return None;
         }
-        let (process, http) =
-            wait_for_ready(Process::start("varve", &mut unshare(&command(&data_dir, flags))), &Access::default());
-        Some(Self { process, http, dir })
+        Some(Self::run(&mut unshare(&command(&data_dir, flags)), dir, &Access::default()))
     }
 
     /// Starts a server in a cgroup.
     pub(crate) fn start_in(group: &MemoryGroup, flags: &[&str]) -> Self {
-        let dir = TempDir::new().expect("make a temporary directory");
-        let process = Process::start("varve", &mut group.wrap(&command(&dir.path().join("data"), flags)));
-        let (process, http) = wait_for_ready(process, &Access::default());
+        let (dir, data_dir) = new_data_dir();
+        Self::run(&mut group.wrap(&command(&data_dir, flags)), dir, &Access::default())
+    }
+
+    /// Runs a command that starts a server with its data in `dir`, and waits until it is ready.
+    fn run(command: &mut Command, dir: TempDir, access: &Access) -> Self {
+        let (process, http) = wait_for_ready(Process::start("varve", command), access);
         Self { process, http, dir }
     }
 
     /// Starts a server on the same directory; the old one must have exited.
     pub(crate) fn restart(&mut self, flags: &[&str]) {
         assert!(!self.process.is_running(), "two servers on one directory");
-        (self.process, self.http) = start(&self.data_dir(), flags);
+        let process = Process::start("varve", &mut command(&self.data_dir(), flags));
+        (self.process, self.http) = wait_for_ready(process, &Access::default());
     }
 
     /// As [`Self::restart`], but returns as soon as the server listens.
@@ -120,11 +118,6 @@ impl Server {
         &self.http
     }
 
-    /// Returns the process id.
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
-    }
-
     pub(crate) fn log(&self) -> String {
         self.process.output()
     }
@@ -156,8 +149,11 @@ impl Server {
     }
 }
 
-fn start(data_dir: &Path, flags: &[&str]) -> (Process, Http) {
-    wait_for_ready(Process::start("varve", &mut command(data_dir, flags)), &Access::default())
+/// Returns a temporary directory and the path of the data directory in it.
+fn new_data_dir() -> (TempDir, PathBuf) {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let data_dir = dir.path().join("data");
+    (dir, data_dir)
 }
 
 fn wait_for_ready(mut process: Process, access: &Access) -> (Process, Http) {
