@@ -2,6 +2,7 @@
 
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
+#[allow(dead_code, unused_imports, reason = "a bench does not use all of it")]
 mod messages;
 
 use std::collections::HashMap;
@@ -33,18 +34,17 @@ fn requests(step: i64) -> Vec<messages::WriteRequest> {
 
 /// Converts a request to version 2.0.
 fn version_2(request: &messages::WriteRequest) -> messages::v2::Request {
-    let (mut symbols, mut known) = (vec![String::new()], HashMap::from([(String::new(), 0)]));
+    let (mut symbols, mut known) = (vec![Vec::new()], HashMap::from([(Vec::new(), 0)]));
     let mut refer = |text: &[u8]| {
-        let text = String::from_utf8_lossy(text).into_owned();
-        *known.entry(text.clone()).or_insert_with(|| {
-            symbols.push(text);
+        *known.entry(text.to_vec()).or_insert_with(|| {
+            symbols.push(text.to_vec());
             symbols.len() as u32 - 1
         })
     };
     let series = |series: &messages::TimeSeries| {
         let labels_refs = series.labels.iter().flat_map(|of| [refer(&of.name), refer(&of.value)]).collect();
         let sample = |of: &messages::Sample| messages::v2::Sample {
-            value: of.value.unwrap_or_default(),
+            value: of.value,
             timestamp_ms: of.timestamp_ms,
             start_ms: 0,
         };

@@ -15,7 +15,7 @@ mod allocator;
 #[allow(dead_code, reason = "a bench uses of it what it needs")]
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
-#[allow(dead_code, reason = "requests are of version 1.0 only")]
+#[allow(dead_code, unused_imports, reason = "requests are of version 1.0 only")]
 mod messages;
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 #[allow(dead_code, reason = "no store is opened in this process")]
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
-#[allow(dead_code, reason = "the storm speaks version 1.0 only")]
+#[allow(dead_code, unused_imports, reason = "the storm speaks version 1.0 only")]
 mod messages;
 #[path = "storm/server.rs"]
 mod server;

@@ -1,29 +1,21 @@
 //! HA pairs: of two Prometheus servers that scrape the same targets one is stored, and the other takes over when it dies.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::harness::{Http, Prometheus, Server, WriteRequest, missing, otlp, series, v2, wait_for, wait_until};
+use crate::harness::{
+    ConfigFile, Http, Prometheus, Server, WriteRequest, missing, now_ms, otlp, series, v2, wait_for, wait_until,
+};
 
 const TIMEOUT_MS: i64 = 3_000;
 
 /// Starts a server with the HA labels `cluster` and `replica`.
-fn start(failover_timeout: &str) -> (Server, TempDir) {
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let server = Server::start(&[&config(&dir, failover_timeout)]);
-    (server, dir)
-}
-
-/// Writes the configuration file and returns its flag.
-fn config(dir: &TempDir, failover_timeout: &str) -> String {
-    let file = dir.path().join("varve.yml");
+fn start(failover_timeout: &str) -> (Server, ConfigFile) {
     let ha = json!({"cluster_label": "cluster", "replica_label": "replica", "failover_timeout": failover_timeout});
     let otlp = json!({"promote_all_resource_attributes": true});
-    std::fs::write(&file, json!({"ingest": {"ha": ha}, "otlp": otlp}).to_string()).expect("write the configuration");
-    format!("--config.file={}", file.display())
+    let config = ConfigFile::new(&json!({"ingest": {"ha": ha}, "otlp": otlp}).to_string());
+    (Server::start(&[&config.flag()]), config)
 }
 
 fn clusters(http: &Http) -> Vec<Value> {
@@ -32,10 +24,6 @@ fn clusters(http: &Http) -> Vec<Value> {
 
 fn leader(http: &Http) -> Option<String> {
     Some(clusters(http).first()?["leader"]["replica"].as_str().expect("a text").to_owned())
-}
-
-fn now_ms() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_millis() as i64
 }
 
 /// Returns the timestamps of `up` in milliseconds, by the label `via`.
@@ -103,7 +91,7 @@ fn when_one_prometheus_dies_the_other_takes_over_after_the_timeout_without_dupli
 
 #[test]
 fn the_leader_survives_a_crash_and_applies_to_every_protocol() {
-    let (mut varve, dir) = start("1h");
+    let (mut varve, config) = start("1h");
     let now_ms = now_ms();
     let of = |replica: &str, at: i64| {
         let labels = [("__name__", "up"), ("cluster", "c"), ("replica", replica)];
@@ -112,19 +100,12 @@ fn the_leader_survives_a_crash_and_applies_to_every_protocol() {
     varve.http().write(&of("b", 0)).expect_status(204);
     varve.http().write(&of("a", 1)).expect_status(204);
     varve.kill();
-    varve.restart(&[&config(&dir, "1h")]);
+    varve.restart(&[&config.flag()]);
     let http = varve.http();
     http.write(&of("a", 2)).expect_status(204);
-    let symbols = ["", "__name__", "up", "cluster", "c", "replica", "a"].map(str::to_owned).to_vec();
-    let sample = v2::Sample { value: 1.0, timestamp_ms: now_ms + 3, start_ms: 0 };
-    let of_v2 = v2::TimeSeries { labels_refs: vec![1, 2, 3, 4, 5, 6], samples: vec![sample], ..Default::default() };
-    let request = v2::Request { symbols, timeseries: vec![of_v2] };
-    let headers = [
-        ("Content-Encoding", "snappy"),
-        ("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
-    ];
-    let body = crate::harness::snappy(&prost::Message::encode_to_vec(&request));
-    let answer = http.post("/api/v1/write", &headers, &body).expect_status(204);
+    let mut of_v2 = v2::Request::default();
+    of_v2.add(&[("__name__", "up"), ("cluster", "c"), ("replica", "a")], &[(now_ms + 3, 1.0, 0)]);
+    let answer = http.write_v2(&of_v2).expect_status(204);
     assert_eq!(answer.header("X-Prometheus-Remote-Write-Samples-Written"), "1");
     write_otlp(http, "a", now_ms + 4);
     write_otlp(http, "b", now_ms + 5);

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use prost::Message as _;
 use serde_json::Value;
 use ureq::http::{HeaderMap, Request, Response};
 use ureq::middleware::MiddlewareNext;
@@ -12,7 +13,7 @@ use ureq::tls::TlsConfig;
 use ureq::{Agent, Body, SendBody};
 
 use super::PATIENCE;
-use super::remote_write::WriteRequest;
+use super::remote_write::{WriteRequest, snappy, v2};
 
 /// A client of one server.
 #[derive(Debug, Clone)]
@@ -123,6 +124,15 @@ impl Http {
     /// Sends a remote-write request.
     pub(crate) fn write(&self, request: &WriteRequest) -> Answer {
         self.write_body(&request.to_body())
+    }
+
+    /// Sends a remote-write request of version 2.0.
+    pub(crate) fn write_v2(&self, request: &v2::Request) -> Answer {
+        let headers = [
+            ("Content-Encoding", "snappy"),
+            ("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
+        ];
+        self.post("/api/v1/write", &headers, &snappy(&request.encode_to_vec()))
     }
 
     /// Sends the body of a remote-write request.

@@ -17,7 +17,8 @@ pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use http2::Http2;
 pub(crate) use peers::{NodeExporter, Prometheus, missing, promtool};
 pub(crate) use remote_write::{
-    BucketSpan, Exemplar, Histogram, Label, MetricMetadata, MetricType, TimeSeries, WriteRequest, series, snappy, v2,
+    BucketSpan, Exemplar, Histogram, Label, MetricType, TimeSeries, WriteRequest, exemplar, family, messages, series,
+    snappy, v2,
 };
 pub(crate) use server::{Server, try_serve};
 

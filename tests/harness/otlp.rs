@@ -1,66 +1,48 @@
 //! OTLP requests: `ExportMetricsServiceRequest` and its messages.
 
-use prost::Message;
+use super::remote_write::messages;
 
-/// `ExportMetricsServiceRequest`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Request {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) resources: Vec<ResourceMetrics>,
-}
+messages! {
+    /// `ExportMetricsServiceRequest`
+    Request {
+        resources: Vec<ResourceMetrics> = [message, repeated, tag = 1],
+    }
 
-/// `ResourceMetrics`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ResourceMetrics {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) scopes: Vec<ScopeMetrics>,
-}
+    /// `ResourceMetrics`
+    ResourceMetrics {
+        resource: Option<Resource> = [message, optional, tag = 1],
+        scopes: Vec<ScopeMetrics> = [message, repeated, tag = 2],
+    }
 
-/// `Resource`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) attributes: Vec<KeyValue>,
-}
+    /// `Resource`
+    Resource {
+        attributes: Vec<KeyValue> = [message, repeated, tag = 1],
+    }
 
-/// `ScopeMetrics`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ScopeMetrics {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) metrics: Vec<Metric>,
-    #[prost(string, tag = "3")]
-    pub(crate) schema_url: String,
-}
+    /// `ScopeMetrics`
+    ScopeMetrics {
+        scope: Option<Scope> = [message, optional, tag = 1],
+        metrics: Vec<Metric> = [message, repeated, tag = 2],
+        schema_url: String = [string, tag = 3],
+    }
 
-/// `InstrumentationScope`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Scope {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) version: String,
-    #[prost(message, repeated, tag = "3")]
-    pub(crate) attributes: Vec<KeyValue>,
-}
+    /// `InstrumentationScope`
+    Scope {
+        name: String = [string, tag = 1],
+        version: String = [string, tag = 2],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 3],
+    }
 
-/// `KeyValue`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct KeyValue {
-    #[prost(string, tag = "1")]
-    pub(crate) key: String,
-    #[prost(message, optional, tag = "2")]
-    pub(crate) value: Option<AnyValue>,
-}
+    /// `KeyValue`
+    KeyValue {
+        key: String = [string, tag = 1],
+        value: Option<AnyValue> = [message, optional, tag = 2],
+    }
 
-/// `AnyValue`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 2, 3, 4, 5, 7")]
-    pub(crate) value: Option<Value>,
+    /// `AnyValue`
+    AnyValue {
+        value: Option<Value> = [oneof = "Value", tags = "1, 2, 3, 4, 5, 7"],
+    }
 }
 
 /// `AnyValue.value`
@@ -80,24 +62,19 @@ pub(crate) enum Value {
     Bytes(Vec<u8>),
 }
 
-/// `ArrayValue`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ArrayValue {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) values: Vec<AnyValue>,
-}
+messages! {
+    /// `ArrayValue`
+    ArrayValue {
+        values: Vec<AnyValue> = [message, repeated, tag = 1],
+    }
 
-/// `Metric`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Metric {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) description: String,
-    #[prost(string, tag = "3")]
-    pub(crate) unit: String,
-    #[prost(oneof = "Data", tags = "5, 7, 9, 10, 11")]
-    pub(crate) data: Option<Data>,
+    /// `Metric`
+    Metric {
+        name: String = [string, tag = 1],
+        description: String = [string, tag = 2],
+        unit: String = [string, tag = 3],
+        data: Option<Data> = [oneof = "Data", tags = "5, 7, 9, 10, 11"],
+    }
 }
 
 /// `Metric.data`
@@ -115,64 +92,44 @@ pub(crate) enum Data {
     Summary(Summary),
 }
 
-/// `Gauge`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Gauge {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) points: Vec<NumberPoint>,
-}
+messages! {
+    /// `Gauge`
+    Gauge {
+        points: Vec<NumberPoint> = [message, repeated, tag = 1],
+    }
 
-/// `Sum`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Sum {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) points: Vec<NumberPoint>,
-    #[prost(int32, tag = "2")]
-    pub(crate) temporality: i32,
-    #[prost(bool, tag = "3")]
-    pub(crate) is_monotonic: bool,
-}
+    /// `Sum`
+    Sum {
+        points: Vec<NumberPoint> = [message, repeated, tag = 1],
+        temporality: i32 = [int32, tag = 2],
+        is_monotonic: bool = [bool, tag = 3],
+    }
 
-/// `Histogram`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Histogram {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) points: Vec<HistogramPoint>,
-    #[prost(int32, tag = "2")]
-    pub(crate) temporality: i32,
-}
+    /// `Histogram`
+    Histogram {
+        points: Vec<HistogramPoint> = [message, repeated, tag = 1],
+        temporality: i32 = [int32, tag = 2],
+    }
 
-/// `ExponentialHistogram`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Exponential {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) points: Vec<ExponentialPoint>,
-    #[prost(int32, tag = "2")]
-    pub(crate) temporality: i32,
-}
+    /// `ExponentialHistogram`
+    Exponential {
+        points: Vec<ExponentialPoint> = [message, repeated, tag = 1],
+        temporality: i32 = [int32, tag = 2],
+    }
 
-/// `Summary`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Summary {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) points: Vec<SummaryPoint>,
-}
+    /// `Summary`
+    Summary {
+        points: Vec<SummaryPoint> = [message, repeated, tag = 1],
+    }
 
-/// `NumberDataPoint`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct NumberPoint {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) start_ns: u64,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time_ns: u64,
-    #[prost(oneof = "Number", tags = "4, 6")]
-    pub(crate) value: Option<Number>,
-    #[prost(message, repeated, tag = "5")]
-    pub(crate) exemplars: Vec<Exemplar>,
-    #[prost(message, repeated, tag = "7")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(uint32, tag = "8")]
-    pub(crate) flags: u32,
+    /// `NumberDataPoint`
+    NumberPoint {
+        time_ns: u64 = [fixed64, tag = 3],
+        value: Option<Number> = [oneof = "Number", tags = "4, 6"],
+        exemplars: Vec<Exemplar> = [message, repeated, tag = 5],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 7],
+        flags: u32 = [uint32, tag = 8],
+    }
 }
 
 /// `NumberDataPoint.value`
@@ -184,96 +141,59 @@ pub(crate) enum Number {
     Int(i64),
 }
 
-/// `HistogramDataPoint`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct HistogramPoint {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) start_ns: u64,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time_ns: u64,
-    #[prost(fixed64, tag = "4")]
-    pub(crate) count: u64,
-    #[prost(double, optional, tag = "5")]
-    pub(crate) sum: Option<f64>,
-    #[prost(fixed64, repeated, tag = "6")]
-    pub(crate) bucket_counts: Vec<u64>,
-    #[prost(double, repeated, tag = "7")]
-    pub(crate) explicit_bounds: Vec<f64>,
-    #[prost(message, repeated, tag = "8")]
-    pub(crate) exemplars: Vec<Exemplar>,
-    #[prost(message, repeated, tag = "9")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(uint32, tag = "10")]
-    pub(crate) flags: u32,
-}
+messages! {
+    /// `HistogramDataPoint`
+    HistogramPoint {
+        time_ns: u64 = [fixed64, tag = 3],
+        count: u64 = [fixed64, tag = 4],
+        sum: Option<f64> = [double, optional, tag = 5],
+        bucket_counts: Vec<u64> = [fixed64, repeated, tag = 6],
+        explicit_bounds: Vec<f64> = [double, repeated, tag = 7],
+        exemplars: Vec<Exemplar> = [message, repeated, tag = 8],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 9],
+    }
 
-/// `ExponentialHistogramDataPoint`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ExponentialPoint {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time_ns: u64,
-    #[prost(fixed64, tag = "4")]
-    pub(crate) count: u64,
-    #[prost(double, optional, tag = "5")]
-    pub(crate) sum: Option<f64>,
-    #[prost(sint32, tag = "6")]
-    pub(crate) scale: i32,
-    #[prost(fixed64, tag = "7")]
-    pub(crate) zero_count: u64,
-    #[prost(message, optional, tag = "8")]
-    pub(crate) positive: Option<Buckets>,
-    #[prost(message, optional, tag = "9")]
-    pub(crate) negative: Option<Buckets>,
-}
+    /// `ExponentialHistogramDataPoint`
+    ExponentialPoint {
+        attributes: Vec<KeyValue> = [message, repeated, tag = 1],
+        time_ns: u64 = [fixed64, tag = 3],
+        count: u64 = [fixed64, tag = 4],
+        sum: Option<f64> = [double, optional, tag = 5],
+        scale: i32 = [sint32, tag = 6],
+        zero_count: u64 = [fixed64, tag = 7],
+        positive: Option<Buckets> = [message, optional, tag = 8],
+        negative: Option<Buckets> = [message, optional, tag = 9],
+    }
 
-/// `ExponentialHistogramDataPoint.Buckets`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Buckets {
-    #[prost(sint32, tag = "1")]
-    pub(crate) offset: i32,
-    #[prost(uint64, repeated, tag = "2")]
-    pub(crate) counts: Vec<u64>,
-}
+    /// `ExponentialHistogramDataPoint.Buckets`
+    Buckets {
+        offset: i32 = [sint32, tag = 1],
+        counts: Vec<u64> = [uint64, repeated, tag = 2],
+    }
 
-/// `SummaryDataPoint`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct SummaryPoint {
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time_ns: u64,
-    #[prost(fixed64, tag = "4")]
-    pub(crate) count: u64,
-    #[prost(double, tag = "5")]
-    pub(crate) sum: f64,
-    #[prost(message, repeated, tag = "6")]
-    pub(crate) quantiles: Vec<Quantile>,
-    #[prost(message, repeated, tag = "7")]
-    pub(crate) attributes: Vec<KeyValue>,
-}
+    /// `SummaryDataPoint`
+    SummaryPoint {
+        time_ns: u64 = [fixed64, tag = 3],
+        count: u64 = [fixed64, tag = 4],
+        sum: f64 = [double, tag = 5],
+        quantiles: Vec<Quantile> = [message, repeated, tag = 6],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 7],
+    }
 
-/// `SummaryDataPoint.ValueAtQuantile`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Quantile {
-    #[prost(double, tag = "1")]
-    pub(crate) quantile: f64,
-    #[prost(double, tag = "2")]
-    pub(crate) value: f64,
-}
+    /// `SummaryDataPoint.ValueAtQuantile`
+    Quantile {
+        quantile: f64 = [double, tag = 1],
+        value: f64 = [double, tag = 2],
+    }
 
-/// `Exemplar`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Exemplar {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) time_ns: u64,
-    #[prost(double, tag = "3")]
-    pub(crate) value: f64,
-    #[prost(bytes = "vec", tag = "4")]
-    pub(crate) span_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "5")]
-    pub(crate) trace_id: Vec<u8>,
-    #[prost(message, repeated, tag = "7")]
-    pub(crate) attributes: Vec<KeyValue>,
+    /// `Exemplar`
+    Exemplar {
+        time_ns: u64 = [fixed64, tag = 2],
+        value: f64 = [double, tag = 3],
+        span_id: Vec<u8> = [bytes = "vec", tag = 4],
+        trace_id: Vec<u8> = [bytes = "vec", tag = 5],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 7],
+    }
 }
 
 /// `AGGREGATION_TEMPORALITY_DELTA`

@@ -1,96 +1,91 @@
-//! Remote-write requests: the messages of versions 1.0 and 2.0, independent of the decoder of the product.
+//! Remote-write requests: the messages of versions 1.0 and 2.0 for prost, independent of the decoder of the product.
+//!
+//! Used by the tests of the server, the unit tests of `varve-ingest` and the benches.
+//!
+//! Strings are bytes, since Prometheus' decoder does not check them either and tests send invalid UTF-8; a sample's value is
+//! its bits, since prost does not encode -0; the members of a `oneof` are optional fields. The encodings are the same.
 
 use prost::Message;
 
-/// `prometheus.WriteRequest`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct WriteRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) timeseries: Vec<TimeSeries>,
-    #[prost(message, repeated, tag = "3")]
-    pub(crate) metadata: Vec<MetricMetadata>,
+/// Declares messages: each field with its type and, in brackets, its protobuf type and number.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $message:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty = [$($prost:tt)*],)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, prost::Message)]
+        pub(crate) struct $message {
+            $($(#[$field_doc])* #[prost($($prost)*)] pub(crate) $field: $type,)*
+        }
+    )*};
 }
+pub(crate) use messages;
 
-/// `prometheus.TimeSeries`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct TimeSeries {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) samples: Vec<Sample>,
-    #[prost(message, repeated, tag = "3")]
-    pub(crate) exemplars: Vec<Exemplar>,
-    #[prost(message, repeated, tag = "4")]
-    pub(crate) histograms: Vec<Histogram>,
-}
+messages! {
+    /// `prometheus.WriteRequest`
+    WriteRequest {
+        timeseries: Vec<TimeSeries> = [message, repeated, tag = 1],
+        metadata: Vec<MetricMetadata> = [message, repeated, tag = 3],
+    }
 
-/// `prometheus.Label`; bytes, so that tests can send invalid UTF-8.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Label {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) name: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) value: Vec<u8>,
-}
+    /// `prometheus.TimeSeries`
+    TimeSeries {
+        labels: Vec<Label> = [message, repeated, tag = 1],
+        samples: Vec<Sample> = [message, repeated, tag = 2],
+        exemplars: Vec<Exemplar> = [message, repeated, tag = 3],
+        histograms: Vec<Histogram> = [message, repeated, tag = 4],
+    }
 
-/// `prometheus.Sample`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Sample {
-    /// Optional, because prost skips a value that equals zero, as -0 does; `Some(-0.0)` is encoded.
-    #[prost(double, optional, tag = "1")]
-    pub(crate) value: Option<f64>,
-    #[prost(int64, tag = "2")]
-    pub(crate) timestamp_ms: i64,
-}
+    /// `prometheus.Label`
+    Label {
+        name: Vec<u8> = [bytes = "vec", tag = 1],
+        value: Vec<u8> = [bytes = "vec", tag = 2],
+    }
 
-/// `prometheus.Exemplar`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Exemplar {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) labels: Vec<Label>,
-    #[prost(double, tag = "2")]
-    pub(crate) value: f64,
-    #[prost(int64, tag = "3")]
-    pub(crate) timestamp_ms: i64,
-}
+    /// `prometheus.Sample`
+    Sample {
+        value: u64 = [fixed64, tag = 1],
+        timestamp_ms: i64 = [int64, tag = 2],
+    }
 
-/// `prometheus.Histogram`: the fields of an integer histogram of positive observations.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Histogram {
-    #[prost(uint64, tag = "1")]
-    pub(crate) count_int: u64,
-    #[prost(double, tag = "3")]
-    pub(crate) sum: f64,
-    #[prost(sint32, tag = "4")]
-    pub(crate) schema: i32,
-    #[prost(message, repeated, tag = "11")]
-    pub(crate) positive_spans: Vec<BucketSpan>,
-    #[prost(sint64, repeated, tag = "12")]
-    pub(crate) positive_deltas: Vec<i64>,
-    #[prost(int64, tag = "15")]
-    pub(crate) timestamp_ms: i64,
-}
+    /// `prometheus.Exemplar`
+    Exemplar {
+        labels: Vec<Label> = [message, repeated, tag = 1],
+        value: f64 = [double, tag = 2],
+        timestamp_ms: i64 = [int64, tag = 3],
+    }
 
-/// `prometheus.BucketSpan`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct BucketSpan {
-    #[prost(sint32, tag = "1")]
-    pub(crate) offset: i32,
-    #[prost(uint32, tag = "2")]
-    pub(crate) length: u32,
-}
+    /// `prometheus.Histogram`
+    Histogram {
+        count_int: Option<u64> = [uint64, optional, tag = 1],
+        count_float: Option<f64> = [double, optional, tag = 2],
+        sum: f64 = [double, tag = 3],
+        schema: i32 = [sint32, tag = 4],
+        zero_threshold: f64 = [double, tag = 5],
+        zero_count_int: Option<u64> = [uint64, optional, tag = 6],
+        zero_count_float: Option<f64> = [double, optional, tag = 7],
+        negative_spans: Vec<BucketSpan> = [message, repeated, tag = 8],
+        negative_deltas: Vec<i64> = [sint64, repeated, tag = 9],
+        negative_counts: Vec<f64> = [double, repeated, tag = 10],
+        positive_spans: Vec<BucketSpan> = [message, repeated, tag = 11],
+        positive_deltas: Vec<i64> = [sint64, repeated, tag = 12],
+        positive_counts: Vec<f64> = [double, repeated, tag = 13],
+        reset_hint: i32 = [int32, tag = 14],
+        timestamp_ms: i64 = [int64, tag = 15],
+        custom_values: Vec<f64> = [double, repeated, tag = 16],
+    }
 
-/// `prometheus.MetricMetadata`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct MetricMetadata {
-    #[prost(enumeration = "MetricType", tag = "1")]
-    pub(crate) kind: i32,
-    #[prost(string, tag = "2")]
-    pub(crate) metric_family_name: String,
-    #[prost(string, tag = "4")]
-    pub(crate) help: String,
-    #[prost(string, tag = "5")]
-    pub(crate) unit: String,
+    /// `prometheus.BucketSpan`
+    BucketSpan {
+        offset: i32 = [sint32, tag = 1],
+        length: u32 = [uint32, tag = 2],
+    }
+
+    /// `prometheus.MetricMetadata`
+    MetricMetadata {
+        kind: i32 = [enumeration = "MetricType", tag = 1],
+        metric_family_name: Vec<u8> = [bytes = "vec", tag = 2],
+        help: Vec<u8> = [bytes = "vec", tag = 4],
+        unit: Vec<u8> = [bytes = "vec", tag = 5],
+    }
 }
 
 /// `prometheus.MetricMetadata.MetricType`: the types that tests use.
@@ -118,103 +113,95 @@ pub(crate) fn snappy(message: &[u8]) -> Vec<u8> {
     snap::raw::Encoder::new().compress_vec(message).expect("a message of less than 4 GiB")
 }
 
-/// Returns a series of label pairs, in the given order, and samples of timestamp and value.
+/// Returns a series of label pairs, in the given order, and `(timestamp_ms, value)` samples.
 pub(crate) fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> TimeSeries {
-    let label = |&(name, value): &(&str, &str)| Label { name: name.into(), value: value.into() };
-    let sample = |&(timestamp_ms, value): &(i64, f64)| Sample { value: Some(value), timestamp_ms };
     TimeSeries {
-        labels: labels.iter().map(label).collect(),
-        samples: samples.iter().map(sample).collect(),
+        labels: labels.iter().map(|&(name, value)| label(name, value)).collect(),
+        samples: samples.iter().map(|&(timestamp_ms, value)| Sample { value: value.to_bits(), timestamp_ms }).collect(),
         ..TimeSeries::default()
     }
 }
 
-/// The messages of version 2.0.
+/// Returns a label.
+pub(crate) fn label(name: &str, value: &str) -> Label {
+    Label { name: name.into(), value: value.into() }
+}
+
+/// Returns an exemplar.
+pub(crate) fn exemplar(labels: &[(&str, &str)], value: f64, timestamp_ms: i64) -> Exemplar {
+    Exemplar { labels: labels.iter().map(|&(name, value)| label(name, value)).collect(), value, timestamp_ms }
+}
+
+/// Returns the metadata of a metric family.
+pub(crate) fn family(name: &str, kind: MetricType, help: &str, unit: &str) -> MetricMetadata {
+    MetricMetadata { kind: kind.into(), metric_family_name: name.into(), help: help.into(), unit: unit.into() }
+}
+
+/// The messages of version 2.0, except those above that are the same.
 pub(crate) mod v2 {
-    use prost::Message;
+    messages! {
+        /// `io.prometheus.write.v2.Request`
+        Request {
+            symbols: Vec<Vec<u8>> = [bytes = "vec", repeated, tag = 4],
+            timeseries: Vec<TimeSeries> = [message, repeated, tag = 5],
+        }
 
-    /// `io.prometheus.write.v2.Request`
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Request {
-        #[prost(string, repeated, tag = "4")]
-        pub(crate) symbols: Vec<String>,
-        #[prost(message, repeated, tag = "5")]
-        pub(crate) timeseries: Vec<TimeSeries>,
+        /// `io.prometheus.write.v2.TimeSeries`
+        TimeSeries {
+            labels_refs: Vec<u32> = [uint32, repeated, tag = 1],
+            samples: Vec<Sample> = [message, repeated, tag = 2],
+            /// A histogram of version 1.0, possibly followed by a field of its own of version 2.0.
+            histograms: Vec<Vec<u8>> = [bytes = "vec", repeated, tag = 3],
+            exemplars: Vec<Exemplar> = [message, repeated, tag = 4],
+            metadata: Option<Metadata> = [message, optional, tag = 5],
+        }
+
+        /// `io.prometheus.write.v2.Sample`
+        Sample {
+            value: u64 = [fixed64, tag = 1],
+            timestamp_ms: i64 = [int64, tag = 2],
+            start_ms: i64 = [int64, tag = 3],
+        }
+
+        /// `io.prometheus.write.v2.Exemplar`
+        Exemplar {
+            labels_refs: Vec<u32> = [uint32, repeated, tag = 1],
+            value: f64 = [double, tag = 2],
+            timestamp_ms: i64 = [int64, tag = 3],
+        }
+
+        /// `io.prometheus.write.v2.Metadata`
+        Metadata {
+            kind: i32 = [int32, tag = 1],
+            help_ref: u32 = [uint32, tag = 3],
+            unit_ref: u32 = [uint32, tag = 4],
+        }
     }
 
-    /// `io.prometheus.write.v2.TimeSeries`
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct TimeSeries {
-        #[prost(uint32, repeated, tag = "1")]
-        pub(crate) labels_refs: Vec<u32>,
-        #[prost(message, repeated, tag = "2")]
-        pub(crate) samples: Vec<Sample>,
-        #[prost(message, repeated, tag = "3")]
-        pub(crate) histograms: Vec<Histogram>,
-        #[prost(message, repeated, tag = "4")]
-        pub(crate) exemplars: Vec<Exemplar>,
-        #[prost(message, optional, tag = "5")]
-        pub(crate) metadata: Option<Metadata>,
-    }
+    impl Request {
+        /// Adds a series of label pairs and `(timestamp_ms, value, start_ms)` samples, and returns it.
+        pub(crate) fn add(&mut self, labels: &[(&str, &str)], samples: &[(i64, f64, i64)]) -> &mut TimeSeries {
+            let labels_refs = labels.iter().flat_map(|&(name, value)| [self.refer(name), self.refer(value)]).collect();
+            let sample = |&(timestamp_ms, value, start_ms): &(i64, f64, i64)| Sample {
+                value: value.to_bits(),
+                timestamp_ms,
+                start_ms,
+            };
+            let samples = samples.iter().map(sample).collect();
+            self.timeseries.push(TimeSeries { labels_refs, samples, ..TimeSeries::default() });
+            self.timeseries.last_mut().expect("it was pushed above")
+        }
 
-    /// `io.prometheus.write.v2.Sample`
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Sample {
-        #[prost(double, tag = "1")]
-        pub(crate) value: f64,
-        #[prost(int64, tag = "2")]
-        pub(crate) timestamp_ms: i64,
-        #[prost(int64, tag = "3")]
-        pub(crate) start_ms: i64,
-    }
-
-    /// `io.prometheus.write.v2.Histogram`: the fields of a histogram with custom buckets.
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Histogram {
-        #[prost(uint64, tag = "1")]
-        pub(crate) count: u64,
-        #[prost(double, tag = "3")]
-        pub(crate) sum: f64,
-        #[prost(sint32, tag = "4")]
-        pub(crate) schema: i32,
-        #[prost(message, repeated, tag = "11")]
-        pub(crate) spans: Vec<Span>,
-        #[prost(sint64, repeated, tag = "12")]
-        pub(crate) deltas: Vec<i64>,
-        #[prost(int64, tag = "15")]
-        pub(crate) timestamp_ms: i64,
-        #[prost(double, repeated, tag = "16")]
-        pub(crate) bounds: Vec<f64>,
-    }
-
-    /// `io.prometheus.write.v2.BucketSpan`
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Span {
-        #[prost(sint32, tag = "1")]
-        pub(crate) offset: i32,
-        #[prost(uint32, tag = "2")]
-        pub(crate) length: u32,
-    }
-
-    /// `io.prometheus.write.v2.Exemplar`
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Exemplar {
-        #[prost(uint32, repeated, tag = "1")]
-        pub(crate) labels_refs: Vec<u32>,
-        #[prost(double, tag = "2")]
-        pub(crate) value: f64,
-        #[prost(int64, tag = "3")]
-        pub(crate) timestamp_ms: i64,
-    }
-
-    /// `io.prometheus.write.v2.Metadata`
-    #[derive(Clone, PartialEq, Message)]
-    pub(crate) struct Metadata {
-        #[prost(int32, tag = "1")]
-        pub(crate) kind: i32,
-        #[prost(uint32, tag = "3")]
-        pub(crate) help_ref: u32,
-        #[prost(uint32, tag = "4")]
-        pub(crate) unit_ref: u32,
+        /// Returns the reference to a symbol. The first symbol is empty, by the specification.
+        pub(crate) fn refer(&mut self, string: &str) -> u32 {
+            if self.symbols.is_empty() {
+                self.symbols.push(Vec::new());
+            }
+            let known = self.symbols.iter().position(|symbol| symbol == string.as_bytes());
+            known.unwrap_or_else(|| {
+                self.symbols.push(string.into());
+                self.symbols.len() - 1
+            }) as u32
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! Exemplars: written and queried, compared with a real Prometheus, and after a crash.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use super::{T0, call};
-use crate::harness::{Exemplar, Http, Label, Prometheus, Server, TimeSeries, WriteRequest, missing, series};
+use crate::harness::{
+    ConfigFile, Exemplar, Http, Prometheus, Server, TimeSeries, WriteRequest, exemplar, missing, series,
+};
 
 /// Number of requests with exemplars in random order. Some exemplars are rejected, no request is.
 const ROUNDS: u64 = 60;
@@ -22,11 +22,6 @@ const EXACT: &[&str] = &[
     "query_exemplars?query=requests_total{nothing=\"\"}&end=1700000005",
     "query_exemplars?query={code=~\"1|2\"}&start=-1&end=1700000020",
 ];
-
-fn exemplar(labels: &[(&str, &str)], value: f64, timestamp_ms: i64) -> Exemplar {
-    let label = |&(name, value): &(&str, &str)| Label { name: name.into(), value: value.into() };
-    Exemplar { labels: labels.iter().map(label).collect(), value, timestamp_ms }
-}
 
 fn only(labels: &[(&str, &str)], exemplars: Vec<Exemplar>) -> TimeSeries {
     TimeSeries { exemplars, ..series(labels, &[]) }
@@ -70,12 +65,6 @@ fn requests() -> Vec<WriteRequest> {
     requests
 }
 
-fn write_config(dir: &Path, text: &str) -> String {
-    let path = dir.join("varve.yml");
-    std::fs::write(&path, text).expect("write the configuration");
-    format!("--config.file={}", path.display())
-}
-
 /// Requests that select nothing: both respond with 204.
 const EMPTY: &[&str] = &["query_exemplars?query=1 + 2", "query_exemplars?query=\"text\""];
 
@@ -84,17 +73,16 @@ fn exemplars_are_accepted_and_found_as_in_prometheus() {
     if missing(&["prometheus"]) {
         return;
     }
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let config = write_config(dir.path(), "storage: {tsdb: {out_of_order_time_window: 0s}}");
+    let config = ConfigFile::new("storage: {tsdb: {out_of_order_time_window: 0s}}");
     let prometheus = Prometheus::start_with("{}", &["--enable-feature=exemplar-storage"]);
-    let mut varve = Server::start(&[&config]);
+    let mut varve = Server::start(&[&config.flag()]);
     for request in requests() {
         let (ours, theirs) = (varve.http().write(&request), prometheus.http().write(&request));
         assert_eq!((ours.status, theirs.status), (204, 204), "{ours:?} {theirs:?}");
     }
     compare(varve.http(), prometheus.http());
     varve.kill();
-    varve.restart(&[&config]);
+    varve.restart(&[&config.flag()]);
     compare(varve.http(), prometheus.http());
 }
 
@@ -127,9 +115,8 @@ fn traces(http: &Http) -> Vec<Value> {
 
 #[test]
 fn the_newest_exemplars_survive_a_kill_and_a_smaller_ring() {
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let config = |n: usize| write_config(dir.path(), &format!("storage: {{exemplars: {{max_exemplars: {n}}}}}"));
-    let mut server = Server::start(&[&config(3)]);
+    let config = |n: usize| ConfigFile::new(&format!("storage: {{exemplars: {{max_exemplars: {n}}}}}"));
+    let mut server = Server::start(&[&config(3).flag()]);
     for i in 0..5_i64 {
         let mut one = series(&[("__name__", "up")], &[(T0 + i, 1.0)]);
         one.exemplars.push(exemplar(&[("id", &i.to_string())], 1.0, T0 + i));
@@ -138,7 +125,7 @@ fn the_newest_exemplars_survive_a_kill_and_a_smaller_ring() {
     assert_eq!(traces(server.http()), ["2", "3", "4"]);
     for (n, expect) in [(3, &["2", "3", "4"][..]), (2, &["3", "4"]), (0, &[])] {
         server.kill();
-        server.restart(&[&config(n)]);
+        server.restart(&[&config(n).flag()]);
         assert_eq!(traces(server.http()), expect, "a ring of {n}");
     }
 }

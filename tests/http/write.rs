@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{T0, everything};
 use crate::harness::{
-    Exemplar, Histogram, Http, Label, MetricMetadata, MetricType, Server, WriteRequest, series, snappy,
+    ConfigFile, Histogram, Http, Label, MetricType, Server, WriteRequest, exemplar, family, series, snappy,
 };
 
 const STALE_NAN: u64 = 0x7ff0_0000_0000_0002;
@@ -190,9 +190,8 @@ fn an_invalid_series_rejects_only_that_series() {
 #[test]
 fn an_invalid_sample_rejects_only_that_sample() {
     const HOUR: i64 = 3_600_000;
-    let config = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(&config, "storage: {tsdb: {out_of_order_time_window: 0s}}").unwrap();
-    let server = Server::start(&[&format!("--config.file={}", config.path().display())]);
+    let config = ConfigFile::new("storage: {tsdb: {out_of_order_time_window: 0s}}");
+    let server = Server::start(&[&config.flag()]);
     let write = |samples: &[(i64, f64)]| write_up(&server, samples);
     assert_eq!(write(&[(T0, 1.0)]).0, 204);
     assert_eq!(write(&[(T0 - 1, 1.0)]), refused("out of order sample", T0 - 1));
@@ -266,7 +265,7 @@ fn a_histogram_is_stored_with_the_floats_of_its_request() {
     let server = Server::start(&[]);
     let mut both = series(&[("__name__", "b")], &[(T0 - 1, 1.0)]);
     both.histograms.push(Histogram { schema: 3, timestamp_ms: T0, ..Histogram::default() });
-    both.exemplars.push(Exemplar { labels: Vec::new(), value: 1.0, timestamp_ms: T0 });
+    both.exemplars.push(exemplar(&[], 1.0, T0));
     server.http().write(&WriteRequest::new([both])).expect_status(204);
     let range = [("query", "b"), ("start", "1699999999"), ("end", "1700000001")];
     let exemplars = server.http().query("/api/v1/query_exemplars", &range);
@@ -298,16 +297,10 @@ fn an_invalid_histogram_rejects_only_itself() {
 #[test]
 fn the_newest_metadata_of_a_family_is_kept() {
     let mut server = Server::start(&[]);
-    let entry = |name: &str, kind: MetricType, help: &str, unit: &str| MetricMetadata {
-        kind: kind.into(),
-        metric_family_name: name.to_owned(),
-        help: help.to_owned(),
-        unit: unit.to_owned(),
-    };
     let of = |metadata| WriteRequest { metadata, ..WriteRequest::default() };
-    let first = [entry("a_total", MetricType::Gauge, "old", ""), entry("b", MetricType::Unknown, "", "")];
+    let first = [family("a_total", MetricType::Gauge, "old", ""), family("b", MetricType::Unknown, "", "")];
     server.http().write(&of(first.to_vec())).expect_status(204);
-    server.http().write(&of(vec![entry("a_total", MetricType::Counter, "All <a>.", "seconds")])).expect_status(204);
+    server.http().write(&of(vec![family("a_total", MetricType::Counter, "All <a>.", "seconds")])).expect_status(204);
     let expect = r#"{"status":"success","data":{"a_total":[{"type":"counter","unit":"seconds","help":"All \u003ca\u003e."}],"b":[{"type":"unknown","unit":"","help":""}]}}"#;
     assert_eq!(server.http().get("/api/v1/metadata").text(), expect);
     server.kill();

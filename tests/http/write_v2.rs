@@ -3,26 +3,18 @@
 use prost::Message;
 
 use super::{T0, everything};
-use crate::harness::v2::{Exemplar, Histogram, Metadata, Request, Sample, Span, TimeSeries};
-use crate::harness::{Answer, Http, Server, snappy};
+use crate::harness::v2::{Exemplar, Metadata, Request, Sample, TimeSeries};
+use crate::harness::{Answer, BucketSpan, Histogram, Server};
 
 const SYMBOLS: [&str; 9] = ["", "__name__", "up", "h", "trace_id", "x", "Whether.", "job", "\u{e9}"];
 
 fn request(timeseries: Vec<TimeSeries>) -> Request {
-    Request { symbols: SYMBOLS.map(str::to_owned).to_vec(), timeseries }
+    Request { symbols: SYMBOLS.map(Into::into).into(), timeseries }
 }
 
 fn up(after_ms: i64) -> TimeSeries {
-    let sample = Sample { value: 1.0, timestamp_ms: T0 + after_ms, start_ms: T0 - 1000 };
+    let sample = Sample { value: 1_f64.to_bits(), timestamp_ms: T0 + after_ms, start_ms: T0 - 1000 };
     TimeSeries { labels_refs: vec![1, 2, 7, 8], samples: vec![sample], ..TimeSeries::default() }
-}
-
-fn write(http: &Http, request: &Request) -> Answer {
-    let headers = [
-        ("Content-Encoding", "snappy"),
-        ("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
-    ];
-    http.post("/api/v1/write", &headers, &snappy(&request.encode_to_vec()))
 }
 
 /// Returns the counts of samples, histograms and exemplars in the response headers.
@@ -35,21 +27,22 @@ fn written(answer: &Answer) -> [String; 3] {
 fn everything_in_a_request_is_stored_and_counted() {
     let server = Server::start(&[]);
     let histogram = Histogram {
-        count: 3,
+        count_int: Some(3),
         sum: 4.5,
         schema: -53,
-        spans: vec![Span { offset: 0, length: 2 }],
-        deltas: vec![1, 1],
+        positive_spans: vec![BucketSpan { offset: 0, length: 2 }],
+        positive_deltas: vec![1, 1],
         timestamp_ms: T0,
-        bounds: vec![1.0, 2.0],
+        custom_values: vec![1.0, 2.0],
+        ..Histogram::default()
     };
     let exemplar = Exemplar { labels_refs: vec![4, 5], value: 1.0, timestamp_ms: T0 };
     let metadata = Some(Metadata { kind: 2, help_ref: 6, unit_ref: 0 });
     let series = [
         TimeSeries { exemplars: vec![exemplar], metadata, ..up(0) },
-        TimeSeries { labels_refs: vec![1, 3], histograms: vec![histogram], ..TimeSeries::default() },
+        TimeSeries { labels_refs: vec![1, 3], histograms: vec![histogram.encode_to_vec()], ..TimeSeries::default() },
     ];
-    let answer = write(server.http(), &request(series.to_vec())).expect_status(204);
+    let answer = server.http().write_v2(&request(series.to_vec())).expect_status(204);
     assert_eq!(written(&answer), ["1", "1", "1"]);
     assert_eq!(everything(server.http())[0], "{\"__name__\":\"h\"} null");
     assert_eq!(everything(server.http())[1], "{\"__name__\":\"up\",\"job\":\"é\"} [[1700000000,\"1\"]]");
@@ -60,18 +53,19 @@ fn everything_in_a_request_is_stored_and_counted() {
         .query("/api/v1/query_exemplars", &[("query", "up"), ("start", "1699999999"), ("end", "1700000001")]);
     assert!(exemplars.text().contains(r#""labels":{"trace_id":"x"}"#), "{exemplars:?}");
     // A duplicate request stores nothing and is confirmed again.
-    let answer = write(server.http(), &request(series.to_vec())).expect_status(204);
+    let answer = server.http().write_v2(&request(series.to_vec())).expect_status(204);
     assert_eq!(written(&answer), ["1", "1", "1"]);
 }
 
 #[test]
 fn a_partially_invalid_request_reports_exact_counts() {
     let server = Server::start(&["--config.file=/dev/null"]);
-    let old = |value| TimeSeries { samples: vec![Sample { value, timestamp_ms: T0, start_ms: 0 }], ..up(0) };
-    write(server.http(), &request(vec![up(0)])).expect_status(204);
+    let sample = Sample { value: 2_f64.to_bits(), timestamp_ms: T0, start_ms: 0 };
+    let old = TimeSeries { samples: vec![sample], ..up(0) };
+    server.http().write_v2(&request(vec![up(0)])).expect_status(204);
     let empty = TimeSeries { samples: Vec::new(), ..up(0) };
     let nameless = TimeSeries { labels_refs: vec![7, 8], ..up(0) };
-    let answer = write(server.http(), &request(vec![up(1000), old(2.0), empty, nameless, up(2000)])).expect_status(400);
+    let answer = server.http().write_v2(&request(vec![up(1000), old, empty, nameless, up(2000)])).expect_status(400);
     assert_eq!(written(&answer), ["2", "0", "0"]);
     for words in [
         "duplicate sample for timestamp: 1 sample",
@@ -90,7 +84,7 @@ fn a_partially_invalid_request_reports_exact_counts() {
 fn an_invalid_reference_rejects_the_request() {
     let server = Server::start(&[]);
     let astray = TimeSeries { labels_refs: vec![1, 9], ..up(0) };
-    let answer = write(server.http(), &request(vec![up(0), astray])).expect_status(400);
+    let answer = server.http().write_v2(&request(vec![up(0), astray])).expect_status(400);
     assert!(answer.text().contains("labelRefs 9 outside of symbols table (size 9)"), "{answer:?}");
     assert_eq!(written(&answer), ["0", "0", "0"]);
     assert!(everything(server.http()).is_empty());

@@ -3,7 +3,6 @@
 
 use std::io::Write as _;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 use serde_json::Value as Json;
@@ -13,7 +12,7 @@ use crate::harness::otlp::{
     HistogramPoint, Metric, Number, NumberPoint, Quantile, Request, Resource, ResourceMetrics, Scope, ScopeMetrics,
     Sum, Summary, SummaryPoint, Value, attributes, text,
 };
-use crate::harness::{Answer, Http, Prometheus, Server, missing};
+use crate::harness::{Answer, ConfigFile, Http, Prometheus, Server, missing, now_ms};
 
 const SETTINGS: [&str; 7] = [
     "{}",
@@ -32,7 +31,7 @@ fn requests_are_stored_like_in_a_real_prometheus() {
     }
     let flags =
         ["--web.enable-otlp-receiver", "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records"];
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs();
+    let now_s = now_ms().cast_unsigned() / 1000;
     let request = request(now_s);
     let mut wrong = Vec::new();
     for settings in SETTINGS {
@@ -59,10 +58,7 @@ fn takes_otlp() -> bool {
 }
 
 fn server(settings: &str) -> Server {
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let config = dir.path().join("varve.yml");
-    std::fs::write(&config, format!("otlp: {settings}")).expect("write the configuration");
-    Server::start(&[&format!("--config.file={}", config.display())])
+    Server::start(&[&ConfigFile::new(&format!("otlp: {settings}")).flag()])
 }
 
 fn send(http: &Http, request: &Request) -> Answer {
@@ -119,7 +115,7 @@ fn metrics_of_all_types_become_the_specified_series() {
 #[test]
 fn untranslatable_data_points_are_rejected_and_the_others_stored() {
     let server = server("{}");
-    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970").as_secs();
+    let now_s = now_ms().cast_unsigned() / 1000;
     let delta = Sum { points: vec![number(now_s, 1.0)], temporality: DELTA, is_monotonic: true };
     let coarse = ExponentialPoint { scale: -5, time_ns: now_s * 1_000_000_000, ..ExponentialPoint::default() };
     let metrics = vec![
@@ -265,7 +261,6 @@ fn histograms(now_s: u64) -> Vec<Metric> {
         explicit_bounds: vec![0.1, 2.0, 1e6],
         exemplars: vec![exemplar(now_s, 1.0), exemplar(now_s, 2e6)],
         attributes: attributes([("code", text("200"))]),
-        ..HistogramPoint::default()
     };
     let bare = HistogramPoint { sum: None, exemplars: Vec::new(), attributes: Vec::new(), ..point.clone() };
     let buckets = |offset, counts: &[u64]| Some(Buckets { offset, counts: counts.to_vec() });

@@ -128,7 +128,7 @@ fn memory_of_queries_grows_by_what_is_charged() {
 fn memory_of_queries_over_histograms_grows_by_what_is_charged() {
     let server = Server::start(&["--web.response-buffer=64KiB", "--enable-feature=promql-experimental-functions"]);
     let histogram = |after_ms: i64| Histogram {
-        count_int: 3 * u64::from(N_BUCKETS),
+        count_int: Some(3 * u64::from(N_BUCKETS)),
         sum: 5.0,
         positive_spans: vec![BucketSpan { offset: 0, length: N_BUCKETS }],
         positive_deltas: [3].into_iter().chain((1..N_BUCKETS).map(|_| 0)).collect(),

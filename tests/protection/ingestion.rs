@@ -1,7 +1,7 @@
 //! Limits of write requests: the response names the limit, it is counted, and only what exceeds it is rejected.
 
 use super::T0;
-use crate::harness::{Answer, MetricMetadata, MetricType, Server, TimeSeries, WriteRequest, series, wait_until};
+use crate::harness::{Answer, MetricType, Server, TimeSeries, WriteRequest, family, series, wait_until};
 
 fn one(name: &str) -> TimeSeries {
     series(&[("__name__", name)], &[(T0, 1.0)])
@@ -42,14 +42,8 @@ fn a_request_beyond_a_bound_of_all_of_it_is_413_and_stores_nothing() {
     let many = |n: usize| WriteRequest::new([series(&[("__name__", "m0")], &samples[..n])]);
     refused_whole(&server, "--ingest.samples-per-request-max", write(&many(21)));
     let families = |n: usize| {
-        let family = |name: &String| MetricMetadata {
-            kind: MetricType::Counter as i32,
-            metric_family_name: name.clone(),
-            help: "Helps.".into(),
-            unit: String::new(),
-        };
         let mut request = WriteRequest::new([one("m0")]);
-        request.metadata = names[..n].iter().map(family).collect();
+        request.metadata = names[..n].iter().map(|name| family(name, MetricType::Counter, "Helps.", "")).collect();
         request
     };
     refused_whole(&server, "--ingest.families-per-request-max", write(&families(6)));

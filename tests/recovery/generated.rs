@@ -3,13 +3,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{assert_same_answers, copy_dir, dump, recovered, tsdb};
-use crate::harness::{Exemplar, Http, Label, Prometheus, Server, WriteRequest, missing, series, wait_until};
+use crate::harness::{Http, Prometheus, Server, WriteRequest, exemplar, missing, now_ms, series, wait_until};
 
 const FLAGS: [&str; 6] = [
     "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records",
@@ -33,11 +32,6 @@ const QUERIES: [&str; 7] = [
     "histogram_quantile(0.9, prometheus_http_request_duration_seconds)",
     "count by (job) ({job='self'})",
 ];
-
-fn now_ms() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set");
-    i64::try_from(now.as_millis()).expect("times fit")
-}
 
 fn write(http: &Http, request: &WriteRequest) {
     let answer = http.write(request);
@@ -95,10 +89,8 @@ fn fill(prometheus: &Prometheus) {
         let late = |i: i64| series(&[("__name__", "late"), ("i", &i.to_string())], &[(at - i * 1000, minutes as f64)]);
         write(http, &WriteRequest::new((0..5).map(late)));
     }
-    let label = |name: &str, value: &str| Label { name: name.into(), value: value.into() };
     let mut with_exemplar = series(&[("__name__", "made"), ("i", "1")], &[(now - 500, 1.0)]);
-    with_exemplar.exemplars =
-        vec![Exemplar { labels: vec![label("trace_id", "abc")], value: 2.5, timestamp_ms: now - 500 }];
+    with_exemplar.exemplars = vec![exemplar(&[("trace_id", "abc")], 2.5, now - 500)];
     write(http, &WriteRequest::new([with_exemplar]));
     let target = http.address();
     let targets = format!("static_configs: [{{targets: ['{target}']}}]");

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::harness::{Exemplar, Histogram, Label, Server, WriteRequest, series};
+use crate::harness::{Histogram, Server, WriteRequest, exemplar, series};
 
 const T: i64 = 1_700_000_000_000;
 
@@ -41,9 +41,7 @@ fn filled(flags: &[&str]) -> Server {
         let of = |i: i64| series(&[("__name__", "up"), ("i", &i.to_string())], &[(at, (round * 10 + i) as f64)]);
         let mut request = WriteRequest::new((0..10).map(of));
         if round == 2 {
-            let label = |name: &str, value: &str| Label { name: name.into(), value: value.into() };
-            let labels = vec![label("trace", "abc")];
-            request.timeseries[3].exemplars = vec![Exemplar { labels, value: 7.5, timestamp_ms: at }];
+            request.timeseries[3].exemplars = vec![exemplar(&[("trace", "abc")], 7.5, at)];
             let mut histogram = series(&[("__name__", "latency")], &[]);
             histogram.histograms = vec![Histogram { sum: 0.0, timestamp_ms: at, ..Histogram::default() }];
             request.timeseries.push(histogram);

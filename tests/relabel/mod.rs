@@ -153,7 +153,7 @@ fn note(of_case: &mut Relabelled, body: &[u8]) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("labels are UTF-8");
         let labels = series.labels.iter().map(|of| (text(&of.name), text(&of.value))).collect::<BTreeMap<_, _>>();
         for sample in &series.samples {
-            of_case.insert(sample.value.unwrap_or(0.0) as usize, labels.clone());
+            of_case.insert(f64::from_bits(sample.value) as usize, labels.clone());
         }
     }
 }

@@ -189,7 +189,7 @@ mod tests {
         assert!(batch.series[0].labels.of(&encoded) == expected);
         assert_eq!(batch.series[0].key, Some(hasher.hash(&expected)));
         let exemplar = message::Exemplar::decode(batch.exemplars[0].fields.of(&encoded)).unwrap();
-        assert_eq!((exemplar.labels.len(), exemplar.value, exemplar.timestamp), (1, 2.5, -7));
+        assert_eq!((exemplar.labels.len(), exemplar.value, exemplar.timestamp_ms), (1, 2.5, -7));
         v1::check_labels(&encoded, batch.series[0].labels).unwrap();
         assert_eq!(
             (batch.families[0].name.of(&encoded), batch.families[0].help.of(&encoded)),

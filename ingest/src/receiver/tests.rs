@@ -278,7 +278,7 @@ fn series_without_samples_are_not_created() {
     assert_eq!(fixture.n_series(), 0);
 }
 
-fn histogram(timestamp: i64, counts: &[i64]) -> Histogram {
+fn histogram(timestamp_ms: i64, counts: &[i64]) -> Histogram {
     let deltas = |(i, count): (usize, &i64)| count - if i == 0 { 0 } else { counts[i - 1] };
     Histogram {
         count_int: Some(counts.iter().sum::<i64>().cast_unsigned()),
@@ -287,7 +287,7 @@ fn histogram(timestamp: i64, counts: &[i64]) -> Histogram {
         positive_spans: vec![BucketSpan { offset: -2, length: counts.len() as u32 }],
         positive_deltas: counts.iter().enumerate().map(deltas).collect(),
         reset_hint: 3,
-        timestamp,
+        timestamp_ms,
         ..Histogram::default()
     }
 }
@@ -343,9 +343,9 @@ fn histograms_are_counted_and_charged_before_they_are_decoded() {
 
 /// Creates a series with exemplars, of a label `a`, value and timestamp, and without samples.
 fn exemplars(job: &str, exemplars: &[(&[u8], f64, i64)]) -> TimeSeries {
-    let exemplar = |&(value, number, timestamp): &(&[u8], f64, i64)| {
+    let exemplar = |&(value, number, timestamp_ms): &(&[u8], f64, i64)| {
         let label = Label { name: b"a".to_vec(), value: value.to_vec() };
-        Exemplar { labels: vec![label], value: number, timestamp }
+        Exemplar { labels: vec![label], value: number, timestamp_ms }
     };
     TimeSeries { exemplars: exemplars.iter().map(exemplar).collect(), ..up(job, &[]) }
 }
@@ -554,14 +554,15 @@ fn damaged_bodies_never_panic() {
 
 #[test]
 fn version_2_is_stored_with_start_timestamps_and_counted() {
-    use crate::remote_write::message::v2::{Request, Start};
+    use crate::remote_write::message::v2::Request;
+    use crate::remote_write::v2::tests::Start;
     let fixture = Fixture::new(Limits::default());
     let mut request = Request::default();
     request.add(&[("__name__", "a_total")], &[(T, 1.0, T - 10), (T + 1, 2.0, 0), (T + 2, 3.0, T - 5)]);
     let empty = request.add(&[("__name__", "empty")], &[]);
     empty.exemplars.push(Default::default());
     let of_histogram = request.add(&[("__name__", "h")], &[]);
-    let (sent, start) = (Histogram { timestamp: T, ..Histogram::default() }, Start { start_timestamp: T - 7 });
+    let (sent, start) = (Histogram { timestamp_ms: T, ..Histogram::default() }, Start { start_ms: T - 7 });
     of_histogram.histograms.push([sent.encode_to_vec(), start.encode_to_vec()].concat());
     for _twice in 0..2 {
         let written = fixture.receiver.write(&Origin::default(), Version::V2, &pack(&request.encode_to_vec())).unwrap();
@@ -588,7 +589,7 @@ fn new_rules_apply_to_known_series() {
     let fixture = Fixture::new(Limits::default());
     let request = |t: i64| {
         let mut down = up("b", &[(t, 1.0)]);
-        down.exemplars.push(Exemplar { timestamp: t, ..Exemplar::default() });
+        down.exemplars.push(Exemplar { timestamp_ms: t, ..Exemplar::default() });
         [up("a", &[(t, 1.0), (t + 1, 2.0)]), down]
     };
     let drop_b = || RelabelConfig {

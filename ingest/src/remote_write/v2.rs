@@ -358,4 +358,4 @@ const GAUGE_HISTOGRAM: i32 = 4;
 const SUMMARY: i32 = 5;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

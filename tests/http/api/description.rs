@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{T0, data, like_prometheus};
+use super::super::{T0, data, like_prometheus, server_with_data};
 use super::ask;
 use super::calls::{CALLS, NEW, RICH, UNDESCRIBED};
 use super::histogram::histograms;
 use super::schema::Description;
-use crate::harness::{Answer, Exemplar, Label, MetricMetadata, MetricType, Server};
+use crate::harness::{Answer, MetricType, Server, exemplar, family};
 
 /// Operations of Prometheus that respond without data: with 204, which its document omits, or a message.
 const WITHOUT_DATA: [&str; 7] = [
@@ -72,8 +72,7 @@ impl Checked {
 
 #[test]
 fn responses_match_their_schemas() {
-    let varve = Server::start(&[]);
-    varve.http().write(&data()).expect_status(204);
+    let varve = server_with_data(&[]);
     let ours = Description::parse(&varve.http().get("/api/v1/openapi.yaml").expect_status(200).text(), "");
     let descriptions = Description::of_prometheus().into_iter().chain([ours]).collect();
     let mut checked = Checked { descriptions, wrong: Vec::new(), seen: BTreeSet::new() };
@@ -112,16 +111,10 @@ fn rich_server() -> Server {
         "--query.lookback-delta=5m",
     ]);
     let mut request = data();
-    let family = |name: &str, kind: MetricType| MetricMetadata {
-        kind: kind as i32,
-        metric_family_name: name.into(),
-        help: "Of <which> & what.".into(),
-        unit: String::new(),
-    };
-    request.metadata = vec![family("requests_total", MetricType::Counter), family("up", MetricType::Gauge)];
-    let label = Label { name: b"trace_id".to_vec(), value: b"abc".to_vec() };
-    let exemplar = Exemplar { labels: vec![label], value: 1.0, timestamp_ms: T0 + 1 };
-    request.timeseries[2].exemplars.push(exemplar);
+    let help = "Of <which> & what.";
+    request.metadata =
+        vec![family("requests_total", MetricType::Counter, help, ""), family("up", MetricType::Gauge, help, "")];
+    request.timeseries[2].exemplars.push(exemplar(&[("trace_id", "abc")], 1.0, T0 + 1));
     server.http().write(&request).expect_status(204);
     server.http().write_body(&histograms(&[T0, T0 + 15_000])).expect_status(204);
     server.http().post("/api/v1/admin/tsdb/compact", &[], b"").expect_status(204);

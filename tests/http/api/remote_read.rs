@@ -2,72 +2,44 @@
 
 use prost::Message;
 
-use super::super::{T0, data};
+use super::super::{T0, data, server_with_data};
 use super::histogram::histograms;
-use crate::harness::{Answer, Http, Prometheus, Server, missing, snappy};
+use crate::harness::{Answer, ConfigFile, Http, Label, Prometheus, Server, messages, missing, snappy};
 
-#[derive(Clone, PartialEq, Message)]
-struct ReadRequest {
-    #[prost(message, repeated, tag = "1")]
-    queries: Vec<Query>,
-    #[prost(int32, repeated, tag = "2")]
-    accepted_response_types: Vec<i32>,
-}
+messages! {
+    ReadRequest {
+        queries: Vec<Query> = [message, repeated, tag = 1],
+        accepted_response_types: Vec<i32> = [int32, repeated, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Query {
-    #[prost(int64, tag = "1")]
-    start_timestamp_ms: i64,
-    #[prost(int64, tag = "2")]
-    end_timestamp_ms: i64,
-    #[prost(message, repeated, tag = "3")]
-    matchers: Vec<Matcher>,
-}
+    Query {
+        start_timestamp_ms: i64 = [int64, tag = 1],
+        end_timestamp_ms: i64 = [int64, tag = 2],
+        matchers: Vec<Matcher> = [message, repeated, tag = 3],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Matcher {
-    #[prost(int32, tag = "1")]
-    kind: i32,
-    #[prost(string, tag = "2")]
-    name: String,
-    #[prost(string, tag = "3")]
-    value: String,
-}
+    Matcher {
+        kind: i32 = [int32, tag = 1],
+        name: String = [string, tag = 2],
+        value: String = [string, tag = 3],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Frame {
-    #[prost(message, repeated, tag = "1")]
-    series: Vec<ChunkedSeries>,
-    #[prost(int64, tag = "2")]
-    query_index: i64,
-}
+    Frame {
+        series: Vec<ChunkedSeries> = [message, repeated, tag = 1],
+        query_index: i64 = [int64, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct ChunkedSeries {
-    #[prost(message, repeated, tag = "1")]
-    labels: Vec<Pair>,
-    #[prost(message, repeated, tag = "2")]
-    chunks: Vec<Chunk>,
-}
+    ChunkedSeries {
+        labels: Vec<Label> = [message, repeated, tag = 1],
+        chunks: Vec<Chunk> = [message, repeated, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct Pair {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Chunk {
-    #[prost(int64, tag = "1")]
-    min_time_ms: i64,
-    #[prost(int64, tag = "2")]
-    max_time_ms: i64,
-    #[prost(int32, tag = "3")]
-    encoding: i32,
-    #[prost(bytes = "vec", tag = "4")]
-    data: Vec<u8>,
+    Chunk {
+        min_time_ms: i64 = [int64, tag = 1],
+        max_time_ms: i64 = [int64, tag = 2],
+        encoding: i32 = [int32, tag = 3],
+        data: Vec<u8> = [bytes = "vec", tag = 4],
+    }
 }
 
 const STREAMED: i32 = 1;
@@ -100,8 +72,7 @@ fn frames(mut bytes: &[u8]) -> Vec<Frame> {
 }
 
 fn server(flags: &[&str]) -> Server {
-    let server = Server::start(flags);
-    server.http().write(&data()).expect_status(204);
+    let server = server_with_data(flags);
     server.http().write_body(&histograms(&[T0, T0 + 15_000, T0 + 30_000])).expect_status(204);
     server
 }
@@ -122,13 +93,12 @@ fn a_prometheus_that_reads_from_varve_responds_as_one_with_the_data() {
     if missing(&["prometheus"]) {
         return;
     }
-    let dir = tempfile::tempdir().expect("make a temporary directory");
-    let path = dir.path().join("varve.yml");
-    std::fs::write(&path, "global: {external_labels: {cluster: c1}}").expect("write the configuration");
+    const CONFIG: &str = "global: {external_labels: {cluster: c1}}";
+    let config = ConfigFile::new(CONFIG);
     // Small frames, so that series have several.
-    let varve = server(&[&format!("--config.file={}", path.display()), "--storage.remote.read-max-bytes-in-frame=100"]);
+    let varve = server(&[&config.flag(), "--storage.remote.read-max-bytes-in-frame=100"]);
     const HISTOGRAMS: &[&str] = &["--enable-feature=native-histograms"];
-    let source = Prometheus::start_with("global: {external_labels: {cluster: c1}}", HISTOGRAMS);
+    let source = Prometheus::start_with(CONFIG, HISTOGRAMS);
     source.http().write(&data()).expect_status(204);
     source.http().write_body(&histograms(&[T0, T0 + 15_000, T0 + 30_000])).expect_status(204);
 
@@ -161,10 +131,9 @@ fn a_stream_has_sorted_series_and_a_checksum_per_frame() {
     let mut encodings = Vec::new();
     for index in 0..2 {
         let of_query: Vec<_> = frames.iter().filter(|frame| frame.query_index == index).collect();
-        let labels: Vec<Vec<(String, String)>> = of_query
-            .iter()
-            .map(|frame| frame.series[0].labels.iter().map(|pair| (pair.name.clone(), pair.value.clone())).collect())
-            .collect();
+        let labels =
+            |frame: &&Frame| frame.series[0].labels.iter().map(|of| (of.name.clone(), of.value.clone())).collect();
+        let labels: Vec<Vec<_>> = of_query.iter().map(labels).collect();
         assert!(labels.len() >= 3 && labels.is_sorted(), "{labels:?}");
         for frame in &of_query {
             assert_eq!(frame.series.len(), 1);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::T0;
-use crate::harness::{Answer, MetricMetadata, MetricType, Server, WriteRequest, series};
+use crate::harness::{Answer, MetricType, Server, WriteRequest, family, series};
 
 fn lines(answer: &Answer) -> Vec<Value> {
     assert_eq!(
@@ -20,12 +20,7 @@ fn names_and_values_are_found_in_batches() {
     let names = ["node_cpu_seconds_total", "node_memory_bytes", "process_cpu_seconds_total", "up"];
     let mut request =
         WriteRequest::new(names.map(|name| series(&[("__name__", name), ("job", "x"), ("Job2", "y")], &[(T0, 1.0)])));
-    request.metadata.push(MetricMetadata {
-        kind: MetricType::Counter as i32,
-        metric_family_name: "node_cpu_seconds_total".into(),
-        help: "Seconds <of> CPUs.".into(),
-        unit: String::new(),
-    });
+    request.metadata.push(family("node_cpu_seconds_total", MetricType::Counter, "Seconds <of> CPUs.", ""));
     server.http().write(&request).expect_status(204);
     let range = [("start", "1699999999"), ("end", "1700000001")];
     let search = |field: &str, params: &[(&str, &str)]| {

@@ -1,85 +1,8 @@
-//! Native histograms in remote write 1.0: the messages of `prompb/types.proto` that the harness does not have, and series of
-//! every kind.
+//! Native histograms in remote write 1.0: series of every kind.
 
 use std::collections::BTreeMap;
 
-use prost::Message;
-
-use crate::harness::{Random, snappy};
-
-/// `prometheus.WriteRequest`
-#[derive(Clone, PartialEq, Message)]
-struct WriteRequest {
-    #[prost(message, repeated, tag = "1")]
-    timeseries: Vec<TimeSeries>,
-}
-
-/// `prometheus.TimeSeries`
-#[derive(Clone, PartialEq, Message)]
-struct TimeSeries {
-    #[prost(message, repeated, tag = "1")]
-    labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    samples: Vec<Sample>,
-    #[prost(message, repeated, tag = "4")]
-    histograms: Vec<Histogram>,
-}
-
-/// `prometheus.Label`
-#[derive(Clone, PartialEq, Message)]
-struct Label {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
-
-/// `prometheus.Sample`
-#[derive(Clone, PartialEq, Message)]
-struct Sample {
-    #[prost(double, tag = "1")]
-    value: f64,
-    #[prost(int64, tag = "2")]
-    timestamp_ms: i64,
-}
-
-/// `prometheus.Histogram` with integer counts.
-#[derive(Clone, PartialEq, Message)]
-struct Histogram {
-    #[prost(uint64, tag = "1")]
-    count: u64,
-    #[prost(double, tag = "3")]
-    sum: f64,
-    #[prost(sint32, tag = "4")]
-    schema: i32,
-    #[prost(double, tag = "5")]
-    zero_threshold: f64,
-    #[prost(uint64, tag = "6")]
-    zero_count: u64,
-    #[prost(message, repeated, tag = "8")]
-    negative_spans: Vec<Span>,
-    #[prost(sint64, repeated, tag = "9")]
-    negative_deltas: Vec<i64>,
-    #[prost(message, repeated, tag = "11")]
-    positive_spans: Vec<Span>,
-    #[prost(sint64, repeated, tag = "12")]
-    positive_deltas: Vec<i64>,
-    #[prost(int32, tag = "14")]
-    reset_hint: i32,
-    #[prost(int64, tag = "15")]
-    timestamp_ms: i64,
-    #[prost(double, repeated, tag = "16")]
-    custom_values: Vec<f64>,
-}
-
-/// `prometheus.BucketSpan`
-#[derive(Clone, PartialEq, Message)]
-struct Span {
-    #[prost(sint32, tag = "1")]
-    offset: i32,
-    #[prost(uint32, tag = "2")]
-    length: u32,
-}
+use crate::harness::{BucketSpan, Histogram, Random, TimeSeries, WriteRequest, series};
 
 /// `prometheus.Histogram.ResetHint`
 const GAUGE: i32 = 3;
@@ -100,11 +23,13 @@ struct Layout {
 const PLAIN: Layout = Layout { schema: 2, positive: (-4, 10), negative: (0, 0), bounds: &[], gauge: false };
 
 type Labels = BTreeMap<String, String>;
+/// Timestamps and values.
+type Samples = Vec<(i64, f64)>;
 
 /// Series of native histograms.
 pub(super) struct Natives {
     random: Random,
-    series: BTreeMap<Labels, (Vec<Sample>, Vec<Histogram>)>,
+    series: BTreeMap<Labels, (Samples, Vec<Histogram>)>,
 }
 
 impl Natives {
@@ -124,9 +49,8 @@ impl Natives {
                 natives.add(&labels("short_seconds"), half, Layout { schema: schema + 1, ..PLAIN });
                 natives.add(&labels("changing"), &times[90..], PLAIN);
                 let floats = times[..90].iter().enumerate();
-                let floats = floats.map(|(n, &timestamp_ms)| Sample { value: n as f64 * 2.5, timestamp_ms }).collect();
                 let series = natives.series.get_mut(&map(&labels("changing"))).expect("it was added");
-                series.0 = floats;
+                series.0 = floats.map(|(n, &timestamp_ms)| (timestamp_ms, n as f64 * 2.5)).collect();
             }
         }
         natives
@@ -134,12 +58,11 @@ impl Natives {
 
     /// Encodes the body of a write request.
     pub(super) fn to_body(&self) -> Vec<u8> {
-        let timeseries = self.series.iter().map(|(labels, (samples, histograms))| TimeSeries {
-            labels: labels.iter().map(|(name, value)| Label { name: name.clone(), value: value.clone() }).collect(),
-            samples: samples.clone(),
-            histograms: histograms.clone(),
+        let timeseries = self.series.iter().map(|(labels, (samples, histograms))| {
+            let labels: Vec<_> = labels.iter().map(|(name, value)| (&**name, &**value)).collect();
+            TimeSeries { histograms: histograms.clone(), ..series(&labels, samples) }
         });
-        snappy(&WriteRequest { timeseries: timeseries.collect() }.encode_to_vec())
+        WriteRequest::new(timeseries).to_body()
     }
 
     pub(super) fn labels(&self) -> impl Iterator<Item = &Labels> {
@@ -160,11 +83,11 @@ impl Natives {
             }
             let count = positive.iter().chain(&negative).sum::<i64>() as u64 + zero_count;
             histograms.push(Histogram {
-                count,
+                count_int: Some(count),
                 sum: count as f64 * 0.75,
                 schema: layout.schema,
                 zero_threshold: if layout.schema == CUSTOM { 0.0 } else { 1e-3 },
-                zero_count,
+                zero_count_int: Some(zero_count),
                 negative_spans: span(layout.negative),
                 negative_deltas: deltas(&negative),
                 positive_spans: span(layout.positive),
@@ -172,6 +95,7 @@ impl Natives {
                 reset_hint: if layout.gauge { GAUGE } else { 0 },
                 timestamp_ms,
                 custom_values: layout.bounds.to_vec(),
+                ..Histogram::default()
             });
         }
         assert!(self.series.insert(map(labels), (Vec::new(), histograms)).is_none(), "two series have the same labels");
@@ -182,8 +106,8 @@ fn map(labels: &[(&str, &str)]) -> Labels {
     labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-fn span((offset, length): (i32, usize)) -> Vec<Span> {
-    let span = Span { offset, length: u32::try_from(length).expect("a few") };
+fn span((offset, length): (i32, usize)) -> Vec<BucketSpan> {
+    let span = BucketSpan { offset, length: u32::try_from(length).expect("a few") };
     (length > 0).then_some(span).into_iter().collect()
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::admission::{AdmissionStats, Amounts, Exhausted, TeamBudget};
+use crate::remote_write::message::exemplar;
 
 impl Fixture {
     fn with_budgets(limits: Limits, budgets: Budgets) -> Self {
@@ -113,8 +114,7 @@ fn a_queued_request_notifies_its_caller_and_proceeds_when_a_permit_is_free() {
             let notify = || was_notified.set(true);
             let origin = Origin { team: None, on_queued: Some(&notify) };
             let mut new = of_team("a", "new", T);
-            let label = Label { name: b"trace".to_vec(), value: b"1".to_vec() };
-            new.exemplars = vec![Exemplar { labels: vec![label], value: 1.0, timestamp: T }];
+            new.exemplars = vec![exemplar(&[("trace", "1")], 1.0, T)];
             let written = fixture.write_as(&origin, &[new, of_team("a", "known", T + 1)]).unwrap();
             (written.stored.total, written.exemplars.stored, was_notified.get())
         });

@@ -105,7 +105,7 @@ fn rules_see_labels_without_replica_and_exemplars_follow_their_series() {
     pairs.fixture.receiver.set_rules(Rules::new(vec![from_replica]).unwrap());
     let with_exemplar = |replica: &str, t: i64| {
         let mut series = of("c", replica, t);
-        series.exemplars.push(Exemplar { timestamp: T + t, ..Exemplar::default() });
+        series.exemplars.push(Exemplar { timestamp_ms: T + t, ..Exemplar::default() });
         [series]
     };
     let taken = pairs.fixture.write(&with_exemplar("a", 1)).unwrap();

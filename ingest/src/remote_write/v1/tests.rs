@@ -3,6 +3,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
 
+use std::fmt::Debug;
+
 use super::*;
 use crate::batch::Version;
 use crate::remote_write::message::{self, WriteRequest};
@@ -61,12 +63,12 @@ fn theirs(message: &[u8]) -> Result<Contents, prost::DecodeError> {
     let mut contents = Contents::default();
     for (idx, series) in request.timeseries.into_iter().enumerate() {
         let pairs = series.labels.into_iter().map(|label| (label.name, label.value));
-        let samples = series.samples.iter().map(|sample| (sample.timestamp, sample.value));
+        let samples = series.samples.iter().map(|sample| (sample.timestamp_ms, sample.value));
         contents.series.push((pairs.collect(), samples.collect()));
         contents.histograms.extend(series.histograms.iter().map(histogram_numbers));
         for exemplar in series.exemplars {
             let pairs = exemplar.labels.into_iter().map(|label| (label.name, label.value));
-            contents.exemplars.push((idx, pairs.collect(), (exemplar.timestamp, exemplar.value.to_bits())));
+            contents.exemplars.push((idx, pairs.collect(), (exemplar.timestamp_ms, exemplar.value.to_bits())));
         }
     }
     contents.families = request.metadata.into_iter().map(|f| (f.kind, f.metric_family_name, f.help, f.unit)).collect();
@@ -81,7 +83,7 @@ pub(crate) fn histogram_numbers(of: &message::Histogram) -> HistogramNumbers {
     };
     let numbers = [of.schema, of.reset_hint].map(|n| u64::from(n.cast_unsigned()));
     vec![
-        vec![of.timestamp.cast_unsigned(), of.sum.to_bits(), of.zero_threshold.to_bits(), numbers[0], numbers[1]],
+        vec![of.timestamp_ms.cast_unsigned(), of.sum.to_bits(), of.zero_threshold.to_bits(), numbers[0], numbers[1]],
         spans(&of.negative_spans),
         signed(&of.negative_deltas),
         doubles(&of.negative_counts),
@@ -92,9 +94,17 @@ pub(crate) fn histogram_numbers(of: &message::Histogram) -> HistogramNumbers {
     ]
 }
 
-/// Both decoders must refuse the message, or return the same contents. Only groups are refused by ours alone.
 fn check_same(message: &[u8]) {
-    match (ours(message), theirs(message)) {
+    assert_same(message, ours(message), theirs(message));
+}
+
+/// Both decoders must refuse the message, or return the same contents. Only groups are refused by ours alone.
+pub(crate) fn assert_same<T: PartialEq + Debug>(
+    message: &[u8],
+    ours: Result<T, WriteError>,
+    theirs: Result<T, impl Debug>,
+) {
+    match (ours, theirs) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
         (Err(_), Err(_)) => {}
         (Err(refused), Ok(_)) if refused.to_string().contains("groups") => {}
@@ -248,15 +258,14 @@ fn every_truncation_matches_prost() {
 fn plain_series_and_similar_ones_match_prost() {
     let times = [0, 1, (1 << 35) - 1, 1 << 35, 1_700_000_000_123, (1 << 42) - 1, 1 << 42, i64::MAX, -1];
     let value_sizes = [0, 1, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 300, 16_370, 16_371];
-    for (timestamp, size) in times.iter().flat_map(|&time| value_sizes.map(|size| (time, size))) {
+    for (timestamp_ms, size) in times.iter().flat_map(|&time| value_sizes.map(|size| (time, size))) {
         for bits in [0, 1.5f64.to_bits(), (-0.0f64).to_bits(), varve_tsdb::staleness::STALE_NAN_BITS] {
-            let label = |name: &str| message::Label { name: name.into(), value: vec![b'x'; size] };
-            let labels = vec![label("__name__"), label("a")];
-            let samples = vec![message::Sample { value: bits, timestamp }];
-            let series = message::TimeSeries { labels, samples, ..Default::default() };
+            let value = "x".repeat(size);
+            let labels = [("__name__", &*value), ("a", &*value)];
+            let series = message::series(&labels, &[(timestamp_ms, f64::from_bits(bits))]);
             let encoded = series.encode_to_vec();
-            let is_plain = (1 << 35..1 << 42).contains(&timestamp) && size <= 16_370;
-            assert_eq!(plain_series(&encoded).is_some(), is_plain, "{timestamp} {size}");
+            let is_plain = (1 << 35..1 << 42).contains(&timestamp_ms) && size <= 16_370;
+            assert_eq!(plain_series(&encoded).is_some(), is_plain, "{timestamp_ms} {size}");
             let request = WriteRequest { timeseries: vec![series; 2], ..Default::default() };
             check_same(&request.encode_to_vec());
         }
@@ -344,21 +353,17 @@ fn counts_over_the_limits_are_too_large() {
 
 #[test]
 fn labels_are_plain_if_they_are_short_ascii_and_nothing_else() {
-    let label = |name: &str, value: &str| {
-        let (name, value) = (name.to_owned().into_bytes(), value.to_owned().into_bytes());
-        message::Label { name, value }
-    };
-    let plain = |labels: Vec<message::Label>| {
-        let message = message::TimeSeries { labels, ..Default::default() }.encode_to_vec();
+    let plain = |labels: &[(&str, &str)]| {
+        let message = message::series(labels, &[]).encode_to_vec();
         let mut strings = Vec::new();
         let is_plain = plain_strings(&message, Span::new(0, message.len()), &mut strings);
         is_plain.then(|| strings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>())
     };
     let of_100 = "x".repeat(100);
-    assert_eq!(plain(vec![]), Some(vec![]));
-    assert_eq!(plain(vec![label("a", "1"), label("b", "2")]), Some(vec!["a=1".into(), "b=2".into()]));
-    assert_eq!(plain(vec![label("a", &of_100)]), Some(vec![format!("a={of_100}")]));
+    assert_eq!(plain(&[]), Some(vec![]));
+    assert_eq!(plain(&[("a", "1"), ("b", "2")]), Some(vec!["a=1".into(), "b=2".into()]));
+    assert_eq!(plain(&[("a", &of_100)]), Some(vec![format!("a={of_100}")]));
     for other in [("", "1"), ("a", ""), ("a", "\u{fc}"), (&*of_100, &*of_100)] {
-        assert_eq!(plain(vec![label("a", "1"), label(other.0, other.1)]), None, "{other:?}");
+        assert_eq!(plain(&[("a", "1"), other]), None, "{other:?}");
     }
 }
