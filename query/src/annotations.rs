@@ -1,10 +1,10 @@
 //! Annotations: warnings and infos about the result of a query.
 //!
-//! The messages are those of Prometheus (`util/annotations`), including the position in the query.
+//! The messages are those of Prometheus (`util/annotations`), including the position of the expression in the query.
 //!
 //! Invariants
-//! 1. No two annotations of a query have the same text. Of equal annotations the last position is reported, except for
-//!    overlapping start timestamps, which are counted at the first position.
+//! 1. No two annotations of a query have the same text. For equal annotations, the last position is reported.
+//!    Exception: overlapping start timestamps are counted, and reported at the first position.
 //! 2. Annotations are in the order in which they were first added.
 
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::promql::Position;
 use crate::promql::ast::Span;
 use crate::promql::quote::quoted;
 
-/// Maximum number of annotations of one severity in the HTTP API; a line with the number of the others follows.
+/// Maximum number of annotations per severity in an HTTP response. A further line reports how many are omitted.
 pub const ANNOTATIONS_MAX: usize = 10;
 
 /// The annotations of a query.
@@ -23,7 +23,7 @@ pub const ANNOTATIONS_MAX: usize = 10;
 pub struct Annotations {
     query: Box<str>,
     list: Vec<Entry>,
-    /// Everything that was added, each text once per position, if recording is on.
+    /// All added annotations, each text once per position; `None` if recording is off.
     record: Option<Vec<Entry>>,
 }
 
@@ -37,13 +37,13 @@ enum Severity {
 #[derive(Debug, Clone)]
 struct Entry {
     annotation: Annotation,
-    /// The text without details; two annotations are equal if their texts are.
+    /// The message without details. Two annotations are equal if their messages are.
     text: String,
-    /// The expression it is about.
+    /// Position of the annotated expression.
     span: Span,
 }
 
-/// An annotation of an evaluation.
+/// An annotation that an evaluation adds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Annotation {
     /// A quantile is not in [0, 1].
@@ -52,15 +52,15 @@ pub(crate) enum Annotation {
     InvalidRatio(f64, f64),
     /// A bucket series has no valid `le`.
     BadBucketLabel { metric_name: String, label: String },
-    /// A rate of a metric that is not a counter by its name.
+    /// A rate of a metric whose name is not that of a counter.
     PossibleNonCounter(String),
-    /// A rate of a metric that is not a counter by its label `__type__`.
+    /// A rate of a metric whose label `__type__` is not a counter type.
     PossibleNonCounterLabel { metric_name: String, type_label: String },
     /// `sort` in a range query.
     SortInRangeQuery,
     /// The operator does not support operands of these types.
     IncompatibleTypes { lhs: &'static str, op: &'static str, rhs: &'static str },
-    /// Cumulative bucket counts decreased.
+    /// Cumulative bucket counts decreased and were raised.
     ForcedMonotonicity(ForcedMonotonicity),
     /// An annotation about the series of a metric.
     OfMetric { metric_name: String, annotation: SeriesAnnotation },
@@ -76,11 +76,11 @@ pub(crate) enum Annotation {
     NanObservations { metric_name: String, effect: NanEffect },
     /// Conflicting counter reset hints.
     CounterResetCollision(HistogramOperation),
-    /// Different custom bounds were reduced to the common ones.
+    /// Histograms with different custom bounds were reduced to their common bounds.
     CustomBoundsReconciled(HistogramOperation),
 }
 
-/// An annotation of a kernel about the samples of one series.
+/// An annotation that a kernel adds about the samples of one series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SeriesAnnotation {
     /// Both floats and histograms, for a function that supports only one of them at a time.
@@ -91,9 +91,10 @@ pub(crate) enum SeriesAnnotation {
     NotGauge,
     /// Exponential and custom buckets.
     MixedSchemas,
-    /// A start timestamp before the previous sample, and not equal to its start timestamp; with the number of windows.
+    /// A start timestamp is before the previous sample and differs from that sample's start timestamp. Holds the number
+    /// of affected windows.
     StartTimestampsOverlap(u64),
-    /// A function of floats ignored histograms.
+    /// A function that supports only floats ignored histograms.
     HistogramsIgnored,
     /// See [`Annotation::CounterResetCollision`].
     CounterResetCollision(HistogramOperation),
@@ -102,7 +103,7 @@ pub(crate) enum SeriesAnnotation {
 }
 
 impl SeriesAnnotation {
-    /// Returns the annotation about the series of a metric.
+    /// Returns this annotation with the metric name of the series.
     pub(crate) fn of_metric(self, metric_name: &str) -> Annotation {
         match self {
             Self::CounterResetCollision(operation) => Annotation::CounterResetCollision(operation),
@@ -130,16 +131,16 @@ impl fmt::Display for HistogramOperation {
     }
 }
 
-/// Buckets whose counts were raised to be monotonic.
+/// Extent of the counts that were raised to make buckets monotonic.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ForcedMonotonicity {
-    /// The metric name, if it is known.
+    /// The metric name; empty if it is unknown.
     pub(crate) metric_name: String,
-    /// First and last time, in milliseconds.
+    /// First and last affected time, in milliseconds.
     pub(crate) times_ms: (i64, i64),
-    /// Smallest and greatest bound of a raised bucket.
+    /// Smallest and greatest bound of the raised buckets.
     pub(crate) bounds: (f64, f64),
-    /// Maximum that was added to a bucket.
+    /// Maximum increase of a bucket count.
     pub(crate) difference_max: f64,
     /// Number of histograms that were fixed.
     pub(crate) n_histograms: u64,
@@ -150,7 +151,7 @@ impl Annotations {
         Self { query: query.into(), list: Vec::new(), record: None }
     }
 
-    /// Starts to record every annotation that is added.
+    /// Records every annotation that is added from now on.
     pub(crate) fn record(&mut self) {
         self.record.get_or_insert_default();
     }
@@ -191,13 +192,13 @@ impl Annotations {
         self.list.is_empty()
     }
 
-    /// Returns the warnings as in the HTTP API: `PromQL warning: ... (1:5)`, at most [`ANNOTATIONS_MAX`] and a line with the
-    /// number of the others.
+    /// Returns the warnings in the format of the HTTP API: `PromQL warning: ... (1:5)`. Returns at most
+    /// [`ANNOTATIONS_MAX`] warnings and a line with the number of omitted ones.
     pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {
         self.limited(Severity::Warning, "warning")
     }
 
-    /// Returns the infos in the same form.
+    /// Returns the infos; format and limit are those of [`Annotations::warnings`].
     pub fn infos(&self) -> impl Iterator<Item = String> + '_ {
         self.limited(Severity::Info, "info")
     }
@@ -208,10 +209,10 @@ impl Annotations {
     }
 
     fn limited<'a>(&'a self, severity: Severity, name: &'a str) -> impl Iterator<Item = String> + 'a {
-        let of_kind = move || self.list.iter().filter(move |entry| entry.annotation.severity() == severity);
-        let omitted = of_kind().count().saturating_sub(ANNOTATIONS_MAX);
+        let of_severity = move || self.list.iter().filter(move |entry| entry.annotation.severity() == severity);
+        let omitted = of_severity().count().saturating_sub(ANNOTATIONS_MAX);
         let rest = (omitted > 0).then(|| format!("{omitted} more {name} annotations omitted"));
-        of_kind().take(ANNOTATIONS_MAX).map(|entry| self.print(entry)).chain(rest)
+        of_severity().take(ANNOTATIONS_MAX).map(|entry| self.print(entry)).chain(rest)
     }
 
     fn print(&self, entry: &Entry) -> String {
@@ -221,7 +222,7 @@ impl Annotations {
     }
 }
 
-/// Annotations and the expressions they are about, each once.
+/// Distinct annotations with the positions of their expressions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AnnotationList {
     list: Vec<(Annotation, Span)>,
@@ -247,7 +248,7 @@ impl AnnotationList {
         self.list
     }
 
-    /// Adds them to the annotations of the query.
+    /// Adds all annotations of this list to the annotations of the query.
     pub(crate) fn add_to(self, annotations: &mut Annotations) {
         self.list.into_iter().for_each(|(annotation, span)| annotations.add(annotation, span));
     }
@@ -260,7 +261,7 @@ pub(crate) fn add_once(annotations: &mut Vec<Annotation>, annotation: Annotation
     }
 }
 
-/// The annotations of kernels about one series, each once; overlapping start timestamps with the number of windows.
+/// Distinct annotations that kernels add about one series. Overlapping start timestamps count their windows.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesAnnotations {
     pub(crate) list: Vec<SeriesAnnotation>,
@@ -286,7 +287,7 @@ impl SeriesAnnotations {
         other.list.into_iter().for_each(|annotation| self.add(annotation));
     }
 
-    /// Adds the annotation about how two histograms were combined, except for counter resets.
+    /// Adds the annotation about reconciled bounds if `combined` reports it. Ignores counter reset collisions.
     pub(crate) fn add_combined(&mut self, combined: Combined, operation: HistogramOperation) {
         if combined.custom_bounds_reconciled {
             self.add(SeriesAnnotation::CustomBoundsReconciled(operation));
@@ -345,7 +346,7 @@ impl Annotation {
         matches!(self, Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(_), .. })
     }
 
-    /// Returns the details that the text omits so that annotations that differ only in them are equal.
+    /// Returns the details. The text omits them, so that annotations that differ only in details are equal.
     fn details(&self) -> String {
         if let Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(n @ 2..), .. } = self {
             return format!(" ({n} occurrences)");
@@ -362,7 +363,7 @@ impl Annotation {
         )
     }
 
-    /// Merges the details of an annotation of the same text.
+    /// Merges the details of an annotation with the same text.
     fn merge(&mut self, other: Self) {
         if let Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(n), .. } = self
             && let Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(more), .. } = other

@@ -4,13 +4,13 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: i64,
-    /// From 1.
+    /// Month of the year, from 1.
     pub(crate) month: i64,
     /// Day of the month, from 1.
     pub(crate) day: i64,
     /// Day of the year, from 1.
     pub(crate) year_day: i64,
-    /// Day of the week, Sunday is 0.
+    /// Day of the week, from 0 (Sunday).
     pub(crate) weekday: i64,
     pub(crate) hour: i64,
     pub(crate) minute: i64,
@@ -18,22 +18,22 @@ pub(crate) struct Civil {
 }
 
 const DAY_SECONDS: i64 = 86_400;
-/// Days of 400 years: the calendar repeats after them.
+/// Number of days in 400 years, after which the calendar repeats.
 const ERA_DAYS: i64 = 146_097;
-/// Eras before the year 0 at which Go's calendar begins. Earlier times wrap around to the end of the calendar, as in Go: the
-/// smallest integer, to which NaN and infinities convert, is one of them.
+/// Number of eras from the start of Go's calendar to the year 0. Earlier times wrap around to the end of the calendar,
+/// as in Go. The smallest integer, to which NaN and infinities convert, is such a time.
 const FIRST_ERA: i64 = 730_692_556;
-/// Days from the first day of the calendar, a 1 March and a Wednesday, to 1 January 1970.
+/// Number of days from the first day of the calendar (Wednesday, 1 March) to 1 January 1970.
 const EPOCH_DAYS: i64 = 719_468 + FIRST_ERA * ERA_DAYS;
 const WEDNESDAY: i64 = 3;
 
 impl Civil {
-    /// Converts seconds since the Unix epoch (Gregorian calendar, also before its introduction).
+    /// Converts seconds since the Unix epoch to the proleptic Gregorian calendar.
     pub(crate) fn of_seconds(seconds: i64) -> Self {
         let since_first = seconds.wrapping_add(EPOCH_DAYS * DAY_SECONDS).cast_unsigned();
         let [days, second_of_day] =
             [since_first / DAY_SECONDS as u64, since_first % DAY_SECONDS as u64].map(|n| n as i64);
-        // Years that begin in March end with the leap day.
+        // Years are counted from March, so that a leap day is the last day of its year.
         let (era, day_of_era) = (days / ERA_DAYS - FIRST_ERA, days % ERA_DAYS);
         let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_march_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -88,7 +88,7 @@ mod tests {
         check(1_483_228_799, (2016, 12, 31), (23, 59, 59), 6, 366);
     }
 
-    /// As in Go's `time`: the smallest integer is a second after the greatest.
+    /// As in Go's `time`, one second after the greatest integer is the smallest.
     #[test]
     fn the_smallest_time_wraps_around() {
         for (seconds, second) in [(i64::MAX, 7), (i64::MIN, 8)] {

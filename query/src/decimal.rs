@@ -1,26 +1,26 @@
 //! Floats as text, exactly as Go formats them.
 //!
-//! All formats have the fewest digits that identify the float; of several such numbers the closest one, and of two that are
-//! equally close the one with an even last digit. Rust differs from Go in the last point: it formats 2e14 + 5/8 as
+//! All formats write the shortest number that parses to the same float. Among several such numbers, the closest one is
+//! used, and in a tie the one with an even last digit. Rust does not handle ties like this: it formats 2e14 + 5/8 as
 //! `200000000000000.63`, Go as `200000000000000.62`.
 
 use std::fmt::{self, Display, Formatter};
 
-/// Go's `'f', -1`: never an exponent.
+/// Formats as Go's `'f', -1`: never with an exponent.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain(pub f64);
 
-/// Go's `'g', -1` and `%v`: an exponent below 1e-4 and from 1e6 on.
+/// Formats as Go's `'g', -1` and `%v`: with an exponent below 1e-4 and from 1e6 on.
 #[derive(Debug, Clone, Copy)]
 pub struct General(pub f64);
 
-/// A sample in Prometheus' JSON: an exponent below 1e-6 and from 1e21 on.
+/// Formats as sample values in Prometheus' JSON: with an exponent below 1e-6 and from 1e21 on.
 #[derive(Debug, Clone, Copy)]
 pub struct Json(pub f64);
 
-/// Maximum number of digits of a float.
+/// Maximum number of digits needed to identify a float.
 const DIGITS_MAX: usize = 17;
-/// Integers below this are exact floats, and are formatted as integers.
+/// Integers below this are exact as floats, so they are formatted as integers.
 const INTEGERS_EXACT_BELOW: f64 = (1u64 << 53) as f64;
 
 /// The digits of a finite float that is not zero: `0.d1d2d3... * 10^point`.
@@ -33,7 +33,7 @@ struct Digits {
 }
 
 impl Digits {
-    /// Returns the digits; `None` for zero, infinities and NaN.
+    /// Returns the digits of `value`; `None` for zero, infinities and NaN.
     fn of(value: f64) -> Option<Self> {
         if value == 0.0 || !value.is_finite() {
             return None;
@@ -51,7 +51,7 @@ impl Digits {
                     break;
                 }
                 b'0' if len == 0 => n_leading += 1,
-                // Trailing zeros are not digits; there may be more of them than fit.
+                // Trailing zeros are not stored: there may be more of them than fit.
                 digit if len < DIGITS_MAX => {
                     text[len] = digit;
                     len += 1;
@@ -140,7 +140,7 @@ fn write_special(out: &mut dyn fmt::Write, value: f64) -> fmt::Result {
     })
 }
 
-/// Converts a value to an integer that has the same digits.
+/// Returns the integer with the same digits as `value`, or `None` if there is none.
 fn as_integer(value: f64) -> Option<i64> {
     let is_exact = value.fract() == 0.0 && value.abs() < INTEGERS_EXACT_BELOW;
     (is_exact && value.to_bits() != (-0.0f64).to_bits()).then_some(value as i64)
@@ -165,7 +165,7 @@ impl Display for General {
     }
 }
 
-/// Writes a number with an exponent if that is below -4, or at least `exponent_end`.
+/// Writes a number. Uses an exponent if it is less than -4 or at least `exponent_end`.
 fn write_general(out: &mut dyn fmt::Write, value: f64, exponent_end: i32) -> fmt::Result {
     match Digits::of(value) {
         Some(digits) if (-4..exponent_end).contains(&digits.exponent()) => digits.write_plain(out),
@@ -182,7 +182,7 @@ pub(crate) fn two_digits(value: f64) -> String {
     out
 }
 
-/// Formats a number as in OpenMetrics: as [`General`], with `.0` after integers.
+/// Formats a number as in OpenMetrics: like [`General`], but with `.0` after integers.
 pub(crate) fn open_metrics(value: f64) -> String {
     let text = General(value).to_string();
     if value.is_finite() && !text.contains(['e', '.']) { text + ".0" } else { text }
@@ -228,7 +228,7 @@ mod tests {
         check(f64::NAN, "NaN", "NaN");
     }
 
-    /// Prometheus' output for floats in the middle between two numbers of the fewest digits.
+    /// Prometheus' output for floats halfway between two shortest numbers.
     #[test]
     fn ties_are_formatted_with_an_even_last_digit() {
         for (value, expect) in TIES {

@@ -1,4 +1,4 @@
-//! The engine: from the text of a query to its value.
+//! The query engine: parses, plans and evaluates a query.
 
 use std::sync::Arc;
 
@@ -17,19 +17,20 @@ use crate::promql::{self, Features};
 use crate::stats::{QueryStats, StatsMode, Timings};
 use crate::value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};
 
-/// Maximum number of steps of a range query. The HTTP API allows 11,000, as Prometheus does.
+/// Maximum number of steps of a range query. The HTTP API has a lower limit: 11,000, as in Prometheus.
 pub const STEPS_MAX: usize = 1 << 20;
 
 /// The options of an [`Engine`].
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// `--query.lookback-delta`: maximum age of the sample of a step, in milliseconds.
+    /// `--query.lookback-delta`: a step uses samples younger than this, in milliseconds.
     pub lookback_delta_ms: i64,
     /// `--query.max-samples`: maximum number of samples that a query holds at once.
     pub samples_max: usize,
     /// Default step of subqueries (`global.evaluation_interval`), in milliseconds.
     pub subquery_step_ms: i64,
-    /// `--query.parallelism`: worker threads that all queries share; with 1 a query uses only its own thread.
+    /// `--query.parallelism`: number of worker threads that all queries share. With 1, each query runs on its own
+    /// thread.
     pub parallelism: usize,
     /// The optional parts of the language.
     pub features: Features,
@@ -48,21 +49,21 @@ impl Default for EngineOptions {
     }
 }
 
-/// Evaluates queries. Owns the options and the worker threads that all queries share; clones share them too.
+/// Evaluates queries. Owns the options and the worker threads that all queries share. Clones share both.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     options: EngineOptions,
     workers: Workers,
 }
 
-/// A query and how it is evaluated.
+/// A query and the settings of its evaluation.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
-    /// The text.
+    /// The query text.
     pub query: &'a str,
-    /// The times at which it is evaluated.
+    /// The evaluation times.
     pub times: Times,
-    /// Overrides the lookback delta of the engine if it is positive.
+    /// Lookback delta in milliseconds; overrides that of the engine if positive.
     pub lookback_delta_ms: Option<i64>,
     /// The statistics to collect.
     pub stats: StatsMode,
@@ -94,13 +95,13 @@ impl ParsedQuery {
 /// The times at which a query is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
-    /// One time; the value may have any type.
+    /// One time, in milliseconds since the epoch. The value may have any type.
     Instant(i64),
-    /// A range with a step, start and end included; the value is a matrix.
+    /// Times at equal intervals, start and end included. The value is a matrix.
     Range {
-        /// The first time.
+        /// Start of the range.
         start_ms: i64,
-        /// No time is after it.
+        /// End of the range, included; the last time may be earlier.
         end_ms: i64,
         /// Interval between times.
         step_ms: i64,
@@ -110,7 +111,7 @@ pub enum Times {
 /// The result of a query.
 #[derive(Debug, Clone)]
 pub struct QueryResult {
-    /// The value. Vectors are in the order of their expression; the series of a matrix ascend by labels.
+    /// The value. The order of a vector depends on the expression. The series of a matrix ascend by labels.
     pub value: Value,
     /// Warnings and infos.
     pub annotations: Annotations,
@@ -119,7 +120,8 @@ pub struct QueryResult {
 }
 
 impl Engine {
-    /// Creates an engine and starts its worker threads. If the system cannot start them, queries use only their own thread.
+    /// Creates an engine and starts its worker threads. If the system cannot start them, each query runs on its own
+    /// thread.
     #[must_use]
     pub fn new(options: EngineOptions) -> Self {
         let workers = Workers::new(options.parallelism);
@@ -132,7 +134,7 @@ impl Engine {
         &self.options
     }
 
-    /// Parses a query, for callers that inspect it before it is evaluated.
+    /// Parses a query without evaluating it, for callers that inspect it first.
     ///
     /// # Errors
     /// [`Error::Parse`].
@@ -144,15 +146,15 @@ impl Engine {
     /// Evaluates a query.
     ///
     /// # Errors
-    /// See [`Error`]. [`Error::Invalid`] for invalid steps, or more than [`STEPS_MAX`] of them.
+    /// See [`Error`]. [`Error::Invalid`] if the step is invalid, or if there are more than [`STEPS_MAX`] steps.
     pub fn run(&self, db: &Db, ctx: &QueryContext, request: &Request<'_>) -> Result<QueryResult, Error> {
         self.run_parsed(db, ctx, self.parse(request.query)?, request)
     }
 
-    /// Evaluates a query that [`Engine::parse`] has parsed.
+    /// Evaluates a query parsed by [`Engine::parse`].
     ///
     /// # Errors
-    /// As [`Engine::run`].
+    /// The errors of [`Engine::run`], except [`Error::Parse`].
     pub fn run_parsed(
         &self,
         db: &Db,
@@ -166,7 +168,7 @@ impl Engine {
         let times = QueryTimes { start_ms: grid.start_ms, end_ms: grid.end_ms, step_ms };
         let mut plan = plan::build(&expr, &times).map_err(Error::Invalid)?;
         drop(expr);
-        // These statistics count the samples of the query as it is written.
+        // `StatsMode::AsWritten` counts samples without matcher propagation.
         if request.stats != StatsMode::AsWritten {
             plan::propagate_matchers(&mut plan);
         }
@@ -207,7 +209,7 @@ fn grid(expr: &Expr, times: Times) -> Result<Grid> {
     }
 }
 
-/// Fails unless the type has a value at every step.
+/// Fails unless the expression is a scalar or an instant vector.
 fn check_range_type(expr: &Expr) -> Result<()> {
     let value_type = expr.value_type();
     if matches!(value_type, ValueType::Scalar | ValueType::Vector) {
@@ -273,7 +275,7 @@ fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid, timings: 
     Ok(Value::Matrix(timings.sorting(|| matrix(vector, grid))))
 }
 
-/// Converts columns to points, and sorts the series by labels.
+/// Converts columns to points and sorts the series by labels.
 fn matrix(vector: Vector, grid: Grid) -> Vec<MatrixSeries> {
     let to_points = |Series { labels, column, .. }: Series| {
         let point = |step| Point { timestamp_ms: grid.time_ms(step), value: column.values[step] };

@@ -1,15 +1,15 @@
-//! Errors of queries, by the response of the HTTP API.
+//! Errors of queries. Each variant has its own status and error type in the HTTP API.
 
 use varve_tsdb::Interrupt;
 
 use crate::promql::ParseError;
 use crate::promql::ast::ValueType;
 
-/// An error of a query. The messages are those of Prometheus; the API returns them in the field `error`.
+/// An error of a query. The messages are those of Prometheus. The HTTP API returns them in the field `error`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is not a query. `bad_data`, 400.
+    /// The text is not a valid query. `bad_data`, 400.
     #[error(transparent)]
     Parse(#[from] ParseError),
     /// The query is invalid for these times. `bad_data`, 400.
@@ -18,7 +18,7 @@ pub enum Error {
     /// The evaluation failed. `execution`, 422.
     #[error("{0}")]
     Execution(String),
-    /// A part of the language that is parsed but not supported. `execution`, 422.
+    /// The query uses a part of the language that is parsed but not supported. `execution`, 422.
     #[error("{0}")]
     Unsupported(String),
     /// The deadline passed. `timeout`, 503.
@@ -30,13 +30,13 @@ pub enum Error {
     /// The server is stopping. `unavailable`, 503.
     #[error("query was canceled in expression evaluation: the server is shutting down")]
     Shutdown,
-    /// An operator ended the query. `canceled`, 499.
+    /// A server operator ended the query. `canceled`, 499.
     #[error("query was canceled in expression evaluation: an operator ended it")]
     Killed,
     /// The query exceeds a limit on samples or memory. `execution`, 422.
     #[error("{text}")]
     Limit {
-        /// The flag of the limit.
+        /// The flag that sets the limit.
         what: &'static str,
         /// The message.
         text: String,
@@ -62,7 +62,7 @@ impl From<varve_tsdb::Error> for Error {
             varve_tsdb::Error::Interrupted(Interrupt::Pressure) => {
                 Self::Limit { what: "--memory.refuse-at", text: error.to_string() }
             }
-            // The limit of all requests together is temporary, that of one request is not.
+            // Retrying helps if the limit is shared by all requests, but not if it applies to one request.
             varve_tsdb::Error::Limit { what: "--query.max-memory-total", .. } => Self::Storage(error),
             varve_tsdb::Error::Limit { what, .. } => Self::Limit { what, text: error.to_string() },
             other => Self::Storage(other),
@@ -76,12 +76,12 @@ impl Error {
         Self::Execution("vector cannot contain metrics with the same labelset".into())
     }
 
-    /// The plan has no value of this type; the type checker prevents it.
+    /// The plan has no value of the expected type. The type checker prevents this.
     pub(crate) fn mistyped(expected: ValueType) -> Self {
         Self::Execution(format!("the plan has no value of type {expected:?}"))
     }
 
-    /// More samples than `--query.max-samples` would be held at once.
+    /// The query would hold more than `--query.max-samples` samples at once.
     pub(crate) fn too_many_samples() -> Self {
         let text = "query processing would load too many samples into memory in query execution".into();
         Self::Limit { what: "--query.max-samples", text }

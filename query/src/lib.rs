@@ -1,19 +1,20 @@
-//! PromQL text, up to a value.
+//! PromQL engine: parses, plans and evaluates a query.
 //!
 //! ```text
 //! text -> promql (parse, check) -> plan (resolve times, find common subexpressions) -> eval (columns of steps) -> Value
 //! ```
 //!
-//! A query is evaluated once for all of its steps: the value of every expression is a set of series, each a column with one
-//! value per step. An instant query is a range query of one step. `functions` holds the kernels, free functions over slices;
-//! `eval` moves series through them. Floats are computed column by column. Native histograms (`histogram`) are in a sparse
-//! list beside the floats of a column, so series of floats pay nothing for them.
+//! A query is evaluated once for all steps. The value of an expression is a set of series, each a column with one value
+//! per step. An instant query is a range query with one step. `functions` holds the kernels, free functions over
+//! slices; `eval` applies them to series. Floats are computed column by column. A column stores its native histograms
+//! (`histogram`) in a separate sparse list, so float series have no overhead.
 //!
 //! Invariants
-//! 1. Values are those of Prometheus 3.14, in its order of operations; docs/promql.md lists the differences.
-//! 2. An expression that is parsed but not supported is [`Error::Unsupported`], never a wrong result.
-//! 3. Everything that grows with the data is charged to the request's memory budget, and every loop over series or steps
-//!    checks the [`QueryContext`](varve_tsdb::QueryContext).
+//! 1. Results equal those of Prometheus 3.14, including the order of floating-point operations. docs/promql.md lists
+//!    the differences.
+//! 2. An unsupported expression fails with [`Error::Unsupported`]; it never returns a wrong result.
+//! 3. All memory that grows with the data is charged to the memory budget of the request. Every loop over series or
+//!    steps checks the [`QueryContext`](varve_tsdb::QueryContext).
 #![forbid(unsafe_code)]
 
 mod eval;

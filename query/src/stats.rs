@@ -1,6 +1,6 @@
 //! Statistics of a query: timings, samples, and a profile of the operators of its plan.
 //!
-//! Timings and samples are those of Prometheus' `stats=all`; the profile of operators is Varve's own.
+//! Timings and samples are those of Prometheus' `stats=all`. The operator profile exists only in Varve.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::plan::{Plan, describe};
 /// Which statistics to collect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatsMode {
-    /// None.
+    /// No statistics.
     Off,
-    /// Those of the query as it is written: without matcher propagation.
+    /// Statistics of the query as written, evaluated without matcher propagation.
     AsWritten,
-    /// Those of the plan that is evaluated without statistics.
+    /// Statistics of the plan that is also evaluated if statistics are off: with matcher propagation.
     AsPlanned,
 }
 
@@ -31,25 +31,25 @@ pub struct QueryStats {
     pub operators: Vec<Operator>,
 }
 
-/// Timings of a query. Parsing is part of the preparation.
+/// Timings of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct Timings {
     started: Instant,
     evaluation: Option<Instant>,
-    /// From the text to the plan.
+    /// Time to parse and plan the query.
     pub preparation: Duration,
-    /// From the plan to the value, sorting included.
+    /// Time to evaluate the plan, including sorting.
     pub evaluation_time: Duration,
-    /// Sorting the series of a matrix.
+    /// Time to sort the series of a matrix.
     pub sort: Duration,
 }
 
-/// Number of samples that a query read.
+/// Numbers of samples of a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SampleStats {
-    /// Sum of the samples that each step needs; a histogram counts by its size.
+    /// Sum over all steps of the samples that a step needs. A histogram counts by its size.
     pub queryable: u64,
-    /// Those of them that no earlier step needs.
+    /// Like `queryable`, but without samples that an earlier step needs too.
     pub read: u64,
     /// Peak number of samples held at once.
     pub peak: usize,
@@ -71,19 +71,19 @@ pub struct StepSamples {
 /// The profile of an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operator {
-    /// Its depth in the plan; the root is 0.
+    /// Depth in the plan; the root has depth 0.
     pub depth: usize,
-    /// Its description.
+    /// Description of the operator, without its children.
     pub text: String,
-    /// Number of evaluations; 0 if the result of an equal operator was used, or its parent evaluates it.
+    /// Number of evaluations; 0 if the operator reused the result of an equal one, or if its parent evaluates it.
     pub runs: usize,
-    /// Number of series it returned.
+    /// Number of returned series.
     pub series: usize,
-    /// Number of values it returned; a histogram counts by its size.
+    /// Number of returned values. A histogram counts by its size.
     pub samples: usize,
-    /// Size of its result in bytes, if it was materialized; 0 if series were streamed.
+    /// Size of the materialized result in bytes; 0 if the series were streamed.
     pub bytes: usize,
-    /// Time it took, including its children.
+    /// Evaluation time, including the children.
     pub time: Duration,
 }
 
@@ -99,7 +99,7 @@ impl Timings {
         self.evaluation = Some(Instant::now());
     }
 
-    /// Runs `sort`, and adds its time.
+    /// Runs `sort` and adds its duration to the sort time.
     pub(crate) fn sorting<T>(&mut self, sort: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let sorted = sort();
@@ -124,12 +124,12 @@ impl QueryStats {
     pub(crate) fn of(evaluator: &Evaluator<'_>, plan: &Plan, grid: Grid, mut timings: Timings, per_step: bool) -> Self {
         timings.evaluated();
         let (counts, total) = (&evaluator.sample_stats, evaluator.sample_stats.total());
-        let of_step = |(step, count): (usize, &SampleCount)| StepSamples {
+        let step_samples = |(step, count): (usize, &SampleCount)| StepSamples {
             timestamp_ms: grid.time_ms(step),
             queryable: count.queryable,
             read: count.read,
         };
-        let steps = counts.steps().iter().enumerate().map(of_step);
+        let steps = counts.steps().iter().enumerate().map(step_samples);
         let samples = SampleStats {
             queryable: total.queryable,
             read: total.read,

@@ -1,8 +1,8 @@
-//! Usage of series and labels by an expression: the series it selects, and the labels its value depends on.
+//! Finds the series that an expression selects, and the labels that its value depends on.
 //!
-//! Used by the binary to find unused metrics and labels. The result is conservative: an expression may need less, never more.
-//! Its value does not change if series that it does not select are dropped, or labels that it does not use, as long as the
-//! series remain unique.
+//! Used by the binary to find unused metrics and labels. The result is conservative: an expression never needs more
+//! series or labels than reported. Dropping unselected series or unused labels does not change its value if the
+//! remaining label sets stay unique.
 //!
 //! Labels are propagated from the root to the selectors: the result needs all labels, `sum by (job)` needs only `job` of its
 //! input, `a * on (node) b` needs `node` of both sides.
@@ -24,18 +24,18 @@ const INFO_METRIC: &str = "target_info";
 /// A set of label names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LabelSet {
-    /// These.
+    /// The listed labels.
     Only(BTreeSet<String>),
-    /// All except these.
+    /// All labels except the listed ones.
     AllBut(BTreeSet<String>),
 }
 
 /// A selector of an expression, and the labels of its series that the expression uses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SelectorUse {
-    /// Its matchers.
+    /// The matchers of the selector.
     pub matchers: Vec<Matcher>,
-    /// The labels that the value depends on, besides those of the matchers.
+    /// The labels that the value depends on, without those that only matchers use.
     pub labels: LabelSet,
 }
 
@@ -48,7 +48,7 @@ pub fn of(expr: &Expr) -> Vec<SelectorUse> {
 }
 
 impl SelectorUse {
-    /// Returns `true` if the expression depends on a label of the selected series.
+    /// Returns `true` if the expression depends on the label `name` of the selected series.
     #[must_use]
     pub fn uses_label(&self, name: &str) -> bool {
         self.labels.contains(name) || self.matchers.iter().any(|matcher| matcher.name() == name)
@@ -108,7 +108,7 @@ impl LabelSet {
     }
 }
 
-/// Visits an expression of which the labels `used` are used.
+/// Visits an expression whose parent uses the labels `used` of it.
 fn visit(expr: &Expr, used: LabelSet, found: &mut Vec<SelectorUse>) {
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) => {}
@@ -137,10 +137,10 @@ fn visit_call(call: &Call, used: LabelSet, found: &mut Vec<SelectorUse>) {
     }
 }
 
-/// Returns the labels that a call uses of its vectors.
+/// Returns the labels of the vector arguments that a call uses.
 fn used_by_call(call: &Call, used: LabelSet) -> LabelSet {
     match call.function.name {
-        // Their results have no labels of the series.
+        // Results of these functions have no labels of the argument's series.
         "scalar" | "absent" | "absent_over_time" => LabelSet::none(),
         "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => {
             used.union(LabelSet::only(&["le".to_owned()]))
@@ -148,13 +148,13 @@ fn used_by_call(call: &Call, used: LabelSet) -> LabelSet {
         // The destination label is either set or unchanged.
         "label_replace" => used.union(named_by(call, &[1, 3])),
         "label_join" => used.union(named_by(call, &Vec::from_iter(1..call.args.len()))),
-        // The order of the result depends on labels.
+        // The order of the result depends on all labels.
         "sort_by_label" | "sort_by_label_desc" => LabelSet::all(),
         _ => used,
     }
 }
 
-/// Returns the labels named by the arguments at some positions.
+/// Returns the label names given by the arguments at `positions`.
 fn named_by(call: &Call, positions: &[usize]) -> LabelSet {
     let name = |position: &usize| match &call.args.get(*position)?.kind {
         ExprKind::String(text) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -163,7 +163,7 @@ fn named_by(call: &Call, positions: &[usize]) -> LabelSet {
     LabelSet::only(&Vec::from_iter(positions.iter().filter_map(name)))
 }
 
-/// `info` joins on fixed labels, and its second argument is not a selector of its own.
+/// Visits a call of `info`, which joins on fixed labels. Its second argument is not an independent selector.
 fn visit_info(call: &Call, found: &mut Vec<SelectorUse>) {
     let [base, rest @ ..] = call.args.as_slice() else { return };
     visit(base, LabelSet::all(), found);
@@ -174,7 +174,7 @@ fn visit_info(call: &Call, found: &mut Vec<SelectorUse>) {
     if !matchers.iter().any(|matcher| matcher.name() == METRIC_NAME) {
         matchers.push(Matcher::equal(METRIC_NAME, INFO_METRIC));
     }
-    // Matchers of data labels do not select info series: series without the label are joined too.
+    // Matchers on data labels do not restrict the info series: series without such a label are joined too.
     matchers.retain(|matcher| matcher.name() == METRIC_NAME);
     found.push(SelectorUse { matchers, labels: LabelSet::all() });
 }
@@ -190,18 +190,18 @@ fn visit_aggregate(aggregate: &Aggregate, found: &mut Vec<SelectorUse>) {
     aggregate.param.iter().for_each(|param| visit(param, LabelSet::none(), found));
 }
 
-/// Visits a chain of operators from the last to the first, which takes no stack.
+/// Visits a chain of operators from last to first without recursion.
 fn visit_chain(binary: &Binary, mut used: LabelSet, found: &mut Vec<SelectorUse>) {
     let (first, links) = binary.chain();
     for link in links.iter().rev() {
-        let (of_left, of_right) = used_by_sides(link, used);
-        visit(&link.rhs, of_right, found);
-        used = of_left;
+        let (left_labels, right_labels) = used_by_sides(link, used);
+        visit(&link.rhs, right_labels, found);
+        used = left_labels;
     }
     visit(first, used, found);
 }
 
-/// Returns the labels that an operator uses of its left and its right side.
+/// Returns the labels that an operator uses of its left and of its right side.
 fn used_by_sides(binary: &Binary, used: LabelSet) -> (LabelSet, LabelSet) {
     let Some(matching) = &binary.matching else { return (used.clone(), used) };
     let matched = matched(matching);
@@ -231,7 +231,7 @@ mod tests {
         features
     }
 
-    /// `expect` lists metric and labels: `a: x y`, or `a: all but x`.
+    /// Checks the usage of `text`. Each string in `expect` has a metric and its labels: `a: x y`, or `a: all but x`.
     fn check(text: &str, expect: &[&str]) {
         let names = |names: &BTreeSet<String>| names.iter().map(|name| format!(" {name}")).collect::<String>();
         let print = |used: &SelectorUse| {

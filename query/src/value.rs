@@ -15,7 +15,7 @@ pub enum Value {
     String {
         /// Milliseconds since the epoch.
         timestamp_ms: i64,
-        /// The string; any bytes, like strings in Go.
+        /// The bytes of the string; they need not be UTF-8.
         value: Box<[u8]>,
     },
     /// At most one sample per label set, all at one time.
@@ -24,7 +24,7 @@ pub enum Value {
     Matrix(Vec<MatrixSeries>),
 }
 
-/// A value at a time.
+/// A float at a time.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
     /// Milliseconds since the epoch.
@@ -36,11 +36,11 @@ pub struct Point {
 /// One element of a vector.
 #[derive(Debug, Clone)]
 pub struct VectorSample {
-    /// Its labels.
+    /// Labels of the series.
     pub labels: Labels,
-    /// Its time and value; the value is meaningless if there is a histogram.
+    /// Time and float. The float is meaningless if `histogram` is `Some`.
     pub point: Point,
-    /// Its value, if that is a histogram.
+    /// The value, if it is a histogram.
     pub histogram: Option<Arc<FloatHistogram>>,
 }
 
@@ -49,17 +49,18 @@ pub struct VectorSample {
 pub struct HistogramPoint {
     /// Milliseconds since the epoch.
     pub timestamp_ms: i64,
-    /// The histogram; neighbours may share it.
+    /// The histogram. Adjacent points may share it.
     pub histogram: Arc<FloatHistogram>,
 }
 
 /// One series of a matrix.
 #[derive(Debug, Clone)]
 pub struct MatrixSeries {
-    /// Its labels.
+    /// Labels of the series.
     pub labels: Labels,
-    /// Its floats in ascending order of time.
+    /// Floats in ascending order of time.
     pub points: Vec<Point>,
-    /// Its histograms in ascending order of time, none at the time of a float. There is at least one float or histogram.
+    /// Histograms in ascending order of time; none has the time of a float. A series has at least one float or
+    /// histogram.
     pub histograms: Vec<HistogramPoint>,
 }

@@ -9,7 +9,7 @@ use varve_tsdb::{Interrupt, Labels, Options, Sample, WriteBatch};
 use super::*;
 use crate::stats::SampleStats;
 
-/// Creates a store with the series `m{i="0"}` to `m{i="99"}`, a sample a second from 0 to 99 s.
+/// Creates a store with the series `m{i="0"}` to `m{i="99"}`, one sample per second from 0 to 99 s.
 fn store() -> (TempDir, Db) {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path(), Options::default()).unwrap();
@@ -123,7 +123,7 @@ fn an_aggregation_over_a_selector_holds_only_labels_and_groups() {
     for query in ["sum(m)", "sum(rate(m[10s]))", "sum(m * 2)", "count_values(\"v\", m > 1e9)", "absent(m)"] {
         assert!(peak(query) < values_size, "{query}: {} bytes", peak(query));
     }
-    // Three values of each step are held, with the labels of their series.
+    // Holds three values per step, and the labels of their series.
     assert!(peak("topk(3, m)") < peak("m") * 2 / 3, "{} of {} bytes", peak("topk(3, m)"), peak("m"));
 }
 
@@ -136,7 +136,7 @@ fn common_subexpressions_are_read_once() {
         let result = plain_engine().run(&db, &ctx, &Request::new(query, times)).unwrap();
         (ctx.n_samples() / 10_000, format!("{:?}", result.value))
     };
-    // Another selector of the same series reads them again.
+    // A different selector reads the same series again.
     for (query, n_reads, otherwise) in [
         ("m + m", 1, "m + m{i!=\"x\"}"),
         ("sum(m) + max(abs(m))", 1, "sum(m) + max(abs(m{i!=\"x\"}))"),
@@ -162,7 +162,8 @@ fn common_subexpressions_are_read_once() {
         let (found, other) = (run(query, 1000), run(otherwise, 1000));
         assert!(found == (n_reads, other.1), "{query}: read {} times", found.0);
     }
-    // The second result, of 100 series at 49,501 steps, exceeds the limit, unless a join needs all of it at once anyway.
+    // The second result (100 series at 49,501 steps) exceeds the limit, which does not apply if a join needs all series
+    // at once.
     assert_eq!(run("sum(max_over_time(m[9s])) - sum(min_over_time(m[9s]))", 2).0, 2);
     assert_eq!(run("sum(max_over_time(m[9s]) - min_over_time(m[9s]))", 2).0, 1);
 }
@@ -260,7 +261,7 @@ fn every_nan_is_a_value() {
     assert_eq!(vector[0].point.value.to_bits(), payload.to_bits());
 }
 
-/// Queries that read, drop, select, join and fold series, and some that fail.
+/// Queries that read, drop, select, join and fold series; some of them fail.
 const MANY_QUERIES: [&str; 16] = [
     "m",
     "rate(m[10s]) * 8 > 1",
@@ -305,8 +306,8 @@ fn results_do_not_depend_on_threads_or_on_where_the_data_is() {
     };
     let range = Times::Range { start_ms: 0, end_ms: 99_000, step_ms: 1000 };
     let all = |engine: &Engine| -> Vec<_> {
-        let of = |times| MANY_QUERIES.map(|query| printed(engine, &db, query, times));
-        [of(range), of(Times::Instant(50_000))].concat()
+        let results = |times| MANY_QUERIES.map(|query| printed(engine, &db, query, times));
+        [results(range), results(Times::Instant(50_000))].concat()
     };
     let expected = all(&with(1));
     for engine in [2, 3, 8].map(with) {
@@ -341,7 +342,7 @@ fn shared_results_equal_separate_evaluations() {
     let all = |query: &str| {
         printed(&engine(usize::MAX), &db, query, Times::Range { start_ms: 0, end_ms: 60_000, step_ms: 7000 })
     };
-    // A matcher that is always true makes the expressions different.
+    // The second query has an always-true matcher, so that its expressions are not equal.
     for (shared, unshared) in [
         ("m + m", "m + m{i=~\".*\"}"),
         ("rate(m[9s]) > 0.5 or rate(m[9s])", "rate(m[9s]) > 0.5 or rate(m{i=~\".*\"}[9s])"),
@@ -353,7 +354,7 @@ fn shared_results_equal_separate_evaluations() {
             "max_over_time(rate(m[9s])[9s:1s]) - rate(m{i=~\".*\"}[9s])",
         ),
     ] {
-        // Annotations contain positions.
+        // Positions in annotations differ between the two queries.
         let plain = |text: String| text.split(" (1:").next().unwrap().to_owned();
         assert_eq!(plain(all(shared)), plain(all(unshared)), "{shared}");
     }
@@ -413,7 +414,7 @@ fn matcher_propagation_does_not_change_results() {
         "m{j=\"\"} and m",
         "(m @ 7 and m{i=\"5\"}) + 1",
     ] {
-        let of = |stats| {
+        let result = |stats| {
             let times = Times::Range { start_ms: 0, end_ms: 90_000, step_ms: 10_000 };
             let request = Request { stats, ..Request::new(query, times) };
             let value = engine.run(&db, &QueryContext::unbounded(), &request).unwrap().value;
@@ -423,7 +424,7 @@ fn matcher_propagation_does_not_change_results() {
             );
             format!("{value:?}")
         };
-        assert_eq!(of(StatsMode::AsWritten), of(StatsMode::Off), "{query}");
-        assert_eq!(of(StatsMode::AsWritten), of(StatsMode::AsPlanned), "{query}");
+        assert_eq!(result(StatsMode::AsWritten), result(StatsMode::Off), "{query}");
+        assert_eq!(result(StatsMode::AsWritten), result(StatsMode::AsPlanned), "{query}");
     }
 }

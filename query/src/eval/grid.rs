@@ -1,16 +1,16 @@
 //! The steps of an evaluation.
 
-/// Evaluation times at equal distances.
+/// Evaluation times at equal intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grid {
-    /// The first step.
+    /// Time of the first step.
     pub(crate) start_ms: i64,
     /// Interval between steps, positive.
     pub(crate) step_ms: i64,
     /// Number of steps; may be 0.
     pub(crate) n_steps: usize,
-    /// The requested end: no step is after it. As in Prometheus, subqueries are evaluated up to it, which shows in their
-    /// annotations and errors.
+    /// The requested end, at or after the last step. As in Prometheus, subqueries are evaluated up to this time, which
+    /// is visible in their annotations and errors.
     pub(crate) end_ms: i64,
 }
 
@@ -38,7 +38,7 @@ impl Grid {
         self.start_ms + self.step_ms * step as i64
     }
 
-    /// Returns the time of the last step; the end, if there is no step or their number overflows.
+    /// Returns the time of the last step, or the requested end if there is no step or the time overflows.
     pub(crate) fn last_ms(self) -> i64 {
         let last = self.n_steps.checked_sub(1).and_then(|last| i64::try_from(last).ok());
         let length_ms = last.and_then(|last| self.step_ms.checked_mul(last));
@@ -50,7 +50,7 @@ impl Grid {
         (0..self.n_steps).map(move |step| self.time_ms(step))
     }
 
-    /// Returns the steps of a subquery: the multiples of its step within its range before each step of this grid.
+    /// Returns the steps of a subquery: the multiples of `step_ms` in the ranges of all steps of this grid.
     pub(crate) fn subquery(self, range_ms: i64, step_ms: i64, first_ms: i64, last_ms: i64) -> Self {
         debug_assert!(step_ms > 0, "the step of a subquery is positive");
         let before_ms = first_ms.saturating_sub(range_ms);

@@ -1,20 +1,20 @@
-//! Evaluation: from a plan and a grid of steps to series of columns.
+//! Evaluation: computes the series of a plan over a grid of steps.
 //!
 //! ```text
 //! selector, range function -> abs, * 8, ...  ->  one series after the other  ->  sum, avg, topk, ...  ->  groups
 //!          in batches, on all threads                                        '-> Vector -> joins, sort, ... -> Vector
 //! ```
 //!
-//! Every expression is evaluated once for all steps. Selectors and range functions produce their series one at a time, in
-//! ascending order of labels ([`Evaluator::each_series`]), so an aggregation over them holds only its groups. `workers` and
-//! `stream` describe how.
+//! Every expression is evaluated once for all steps. Selectors and range functions produce their series one at a time,
+//! in ascending order of labels ([`Evaluator::each_series`]), so an aggregation over them holds only its groups. See
+//! `stream` and `workers`.
 //!
-//! The evaluator is one type. Each folder adds the methods for its operators, and all of them recurse through
+//! The evaluator is one type. Each submodule adds the methods for its operators. All methods recurse through
 //! [`Evaluator::vector`], [`Evaluator::each_series`] and [`Evaluator::scalar`].
 //!
 //! Invariants
-//! 1. Each stored series is decoded once per selector, however many steps there are.
-//! 2. Computations across series run in label order: results do not depend on how the data is stored.
+//! 1. Each stored series is decoded once per selector, for any number of steps.
+//! 2. Computations across series run in label order, so results do not depend on how the data is stored.
 
 mod aggregate;
 mod binary;
@@ -47,17 +47,17 @@ use crate::plan::{CommonSubexpressions, Plan, PlanKind, Subquery};
 use crate::promql::Features;
 use crate::promql::ast::ValueType;
 
-/// What an evaluation depends on besides its plan and the data.
+/// Settings of an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
-    /// A sample is returned for a step if it is younger than this.
+    /// A step uses samples younger than this.
     pub(crate) lookback_ms: i64,
-    /// Step of a subquery that gives none.
+    /// Default step of subqueries.
     pub(crate) subquery_step_ms: i64,
     pub(crate) features: Features,
 }
 
-/// Receives series one after the other.
+/// Callback that receives series one at a time.
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(Series) -> Result<()>;
 
 /// Evaluates the plan of one query.
@@ -70,10 +70,10 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) annotations: Annotations,
     subexpressions: CommonSubexpressions<'a>,
     shared: SharedResults,
-    /// Of the steps being evaluated.
+    /// Sample statistics of the steps that are being evaluated.
     pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
-    /// Charges `sample_stats` and `profile`.
+    /// Charge for the memory of `sample_stats` and `profile`.
     stats_charge: Charge,
 }
 
@@ -94,10 +94,10 @@ impl<'a> Evaluator<'a> {
         Self { db, settings, limits, workers, annotations, subexpressions, shared, sample_stats, profile, stats_charge }
     }
 
-    /// Starts to count samples per step, and to profile each of `n_plans` expressions.
+    /// Enables sample counts per step, and profiling of `n_plans` expressions.
     ///
     /// # Errors
-    /// [`Error::Limit`] if there is no memory for the statistics.
+    /// [`Error::Limit`] if the statistics exceed the memory limit of the query.
     pub(crate) fn collect_stats(&mut self, n_steps: usize, n_plans: usize) -> Result<()> {
         self.stats_charge.grow(StepSampleStats::size(n_steps) + Profile::size(n_plans))?;
         (self.sample_stats, self.profile) = (StepSampleStats::new(true, n_steps), Profile::new(true, n_plans));
@@ -146,7 +146,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Evaluates an expression with `evaluate`, and records its time and its result in the profile.
+    /// Evaluates an expression with `evaluate`, and records its time and output in the profile.
     fn profiled(&mut self, plan: &Plan, evaluate: impl FnOnce(&mut Self) -> Result<Vector>) -> Result<Vector> {
         let started = self.profile.now();
         let vector = evaluate(self)?;
@@ -161,8 +161,8 @@ impl<'a> Evaluator<'a> {
         self.each_with_labels(plan, grid, &LabelHint::All, 1, sink)
     }
 
-    /// Evaluates the input of an aggregation, as [`Evaluator::each_with_labels`] does. As in Prometheus, the samples count
-    /// as held until the aggregation is done, even if it does not hold them.
+    /// Like [`Evaluator::each_with_labels`], for the input of an aggregation. As in Prometheus, all samples of the
+    /// input count as held until the aggregation ends, even if it does not hold them.
     fn each_input(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint, n_uses: usize, sink: Sink<'_>) -> Result<()> {
         let mut held = self.limits.samples.held();
         self.each_with_labels(plan, grid, hint, n_uses, &mut |series| {
@@ -171,8 +171,8 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// As [`Evaluator::each_series`], for `n_uses` of the uses that the series have; labels that `hint` does not need may be
-    /// missing.
+    /// Like [`Evaluator::each_series`], but the series may lack labels that are not in `hint`. `sink` serves `n_uses`
+    /// of the uses of the expression.
     fn each_with_labels(
         &mut self,
         plan: &Plan,
@@ -194,8 +194,8 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    /// Evaluates an expression for an operator that reads only the labels of `hint`: others may be missing, and the labels
-    /// that remain need not be unique.
+    /// Evaluates an expression for an operator that reads only the labels in `hint`. The result may lack other labels,
+    /// so its label sets are not necessarily unique.
     fn vector_with_labels(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
         match &plan.kind {
             PlanKind::Chain(chain) if self.subexpressions.uses(plan).1 <= 1 && plan.streamed_input().is_none() => {
@@ -205,7 +205,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Evaluates at the first step, and repeats the values at all others.
+    /// Evaluates a step-invariant expression at the first step, and repeats its values at all steps.
     fn step_invariant(&mut self, inner: &Plan, grid: Grid) -> Result<Vector> {
         let once = self.once(grid, |evaluator, at_start| evaluator.vector(inner, at_start))?;
         let mut vector = self.limits.vector();
@@ -227,7 +227,8 @@ impl<'a> Evaluator<'a> {
         Ok(value)
     }
 
-    /// Evaluates an expression over `n_steps` other steps, and returns the sample statistics of these.
+    /// Evaluates an expression over a different grid of `n_steps` steps. Returns the value and the sample statistics of
+    /// that grid.
     fn with_own_sample_stats<T>(
         &mut self,
         n_steps: usize,
@@ -244,8 +245,8 @@ impl<'a> Evaluator<'a> {
         Ok((value?, inner))
     }
 
-    /// Evaluates the expression of a subquery at the steps that the steps of `grid` read. Returns these steps, the value
-    /// and its sample statistics.
+    /// Evaluates the expression of a subquery at all inner steps that the steps of `grid` need. Returns the inner
+    /// steps, the value and its sample statistics.
     fn evaluate_subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector, StepSampleStats)> {
         let (first_ms, last_ms) = match subquery.shift.at_ms {
             Some(_) => (subquery.shift.apply(0), subquery.shift.apply(0)),
@@ -258,21 +259,21 @@ impl<'a> Evaluator<'a> {
         Ok((inner, vector, stats))
     }
 
-    /// Evaluates a subquery for a function, which counts the values in its windows itself.
+    /// Evaluates a subquery for a range function. The function counts the samples in its windows.
     fn subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector)> {
         let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
         self.sample_stats.add_reads(&stats, inner, grid, subquery.shift.offset_ms, subquery.range_ms);
         Ok((inner, vector))
     }
 
-    /// Evaluates a subquery that is the whole query.
+    /// Evaluates a subquery that is the root of the query.
     pub(crate) fn whole_subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector)> {
         let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
         self.sample_stats.add_whole(&stats);
         Ok((inner, vector))
     }
 
-    /// Removes the metric name from series whose value it no longer describes, at once or at the end of the evaluation.
+    /// Removes the metric names of a vector whose values they no longer describe, or marks them for delayed removal.
     fn without_names(&self, mut vector: Vector) -> Result<Vector> {
         let delayed = self.settings.features.delayed_name_removal;
         vector.series.iter_mut().for_each(|series| series.drop_name(delayed));
@@ -280,7 +281,7 @@ impl<'a> Evaluator<'a> {
         Ok(vector)
     }
 
-    /// Ends an evaluation: performs the delayed name removal.
+    /// Performs the delayed name removal at the end of an evaluation.
     pub(crate) fn finish(&self, vector: &mut Vector) -> Result<()> {
         if !self.settings.features.delayed_name_removal {
             return Ok(());

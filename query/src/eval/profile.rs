@@ -1,4 +1,4 @@
-//! The profile of a query: time and output of each operator, for `explain`.
+//! Query profile: time and output of each operator, for `explain`.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::columns::Vector;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct OutputCount {
     pub(super) n_series: usize,
-    /// Values at steps; a histogram counts by its size.
+    /// Number of values. A histogram counts by its size.
     pub(super) n_samples: usize,
 }
 
@@ -22,25 +22,25 @@ impl OutputCount {
 /// Time and output of one operator.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct OperatorProfile {
-    /// Number of evaluations; 0 if the result of an equal operator was used.
+    /// Number of evaluations; 0 if the result of an equal operator was reused.
     pub(crate) n_runs: usize,
     pub(crate) n_series: usize,
     pub(crate) n_samples: usize,
-    /// Bytes of its result, if that was materialized.
+    /// Size of the materialized result in bytes; 0 if the series were streamed.
     pub(crate) size: usize,
-    /// Including its children.
+    /// Evaluation time, including the children.
     pub(crate) time: Duration,
 }
 
 /// Profiles of all operators.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Profile {
-    /// By the id of the expression; empty if profiling is off.
+    /// Profiles by expression id; empty if profiling is off.
     operators: Vec<OperatorProfile>,
 }
 
 impl Profile {
-    /// Creates a profile of `n_plans` expressions, if it is on.
+    /// Creates a profile of `n_plans` expressions, or an empty one unless `is_on`.
     pub(crate) fn new(is_on: bool, n_plans: usize) -> Self {
         Self { operators: if is_on { vec![OperatorProfile::default(); n_plans] } else { Vec::new() } }
     }

@@ -1,4 +1,4 @@
-//! Sample statistics: the samples a query needs at each step, as Prometheus counts them.
+//! Sample statistics: numbers of samples that each step needs, as counted by Prometheus.
 
 use super::columns::Column;
 use super::grid::Grid;
@@ -8,23 +8,23 @@ use super::grid::Grid;
 pub(crate) struct SampleCount {
     /// Samples that the step needs.
     pub(crate) queryable: u64,
-    /// Those of them that no earlier step needs: a window counts the samples that the previous window does not have.
+    /// Samples that no earlier step needs: a window does not count the samples it shares with the previous window.
     pub(crate) read: u64,
 }
 
-/// Counts by step; has no steps, and costs nothing, if statistics are off.
+/// Counts by step. If statistics are off, there are no steps, and counting costs nothing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StepSampleStats {
     steps: Vec<SampleCount>,
 }
 
 impl StepSampleStats {
-    /// Returns empty statistics of `n_steps`, if they are on.
+    /// Returns empty statistics of `n_steps` steps; without steps unless `is_on`.
     pub(crate) fn new(is_on: bool, n_steps: usize) -> Self {
         Self { steps: if is_on { vec![SampleCount::default(); n_steps] } else { Vec::new() } }
     }
 
-    /// Returns empty statistics of `n_steps`, which are on if these are.
+    /// Returns empty statistics of `n_steps` steps; off if `self` is off.
     pub(crate) fn empty(&self, n_steps: usize) -> Self {
         Self::new(self.is_on(), n_steps)
     }
@@ -50,7 +50,7 @@ impl StepSampleStats {
         }
     }
 
-    /// Counts the values of a selector's series; a histogram counts by its size.
+    /// Counts the values of a selected series. A histogram counts by its size.
     pub(crate) fn add_column(&mut self, column: &Column) {
         if self.is_on() {
             column.float_steps().iter().for_each(|step| self.add(step, 1));
@@ -66,21 +66,21 @@ impl StepSampleStats {
         }
     }
 
-    /// Adds the statistics of a step-invariant expression: every step needs its samples, which are read once.
+    /// Adds the statistics of a step-invariant expression: every step needs its samples, but they are read once.
     pub(crate) fn add_invariant(&mut self, once: &Self) {
         let total = once.total();
         self.steps.iter_mut().for_each(|count| count.queryable += total.queryable);
         self.steps.iter_mut().take(1).for_each(|count| count.read += total.read);
     }
 
-    /// Adds the reads of a subquery to the earliest step that uses them; reads between the windows of two steps are not
-    /// counted. Its values are counted by the function around it.
-    pub(crate) fn add_reads(&mut self, of: &Self, inner: Grid, grid: Grid, offset_ms: i64, range_ms: i64) {
+    /// Adds each read of a subquery to the earliest step that uses it. Reads between the windows of two steps are not
+    /// counted. The function around the subquery counts its values.
+    pub(crate) fn add_reads(&mut self, other: &Self, inner: Grid, grid: Grid, offset_ms: i64, range_ms: i64) {
         if self.steps.len() <= 1 {
-            self.steps.iter_mut().for_each(|count| count.read += of.total().read);
+            self.steps.iter_mut().for_each(|count| count.read += other.total().read);
             return;
         }
-        for (at, count) in of.steps.iter().enumerate().filter(|(_, count)| count.read > 0) {
+        for (at, count) in other.steps.iter().enumerate().filter(|(_, count)| count.read > 0) {
             let time_ms = inner.time_ms(at).saturating_add(offset_ms);
             let after_ms = time_ms.saturating_sub(grid.start_ms).max(0);
             let step = usize::try_from(after_ms.div_euclid(grid.step_ms)).unwrap_or(usize::MAX);
@@ -91,9 +91,9 @@ impl StepSampleStats {
         }
     }
 
-    /// Adds the statistics of a subquery that is the whole query.
-    pub(crate) fn add_whole(&mut self, of: &Self) {
-        let total = of.total();
+    /// Adds the statistics of a subquery that is the root of the query.
+    pub(crate) fn add_whole(&mut self, other: &Self) {
+        let total = other.total();
         if let Some(last) = self.steps.last_mut() {
             last.queryable += total.queryable;
             last.read += total.read;
@@ -113,7 +113,7 @@ impl StepSampleStats {
         })
     }
 
-    /// Returns what was counted since an earlier state.
+    /// Returns the counts since an earlier state.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let less = |(now, before): (&SampleCount, &SampleCount)| SampleCount {
             queryable: now.queryable - before.queryable,
@@ -122,7 +122,7 @@ impl StepSampleStats {
         Self { steps: self.steps.iter().zip(&before.steps).map(less).collect() }
     }
 
-    /// Returns the size of the statistics of `n_steps` in bytes.
+    /// Returns the size of the statistics of `n_steps` steps in bytes.
     pub(crate) const fn size(n_steps: usize) -> usize {
         n_steps * size_of::<SampleCount>()
     }
@@ -143,19 +143,19 @@ mod tests {
     #[test]
     fn reads_of_a_subquery_count_for_the_first_step_that_uses_them() {
         let (inner, grid) = (Grid::new(0, 50, 10), Grid::new(20, 60, 20));
-        let of = stats(&[1, 1, 1, 1, 1, 1]);
-        let of_steps = |offset_ms, range_ms| {
+        let inner_stats = stats(&[1, 1, 1, 1, 1, 1]);
+        let reads_by_step = |offset_ms, range_ms| {
             let mut sum = StepSampleStats::new(true, 3);
-            sum.add_reads(&of, inner, grid, offset_ms, range_ms);
+            sum.add_reads(&inner_stats, inner, grid, offset_ms, range_ms);
             reads(&sum)
         };
-        // 0, 10 and 20 for the step at 20; 30 and 40 for that at 40; 50 for that at 60.
-        assert_eq!(of_steps(0, 30), [3, 2, 1]);
-        assert_eq!(of_steps(20, 50), [1, 2, 3]);
-        // The windows of 10 ms leave gaps.
-        assert_eq!(of_steps(0, 10), [1, 1, 0]);
+        // The step at 20 counts 0, 10 and 20; the step at 40 counts 30 and 40; the step at 60 counts 50.
+        assert_eq!(reads_by_step(0, 30), [3, 2, 1]);
+        assert_eq!(reads_by_step(20, 50), [1, 2, 3]);
+        // Windows of 10 ms leave gaps between steps.
+        assert_eq!(reads_by_step(0, 10), [1, 1, 0]);
         let mut one = StepSampleStats::new(true, 1);
-        one.add_reads(&of, inner, Grid::instant(50), 0, 10);
+        one.add_reads(&inner_stats, inner, Grid::instant(50), 0, 10);
         assert_eq!(reads(&one), [6]);
     }
 

@@ -51,10 +51,10 @@ impl Evaluator<'_> {
                 Ok(values)
             }
             Implementation::Pi => self.constant(std::f64::consts::PI, grid),
-            Implementation::Extremum(of) => {
+            Implementation::Extremum(extremum) => {
                 let mut values = self.scalar(&call.args[0], grid)?;
                 let others = self.scalar(&call.args[1], grid)?;
-                values.iter_mut().zip(&*others).for_each(|(value, &other)| *value = of(*value, other));
+                values.iter_mut().zip(&*others).for_each(|(value, &other)| *value = extremum(*value, other));
                 Ok(values)
             }
             Implementation::Scalar => self.only_value(&call.args[0], grid),
@@ -62,7 +62,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns the value of the only series of floats at each step; NaN if there are none or several.
+    /// Returns at each step the float of the only series that has one; NaN if no series or several have one.
     fn only_value(&mut self, arg: &Plan, grid: Grid) -> Result<Scalars> {
         let mut values = self.constant(f64::NAN, grid)?;
         let mut seen = StepSet::empty(grid.n_steps);

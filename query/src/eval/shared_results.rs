@@ -1,8 +1,8 @@
-//! Results of common subexpressions: kept from the first use of a value to its last.
+//! Results of common subexpressions, stored from first to last use.
 //!
 //! Invariants
-//! 1. Every shared result is charged, and so is each copy of it.
-//! 2. Statistics and annotations are those of one evaluation per use, as in Prometheus.
+//! 1. Every shared result and every copy of it is charged.
+//! 2. Statistics and annotations are the same as if each use evaluated the expression, as in Prometheus.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -18,9 +18,9 @@ use crate::promql::ast::Span;
 #[derive(Debug, Default)]
 pub(super) struct SharedResults {
     results: HashMap<usize, SharedResult>,
-    /// Range functions that have been computed in one scan with others of the same range.
+    /// Classes of range functions that were computed in a shared scan.
     pub(super) scanned: HashSet<usize>,
-    /// Sources whose series were materialized while they were streamed, or exceeded the limit for that.
+    /// Classes of sources that were materialized while streaming, or that exceeded the size limit for this.
     pub(super) materialized: HashSet<usize>,
 }
 
@@ -30,18 +30,18 @@ struct SharedResult {
     vector: Vector,
     uses_left: usize,
     side_effects: SideEffects,
-    /// Spans of the expression that was evaluated, and of all its descendants.
+    /// Spans of the evaluated expression and all its descendants.
     spans: Vec<Span>,
 }
 
-/// What an evaluation does besides its value.
+/// Side effects of an evaluation: annotations and sample statistics.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SideEffects {
     annotations: Vec<(Annotation, Span)>,
     sample_stats: StepSampleStats,
 }
 
-/// The state before an evaluation, to find its side effects.
+/// The state before an evaluation, used to find its side effects.
 pub(super) struct SideEffectsSnapshot {
     n_annotations: usize,
     sample_stats: StepSampleStats,
@@ -59,7 +59,7 @@ impl SideEffects {
         Self { annotations, sample_stats }
     }
 
-    /// Returns the side effects of an equal expression at another place in the query, and `own` of its parent.
+    /// Returns the side effects of the equal expression `to`, with the annotations `own` of its parent added.
     pub(super) fn relocated(&self, from: &Plan, to: &Plan, own: &[(Annotation, Span)]) -> Self {
         let (from, to) = (spans(from), spans(to));
         let relocated = self.annotations.iter().map(|(note, span)| (note.clone(), relocate(*span, &from, &to)));
@@ -77,7 +77,7 @@ impl Evaluator<'_> {
         SideEffects { annotations, sample_stats: self.sample_stats.since(&snapshot.sample_stats) }
     }
 
-    /// Stores a result for `uses_left` further uses.
+    /// Stores a result for further `uses_left` uses.
     pub(super) fn share(
         &mut self,
         class: usize,
@@ -95,7 +95,7 @@ impl Evaluator<'_> {
         !self.shared.results.is_empty() && self.shared.contains(self.subexpressions.uses(plan).0)
     }
 
-    /// Returns the shared result of a class if there is one: a copy, or the result itself at its last use.
+    /// Returns the shared result of a class, if there is one. Returns a copy, or the result itself at its last use.
     ///
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) if the query holds too much.
@@ -118,7 +118,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Returns the spans of an expression and of all its descendants, in the same order for equal expressions.
+/// Returns the spans of an expression and all its descendants. Equal expressions have the same order of spans.
 fn spans(plan: &Plan) -> Vec<Span> {
     let mut spans = vec![plan.span];
     plan.links().iter().for_each(|link| spans.push(link.span));
@@ -126,7 +126,8 @@ fn spans(plan: &Plan) -> Vec<Span> {
     spans
 }
 
-/// Returns the span in one expression that corresponds to `span` in an equal one; spans outside of it are unchanged.
+/// Maps a span in the expression with spans `from` to the equal expression with spans `to`. Spans outside of the
+/// expression are unchanged.
 fn relocate(span: Span, from: &[Span], to: &[Span]) -> Span {
     let at = from.iter().position(|known| *known == span);
     at.and_then(|at| to.get(at)).copied().unwrap_or(span)

@@ -1,15 +1,15 @@
-//! The worker pool: threads that all queries of an engine share to read, decode and compute series.
+//! The worker pool: threads that read, decode and compute series for all queries of an engine.
 //!
-//! A query submits its series in batches, in label order, and consumes the results on its own thread, in the same order:
-//! computations across series do not depend on the number of threads.
+//! A query submits its series in batches, in label order, and consumes the results on its own thread, in the same
+//! order. So computations across series do not depend on the number of threads.
 //!
 //! Invariants
-//! 1. A query has at most [`BATCHES_PER_THREAD`] batches per thread in flight, so that concurrent queries share the threads
-//!    fairly, and no query holds more than these batches.
-//! 2. After an error the batches that have not started are skipped; no thread works for a query that has ended.
+//! 1. A query has at most [`BATCHES_PER_THREAD`] batches per thread in flight, so concurrent queries share the threads
+//!    fairly, and the memory of a query is bounded.
+//! 2. After an error, batches that have not started are skipped. No thread works for a query that has ended.
 //!
-//! Threads: the pool, and the query's own thread, which reads labels, aggregates and waits. A panic in a batch becomes one of
-//! the query.
+//! Threads: the pool, and the query's own thread, which reads labels, aggregates and waits. A panic in a batch
+//! propagates to the query's thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::error::{Error, Result};
 /// Maximum number of batches in flight per thread: one running, one waiting.
 const BATCHES_PER_THREAD: usize = 2;
 
-/// See the module. Without a pool a query runs on its own thread.
+/// The worker pool; see the module documentation. Without threads, each query runs on its own thread.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Workers {
     pool: Option<Arc<ThreadPool>>,
 }
 
 impl Workers {
-    /// Starts `n_threads` threads; none if that is one, or if the system cannot start them.
+    /// Starts `n_threads` threads. Starts none if `n_threads` is 1, or if the system cannot start them.
     pub(crate) fn new(n_threads: usize) -> Self {
         if n_threads <= 1 {
             return Self::default();
@@ -40,11 +40,11 @@ impl Workers {
         Self { pool: pool.ok().map(Arc::new) }
     }
 
-    /// Gets batches from `next` until there are none, runs `work` on them on any thread, and passes the results to `take` in
-    /// the order of the batches.
+    /// Gets batches from `next` until it returns `None`, runs `work` on each batch on any thread, and passes the
+    /// results to `take` in the order of the batches.
     ///
     /// # Errors
-    /// The first error in that order.
+    /// The first error in the order of the batches.
     pub(crate) fn in_order<B: Send, R: Send>(
         &self,
         mut next: impl FnMut() -> Result<Option<B>>,
@@ -58,7 +58,7 @@ impl Workers {
             return Ok(());
         };
         let Some(first) = next()? else { return Ok(()) };
-        // Fast path: a single batch runs here without waking a thread.
+        // Fast path: a single batch runs on this thread, without waking another one.
         let Some(second) = next()? else { return take(work(first)?) };
         let stopped = AtomicBool::new(false);
         let work = |batch| if stopped.load(Ordering::Relaxed) { Err(ended()) } else { work(batch) };
@@ -80,7 +80,7 @@ impl Workers {
 struct InFlight<'a, 'scope, R, W> {
     scope: &'a Scope<'scope>,
     work: &'scope W,
-    /// In order of the batches.
+    /// Receivers of the results, in the order of the batches.
     waiting: VecDeque<Receiver<Result<R>>>,
     n_max: usize,
 }
@@ -105,7 +105,7 @@ impl<'scope, R: Send + 'scope, W> InFlight<'_, 'scope, R, W> {
                 }
             }
             let Some(oldest) = self.waiting.pop_front() else { return Ok(()) };
-            // A batch that panicked sends no result; the scope propagates the panic.
+            // A batch that panicked sends no result. The scope propagates the panic.
             take(oldest.recv().unwrap_or_else(|_panicked| Err(ended()))?)?;
         }
     }
@@ -117,14 +117,14 @@ impl<'scope, R: Send + 'scope, W> InFlight<'_, 'scope, R, W> {
         let (sender, receiver) = sync_channel(1);
         let work = self.work;
         self.scope.spawn(move |_| {
-            // After an error nobody receives the other results.
+            // After an error the receivers are dropped, so sending fails.
             let _ignored = sender.send(work(batch));
         });
         self.waiting.push_back(receiver);
     }
 }
 
-/// The result of a batch that is skipped.
+/// The error of a skipped batch.
 fn ended() -> Error {
     Error::Execution("the evaluation has ended".into())
 }

@@ -46,12 +46,12 @@ pub(crate) fn columns(op: BinaryOp, column: &mut [f64], other: &[f64], swapped: 
 }
 
 #[inline]
-fn zip(column: &mut [f64], other: &[f64], swapped: bool, of: impl Fn(f64, f64) -> f64) {
+fn zip(column: &mut [f64], other: &[f64], swapped: bool, op: impl Fn(f64, f64) -> f64) {
     let pairs = column.iter_mut().zip(other);
     if swapped {
-        pairs.for_each(|(b, &a)| *b = of(a, *b));
+        pairs.for_each(|(b, &a)| *b = op(a, *b));
     } else {
-        pairs.for_each(|(a, &b)| *a = of(*a, b));
+        pairs.for_each(|(a, &b)| *a = op(*a, b));
     }
 }
 

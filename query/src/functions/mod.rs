@@ -79,7 +79,7 @@ pub(crate) enum SeriesFunction {
     /// `clamp(v, min, max)` and its variants, with the positions of the arguments.
     Clamp { min: Option<usize>, max: Option<usize> },
     /// A number for each native histogram; floats are dropped.
-    OfHistograms(fn(&FloatHistogram) -> f64),
+    MapHistograms(fn(&FloatHistogram) -> f64),
 }
 
 /// The order of a sort.
@@ -121,7 +121,7 @@ pub(crate) struct RangeFunction {
     /// The result is a sample of the series and keeps its name.
     pub(crate) keeps_name: bool,
     /// The series should be counters.
-    pub(crate) of_counters: bool,
+    pub(crate) needs_counter: bool,
     /// Constraints on the other arguments.
     pub(crate) params: Params,
 }

@@ -1,7 +1,7 @@
 //! The table of all functions.
 
 use super::Implementation::{self, Extremum, OverRange, Sort, SortByLabel};
-use super::SeriesFunction::{Calendar, Clamp, Map, OfHistograms, Round};
+use super::SeriesFunction::{Calendar, Clamp, Map, MapHistograms, Round};
 use super::{
     Direction, HistogramKernel, Kernels, Params, RangeFunction, RangeKernel, RateKind, SeriesFunction, native,
     over_time, rate, regression,
@@ -10,16 +10,16 @@ use crate::date::Civil;
 use crate::histogram::FloatHistogram;
 use crate::math::{self, float};
 
-const fn map(of: fn(f64) -> f64) -> Implementation {
-    Implementation::PerSeries(Map(of))
+const fn map(f: fn(f64) -> f64) -> Implementation {
+    Implementation::PerSeries(Map(f))
 }
 
-const fn calendar(of: fn(&Civil) -> f64) -> Implementation {
-    Implementation::PerSeries(Calendar(of))
+const fn calendar(f: fn(&Civil) -> f64) -> Implementation {
+    Implementation::PerSeries(Calendar(f))
 }
 
-const fn of_histograms(of: fn(&FloatHistogram) -> f64) -> Implementation {
-    Implementation::PerSeries(OfHistograms(of))
+const fn map_histograms(f: fn(&FloatHistogram) -> f64) -> Implementation {
+    Implementation::PerSeries(MapHistograms(f))
 }
 
 const fn per_series(function: SeriesFunction) -> Implementation {
@@ -42,7 +42,7 @@ const fn kernels(floats: RangeKernel, histograms: Option<HistogramKernel>) -> Ke
 
 const fn plain(plain: Kernels) -> RangeFunction {
     let params = Params::Any;
-    RangeFunction { plain, anchored: None, smoothed: None, keeps_name: false, of_counters: false, params }
+    RangeFunction { plain, anchored: None, smoothed: None, keeps_name: false, needs_counter: false, params }
 }
 
 const fn with_params(floats: RangeKernel, params: Params) -> Implementation {
@@ -57,7 +57,7 @@ const fn keeping_name(floats: RangeKernel, histograms: HistogramKernel) -> Imple
 macro_rules! change_over {
     ($kind:expr) => {{
         const KIND: RateKind = $kind;
-        let of_plain: Kernels = kernels(
+        let plain_kernels: Kernels = kernels(
             |window, _| rate::extrapolated(window, KIND),
             Some(|w, out| native::rate::extrapolated(w, KIND, out)),
         );
@@ -72,8 +72,8 @@ macro_rules! change_over {
         OverRange(RangeFunction {
             anchored: Some(anchored),
             smoothed: Some(smoothed),
-            of_counters: KIND.is_counter,
-            ..plain(Kernels { sliding: Some(KIND), ..of_plain })
+            needs_counter: KIND.is_counter,
+            ..plain(Kernels { sliding: Some(KIND), ..plain_kernels })
         })
     }};
 }
@@ -119,14 +119,14 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("exp", map(math::exp)),
     ("first_over_time", keeping_name(over_time::first, native::over_time::first)),
     ("floor", map(f64::floor)),
-    ("histogram_avg", of_histograms(|histogram| histogram.sum / histogram.count)),
-    ("histogram_count", of_histograms(FloatHistogram::count)),
+    ("histogram_avg", map_histograms(|histogram| histogram.sum / histogram.count)),
+    ("histogram_count", map_histograms(FloatHistogram::count)),
     ("histogram_fraction", Implementation::HistogramFraction),
     ("histogram_quantile", Implementation::HistogramQuantile),
     ("histogram_quantiles", Implementation::HistogramQuantiles),
-    ("histogram_stddev", of_histograms(|histogram| histogram.variance().sqrt())),
-    ("histogram_stdvar", of_histograms(FloatHistogram::variance)),
-    ("histogram_sum", of_histograms(FloatHistogram::sum)),
+    ("histogram_stddev", map_histograms(|histogram| histogram.variance().sqrt())),
+    ("histogram_stdvar", map_histograms(FloatHistogram::variance)),
+    ("histogram_sum", map_histograms(FloatHistogram::sum)),
     ("hour", calendar(|civil| civil.hour as f64)),
     ("idelta", over_all(rate::idelta, native::rate::idelta)),
     ("increase", change_over!(rate::INCREASE)),

@@ -101,8 +101,8 @@ impl FloatHistogram {
     /// Returns the histogram in a coarser exponential schema.
     pub(crate) fn in_schema(mut self, schema: i8) -> Self {
         if schema != self.schema && !self.is_custom() {
-            self.positive = self.positive.coarser(self.schema, schema);
-            self.negative = self.negative.coarser(self.schema, schema);
+            self.positive = self.positive.reduce_resolution(self.schema, schema);
+            self.negative = self.negative.reduce_resolution(self.schema, schema);
             self.schema = schema;
         }
         self
@@ -351,9 +351,9 @@ mod tests {
 
     #[test]
     fn sums_are_compensated_for_rounding() {
-        let of = |count: f64| exponential(0, 1, &[count], (0.0, 0.0));
-        let mut sum = HistogramSum::new(of(1.0));
-        [1e100, 1.0, -1e100].into_iter().for_each(|count| assert!(sum.add(&of(count)).is_ok()));
+        let histogram = |count: f64| exponential(0, 1, &[count], (0.0, 0.0));
+        let mut sum = HistogramSum::new(histogram(1.0));
+        [1e100, 1.0, -1e100].into_iter().for_each(|count| assert!(sum.add(&histogram(count)).is_ok()));
         assert_eq!(sum.finish().to_string(), "{count:2, sum:2, (1,2]:2}");
     }
 }

@@ -98,7 +98,7 @@ impl Buckets {
     }
 
     /// Returns `true` if the buckets are equal bit for bit.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(super) fn bits_eq(&self, other: &Self) -> bool {
         let same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
         self.indexes == other.indexes && self.counts.iter().zip(&other.counts).all(same)
     }
@@ -134,7 +134,7 @@ impl Buckets {
     }
 
     /// Merges buckets into those of a coarser schema.
-    pub(super) fn coarser(&self, from_schema: i8, to_schema: i8) -> Self {
+    pub(super) fn reduce_resolution(&self, from_schema: i8, to_schema: i8) -> Self {
         let mut merged = Self::default();
         for (index, count) in self.iter() {
             let index = bounds::coarser(index, from_schema, to_schema);
@@ -147,7 +147,12 @@ impl Buckets {
     }
 
     /// Merges buckets into those of a coarser schema, with compensation for rounding.
-    pub(super) fn coarser_compensated(&self, compensation: &[f64], from_schema: i8, to_schema: i8) -> (Self, Vec<f64>) {
+    pub(super) fn reduce_resolution_compensated(
+        &self,
+        compensation: &[f64],
+        from_schema: i8,
+        to_schema: i8,
+    ) -> (Self, Vec<f64>) {
         let (mut merged, mut merged_compensation) = (Self::default(), Vec::new());
         for ((index, count), &compensation) in self.iter().zip(compensation) {
             let index = bounds::coarser(index, from_schema, to_schema);
@@ -270,7 +275,7 @@ mod tests {
             expected.retain(|_, count| *count != 0.0);
             prop_assert_eq!(sum.iter().collect::<BTreeMap<_, _>>(), expected);
             let back = Buckets::from_spans(&sum.spans(), sum.counts().iter().copied());
-            prop_assert!(back.is_same(&sum));
+            prop_assert!(back.bits_eq(&sum));
             prop_assert_eq!(sum.n_spans(), sum.spans().len());
         }
     }

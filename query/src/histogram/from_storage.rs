@@ -27,7 +27,7 @@ pub(crate) fn read(samples: &SampleColumns, skip_buckets: bool) -> Vec<(u32, Arc
         }
         histogram.reset_hint = hint(&histogram, *index == 0, stored, neighbour);
         let histogram = Arc::new(histogram);
-        read.push((*index, if skip_buckets { totals.of(&histogram) } else { Arc::clone(&histogram) }));
+        read.push((*index, if skip_buckets { totals.convert(&histogram) } else { Arc::clone(&histogram) }));
         before = Some((*index, stored, histogram));
     }
     read
@@ -40,7 +40,7 @@ fn hint(
     stored: &Histogram,
     before: Option<(&Histogram, &FloatHistogram)>,
 ) -> ResetHint {
-    let is_integer = |of: &Histogram| matches!(of.counts, HistogramCounts::Integer { .. });
+    let is_integer = |stored: &Histogram| matches!(stored.counts, HistogramCounts::Integer { .. });
     let continues = match before {
         None => is_first && stored.reset_hint == ResetHint::NoReset,
         Some((stored_before, before)) => {
@@ -76,7 +76,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(&mut self, histogram: &Arc<FloatHistogram>) -> Arc<FloatHistogram> {
+    fn convert(&mut self, histogram: &Arc<FloatHistogram>) -> Arc<FloatHistogram> {
         let FloatHistogram { mut reset_hint, schema, count, sum, .. } = **histogram;
         if !varve_tsdb::staleness::is_stale_nan(sum) {
             if reset_hint == ResetHint::Unknown

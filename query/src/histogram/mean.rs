@@ -59,10 +59,10 @@ mod tests {
 
     #[test]
     fn a_mean_is_correct_after_its_sum_overflows() {
-        let of = |sum: f64| FloatHistogram { count: 2.0, sum, ..FloatHistogram::default() };
+        let histogram = |sum: f64| FloatHistogram { count: 2.0, sum, ..FloatHistogram::default() };
         let mean = |sums: &[f64]| {
-            let mut mean = HistogramMean::new(of(sums[0]));
-            sums[1..].iter().for_each(|&sum| assert!(mean.add(&of(sum)).is_ok()));
+            let mut mean = HistogramMean::new(histogram(sums[0]));
+            sums[1..].iter().for_each(|&sum| assert!(mean.add(&histogram(sum)).is_ok()));
             let mean = mean.finish();
             (mean.count, mean.sum)
         };

@@ -188,7 +188,7 @@ impl FloatHistogram {
     }
 
     /// Returns `true` if two histograms are equal bit for bit, apart from their hints.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn bits_eq(&self, other: &Self) -> bool {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
         self.schema == other.schema
             && same(self.count, other.count)
@@ -196,20 +196,20 @@ impl FloatHistogram {
             && self.custom_bounds() == other.custom_bounds()
             && self.zero_threshold == other.zero_threshold
             && same(self.zero_count, other.zero_count)
-            && self.negative.is_same(&other.negative)
-            && self.positive.is_same(&other.positive)
+            && self.negative.bits_eq(&other.negative)
+            && self.positive.bits_eq(&other.positive)
     }
 
     /// Returns `true` if two histograms are equal apart from empty buckets.
-    pub(crate) fn is_same_compacted(&self, other: &Self) -> bool {
+    pub(crate) fn eq_compacted(&self, other: &Self) -> bool {
         // Fast path: the buckets are the same.
-        if self.is_same(other) {
+        if self.bits_eq(other) {
             return true;
         }
         let (mut ours, mut theirs) = (self.clone(), other.clone());
         ours.compact();
         theirs.compact();
-        ours.is_same(&theirs)
+        ours.bits_eq(&theirs)
     }
 
     /// Converts the histogram to the form in which it is stored.

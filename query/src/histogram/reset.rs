@@ -43,7 +43,7 @@ impl FloatHistogram {
 
     /// Returns `true` if the count of a bucket outside of the zero bucket has decreased.
     fn any_decreases(&self, ours: &Buckets, previous: &Buckets, previous_schema: i8) -> bool {
-        let merged = (previous_schema != self.schema).then(|| previous.coarser(previous_schema, self.schema));
+        let merged = (previous_schema != self.schema).then(|| previous.reduce_resolution(previous_schema, self.schema));
         let previous = merged.as_ref().unwrap_or(previous);
         let skip = if self.is_custom() || self.zero_threshold == 0.0 { 0 } else { self.n_in_zero_bucket(previous) };
         previous.iter().skip(skip).any(|(index, before)| match ours.get(index) {
@@ -54,11 +54,12 @@ impl FloatHistogram {
 
     fn decreases_on_common_bounds(&self, previous: &Self) -> bool {
         let common = common_bounds(self.custom_bounds(), previous.custom_bounds());
-        let sums = |of: &Self| {
+        let sums = |histogram: &Self| {
             let mut sums = vec![0.0; common.len() + 1];
-            of.positive
+            histogram
+                .positive
                 .iter()
-                .for_each(|(index, count)| sums[common_index(index, of.custom_bounds(), &common)] += count);
+                .for_each(|(index, count)| sums[common_index(index, histogram.custom_bounds(), &common)] += count);
             sums
         };
         sums(self).iter().zip(&sums(previous)).any(|(now, before)| now < before)

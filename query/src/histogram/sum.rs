@@ -108,9 +108,9 @@ fn add_to(sum: &mut f64, compensation: &mut f64, value: f64) {
 fn add_exponential(sum: &mut FloatHistogram, compensation: &mut Compensation, other: &FloatHistogram) {
     if other.schema < sum.schema {
         (sum.positive, compensation.positive) =
-            sum.positive.coarser_compensated(&compensation.positive, sum.schema, other.schema);
+            sum.positive.reduce_resolution_compensated(&compensation.positive, sum.schema, other.schema);
         (sum.negative, compensation.negative) =
-            sum.negative.coarser_compensated(&compensation.negative, sum.schema, other.schema);
+            sum.negative.reduce_resolution_compensated(&compensation.negative, sum.schema, other.schema);
         sum.schema = other.schema;
     }
     let sides =
@@ -118,7 +118,7 @@ fn add_exponential(sum: &mut FloatHistogram, compensation: &mut Compensation, ot
     for (compensation, buckets, is_positive) in sides {
         let zeros = || vec![0.0; buckets.len()];
         let finer = other.schema > sum.schema;
-        let merged = finer.then(|| buckets.coarser_compensated(&zeros(), other.schema, sum.schema));
+        let merged = finer.then(|| buckets.reduce_resolution_compensated(&zeros(), other.schema, sum.schema));
         let (buckets, buckets_compensation) = match &merged {
             Some((buckets, compensation)) => (buckets, Some(&compensation[..])),
             None => (buckets, None),

@@ -33,7 +33,7 @@ pub fn print_stored(histogram: &Histogram) -> String {
         HistogramCounts::Float { .. } => general,
     };
     let mut out = String::new();
-    FloatHistogram::from(histogram).write(&mut out, print_count).expect("a String takes everything");
+    FloatHistogram::from(histogram).write(&mut out, print_count).expect("writing to a string cannot fail");
     out
 }
 

@@ -69,11 +69,11 @@ pub(crate) fn exp2(value: f64) -> f64 {
     }
     let whole = (value + 0.5_f64.copysign(value)).trunc();
     let rest = value - whole;
-    of_difference(rest * LN2_HIGH, -rest * LN2_LOW, whole as i32)
+    exp_difference(rest * LN2_HIGH, -rest * LN2_LOW, whole as i32)
 }
 
 /// Returns e^(`high` - `low`) times 2^`power`, by a polynomial.
-fn of_difference(high: f64, low: f64, power: i32) -> f64 {
+fn exp_difference(high: f64, low: f64, power: i32) -> f64 {
     const P: [f64; 5] = [
         1.666_666_666_666_666_6e-1,
         -2.777_777_777_701_559_3e-3,

@@ -72,17 +72,17 @@ pub(super) fn ln_1p(value: f64) -> f64 {
     if size < SMALL {
         return value - value * value * 0.5;
     }
-    if size < SQRT_2 - 1.0 && value > FRAC_1_SQRT_2 - 1.0 { of_small(value) } else { of_reduced(value) }
+    if size < SQRT_2 - 1.0 && value > FRAC_1_SQRT_2 - 1.0 { ln_1p_small(value) } else { ln_1p_reduced(value) }
 }
 
 /// ln (1 + f), where 1 + f needs no reduction.
-fn of_small(f: f64) -> f64 {
+fn ln_1p_small(f: f64) -> f64 {
     let half_square = 0.5 * f * f;
     f - (half_square - series(f, half_square))
 }
 
 /// ln (1 + value), after extracting a power of two.
-fn of_reduced(value: f64) -> f64 {
+fn ln_1p_reduced(value: f64) -> f64 {
     /// The fraction of the square root of two.
     const SQRT2_FRACTION: u64 = 0x6_a09e_667f_3bcd;
     const FRACTION_MASK: u64 = (1 << FRACTION_BITS) - 1;
@@ -103,7 +103,7 @@ fn of_reduced(value: f64) -> f64 {
     };
     let (f, k) = (u - 1.0, f64::from(power));
     if is_near_one {
-        return of_power_of_two(f, k, lost);
+        return ln_near_power_of_two(f, k, lost);
     }
     let half_square = 0.5 * f * f;
     if power == 0 {
@@ -113,7 +113,7 @@ fn of_reduced(value: f64) -> f64 {
 }
 
 /// ln of a number close to 2^`k`.
-fn of_power_of_two(f: f64, k: f64, lost: f64) -> f64 {
+fn ln_near_power_of_two(f: f64, k: f64, lost: f64) -> f64 {
     if f == 0.0 {
         return if k == 0.0 { 0.0 } else { k * LN2_HIGH + (lost + k * LN2_LOW) };
     }

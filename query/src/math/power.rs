@@ -18,7 +18,7 @@ pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
         return f64::NAN;
     }
     if whole >= (1_u64 << 63) as f64 {
-        return of_infinite(base, exponent > 0.0);
+        return pow_infinite(base, exponent > 0.0);
     }
     let mut start = 1.0;
     if rest != 0.0 {
@@ -67,15 +67,15 @@ fn special(base: f64, exponent: f64) -> Option<f64> {
         return Some(f64::NAN);
     }
     if base == 0.0 {
-        return Some(of_zero(base, exponent));
+        return Some(pow_zero(base, exponent));
     }
     if exponent.is_infinite() {
-        return Some(of_infinite(base, exponent > 0.0));
+        return Some(pow_infinite(base, exponent > 0.0));
     }
     if base.is_infinite() {
         // The power of -Inf is that of its inverse, -0.
-        let of_plus = if exponent < 0.0 { 0.0 } else { f64::INFINITY };
-        return Some(if base < 0.0 { pow(-0.0, -exponent) } else { of_plus });
+        let of_positive_infinity = if exponent < 0.0 { 0.0 } else { f64::INFINITY };
+        return Some(if base < 0.0 { pow(-0.0, -exponent) } else { of_positive_infinity });
     }
     if exponent == 0.5 {
         return Some(base.sqrt());
@@ -83,14 +83,14 @@ fn special(base: f64, exponent: f64) -> Option<f64> {
     (exponent == -0.5).then(|| 1.0 / base.sqrt())
 }
 
-fn of_zero(base: f64, exponent: f64) -> f64 {
+fn pow_zero(base: f64, exponent: f64) -> f64 {
     let keeps_sign = exponent.abs() < ALL_EVEN && exponent % 2.0 != 0.0 && exponent.fract() == 0.0;
     let size = if exponent < 0.0 { f64::INFINITY } else { 0.0 };
     if keeps_sign { size.copysign(base) } else { size }
 }
 
 /// A power whose exponent is infinite, or even and just as large.
-fn of_infinite(base: f64, is_positive: bool) -> f64 {
+fn pow_infinite(base: f64, is_positive: bool) -> f64 {
     if base == -1.0 {
         1.0
     } else if (base.abs() < 1.0) == is_positive {

@@ -7,7 +7,7 @@ fn number(text: &str) -> f64 {
     if text == "nan" { f64::NAN } else { f64::from_bits(u64::from_str_radix(text, 16).unwrap()) }
 }
 
-fn of_one(name: &str) -> Option<fn(f64) -> f64> {
+fn unary_function(name: &str) -> Option<fn(f64) -> f64> {
     Some(match name {
         "exp" => exp,
         "exp2" => exp2,
@@ -31,7 +31,7 @@ fn of_one(name: &str) -> Option<fn(f64) -> f64> {
 }
 
 fn apply(name: &str, arguments: &[f64]) -> f64 {
-    match (of_one(name), arguments) {
+    match (unary_function(name), arguments) {
         (Some(function), [x]) => function(*x),
         (None, [x, y]) => {
             if name == "pow" {

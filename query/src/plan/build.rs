@@ -1,4 +1,4 @@
-//! From the syntax tree to the plan.
+//! Builds the plan of a query from its syntax tree.
 
 use crate::functions::{self, arithmetic};
 use crate::promql::ast::{self, At, Expr, ExprKind, UnaryOp, ValueType};
@@ -10,7 +10,7 @@ use crate::promql::duration::seconds;
 /// Creates the plan of an expression.
 ///
 /// # Errors
-/// A message, if a duration in the expression is invalid for these times.
+/// Prometheus' error message if a duration in the expression is invalid for `times`.
 pub(crate) fn build(expr: &Expr, times: &QueryTimes) -> Result<Plan, String> {
     let built = Builder { times }.build(expr)?;
     let mut plan = built.wrapped_if_beneficial();
@@ -34,12 +34,12 @@ const STEP_DEPENDENT: [&str; 11] = [
     "year",
 ];
 
-/// A plan and whether it is step-invariant.
+/// A plan, and whether it can be evaluated once for all steps.
 struct Built {
     plan: Plan,
-    /// Its value is the same at every step.
+    /// The value is the same at every step.
     invariant: bool,
-    /// Evaluating it once is allowed, and saves work.
+    /// Wrapping in [`PlanKind::StepInvariant`] is allowed and saves work.
     beneficial: bool,
 }
 
@@ -125,7 +125,7 @@ impl Builder<'_> {
         Ok(Built::new(kind, expr, ValueType::Matrix).invariant(fixed, false))
     }
 
-    /// The expression of a subquery is evaluated once if it is invariant, even if the subquery is not.
+    /// Builds a subquery. Its expression is evaluated once if it is step-invariant, even if the subquery is not.
     fn subquery(&self, expr: &Expr, subquery: &ast::Subquery) -> Result<Built, String> {
         let shift = self.shift(subquery.offset.as_ref(), subquery.at)?;
         let step_ms = subquery.step.as_ref().map(|step| resolve(step, self.times, false)).transpose()?;
@@ -141,7 +141,8 @@ impl Builder<'_> {
             return Ok(constant(value, expr));
         }
         let args = call.args.iter().map(|arg| self.build(arg)).collect::<Result<Vec<_>, _>>()?;
-        // The timestamp of a sample at a fixed time is step-invariant; of anything else it is that of the step.
+        // The timestamp of a sample at a fixed time (`@`) is step-invariant. For other arguments it is the time of the
+        // step.
         let fixed_timestamp =
             call.function.name == "timestamp" && args.iter().all(|arg| arg.invariant && is_selector(&arg.plan));
         let step_dependent = STEP_DEPENDENT.contains(&call.function.name);
@@ -157,7 +158,7 @@ impl Builder<'_> {
         Ok(Built::new(kind, expr, call.function.return_type).invariant(invariant, invariant))
     }
 
-    /// Returns the value of a function that is constant for a query.
+    /// Returns the value of a function that depends only on the times of the query.
     fn query_constant(&self, name: &str) -> Option<f64> {
         let QueryTimes { start_ms, end_ms, step_ms } = *self.times;
         match name {
@@ -169,7 +170,7 @@ impl Builder<'_> {
         }
     }
 
-    /// As in Prometheus, an aggregation is invariant whether its parameter is or not.
+    /// Builds an aggregation. As in Prometheus, its parameter does not affect whether it is step-invariant.
     fn aggregate(&self, expr: &Expr, aggregate: &ast::Aggregate) -> Result<Built, String> {
         let param = aggregate.param.as_deref().map(|param| self.build(param)).transpose()?;
         let Built { plan, invariant, beneficial } = self.build(&aggregate.expr)?;
@@ -190,7 +191,7 @@ impl Builder<'_> {
         let (first, operators) = binary.chain();
         let mut lhs = self.build(first)?;
         for (at, operator) in operators.iter().enumerate() {
-            // The span of an operator is that of the left side of the next one.
+            // The span of an operator ends with its right side, like the left side of the next operator.
             let span = operators.get(at + 1).map_or(expr.span, |next| next.lhs.span);
             let rhs = self.build(&operator.rhs)?;
             // Constant folding.

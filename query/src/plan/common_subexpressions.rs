@@ -1,7 +1,7 @@
-//! Common subexpression elimination: equal expressions of a query, which are evaluated once.
+//! Common subexpression elimination: finds equal expressions of a query, so that they are evaluated once.
 //!
-//! Expressions are equal if they are written the same, at any position, and are evaluated over the same steps. Equal
-//! expressions have the same class: a selector that occurs twice is read once.
+//! Two expressions are equal if they have the same text and are evaluated over the same steps; their positions may
+//! differ. Equal expressions have the same class. For example, a selector that occurs twice is read once.
 
 use std::fmt::Write;
 
@@ -14,13 +14,13 @@ use crate::promql::ast::{AggregateOp, ValueType};
 /// The common subexpressions of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct CommonSubexpressions<'a> {
-    /// By the id of the expression.
+    /// Class of each expression, by expression id.
     classes: Vec<usize>,
-    /// By class.
+    /// Uses of each class.
     uses: Vec<Uses>,
-    /// By the class of their input: aggregations that fold its series as they stream by.
+    /// Aggregations that fold streamed series, by the class of their input.
     folds: HashMap<usize, Vec<(usize, &'a Plan)>>,
-    /// By the class of the range: functions of it, each class once.
+    /// Range functions by the class of their range; each class of functions is listed once.
     over_range: HashMap<usize, Vec<(usize, &'a Plan)>>,
 }
 
@@ -28,36 +28,37 @@ pub(crate) struct CommonSubexpressions<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 struct Uses {
     n: usize,
-    /// Some use needs all series at once.
+    /// At least one use needs all series at once.
     needs_all: bool,
 }
 
 impl<'a> CommonSubexpressions<'a> {
     /// Finds the common subexpressions of a plan.
     pub(crate) fn of(plan: &'a Plan) -> Self {
-        let mut classes = Classes { known: HashMap::new(), of: vec![0; plan.n_nodes()] };
+        let mut classes = Classes { known: HashMap::new(), by_id: vec![0; plan.n_nodes()] };
         let context = classes.intern("the query");
         classes.add(plan, context);
         let uses = vec![Uses::default(); classes.known.len()];
-        let mut subexpressions = Self { classes: classes.of, uses, ..Self::default() };
+        let mut subexpressions = Self { classes: classes.by_id, uses, ..Self::default() };
         subexpressions.add_use(plan, true);
         subexpressions
     }
 
-    /// Returns the class of an expression and its number of uses; 0 if its value cannot be shared.
+    /// Returns the class of an expression and its number of uses, which is 0 if the value cannot be shared.
     pub(crate) fn uses(&self, plan: &Plan) -> (usize, usize) {
         let class = self.class(plan);
         (class, if is_shareable(plan) { self.uses[class].n } else { 0 })
     }
 
-    /// Returns `true` if the value of an expression is used more than once, and some use needs all of it at once.
+    /// Returns `true` if the value of an expression is used more than once and at least one use needs all series at
+    /// once.
     pub(crate) fn is_materialized(&self, plan: &Plan) -> bool {
         let Uses { n, needs_all } = self.uses[self.class(plan)];
         n > 1 && needs_all && is_shareable(plan)
     }
 
-    /// Returns the folds of the same input as `aggregate`, with their classes and numbers of uses: each class once, that of
-    /// `plan` first.
+    /// Returns the folds that have the same input as `aggregate`, with their classes and numbers of uses. Each class is
+    /// listed once, the class of `plan` first.
     pub(crate) fn folds_of_same_input<'p>(&self, plan: &'p Plan, aggregate: &Aggregate) -> Vec<(usize, usize, &'p Plan)>
     where
         'a: 'p,
@@ -69,18 +70,18 @@ impl<'a> CommonSubexpressions<'a> {
         all.map(|(class, plan)| (class, self.uses[class].n, plan)).collect()
     }
 
-    /// Returns the functions of the same range as `call`, including itself, with their classes.
+    /// Returns the functions of the same range as `call`, including `call`, with their classes.
     pub(crate) fn functions_of_same_range(&self, call: &Call) -> &[(usize, &'a Plan)] {
         let others = range_of(call).and_then(|range| self.over_range.get(&self.class(range)));
         others.map_or(&[], |others| others)
     }
 
-    /// Returns `true` if some use of the value of an expression needs all series at once.
+    /// Returns `true` if at least one use of an expression needs all series at once.
     pub(crate) fn needs_all_series(&self, plan: &Plan) -> bool {
         self.uses[self.class(plan)].needs_all
     }
 
-    /// Returns `true` if there are common subexpressions, so values may be shared.
+    /// Returns `true` if the query has common subexpressions.
     pub(crate) fn has_any(&self) -> bool {
         let has_several = |by_input: &HashMap<_, Vec<_>>| by_input.values().any(|plans| plans.len() > 1);
         self.uses.iter().any(|uses| uses.n > 1) || has_several(&self.folds) || has_several(&self.over_range)
@@ -90,7 +91,7 @@ impl<'a> CommonSubexpressions<'a> {
         self.classes[plan.id]
     }
 
-    /// Records a use of an expression. Its children are used once, however often it is used itself.
+    /// Records a use of an expression. Only the first use counts as a use of its children.
     fn add_use(&mut self, plan: &'a Plan, needs_all: bool) {
         let class = self.class(plan);
         let uses = &mut self.uses[class];
@@ -114,13 +115,13 @@ impl<'a> CommonSubexpressions<'a> {
     }
 }
 
-/// Returns the range of stored samples of a range function.
+/// Returns the range selector argument of a range function.
 fn range_of(call: &Call) -> Option<&Plan> {
     let is_range = |arg: &&Plan| arg.range_selector().is_some();
     call.is_over_range().then(|| call.args.iter().find(is_range)).flatten()
 }
 
-/// Returns `true` if an aggregation holds only a few numbers for each group.
+/// Returns `true` if an aggregation holds only a few numbers per group and step.
 fn is_fold(op: AggregateOp) -> bool {
     use AggregateOp::{Avg, Count, Group, Max, Min, Stddev, Stdvar, Sum};
     matches!(op, Avg | Count | Group | Max | Min | Stddev | Stdvar | Sum)
@@ -143,8 +144,8 @@ fn streams_input(plan: &Plan) -> bool {
 /// Interns descriptions of expressions.
 struct Classes {
     known: HashMap<String, usize>,
-    /// By the id of the expression.
-    of: Vec<usize>,
+    /// Class of each expression, by expression id.
+    by_id: Vec<usize>,
 }
 
 impl Classes {
@@ -162,11 +163,11 @@ impl Classes {
             let _infallible = write!(text, " {class}");
         }
         let class = self.intern(&text);
-        self.of[plan.id] = class;
+        self.by_id[plan.id] = class;
         class
     }
 
-    /// Returns a description of an expression without its children, and the context of these.
+    /// Returns a description of an expression without its children, and the context of the children.
     fn description(&mut self, plan: &Plan, context: usize) -> (String, usize) {
         let mut inner_context = context;
         let own = match &plan.kind {
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
     use crate::promql::{self, Features};
 
-    /// Counts the expressions that are used more than once, and those of them that are materialized.
+    /// Checks the number of shared expressions, and how many of these are materialized.
     fn check(query: &str, n_shared: usize, n_materialized: usize) {
         let expr = promql::parse(query, &Features::all()).unwrap();
         let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 60_000, step_ms: 1000 }).unwrap();
@@ -231,7 +232,7 @@ mod tests {
         check("x{a=\"1\"} + x{a=\"2\"}", 0, 0);
         check("rate(x[5m]) > 0 and rate( (x[5m]) ) < 5", 1, 1);
         check("rate(x[5m]) / rate(x[5m] offset 1m)", 0, 0);
-        // The aggregation is shared, so its descendants do not count.
+        // The aggregation is shared, so its descendants are used only once.
         check("sum(rate(x[5m])) + 2 * sum(rate(x[5m]))", 1, 1);
         check("avg(x) + 2 * stddev(x)", 1, 0);
         check("x / scalar(sum(x))", 1, 1);

@@ -1,4 +1,4 @@
-//! One line for each operator of a plan, for `explain`.
+//! Describes each operator of a plan in one line, for `explain`.
 
 use std::fmt::Write;
 
@@ -14,22 +14,22 @@ pub(crate) fn describe(plan: &Plan) -> String {
     match &plan.kind {
         PlanKind::Number(value) => Plain(*value).to_string(),
         PlanKind::String(text) => format!("{:?}", String::from_utf8_lossy(text)),
-        PlanKind::Selector(selector) => of_selector(selector, None),
-        PlanKind::Range(range) => of_selector(&range.selector, Some(range.range_ms)),
+        PlanKind::Selector(selector) => describe_selector(selector, None),
+        PlanKind::Range(range) => describe_selector(&range.selector, Some(range.range_ms)),
         PlanKind::Subquery(subquery) => {
             let step = subquery.step_ms.map_or_else(String::new, |step_ms| format!("{step_ms}ms"));
-            format!("subquery [{}ms:{step}]{}", subquery.range_ms, of_shift(subquery.shift))
+            format!("subquery [{}ms:{step}]{}", subquery.range_ms, describe_shift(subquery.shift))
         }
         PlanKind::Call(call) => format!("{}()", call.function.name),
-        PlanKind::Aggregate(aggregate) => of_aggregate(aggregate),
-        PlanKind::Chain(chain) => of_chain(chain),
+        PlanKind::Aggregate(aggregate) => describe_aggregate(aggregate),
+        PlanKind::Chain(chain) => describe_chain(chain),
         PlanKind::Sign(UnaryOp::Minus, _) => "-".to_owned(),
         PlanKind::Sign(UnaryOp::Plus, _) => "+".to_owned(),
         PlanKind::StepInvariant(_) => "step invariant".to_owned(),
     }
 }
 
-fn of_selector(selector: &Selector, range_ms: Option<i64>) -> String {
+fn describe_selector(selector: &Selector, range_ms: Option<i64>) -> String {
     let is_name = |matcher: &&Matcher| {
         matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal && is_legacy_name(matcher.value())
     };
@@ -47,18 +47,18 @@ fn of_selector(selector: &Selector, range_ms: Option<i64>) -> String {
         Some(RangeExtension::Anchored) => " anchored",
         Some(RangeExtension::Smoothed) => " smoothed",
     });
-    text.push_str(&of_shift(selector.shift));
+    text.push_str(&describe_shift(selector.shift));
     text.push_str(if selector.skip_buckets { " (count and sum only)" } else { "" });
     text
 }
 
-fn of_shift(shift: Shift) -> String {
+fn describe_shift(shift: Shift) -> String {
     let at = shift.at_ms.map_or_else(String::new, |at_ms| format!(" @ {}", at_ms as f64 / 1000.0));
     let offset = if shift.offset_ms == 0 { String::new() } else { format!(" offset {}ms", shift.offset_ms) };
     at + &offset
 }
 
-fn of_aggregate(aggregate: &Aggregate) -> String {
+fn describe_aggregate(aggregate: &Aggregate) -> String {
     let Aggregate { op, grouping, without, .. } = aggregate;
     let modifier = match (without, grouping.is_empty()) {
         (false, true) => String::new(),
@@ -68,7 +68,7 @@ fn of_aggregate(aggregate: &Aggregate) -> String {
     format!("{}{modifier}", op.as_str())
 }
 
-fn of_chain(chain: &Chain) -> String {
+fn describe_chain(chain: &Chain) -> String {
     let operators: Vec<_> = chain.links.iter().map(|link| link.op.as_str()).collect();
     operators.join(" ")
 }

@@ -9,19 +9,19 @@ use crate::promql::duration::seconds;
 pub(crate) struct QueryTimes {
     /// The first step.
     pub(crate) start_ms: i64,
-    /// No step is after it.
+    /// End of the range, included; the last step may be earlier.
     pub(crate) end_ms: i64,
     /// Interval between steps; 0 for an instant query.
     pub(crate) step_ms: i64,
 }
 
-/// Durations of at least this many seconds overflow Prometheus' nanoseconds.
+/// Durations from this number of seconds on overflow Prometheus' 64-bit nanoseconds.
 const DURATION_MAX_SECONDS: f64 = (1u64 << 63) as f64 / 1e9;
 
 /// Resolves a duration to milliseconds; only offsets may be negative.
 ///
 /// # Errors
-/// Prometheus' message that says why the duration is invalid.
+/// Prometheus' error message for an invalid duration.
 pub(super) fn resolve(duration: &Duration, times: &QueryTimes, may_be_negative: bool) -> Result<i64, String> {
     match duration {
         Duration::Fixed(duration_ms) => Ok(*duration_ms),
@@ -44,7 +44,7 @@ fn resolve_expr(expr: &DurationExpr, times: &QueryTimes, may_be_negative: bool) 
     Ok((value * 1000.0) as i64)
 }
 
-/// Formats the span of an expression, from its first byte to the one past its last, as Prometheus does here.
+/// Formats the byte range of an expression (end excluded) as the prefix of Prometheus' duration errors.
 fn span(expr: &DurationExpr) -> String {
     format!("{}:{}: ", expr.span.start, expr.span.end)
 }

@@ -1,12 +1,12 @@
-//! The plan of a query: its syntax tree with everything resolved that depends on the times of the query.
+//! The plan of a query: its syntax tree after resolving all parts that depend on the times of the query.
 //!
-//! Differences from the tree: `@ start()` and `@ end()` are times, durations are milliseconds, `start()`, `step()` and the
-//! like are numbers, chains of operators are flat, parentheses are removed, functions have their implementations, and
-//! step-invariant expressions are wrapped, to be evaluated once.
+//! Differences from the tree: `@ start()` and `@ end()` are times, durations are milliseconds, `start()`, `end()`,
+//! `range()` and `step()` are numbers, chains of operators are flat, parentheses are removed, functions are resolved to
+//! implementations, and step-invariant expressions are wrapped so that they are evaluated once.
 //!
 //! Invariants
 //! 1. A [`PlanKind::StepInvariant`] never wraps a range of samples, a string or another [`PlanKind::StepInvariant`].
-//! 2. The depth of a plan is bounded by that of the tree; a chain of operators counts as one level.
+//! 2. The depth of a plan is at most the depth of the tree. A chain of operators counts as one level.
 
 mod build;
 mod common_subexpressions;
@@ -31,28 +31,28 @@ use crate::promql::functions::Function;
 /// An expression that is ready to be evaluated.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// What it is.
+    /// The kind of expression and its operands.
     pub(crate) kind: PlanKind,
     /// The type of its value.
     pub(crate) value_type: ValueType,
-    /// Its position in the query.
+    /// The position of the expression in the query.
     pub(crate) span: Span,
-    /// Its index among the expressions of the query, in pre-order.
+    /// Index of the expression in a pre-order walk of the query.
     pub(crate) id: usize,
 }
 
-/// The kinds of plans.
+/// The kinds of expressions in a plan.
 #[derive(Debug, Clone)]
 pub(crate) enum PlanKind {
     /// A number.
     Number(f64),
-    /// A string, which may be any bytes.
+    /// A string; its bytes need not be UTF-8.
     String(Box<[u8]>),
     /// The latest sample of each series.
     Selector(Selector),
     /// The samples of each series over a range.
     Range(RangeSelector),
-    /// An expression evaluated over a range.
+    /// A subquery: an expression evaluated over a range.
     Subquery(Box<Subquery>),
     /// A function call.
     Call(Call),
@@ -60,7 +60,7 @@ pub(crate) enum PlanKind {
     Aggregate(Box<Aggregate>),
     /// Binary operators.
     Chain(Chain),
-    /// A unary operator.
+    /// Unary plus or minus.
     Sign(UnaryOp, Box<Plan>),
     /// An expression whose value is the same at every step.
     StepInvariant(Box<Plan>),
@@ -69,9 +69,9 @@ pub(crate) enum PlanKind {
 /// The time shift of a selector or a subquery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shift {
-    /// Offset into the past from the step, or from `at_ms`.
+    /// Offset into the past, relative to the step or to `at_ms`.
     pub(crate) offset_ms: i64,
-    /// The time that replaces that of every step.
+    /// Fixed time (`@`) that replaces the time of every step.
     pub(crate) at_ms: Option<i64>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Selector {
     pub(crate) matchers: Vec<Matcher>,
     pub(crate) shift: Shift,
     pub(crate) extension: Option<RangeExtension>,
-    /// Only count and sum of histograms are needed.
+    /// Only the count and the sum of histograms are read.
     pub(crate) skip_buckets: bool,
 }
 
@@ -99,12 +99,12 @@ pub(crate) struct RangeSelector {
     pub(crate) range_ms: i64,
 }
 
-/// An expression evaluated over a range.
+/// A subquery: an expression evaluated over a range.
 #[derive(Debug, Clone)]
 pub(crate) struct Subquery {
     pub(crate) expr: Plan,
     pub(crate) range_ms: i64,
-    /// `None`: the default of the engine.
+    /// Interval between evaluations; `None` is the default of the engine.
     pub(crate) step_ms: Option<i64>,
     pub(crate) shift: Shift,
 }
@@ -123,7 +123,7 @@ pub(crate) struct Aggregate {
     pub(crate) op: AggregateOp,
     pub(crate) expr: Plan,
     pub(crate) param: Option<Plan>,
-    /// Ascending, without duplicates.
+    /// Label names of `by` and `without`, ascending and without duplicates.
     pub(crate) grouping: Vec<String>,
     pub(crate) without: bool,
 }
@@ -132,11 +132,11 @@ pub(crate) struct Aggregate {
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) first: Box<Plan>,
-    /// Not empty.
+    /// The operators from left to right; not empty.
     pub(crate) links: Vec<Link>,
 }
 
-/// An operator with its right side.
+/// A binary operator with its right operand.
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     pub(crate) op: BinaryOp,
@@ -144,12 +144,12 @@ pub(crate) struct Link {
     /// `Some` if and only if both sides are vectors.
     pub(crate) matching: Option<VectorMatching>,
     pub(crate) return_bool: bool,
-    /// The position of left side, operator and right side.
+    /// The position of the whole expression, from the leftmost operand to `rhs`.
     pub(crate) span: Span,
 }
 
 impl Plan {
-    /// Returns the direct children from left to right; those of a chain are its operands.
+    /// Returns the direct children from left to right. The children of a chain are its operands.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
             PlanKind::Number(_) | PlanKind::String(_) | PlanKind::Selector(_) | PlanKind::Range(_) => Vec::new(),
@@ -168,7 +168,7 @@ impl Plan {
         if let PlanKind::Chain(chain) = &self.kind { &chain.links } else { &[] }
     }
 
-    /// As [`Plan::children`].
+    /// Like [`Plan::children`], but mutable.
     fn children_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.kind {
             PlanKind::Number(_) | PlanKind::String(_) | PlanKind::Selector(_) | PlanKind::Range(_) => Vec::new(),
@@ -201,12 +201,12 @@ impl Plan {
         }
     }
 
-    /// Returns the range selector, if the expression is one.
+    /// Returns the range selector if the expression is one.
     pub(crate) fn range_selector(&self) -> Option<&RangeSelector> {
         if let PlanKind::Range(range) = &self.kind { Some(range) } else { None }
     }
 
-    /// Returns the input of an operator that works on each series by itself; `None` for other expressions.
+    /// Returns the input of an operator that computes each series independently; `None` for other expressions.
     pub(crate) fn streamed_input(&self) -> Option<&Self> {
         match &self.kind {
             PlanKind::Sign(_, inner) if inner.value_type == ValueType::Vector => Some(inner),
@@ -242,7 +242,7 @@ impl Call {
         matches!(self.implementation, Implementation::OverRange(_))
     }
 
-    /// Returns `true` for a range function that returns samples of its series, which keep their name.
+    /// Returns `true` for a range function that returns samples of its input; these keep the metric name.
     pub(crate) fn keeps_name(&self) -> bool {
         matches!(self.implementation, Implementation::OverRange(RangeFunction { keeps_name: true, .. }))
     }

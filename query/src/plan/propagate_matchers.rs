@@ -1,8 +1,8 @@
-//! Matcher propagation: one side of `and` or `unless` adds its matchers to the other one, which then skips series that cannot
-//! match.
+//! Matcher propagation: adds the matchers of one side of `and` or `unless` to the other side, which then skips series
+//! that cannot match.
 //!
-//! Only plain selectors are narrowed: they cause no annotations about series that are skipped, and set operators cause no
-//! errors. Functions and arithmetic cause both, so they are left unchanged.
+//! Only plain selectors are narrowed. Functions and arithmetic could add annotations or fail because of the skipped
+//! series, so their inputs are left unchanged; plain selectors and set operators do neither.
 
 use varve_tsdb::Matcher;
 use varve_tsdb::labels::METRIC_NAME;
@@ -11,7 +11,7 @@ use super::{Chain, Plan, PlanKind, Selector};
 use crate::functions::{Implementation, SeriesFunction};
 use crate::promql::ast::{BinaryOp, VectorMatching};
 
-/// Narrows the selectors of a plan.
+/// Narrows the selectors of all set operators in a plan.
 pub(crate) fn propagate_matchers(plan: &mut Plan) {
     plan.children_mut().into_iter().for_each(propagate_matchers);
     if let PlanKind::Chain(chain) = &mut plan.kind {
@@ -26,12 +26,12 @@ fn narrow(Chain { first, links }: &mut Chain) {
     if !matches!(link.op, BinaryOp::And | BinaryOp::Unless) {
         return;
     }
-    let of_left = matchers_of(first, matching);
-    let of_right = matchers_of(&link.rhs, matching);
+    let left_matchers = matchers_of(first, matching);
+    let right_matchers = matchers_of(&link.rhs, matching);
     if link.op == BinaryOp::And {
-        add_matchers(first, of_right);
+        add_matchers(first, right_matchers);
     }
-    add_matchers(&mut link.rhs, of_left);
+    add_matchers(&mut link.rhs, left_matchers);
 }
 
 /// Returns the matchers on signature labels that all series of an expression satisfy.

@@ -1,6 +1,6 @@
-//! Finds the selectors for which only count and sum of native histograms are needed, as Prometheus does.
+//! Finds the selectors that need only the count and the sum of native histograms, by Prometheus' rules.
 //!
-//! Their buckets are skipped on reading. This is visible: there are no annotations about buckets that are not read.
+//! The buckets of these selectors are not read. This is visible: buckets that are not read cause no annotations.
 
 use super::{Plan, PlanKind};
 use crate::promql::ast::BinaryOp;
@@ -9,9 +9,9 @@ use crate::promql::ast::BinaryOp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parents {
     Other,
-    /// A function of count and sum.
+    /// A function that needs only count and sum.
     Totals,
-    /// A function that needs the buckets, whatever else is above.
+    /// A function that needs the buckets; takes precedence over the other functions above the expression.
     Buckets,
 }
 
@@ -41,7 +41,7 @@ fn mark_below(plan: &mut Plan, parents: Parents) {
         }
         PlanKind::Chain(chain) => {
             let trims = |op: BinaryOp| matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower);
-            // An operator is a parent of everything to its left.
+            // An operator is a parent of its right side and of all operands to its left.
             let last_trim = chain.links.iter().rposition(|link| trims(link.op));
             let parents_of =
                 |at: usize| if last_trim.is_some_and(|last| at <= last) { Parents::Buckets } else { parents };

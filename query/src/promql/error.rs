@@ -31,7 +31,7 @@ impl ParseError {
     }
 
     /// Adds the flag of the limit that the query exceeds.
-    pub(super) fn of_limit(mut self, flag: &'static str) -> Self {
+    pub(super) fn with_limit(mut self, flag: &'static str) -> Self {
         self.0.limit = Some(flag);
         self
     }

@@ -1,5 +1,5 @@
-//! Random and mutated queries, evaluated on one thread and on several: none panics, the results are equal, and nothing is held
-//! afterwards.
+//! Random and mutated queries, evaluated on one thread and on several. Checks that none panics, that the results are
+//! equal, and that all memory is released.
 
 use std::sync::OnceLock;
 
@@ -22,7 +22,7 @@ const LEAVES: &[&str] = &[
 
 const SCALARS: &[&str] = &["1", "0.5", "-Inf", "NaN", "time()", "scalar(sum(m))", "scalar(m{i=\"3\"})", "2 ^ 3"];
 
-/// `V` is replaced by a vector, `S` by a scalar.
+/// Query templates: `V` stands for a vector, `S` for a scalar.
 const TEMPLATES: &[&str] = &[
     "sum(V)",
     "avg by (i) (V)",
@@ -80,7 +80,7 @@ fn any_query() -> impl Strategy<Value = String> {
     })
 }
 
-/// Returns the printed result of an engine, and the bytes that are held afterwards.
+/// Returns the printed result, and the number of bytes still charged afterwards.
 fn result_of(parallelism: usize, query: &str, times: Times) -> (String, usize) {
     static STORE: OnceLock<(TempDir, Db)> = OnceLock::new();
     static ENGINES: OnceLock<[Engine; 2]> = OnceLock::new();
@@ -104,7 +104,7 @@ fn result_of(parallelism: usize, query: &str, times: Times) -> (String, usize) {
         Ok(QueryResult { value, annotations, .. }) => {
             format!("{value:?} {:?}", annotations.all().collect::<Vec<_>>())
         }
-        // The peak memory depends on the threads.
+        // Peak memory, and so the outcome, depends on the number of threads.
         Err(Error::Limit { .. }) => "limit".to_owned(),
         Err(error) => error.to_string(),
     };

@@ -1,4 +1,4 @@
-//! `count_values`: the number of series that have each value.
+//! `count_values`: counts the series that have each value.
 
 use hashbrown::HashMap;
 use varve_tsdb::Labels;
@@ -30,7 +30,7 @@ impl Evaluator<'_> {
             for (step, value) in series.column.iter() {
                 let histogram = series.column.histogram(step);
                 let group = match last {
-                    // Fast path: the value of the previous step.
+                    // Fast path: the same value as at the previous step.
                     Some((bits, group)) if bits == value.to_bits() && histogram.is_none() => group,
                     _ => {
                         limits.check()?;
@@ -56,7 +56,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Counts by label set, in order of appearance.
+/// Counts per step for each label set, in order of appearance.
 struct Counts {
     groups: HashMap<Labels, usize>,
     columns: Vec<(Labels, Column)>,
@@ -78,7 +78,7 @@ impl Counts {
     }
 }
 
-/// Returns the label that holds the values.
+/// Returns the name of the label that receives the values.
 fn value_label(aggregate: &Aggregate) -> Result<String> {
     let Some(PlanKind::String(text)) = aggregate.param.as_ref().map(|param| &param.kind) else {
         return Err(Error::Execution("count_values needs the name of a label".into()));

@@ -1,4 +1,4 @@
-//! Aggregations with a state of a few numbers per group and step.
+//! Aggregations whose state is a few numbers per group and step.
 
 use super::histograms::HistogramFold;
 use crate::annotations::{Annotation, add_once};
@@ -7,17 +7,17 @@ use crate::eval::columns::{Column, Series, StepSet};
 use crate::math::kahan::{KahanSum, Mean};
 use crate::promql::ast::AggregateOp;
 
-/// The state of one group at every step.
+/// The aggregation state of one group at every step.
 pub(super) struct Fold {
     op: AggregateOp,
     /// The steps at which the group has a float.
     seen: StepSet,
     state: State,
-    /// The state of the histograms.
+    /// The state of the histograms; `None` if no series of the group has histograms.
     histograms: Option<Box<HistogramFold>>,
 }
 
-/// One element per step; meaningless until the step has been seen.
+/// The state of the floats: one element per step, meaningless for steps that are not in `Fold::seen`.
 enum State {
     Sum(Vec<KahanSum>),
     Avg(Vec<Mean>),
@@ -82,7 +82,8 @@ impl Fold {
         n_steps * element + n_steps / 8
     }
 
-    /// Adds a series; returns the additional size of the histogram state. Annotations are added to `annotations`, each once.
+    /// Adds a series. Returns the number of bytes by which the histogram state grows. Adds each annotation to
+    /// `annotations` once.
     pub(super) fn add(&mut self, series: &Series, annotations: &mut Vec<Annotation>) -> usize {
         // Fast path: only floats.
         if series.column.histograms.is_empty() {
@@ -90,7 +91,7 @@ impl Fold {
             return 0;
         }
         match self.op {
-            // A histogram counts as a float does.
+            // Histograms count like floats.
             AggregateOp::Count | AggregateOp::Group => {
                 self.add_floats(&series.column);
                 0
@@ -127,7 +128,7 @@ impl Fold {
         }
     }
 
-    /// Returns the result.
+    /// Returns the result as a column.
     pub(super) fn finish(self, annotations: &mut Vec<Annotation>) -> Column {
         let values = match self.state {
             State::Sum(sums) => sums.into_iter().map(KahanSum::total).collect(),
@@ -150,7 +151,7 @@ fn floats_of(column: &Column) -> Column {
     Column { values: column.values.clone(), present: column.float_steps().into_owned(), histograms: Vec::new() }
 }
 
-/// Starts or updates the state of each step at which the column has a value.
+/// Updates the state of each step at which the column has a value. The first value of a step sets it to `start(value)`.
 #[inline]
 fn each<S>(column: &Column, seen: &mut StepSet, states: &mut [S], start: impl Fn(f64) -> S, add: impl Fn(&mut S, f64)) {
     for (step, value) in column.iter() {
@@ -163,7 +164,7 @@ fn each<S>(column: &Column, seen: &mut StepSet, states: &mut [S], start: impl Fn
     seen.union_with(&column.present);
 }
 
-/// Updates the best value of each step; any value is better than NaN.
+/// Updates the best value of each step. Any value is better than NaN.
 #[inline]
 fn each_best(column: &Column, seen: &mut StepSet, bests: &mut [f64], is_better: impl Fn(f64, f64) -> bool) {
     each(

@@ -1,6 +1,6 @@
 //! `sum` and `avg` of histograms.
 //!
-//! Histograms and floats cannot be added: a step of a group that has both has no result.
+//! Histograms and floats cannot be added: a group has no result at a step that has both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ struct Step {
 
 #[derive(Default)]
 enum State {
-    /// A float came first: the histograms are not aggregated.
+    /// The step has a float and a histogram, and the float came first. Histograms are not aggregated.
     #[default]
     Mixed,
     Sum(HistogramSum),
     Mean(HistogramMean),
-    /// Exponential and custom buckets were mixed; later histograms are ignored.
+    /// The histograms have both exponential and custom buckets. Further histograms are ignored.
     Incompatible {
         had_floats: bool,
     },
@@ -43,8 +43,8 @@ impl HistogramFold {
         Self { op, steps: BTreeMap::new() }
     }
 
-    /// Adds the histograms of a series; `floats` are the steps that already have a float. Returns the additional size, at
-    /// most.
+    /// Adds the histograms of a series. `floats` are the steps at which the group already has a float. Returns an upper
+    /// bound of the number of bytes by which the state grows.
     pub(super) fn add(&mut self, series: &Series, floats: &StepSet, annotations: &mut Vec<Annotation>) -> usize {
         let mut size = 0;
         for (step, histogram) in series.column.histograms() {
@@ -69,7 +69,7 @@ impl HistogramFold {
         size
     }
 
-    /// Writes the results to the column of the floats.
+    /// Writes the results to `column`, which holds the results of the floats.
     pub(super) fn finish(self, column: &mut Column, annotations: &mut Vec<Annotation>) {
         let floats = column.present.clone();
         for (step, Step { state, resets, no_resets }) in self.steps {
@@ -118,7 +118,8 @@ impl State {
         }
     }
 
-    /// Adds a histogram; returns the additional size, or `None` if the histograms are incompatible.
+    /// Adds a histogram. Returns the number of bytes by which the state grows, or `None` if the histograms are
+    /// incompatible.
     fn add(&mut self, histogram: &FloatHistogram, series: &Series, annotations: &mut Vec<Annotation>) -> Option<usize> {
         let before = self.size();
         let added = match self {

@@ -1,8 +1,8 @@
 //! Aggregations across series.
 //!
-//! `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` and `count_values` fold one series after the other into
-//! their groups and hold nothing else. `topk`, `bottomk`, `limitk` and `limit_ratio` hold the series selected so far;
-//! `quantile` holds the values of each step.
+//! `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` and `count_values` fold one series at a time into
+//! their groups and hold only the groups. `topk`, `bottomk`, `limitk` and `limit_ratio` hold the series selected so
+//! far; `quantile` holds the values of each step.
 
 mod count_values;
 mod fold;
@@ -27,7 +27,7 @@ use fold::Fold;
 struct Groups<'a> {
     aggregate: &'a Aggregate,
     keys: GroupingKeys,
-    /// The labels of the last series, and the index of their group.
+    /// The labels of the previous series, and the index of its group.
     last: Option<(Labels, usize)>,
 }
 
@@ -36,9 +36,9 @@ impl<'a> Groups<'a> {
         Self { aggregate, keys: GroupingKeys::default(), last: None }
     }
 
-    /// Returns the index of the group of a series, and `true` if it is new.
+    /// Returns the index of the group of a series, and `true` if the group is new.
     fn intern(&mut self, labels: &Labels) -> (usize, bool) {
-        // Fast path: series of which only the grouping labels were read share them.
+        // Fast path: if only the grouping labels were read, series of a group often share one label set.
         if let Some((last, group)) = &self.last
             && last.is_shared_with(labels)
         {
@@ -62,7 +62,7 @@ fn is_grouping(aggregate: &Aggregate, name: &str) -> bool {
     if aggregate.without { name != METRIC_NAME && !named } else { named }
 }
 
-/// Returns the grouping labels of aggregations, and the metric name, which functions use.
+/// Returns the labels that aggregations need: the grouping labels, and the metric name, which functions use.
 fn labels_for(aggregates: &[&Aggregate]) -> LabelHint {
     match aggregates {
         [alone] if alone.without => {
@@ -88,7 +88,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Folds a stream of series into groups. Other folds of the same input are computed in the same pass, and shared.
+    /// Folds a stream of series into groups. Computes other folds of the same input in the same pass and shares their
+    /// results.
     fn fold(&mut self, plan: &Plan, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let mut together = self.subexpressions.folds_of_same_input(plan, aggregate);
         together.retain(|(class, ..)| !self.shared.contains(*class));
@@ -103,14 +104,15 @@ impl Evaluator<'_> {
             folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge))
         })?;
         let mut own = None;
-        let of_series = self.side_effects_since(&snapshot);
+        let side_effects_of_input = self.side_effects_since(&snapshot);
         for (folds, (class, n_uses, other)) in folds.into_iter().zip(together) {
             let (vector, annotations) = folds.finish(&limits)?;
             if std::ptr::eq(other, plan) {
                 annotations.into_iter().for_each(|(annotation, span)| self.annotations.add(annotation, span));
                 own = Some(vector);
-            } else if let Some(of_other) = aggregate_of(other) {
-                let side_effects = of_series.relocated(&aggregate.expr, &of_other.expr, &annotations);
+            } else if let Some(other_aggregate) = aggregate_of(other) {
+                let side_effects =
+                    side_effects_of_input.relocated(&aggregate.expr, &other_aggregate.expr, &annotations);
                 self.share(class, n_uses, other, vector, side_effects);
             }
         }
@@ -135,7 +137,7 @@ fn aggregate_of(plan: &Plan) -> Option<&Aggregate> {
 struct Folds<'a> {
     groups: Groups<'a>,
     grid: Grid,
-    /// By group; with the flag for delayed name removal.
+    /// The state of each group, and its flag for delayed name removal.
     folds: Vec<(Fold, bool)>,
     annotations: Vec<Annotation>,
 }
@@ -158,7 +160,7 @@ impl<'a> Folds<'a> {
         Ok(())
     }
 
-    /// Returns the groups, and the annotations about their series.
+    /// Returns the result, and the annotations with their positions.
     fn finish(mut self, limits: &Limits) -> Result<(Vector, Vec<(Annotation, Span)>)> {
         let span = self.groups.aggregate.expr.span;
         let mut vector = limits.vector();
@@ -180,13 +182,13 @@ struct ParamRange {
 impl ParamRange {
     fn of(values: &[f64]) -> Self {
         let any_nan = values.iter().any(|value| value.is_nan());
-        // NaN spreads, as with Go's extrema.
+        // NaN propagates, as in Go's `math.Max` and `math.Min`.
         let max = values.iter().copied().fold(f64::MIN, crate::math::float::max);
         let min = values.iter().copied().fold(f64::MAX, crate::math::float::min);
         Self { min, max, any_nan }
     }
 
-    /// Returns NaN and the extremes that lie outside of `low..=high`.
+    /// Returns the extremes that are NaN or outside of `low..=high`.
     fn outside(self, low: f64, high: f64) -> impl Iterator<Item = f64> {
         let nan = self.any_nan.then_some(f64::NAN);
         let above = (self.max > high).then_some(self.max);

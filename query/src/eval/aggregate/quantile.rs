@@ -11,7 +11,7 @@ use crate::plan::Aggregate;
 
 /// The values of a group.
 struct Values {
-    /// By step, in the order of their series.
+    /// The values of each step, in the order of their series.
     by_step: Vec<Vec<f64>>,
     drop_name: bool,
 }
@@ -21,7 +21,7 @@ impl Evaluator<'_> {
     pub(super) fn quantile(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let (quantiles, range) = self.param(aggregate, grid)?;
         let hint = labels_for(&[aggregate]);
-        let (mut groups, mut of_groups): (_, Vec<Values>) = (Groups::new(aggregate), Vec::new());
+        let (mut groups, mut values): (_, Vec<Values>) = (Groups::new(aggregate), Vec::new());
         let mut charge = self.limits.ctx.charge();
         let mut ignored_histograms = false;
         self.each_input(&aggregate.expr, grid, &hint, 1, &mut |mut series| {
@@ -35,11 +35,11 @@ impl Evaluator<'_> {
             let (group, is_new) = groups.intern(&series.labels);
             if is_new {
                 charge.grow(grid.n_steps * size_of::<Vec<f64>>() + GroupingKeys::size(groups.labels(group)))?;
-                of_groups.push(Values { by_step: vec![Vec::new(); grid.n_steps], drop_name: false });
+                values.push(Values { by_step: vec![Vec::new(); grid.n_steps], drop_name: false });
             }
-            // A list that grows may have twice the capacity.
+            // A growing list may have a capacity of twice its length.
             charge.grow(series.column.present.count() * 2 * size_of::<f64>())?;
-            let Values { by_step, drop_name } = &mut of_groups[group];
+            let Values { by_step, drop_name } = &mut values[group];
             series.column.iter().for_each(|(step, value)| by_step[step].push(value));
             *drop_name |= series.drop_name;
             Ok(())
@@ -52,7 +52,7 @@ impl Evaluator<'_> {
             self.annotations.add(Annotation::InvalidQuantile(q), span);
         }
         let mut vector = self.limits.vector();
-        for (labels, Values { by_step, drop_name }) in groups.keys.into_labels().into_iter().zip(of_groups) {
+        for (labels, Values { by_step, drop_name }) in groups.keys.into_labels().into_iter().zip(values) {
             let mut column = self.limits.column(grid.n_steps)?;
             for ((step, mut values), &q) in by_step.into_iter().enumerate().zip(quantiles.iter()) {
                 self.limits.check()?;

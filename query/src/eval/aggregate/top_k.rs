@@ -1,7 +1,7 @@
-//! `topk`, `bottomk`, `limitk`, `limit_ratio`: some series of each group, unchanged.
+//! `topk`, `bottomk`, `limitk`, `limit_ratio`: select series of each group without changing their values.
 //!
-//! A series that a step does not select is not present at that step; no value is copied. Series that no step selects any
-//! more are dropped while others arrive.
+//! A series becomes absent at the steps that do not select it; no value is copied. A series that no step selects any
+//! more is dropped before the remaining input is read.
 
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::LabelHint;
@@ -19,7 +19,7 @@ use crate::functions::sort::compare;
 use crate::plan::Aggregate;
 use crate::promql::ast::{AggregateOp, Span};
 
-/// Parameters from here on overflow Prometheus' integers.
+/// Parameters from this value on overflow Prometheus' 64-bit integers.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_807.0;
 
 impl Evaluator<'_> {
@@ -42,8 +42,8 @@ impl Evaluator<'_> {
         selection.finish(&limits)
     }
 
-    /// `limit_ratio(r, v)`: the series whose hash lies in the first part of the hash space, or in the last part for negative
-    /// ratios.
+    /// `limit_ratio(r, v)`: selects the series whose hash is in the first part of the hash space, or in the last part
+    /// if the ratio is negative.
     pub(super) fn limit_ratio(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let (ratios, range) = self.param(aggregate, grid)?;
         let limits = self.limits.clone();
@@ -62,7 +62,7 @@ impl Evaluator<'_> {
                 let ratio = ratios[step].clamp(-1.0, 1.0);
                 ratio != 0.0 && is_selected(ratio)
             });
-            // As in Prometheus, samples that are not selected count as held until the aggregation is done.
+            // As in Prometheus, unselected samples count as held until the aggregation ends.
             held.grow(n_samples - series.column.n_samples())?;
             if !series.column.present.is_empty() {
                 charge.grow(2 * size_of::<usize>())?;
@@ -90,7 +90,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Fails if a parameter of `topk`, `bottomk` or `limitk` is not a number of series.
+/// Fails if the parameter of `topk`, `bottomk` or `limitk` is not a valid number of series at every step.
 fn check_range(range: ParamRange) -> Result<()> {
     if range.any_nan {
         return Err(Error::Execution("Parameter value is NaN".into()));
@@ -106,22 +106,22 @@ fn check_range(range: ParamRange) -> Result<()> {
     Ok(())
 }
 
-/// The series selected so far: a heap for each group and step, and the series that are in some heap.
+/// The series selected so far: one heap per group and step, and the series that are in at least one heap.
 struct TopK<'a> {
     groups: Groups<'a>,
     ks: Scalars,
     op: AggregateOp,
-    /// By group, then by step.
+    /// The heaps of each group, one per step.
     heaps: Vec<Vec<Heap>>,
-    /// In order of arrival; `None` if no heap has them any more.
+    /// Series in order of arrival; `None` once no heap contains the series any more.
     series: Vec<Option<Selected>>,
-    /// There were histograms, which only `limitk` selects.
+    /// Histograms were ignored; only `limitk` selects them.
     ignored_histograms: bool,
     limits: &'a Limits,
     charge: Charge,
 }
 
-/// A series that is in some heaps.
+/// A series that is in at least one heap.
 struct Selected {
     series: Box<Series>,
     n_uses: usize,
@@ -152,8 +152,8 @@ impl<'a> TopK<'a> {
         if is_new {
             let n_steps = self.ks.len();
             self.charge.grow(n_steps * size_of::<Heap>() + GroupingKeys::size(self.groups.labels(group)))?;
-            let of_step = |&k: &f64| Heap::new(self.op, if k < 1.0 { 0 } else { k as usize });
-            self.heaps.push(self.ks.iter().map(of_step).collect());
+            let heap_of_step = |&k: &f64| Heap::new(self.op, if k < 1.0 { 0 } else { k as usize });
+            self.heaps.push(self.ks.iter().map(heap_of_step).collect());
         }
         self.charge.grow(series_size(&series) + 2 * size_of::<usize>())?;
         let (at, mut n_uses) = (self.series.len(), 0);
@@ -172,9 +172,9 @@ impl<'a> TopK<'a> {
         Ok(())
     }
 
-    /// Removes a series from one heap.
+    /// Records that a heap no longer contains the series at index `at`. Drops the series if that was the last heap.
     fn release(&mut self, at: usize) {
-        // A series that is being offered is in each heap only once.
+        // The series being offered is not stored yet, and is at most once in each heap.
         let Some(selected) = &mut self.series[at] else { return };
         selected.n_uses -= 1;
         if selected.n_uses == 0 {
@@ -183,7 +183,8 @@ impl<'a> TopK<'a> {
         }
     }
 
-    /// Returns the selected series, each at the steps that selected it. The series of a single step are in heap order.
+    /// Returns the selected series, present at the steps that selected them. If there is a single step, they are in
+    /// heap order.
     fn finish(mut self, limits: &Limits) -> Result<Vector> {
         let n_steps = self.ks.len();
         self.series.iter_mut().flatten().for_each(|selected| selected.series.column.present = StepSet::empty(n_steps));
@@ -215,7 +216,7 @@ impl<'a> TopK<'a> {
     }
 }
 
-/// Returns the order in which Prometheus' heaps hold the series of a single step, group after group.
+/// Returns the indexes of the selected series of a single step in the order of Prometheus' heaps, group by group.
 fn order_of_limit_ratio(selected: &Vector, group_of: &[usize]) -> Vec<usize> {
     let n_groups = group_of.iter().map(|&group| group + 1).max().unwrap_or(0);
     let mut heaps: Vec<_> = (0..n_groups).map(|_| Heap::new(AggregateOp::LimitRatio, usize::MAX)).collect();
@@ -227,7 +228,7 @@ fn order_of_limit_ratio(selected: &Vector, group_of: &[usize]) -> Vec<usize> {
     heaps.iter().flat_map(|heap| heap.entries.iter().map(|entry| entry.at)).collect()
 }
 
-/// Moves the given series to the front, in this order; the others have no values.
+/// Moves the series at the indexes in `order` to the front, in this order. All other series have no values.
 fn reorder(vector: &mut Vector, order: &[usize]) {
     let mut ranks = vec![usize::MAX; vector.series.len()];
     order.iter().enumerate().for_each(|(rank, &series)| ranks[series] = rank);
@@ -236,7 +237,7 @@ fn reorder(vector: &mut Vector, order: &[usize]) {
     vector.series = series.into_iter().map(|(series, _)| series).collect();
 }
 
-/// A candidate: its value, and the index of its series.
+/// A candidate for selection: its value, and the index of its series.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     value: f64,
@@ -248,12 +249,12 @@ struct Entry {
 enum Offer {
     Rejected,
     Added,
-    /// It replaced the candidate of this series.
+    /// The candidate replaced that of the series at this index.
     Replaced(usize),
 }
 
-/// A heap of the best `k` candidates, the worst of them first. Which of several equal candidates stay depends on how the heap
-/// works, so it works like Go's `container/heap`.
+/// A heap of the best `k` candidates, worst first. The algorithm is that of Go's `container/heap`, because it
+/// determines which of several equal candidates remain.
 struct Heap {
     op: AggregateOp,
     k: usize,
@@ -282,7 +283,7 @@ impl Heap {
         Offer::Rejected
     }
 
-    /// Sorts the candidates, the best first.
+    /// Sorts the candidates, best first.
     fn sorted(&mut self) -> &[Entry] {
         let direction = match self.op {
             AggregateOp::Topk => Direction::Descending,
@@ -293,7 +294,7 @@ impl Heap {
         &self.entries
     }
 
-    /// Returns `true` if `a` is removed before `b`; NaN is removed first.
+    /// Returns `true` if the heap removes value `a` before `b`. NaN is removed first.
     fn worse(&self, a: f64, b: f64) -> bool {
         match self.op {
             AggregateOp::Bottomk => a.is_nan() || a > b,

@@ -1,11 +1,11 @@
 //! Vector matching: arithmetic, comparison and trimming operators between two vectors.
 //!
-//! Series match if their *signatures* are equal: the labels of `on`, or all labels except those of `ignoring`. On the "one"
-//! side no two series of a signature may have a value at the same step; it is the left side with `group_right`, otherwise
-//! the right side.
+//! Series match if their *signatures* are equal: the labels of `on`, or all labels except those of `ignoring`. The
+//! "one" side is the left side with `group_right`, otherwise the right side. No two of its series with the same
+//! signature may have a value at the same step.
 //!
-//! Prometheus matches at each step. Here a pair of series is combined for all steps at once; the series present at a step,
-//! and whether the match is allowed, follow from sets of steps.
+//! Prometheus matches series at each step. This implementation combines a pair of series for all steps at once, and
+//! uses sets of steps to find which series are present and whether a match is allowed.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -42,8 +42,8 @@ struct Group {
     one: Vec<usize>,
 }
 
-/// Returns how two vectors are matched, and the labels of the "many" side that a consumer of the labels of `hint` needs;
-/// `None` if it may need any label. Error messages contain no labels of that side.
+/// Returns the matching of two vectors, and the labels of the "many" side that a consumer of the labels in `hint`
+/// needs. Returns `None` if the consumer may need any label. Error messages contain no labels of the "many" side.
 pub(super) fn labels_of_many<'p>(link: &'p Link, hint: &LabelHint) -> Option<(&'p VectorMatching, LabelHint)> {
     let (matching, LabelHint::With(names)) = (link.matching.as_ref()?, hint) else { return None };
     let VectorMatching { cardinality, labels, on, include, fill_left, fill_right } = matching;
@@ -52,8 +52,8 @@ pub(super) fn labels_of_many<'p>(link: &'p Link, hint: &LabelHint) -> Option<(&'
     (is_simple && *cardinality != Cardinality::ManyToMany).then_some((matching, LabelHint::With(names)))
 }
 
-/// Applies an operator to two vectors. If `narrow`, series of the "many" side are distinct, but lack the labels in which they
-/// differ.
+/// Applies an operator to two vectors. If `narrow`, labels of the "many" side were not read, so distinct series may
+/// have equal labels.
 pub(super) fn combine(
     link: &Link,
     matching: &VectorMatching,
@@ -65,7 +65,7 @@ pub(super) fn combine(
 ) -> Result<Vector> {
     let swapped = matching.cardinality == Cardinality::OneToMany;
     let (many, one) = if swapped { (rhs, lhs) } else { (lhs, rhs) };
-    // Series may differ only in the labels that are removed with the name: then they need all labels.
+    // Series that differ only in labels that are removed with the name can be told apart only by all labels.
     let has_name_labels = |series: &Series| NAME_LABELS.iter().any(|name| series.labels.get(name).is_some());
     let narrow = narrow && !many.series.iter().any(has_name_labels);
     let mut join = Join {
@@ -136,12 +136,12 @@ fn group(many: &Vector, one: &Vector, matching: &VectorMatching, charge: &mut Ch
 struct Join<'a> {
     link: &'a Link,
     matching: &'a VectorMatching,
-    /// The "many" side is the right one.
+    /// The "many" side is the right side.
     swapped: bool,
     delayed: bool,
     active: StepSet,
     n_steps: usize,
-    /// Many-to-one results are distinct, but lack the labels in which they differ.
+    /// Labels of the "many" side were not read: distinct many-to-one results may have equal labels.
     narrow: bool,
     out: Vector,
     annotations: OperatorAnnotations,
@@ -149,7 +149,8 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Fails if two series of a signature are on the "one" side at the same step; reports those of the earliest step.
+    /// Fails if two series of the "one" side have the same signature and a value at the same step. Reports the two of
+    /// the earliest such step.
     fn check_one_side(&self, groups: &[Group], one: &Vector) -> Result<()> {
         let mut earliest: Option<(usize, usize, usize)> = None;
         for group in groups.iter().filter(|group| group.one.len() > 1) {
@@ -210,14 +211,14 @@ impl Join<'_> {
         Ok(())
     }
 
-    /// Returns the series that is filled in for a missing one.
+    /// Returns the series that replaces a missing one: the value `fill` at every step.
     fn filled(&self, labels: &Labels, fill: f64) -> Series {
         let column = Column::full(vec![fill; self.n_steps]);
         Series { labels: signature(labels, self.matching), drop_name: false, column }
     }
 
-    /// Combines two series at `steps`, and returns the steps that have a result before a comparison filters them. `order` is
-    /// the position of the pair in the order in which Prometheus visits them.
+    /// Combines two series at `steps`. Returns the steps that have a result, ignoring the filter of a comparison.
+    /// `order` is the position of the pair in Prometheus' order of evaluation.
     fn pair(
         &mut self,
         (many, one): (&Series, &Series),
@@ -248,7 +249,8 @@ impl Join<'_> {
         Ok(combined)
     }
 
-    /// Returns the labels of the result: those of the "many" side, reduced to the signature for one-to-one matches.
+    /// Returns the labels of the result: the labels of the "many" side, reduced to the signature for one-to-one
+    /// matches.
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
         let VectorMatching { cardinality, labels: names, on, include, .. } = self.matching;
         let unnamed = (self.link.return_bool && !self.delayed) || arithmetic::changes_meaning(self.link.op);
@@ -283,14 +285,14 @@ fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: St
     column
 }
 
-/// The steps at which a signature has results: for all series if the match is one-to-one, otherwise by label set.
+/// The steps at which a signature has results: one set if the match is one-to-one, otherwise one per label set.
 #[derive(Default)]
 struct MatchedSteps {
     steps: HashMap<Option<Labels>, StepSet>,
 }
 
 impl MatchedSteps {
-    /// Adds the steps of a result; fails if one of them has a result already.
+    /// Adds the steps of a result. Fails if one of the steps already has a result.
     fn add(&mut self, cardinality: Cardinality, labels: &Labels, steps: &StepSet) -> Result<()> {
         let (key, rule) = match cardinality {
             Cardinality::OneToOne => (None, "many-to-one matching must be explicit (group_left/group_right)"),

@@ -22,8 +22,8 @@ enum Operand {
 }
 
 impl Evaluator<'_> {
-    /// Evaluates a chain of operators that returns a vector, from left to right. Labels that `hint` does not need may be
-    /// missing, and then the labels of the series need not be unique.
+    /// Evaluates a chain of operators that returns a vector, from left to right. The result may lack labels that are
+    /// not in `hint`; the labels of its series are then not necessarily unique.
     pub(super) fn chain_of_vectors(&mut self, chain: &Chain, grid: Grid, hint: &LabelHint) -> Result<Vector> {
         if let [link] = &chain.links[..]
             && let Some(vector) = self.narrow_join(&chain.first, link, grid, hint)?
@@ -53,8 +53,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Joins two vectors, the "many" side of which has one metric name and is read with few labels: those of the signature and
-    /// those of `hint`. Returns `None` if the join needs other labels.
+    /// Joins two vectors if all series of the "many" side have one metric name. Reads only the signature labels of that
+    /// side and the labels in `hint`. Returns `None` if the join may need other labels.
     fn narrow_join(&mut self, first: &Plan, link: &Link, grid: Grid, hint: &LabelHint) -> Result<Option<Vector>> {
         let Some((matching, hint)) = matching::labels_of_many(link, hint) else { return Ok(None) };
         let swapped = matching.cardinality == Cardinality::OneToMany;
@@ -78,7 +78,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Applies an operator to a vector and a scalar, which is the left operand if `swapped`.
+    /// Applies an operator to a vector and a scalar. The scalar is the left operand if `swapped`.
     fn vector_and_scalar(&mut self, link: &Link, vector: Vector, scalar: Scalars, swapped: bool) -> Result<Vector> {
         let kind = StageKind::WithScalar { link, scalar, swapped };
         self.apply_stage(vector, &Stage { id: usize::MAX, kind })

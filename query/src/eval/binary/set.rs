@@ -1,4 +1,4 @@
-//! `and`, `or`, `unless`: the series of either side that are present at each step.
+//! `and`, `or`, `unless`: select the series that are present at each step, without changing values.
 
 use varve_tsdb::context::Charge;
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::eval::columns::{GroupingKeys, Limits, StepSet, Vector};
 use crate::promql::ast::{BinaryOp, VectorMatching};
 
-/// Combines two vectors; only the presence of values changes.
+/// Applies a set operator to two vectors. Only the presence of values changes.
 pub(super) fn combine(
     op: BinaryOp,
     mut lhs: Vector,
@@ -28,11 +28,11 @@ pub(super) fn combine(
     Ok(lhs)
 }
 
-/// The steps at which any series has a signature.
+/// For each signature, the steps at which any of its series is present.
 struct Presence {
     _charge: Charge,
     signatures: GroupingKeys,
-    /// By signature.
+    /// The steps of each signature, by its index.
     steps: Vec<StepSet>,
 }
 
@@ -51,7 +51,8 @@ fn presence(vector: &Vector, matching: &VectorMatching, n_steps: usize, limits: 
     Ok(Presence { _charge: charge, signatures, steps })
 }
 
-/// Keeps the steps of each series at which the other side has its signature, or those at which it does not.
+/// Keeps the values of each series at the steps at which its signature is present on the other side (`matched`), or at
+/// the steps at which it is not.
 fn keep_matched(vector: &mut Vector, other: &Presence, matching: &VectorMatching, matched: bool) {
     for series in &mut vector.series {
         let present = &mut series.column.present;

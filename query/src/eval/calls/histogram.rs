@@ -1,7 +1,8 @@
-//! `histogram_quantile` and related functions, on native histograms and on classic ones: series that differ only in `le`.
+//! `histogram_quantile` and related functions, for native and for classic histograms. A classic histogram is a set of
+//! series that differ only in `le`.
 //!
-//! Series are grouped once, with their bounds parsed and sorted; each step then collects the counts of the buckets that it
-//! has. If a step has a native and a classic histogram of the same name and labels, both are skipped.
+//! Series are grouped, and their bounds parsed and sorted, once for all steps. Each step then collects the counts of
+//! its buckets. If a step has a native and a classic histogram of the same name and labels, both are skipped.
 
 use std::sync::Arc;
 
@@ -20,38 +21,38 @@ use crate::histogram::{FloatHistogram, NanEffect};
 use crate::plan::Plan;
 use crate::promql::ast::Span;
 
-/// The label that holds a bucket's upper bound.
+/// The label that holds the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";
 
 /// The series of one classic histogram.
 struct Classic {
     /// Labels without `le`.
     labels: Labels,
-    /// Bounds, ascending, and the indexes of their series.
+    /// Upper bounds, ascending, each with the index of its series.
     buckets: Vec<(f64, usize)>,
-    /// The steps that have a native histogram as well.
+    /// The steps at which a native histogram has the same labels; they are skipped.
     blocked: Option<StepSet>,
 }
 
 /// A series of native histograms.
 struct Native {
     labels: Labels,
-    /// Ascending by step.
+    /// The histograms with their steps, ascending.
     steps: Vec<(usize, Arc<FloatHistogram>)>,
 }
 
-/// The histograms of a vector, classic and native.
+/// The classic and native histograms of a vector.
 struct Histograms {
-    /// The floats of the vector.
+    /// The vector without its native histograms.
     vector: Vector,
     classic: Vec<Classic>,
     native: Vec<Native>,
     span: Span,
-    /// Memory of `classic`.
+    /// Charge for the memory of `classic`.
     _charge: Charge,
 }
 
-/// Moves the native histograms out of a vector, which keeps the floats.
+/// Moves the native histograms out of a vector. The floats remain.
 fn take_native(vector: &mut Vector) -> Vec<Native> {
     let mut native = Vec::new();
     for series in vector.series.iter_mut().filter(|series| !series.column.histograms.is_empty()) {
@@ -64,7 +65,7 @@ fn take_native(vector: &mut Vector) -> Vec<Native> {
 }
 
 impl Classic {
-    /// Collects the buckets of a step.
+    /// Collects the buckets at a step into `buckets`.
     fn at(&self, vector: &Vector, step: usize, buckets: &mut Vec<Bucket>) {
         buckets.clear();
         if self.blocked.as_ref().is_some_and(|blocked| blocked.contains(step)) {
@@ -114,33 +115,33 @@ impl Evaluator<'_> {
         let mut out = self.limits.vector();
         for native in &histograms.native {
             let fraction = |step, histogram: &FloatHistogram| histogram.fraction(lower[step], upper[step]);
-            out.push(self.of_native(native, histograms.span, grid, fraction)?)?;
+            out.push(self.map_native(native, histograms.span, grid, fraction)?)?;
         }
         for classic in &histograms.classic {
             let fraction = |step, buckets: &mut Vec<Bucket>| {
                 (classic_histogram::fraction(lower[step], upper[step], buckets), None)
             };
-            out.push(self.of_classic(classic, &histograms, grid, fraction)?)?;
+            out.push(self.map_classic(classic, &histograms, grid, fraction)?)?;
         }
         self.without_names(out)
     }
 
-    /// Computes a quantile of each histogram at every step.
+    /// Computes a quantile of each histogram at every step and passes the resulting series to `sink`.
     fn each_quantile(&mut self, histograms: &Histograms, quantiles: &[f64], grid: Grid, sink: Sink<'_>) -> Result<()> {
         for native in &histograms.native {
             let quantile = |step: usize, histogram: &FloatHistogram| histogram.quantile(quantiles[step]);
-            sink(self.of_native(native, histograms.span, grid, quantile)?)?;
+            sink(self.map_native(native, histograms.span, grid, quantile)?)?;
         }
         for classic in &histograms.classic {
             let quantile =
                 |step: usize, buckets: &mut Vec<Bucket>| classic_histogram::quantile(quantiles[step], buckets);
-            sink(self.of_classic(classic, histograms, grid, quantile)?)?;
+            sink(self.map_classic(classic, histograms, grid, quantile)?)?;
         }
         Ok(())
     }
 
-    /// Warns of quantiles outside of [0, 1]. Called once all arguments are evaluated: of equal annotations the position of
-    /// the outermost is reported.
+    /// Adds warnings about quantiles outside of [0, 1]. Called after all arguments are evaluated, so that of equal
+    /// annotations the outermost position is reported.
     fn check_quantiles(&mut self, quantiles: &[f64], span: Span) {
         let mut before = None;
         for &q in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
@@ -151,17 +152,17 @@ impl Evaluator<'_> {
     }
 
     /// Computes a number for each native histogram of a series.
-    fn of_native(
+    fn map_native(
         &mut self,
         native: &Native,
         span: Span,
         grid: Grid,
-        of: impl Fn(usize, &FloatHistogram) -> (f64, Option<NanEffect>),
+        compute: impl Fn(usize, &FloatHistogram) -> (f64, Option<NanEffect>),
     ) -> Result<Series> {
         self.limits.check()?;
         let mut column = self.limits.column(grid.n_steps)?;
         for (step, histogram) in &native.steps {
-            let (value, effect) = of(*step, histogram);
+            let (value, effect) = compute(*step, histogram);
             column.set(*step, value);
             if let Some(effect) = effect {
                 let metric_name = self.known_name(&native.labels);
@@ -172,12 +173,12 @@ impl Evaluator<'_> {
     }
 
     /// Computes a number for a classic histogram at every step.
-    fn of_classic(
+    fn map_classic(
         &mut self,
         classic: &Classic,
         histograms: &Histograms,
         grid: Grid,
-        of: impl Fn(usize, &mut Vec<Bucket>) -> (f64, Option<Raised>),
+        compute: impl Fn(usize, &mut Vec<Bucket>) -> (f64, Option<Raised>),
     ) -> Result<Series> {
         self.limits.check()?;
         let mut column = self.limits.column(grid.n_steps)?;
@@ -187,7 +188,7 @@ impl Evaluator<'_> {
             if buckets.is_empty() {
                 continue;
             }
-            let (value, raised) = of(step, &mut buckets);
+            let (value, raised) = compute(step, &mut buckets);
             column.set(step, value);
             if let Some(Raised { bounds, difference_max }) = raised {
                 let times_ms = (grid.time_ms(step), grid.time_ms(step));
@@ -199,7 +200,7 @@ impl Evaluator<'_> {
         Ok(Series { labels: classic.labels.clone(), drop_name: true, column })
     }
 
-    /// Groups series into histograms, in the order in which these appear. Warns of series without a valid `le`, and drops
+    /// Groups series into histograms, in order of appearance. Adds warnings about series without a valid `le`. Drops
     /// steps that have both a classic and a native histogram.
     fn histograms(&mut self, mut vector: Vector, span: Span, grid: Grid) -> Result<Histograms> {
         let mut native = take_native(&mut vector);
@@ -236,14 +237,14 @@ impl Evaluator<'_> {
         Ok(Histograms { vector, classic, native, span, _charge: charge })
     }
 
-    /// Returns the metric name if it is still known: with delayed name removal.
+    /// Returns the metric name if it is still known, that is, with delayed name removal; otherwise an empty string.
     fn known_name(&self, labels: &Labels) -> String {
         let delayed = self.settings.features.delayed_name_removal;
         if delayed { labels.metric_name().to_owned() } else { String::new() }
     }
 }
 
-/// Drops the steps that have both a classic and a native histogram; returns `true` if there are any.
+/// Drops the steps that have both a classic and a native histogram. Returns `true` if there are such steps.
 fn block(classic: &mut Classic, native: &mut Native, vector: &Vector, grid: Grid) -> bool {
     let mut blocked = StepSet::empty(grid.n_steps);
     let mut buckets = Vec::new();
@@ -259,7 +260,7 @@ fn block(classic: &mut Classic, native: &mut Native, vector: &Vector, grid: Grid
     any
 }
 
-/// Splits a series by the quantile of each step, which is added as a label.
+/// Splits a series by the quantile of each step, and adds the quantile as a label.
 fn split_by_quantile(series: Series, quantiles: &[f64], label: &str) -> Vec<Series> {
     let mut split: Vec<(u64, Series)> = Vec::new();
     for (step, value) in series.column.iter() {
@@ -275,10 +276,10 @@ fn split_by_quantile(series: Series, quantiles: &[f64], label: &str) -> Vec<Seri
     split.into_iter().map(|(_, series)| series).collect()
 }
 
-/// Parses a bound as Go's `strconv.ParseFloat`.
+/// Parses a bound like Go's `strconv.ParseFloat`.
 fn parse_bound(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
-    // Go returns an error on overflow, Rust infinity.
+    // On overflow, Go returns an error and Rust returns infinity.
     let overflows = value.is_infinite() && text.contains(|c: char| c.is_ascii_digit());
     (!overflows).then_some(value)
 }

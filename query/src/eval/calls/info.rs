@@ -1,7 +1,7 @@
-//! `info(v, {...})`: labels of info series, such as `target_info`, for the series of the same job and instance.
+//! `info(v, {...})`: adds labels of info series, such as `target_info`, to the series of the same job and instance.
 //!
-//! The info series of a base series may change from step to step: it is the one with the newest sample. Few combinations
-//! occur, so the labels of each are built once.
+//! The info series of a base series is the candidate with the newest sample, so it may change from step to step. Few
+//! combinations occur; the labels of each combination are built once.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const IDENTIFYING: [&str; 2] = ["instance", "job"];
 /// The default info metric.
 const TARGET_INFO: &str = "target_info";
 
-/// Info series by metric name, job and instance; their values are the timestamps of their samples.
+/// Info series by metric name, job and instance. Their values are the timestamps of their samples.
 type Candidates<'a> = HashMap<(&'a str, Labels), Vec<&'a Series>>;
 
 impl Evaluator<'_> {
@@ -44,8 +44,9 @@ impl Evaluator<'_> {
                 continue;
             }
             let id = identity(&series.labels);
-            let of_series: Vec<_> = names.iter().filter_map(|name| candidates.get(&(*name, id.clone()))).collect();
-            for enriched in enrich(series, &of_series, &filter, grid)? {
+            let candidates_of_series: Vec<_> =
+                names.iter().filter_map(|name| candidates.get(&(*name, id.clone()))).collect();
+            for enriched in enrich(series, &candidates_of_series, &filter, grid)? {
                 out.push(enriched)?;
             }
         }
@@ -53,7 +54,8 @@ impl Evaluator<'_> {
         Ok(out)
     }
 
-    /// Selects the info series of the jobs and instances of other series; their values are the timestamps of their samples.
+    /// Selects the info series that have the job and instance of one of the given series. Their values are the
+    /// timestamps of their samples.
     fn info_series<'s>(
         &mut self,
         series: impl Iterator<Item = &'s Series>,
@@ -89,7 +91,7 @@ impl Evaluator<'_> {
 struct Filter {
     /// Matchers of the metric name.
     names: Vec<Matcher>,
-    /// Matchers of data labels. Only these labels are added, or all if there are none.
+    /// Matchers of data labels. If there are any, only these labels are added.
     data: Vec<Matcher>,
 }
 
@@ -103,26 +105,26 @@ impl Filter {
         if names.is_empty() {
             names.push(Matcher::equal(METRIC_NAME, TARGET_INFO));
         } else if !names.iter().any(|m| matches!(m.op(), MatchOp::Equal | MatchOp::Regexp)) {
-            // Only exclusions: start from all metrics whose names end in `_info`.
+            // The name matchers only exclude names: start from all metrics whose names end in `_info`.
             let any_info = Matcher::new(MatchOp::Regexp, METRIC_NAME, ".+_info");
             names.insert(0, any_info.expect("the pattern is a constant"));
         }
         Self { names, data }
     }
 
-    /// Returns `true` if a label of info series is to be added.
+    /// Returns `true` if the label `name` of info series is added to the result.
     fn adds(&self, name: &str) -> bool {
         name != METRIC_NAME && (self.data.is_empty() || self.data.iter().any(|m| m.name() == name))
     }
 
-    /// Returns `true` if a series without info series is kept.
+    /// Returns `true` if the result includes series that match no info series.
     fn keeps_unmatched(&self) -> bool {
         self.data.iter().all(Matcher::matches_empty)
     }
 }
 
-/// Returns the time shift of info series: the modifiers of the first selector in the argument, and of the subqueries around
-/// it up to the first `@`.
+/// Returns the time shift of info series. It combines the modifiers of the first selector in the argument and of the
+/// subqueries around it, up to the first `@`.
 fn info_shift(plan: &Plan) -> Shift {
     fn first_selector(plan: &Plan) -> Option<Shift> {
         match &plan.kind {
@@ -214,7 +216,7 @@ fn newest(candidates: &[&Series], step: usize) -> Result<Option<usize>> {
     Ok(best.map(|(at, _)| at))
 }
 
-/// Returns the labels of a series with those of info series added; `None` if the filter drops the series.
+/// Returns the labels of a series and the added labels of its info series; `None` if the filter drops the series.
 fn added_labels<'a>(
     series: &Series,
     infos: impl Iterator<Item = &'a Series>,

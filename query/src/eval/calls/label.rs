@@ -1,4 +1,4 @@
-//! `label_replace` and `label_join`: functions of labels, whatever the values.
+//! `label_replace` and `label_join`: functions that change labels and keep values.
 
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
@@ -23,7 +23,7 @@ impl Evaluator<'_> {
         let n_references = template.matches('$').count();
         self.relabelled(&args[0], grid, dst, |labels, charge| {
             let value = src.and_then(|src| labels.get(src)).unwrap_or("");
-            // Each reference becomes at most the whole value.
+            // Each reference expands to at most the whole value.
             charge.grow(template.len().saturating_add(n_references.saturating_mul(value.len())))?;
             Ok(rewrite.apply(value))
         })
@@ -41,8 +41,8 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Evaluates a vector, and sets the label `dst` of each series to the value that `value` returns for its labels; `value`
-    /// charges the value before it builds it.
+    /// Evaluates a vector, and sets the label `dst` of each series to the result of `value` for its labels. `value`
+    /// must charge its result before building it.
     fn relabelled(
         &mut self,
         arg: &Plan,
@@ -55,7 +55,7 @@ impl Evaluator<'_> {
             self.limits.check()?;
             let mut charge = self.limits.ctx.charge();
             if let Some(value) = value(&series.labels, &mut charge)? {
-                // The labels are built once more before the value is dropped.
+                // The labels, with a copy of the value, are built before the value is dropped.
                 charge.grow(value.len())?;
                 series.labels = series.labels.with(dst, &value);
                 series.drop_name &= dst != METRIC_NAME;
@@ -67,18 +67,18 @@ impl Evaluator<'_> {
     }
 }
 
-/// Returns a label name of `label_join`.
+/// Returns a label name argument of `label_join`.
 fn joined_label<'p>(what: &str, arg: &'p Plan) -> Result<&'p str> {
     let invalid = || Error::Execution(format!("invalid {what} label name in label_join(): {}", printed(arg)));
     label_arg(arg)?.filter(|name| !name.is_empty()).ok_or_else(invalid)
 }
 
-/// Returns a string that becomes a label value. Labels cannot hold strings that are not UTF-8.
+/// Returns a string argument that becomes a label value. Fails if it is not UTF-8, because label values are.
 pub(super) fn string_arg(arg: &Plan) -> Result<&str> {
     label_arg(arg)?.ok_or_else(|| Error::Unsupported(format!("string is not UTF-8: {}", printed(arg))))
 }
 
-/// Returns a string that names a label; `None` if it is not UTF-8, as no label has such a name.
+/// Returns a string argument that is a label name; `None` if it is not UTF-8, as no label has such a name.
 fn label_arg(arg: &Plan) -> Result<Option<&str>> {
     match &arg.kind {
         PlanKind::String(text) => Ok(std::str::from_utf8(text).ok()),

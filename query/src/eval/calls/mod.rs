@@ -22,14 +22,14 @@ use crate::functions::{Implementation, SeriesFunction};
 use crate::math::float;
 use crate::plan::{Call, Plan, PlanKind, Selector};
 
-/// Returns the stage that maps each float of a column to `of(step, value)`.
-fn map_floats<'p>(of: impl Fn(usize, f64) -> f64 + Send + Sync + 'p) -> StageKind<'p> {
-    StageKind::Floats(Box::new(move |column| map(column, &of)))
+/// Returns a stage that maps each float of a column to `f(step, value)`.
+fn map_floats<'p>(f: impl Fn(usize, f64) -> f64 + Send + Sync + 'p) -> StageKind<'p> {
+    StageKind::Floats(Box::new(move |column| map(column, &f)))
 }
 
-fn map(column: &mut Column, of: impl Fn(usize, f64) -> f64) {
+fn map(column: &mut Column, f: impl Fn(usize, f64) -> f64) {
     let Column { values, present, .. } = column;
-    present.iter().for_each(|step| values[step] = of(step, values[step]));
+    present.iter().for_each(|step| values[step] = f(step, values[step]));
 }
 
 impl Evaluator<'_> {
@@ -38,8 +38,8 @@ impl Evaluator<'_> {
         let args = &call.args;
         match call.implementation {
             Implementation::OverRange(_) => self.materialize(plan, grid),
-            Implementation::PerSeries(SeriesFunction::Calendar(of)) if args.is_empty() => {
-                let values = grid.times_ms().map(|time_ms| of(&Civil::of_seconds(time_ms / 1000))).collect();
+            Implementation::PerSeries(SeriesFunction::Calendar(part)) if args.is_empty() => {
+                let values = grid.times_ms().map(|time_ms| part(&Civil::of_seconds(time_ms / 1000))).collect();
                 self.single(Labels::empty(), Column::full(values))
             }
             Implementation::PerSeries(_) => self.staged(plan, grid),
@@ -68,17 +68,19 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns the stage of a function that works on each series by itself; `None` for other functions.
+    /// Returns the stage of a function that computes each series independently; `None` for other functions.
     pub(super) fn call_stage<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<Option<StageKind<'p>>> {
         let Implementation::PerSeries(function) = call.implementation else { return Ok(None) };
         let args = &call.args;
         Ok(Some(match function {
-            SeriesFunction::Map(of) => map_floats(move |_, value| of(value)),
-            SeriesFunction::Calendar(of) => map_floats(move |_, value| of(&Civil::of_seconds(float::to_i64(value)))),
+            SeriesFunction::Map(f) => map_floats(move |_, value| f(value)),
+            SeriesFunction::Calendar(part) => {
+                map_floats(move |_, value| part(&Civil::of_seconds(float::to_i64(value))))
+            }
             SeriesFunction::Round => {
                 let nearest = args.get(1).map(|nearest| self.scalar(nearest, grid)).transpose()?;
                 map_floats(move |step, value| {
-                    // The inverse has smaller rounding errors: 1/0.1 is exact.
+                    // Multiplying by the inverse has smaller rounding errors: 1/0.1 is exact.
                     let inverse = 1.0 / nearest.as_ref().map_or(1.0, |nearest| nearest[step]);
                     (value * inverse + 0.5).floor() / inverse
                 })
@@ -86,7 +88,7 @@ impl Evaluator<'_> {
             SeriesFunction::Clamp { min, max } => {
                 self.clamp(min.and_then(|min| args.get(min)), max.and_then(|max| args.get(max)), grid)?
             }
-            SeriesFunction::OfHistograms(of) => StageKind::Histograms(of),
+            SeriesFunction::MapHistograms(f) => StageKind::Histograms(f),
         }))
     }
 
@@ -98,7 +100,7 @@ impl Evaluator<'_> {
         let min = bound(min, f64::NEG_INFINITY)?;
         let max = bound(max, f64::INFINITY)?;
         Ok(StageKind::Floats(Box::new(move |column| {
-            // No value remains where the maximum is less than the minimum; NaN is not.
+            // Drops the steps at which the maximum is less than the minimum; NaN is not less.
             column.present.retain(|step| max[step].partial_cmp(&min[step]) != Some(Ordering::Less));
             map(column, |step, value| float::max(min[step], float::min(max[step], value)));
         })))
@@ -111,11 +113,11 @@ impl Evaluator<'_> {
         Ok(vector)
     }
 
-    /// Returns the timestamps of a selector's samples; for any other argument, those of the steps.
+    /// Returns the timestamps of the samples of a selector; for any other argument, the times of the steps.
     fn timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
         let PlanKind::Selector(selector) = &arg.unwrap_step_invariant().kind else {
             let mut vector = self.vector(arg, grid)?;
-            // Histograms have timestamps as floats have.
+            // The timestamp of a histogram is a float, like that of a float.
             vector.series.iter_mut().for_each(|series| series.column.histograms.clear());
             let kind = map_floats(|step, _| grid.time_ms(step) as f64 / 1000.0);
             return self.apply_stage(vector, &Stage { id: usize::MAX, kind });
@@ -129,7 +131,8 @@ impl Evaluator<'_> {
         self.without_names(vector)
     }
 
-    /// Returns the start timestamps of a plain selector's samples; none without the feature, and for any other argument.
+    /// Returns the start timestamps of the samples of a plain selector. Returns no values if the feature is off, and
+    /// for any other argument.
     fn start_timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
         let is_on = self.settings.features.use_start_timestamps;
         let PlanKind::Selector(selector @ Selector { extension: None, .. }) = &arg.unwrap_step_invariant().kind else {
@@ -158,10 +161,10 @@ impl Evaluator<'_> {
     }
 }
 
-/// Returns the labels that every series of a selector has; none for any other argument.
+/// Returns the labels that the matchers of a selector fix; none for any other argument.
 ///
-/// As in Prometheus, a label with several matchers is skipped. The order of the matchers is the one into which Prometheus'
-/// index sorts them: those that only exclude series come last.
+/// As in Prometheus, a label with several matchers is skipped. Matchers are in the order in which Prometheus' index
+/// sorts them: matchers that only exclude series are last.
 fn absent_labels(arg: &Plan) -> Result<Labels> {
     let matchers = match &arg.unwrap_step_invariant().kind {
         PlanKind::Selector(selector) => &selector.matchers,
@@ -174,7 +177,7 @@ fn absent_labels(arg: &Plan) -> Result<Labels> {
         !required.contains(&matcher.name()) || (negative && matcher.matches_empty())
     };
     let mut value_of: HashMap<&str, &str> = HashMap::new();
-    // Labels whose first matcher for a value was found.
+    // Labels for which an equality matcher was found.
     let mut seen = HashSet::new();
     let (last, first): (Vec<_>, Vec<_>) = matchers.iter().partition(excludes);
     for matcher in first.into_iter().chain(last).filter(|matcher| matcher.name() != METRIC_NAME) {

@@ -1,4 +1,4 @@
-//! `sort`, `sort_by_label` and related functions: the order of an instant vector.
+//! `sort`, `sort_by_label` and related functions: sort an instant vector.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,8 @@ use crate::functions::sort::{compare, natural_order};
 use crate::plan::Plan;
 
 impl Evaluator<'_> {
-    /// Sorts by value, NaN last in either direction, and drops histograms. The series of a range query stay in label order.
+    /// Sorts by value, NaN last in either direction, and drops histograms. Does not sort in a range query, whose series
+    /// are in label order.
     pub(super) fn sort(&mut self, plan: &Plan, arg: &Plan, direction: Direction, grid: Grid) -> Result<Vector> {
         self.warn_if_range(plan, grid);
         let mut vector = self.vector(arg, grid)?;

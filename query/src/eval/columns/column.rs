@@ -1,12 +1,12 @@
 //! A column: the values of one series at the steps of a grid.
 //!
-//! A bitmap beside the values marks the steps that have one; the values cannot, as every NaN is a value. Histograms are in a
-//! separate list, which is empty for nearly all series.
+//! A bitmap marks the steps that have a value. No float can mark missing values, because every NaN is a valid value.
+//! Histograms are in a separate list, which is empty for nearly all series.
 //!
 //! Invariants
 //! 1. A column has one value for each step of its grid.
-//! 2. The values and histograms of steps that are not present are arbitrary; kernels may compute with them.
-//! 3. Histograms ascend by step, at most one per step. The float at such a step is arbitrary.
+//! 2. The values and histograms of absent steps are arbitrary. Kernels may compute with them.
+//! 3. Histograms ascend by step, at most one per step. The float at the step of a histogram is arbitrary.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Column {
     pub(crate) values: Vec<f64>,
     /// The steps that have a value.
     pub(crate) present: StepSet,
-    /// The values that are histograms, with their steps.
+    /// The histograms with their steps.
     pub(crate) histograms: Vec<(usize, Arc<FloatHistogram>)>,
 }
 
@@ -37,7 +37,7 @@ impl Column {
         Self { values, present, histograms: Vec::new() }
     }
 
-    /// Creates a column that repeats the value of the first step of another one.
+    /// Creates a column of `n_steps` steps that repeats the value of the first step of `first`.
     pub(crate) fn repeated(first: &Self, n_steps: usize) -> Self {
         let mut column = Self::full(vec![first.values[0]; n_steps]);
         if let Some(histogram) = first.histogram(0) {
@@ -46,13 +46,13 @@ impl Column {
         column
     }
 
-    /// Returns the float at a step, if there is one. Not for columns with histograms.
+    /// Returns the float at a step, or `None` if there is none. The column must not have histograms.
     #[inline]
     pub(crate) fn get(&self, step: usize) -> Option<f64> {
         self.present.contains(step).then(|| self.values[step])
     }
 
-    /// Returns the histogram at a step, if the value there is one.
+    /// Returns the histogram at a step, or `None` if the step has no value or a float.
     #[inline]
     pub(crate) fn histogram(&self, step: usize) -> Option<&Arc<FloatHistogram>> {
         // Fast path: a series of floats.
@@ -63,7 +63,7 @@ impl Column {
         Some(&self.histograms[at].1)
     }
 
-    /// Iterates over the histograms that are present.
+    /// Iterates over the histograms at present steps.
     pub(crate) fn histograms(&self) -> impl Iterator<Item = (usize, &Arc<FloatHistogram>)> + '_ {
         self.histograms
             .iter()
@@ -85,33 +85,33 @@ impl Column {
         self.histograms.drain(..).for_each(|(step, _)| self.present.remove(step));
     }
 
-    /// Appends a histogram at a step after all others.
+    /// Appends a histogram. `step` must be after all other histograms.
     pub(crate) fn push_histogram(&mut self, step: usize, histogram: Arc<FloatHistogram>) {
         debug_assert!(self.histograms.last().is_none_or(|(last, _)| *last < step), "histograms ascend by step");
         self.set(step, 0.0);
         self.histograms.push((step, histogram));
     }
 
-    /// Maps each histogram to another one; neighbours that share a histogram share its replacement.
-    pub(crate) fn map_histograms(&mut self, of: impl Fn(&FloatHistogram) -> FloatHistogram) {
+    /// Maps each histogram to `f` of it. Adjacent steps that share a histogram share the result.
+    pub(crate) fn map_histograms(&mut self, f: impl Fn(&FloatHistogram) -> FloatHistogram) {
         let mut before: Option<(Arc<FloatHistogram>, Arc<FloatHistogram>)> = None;
         for (_, histogram) in &mut self.histograms {
             let old = Arc::clone(histogram);
             *histogram = match &before {
                 Some((known, new)) if Arc::ptr_eq(known, &old) => Arc::clone(new),
-                _ => Arc::new(of(&old)),
+                _ => Arc::new(f(&old)),
             };
             before = Some((old, Arc::clone(histogram)));
         }
     }
 
-    /// Returns the number of values; a histogram counts by its size, as in Prometheus.
+    /// Returns the number of values. A histogram counts by its size, as in Prometheus.
     pub(crate) fn n_samples(&self) -> usize {
         let more: usize = self.histograms().map(|(_, histogram)| histogram.n_samples() - 1).sum();
         self.present.count() + more
     }
 
-    /// Returns the size of the histograms in bytes; one that neighbouring steps share counts once.
+    /// Returns the size of the histograms in bytes. A histogram that adjacent steps share counts once.
     pub(crate) fn histograms_size(&self) -> usize {
         let mut size = self.histograms.len() * size_of::<(usize, Arc<FloatHistogram>)>();
         let mut before: Option<&Arc<FloatHistogram>> = None;
@@ -124,7 +124,7 @@ impl Column {
         size
     }
 
-    /// Sets the value at a step.
+    /// Sets the float at a step.
     #[inline]
     pub(crate) fn set(&mut self, step: usize, value: f64) {
         self.values[step] = value;
@@ -136,7 +136,7 @@ impl Column {
         self.present.iter().map(|step| (step, self.values[step]))
     }
 
-    /// Copies the values of another column at steps that have none yet.
+    /// Copies the values of another column to the steps that have no value.
     pub(crate) fn fill_from(&mut self, other: &Self) {
         if !(self.histograms.is_empty() && other.histograms.is_empty()) {
             let Self { present, histograms, .. } = self;
@@ -152,7 +152,7 @@ impl Column {
         }
     }
 
-    /// Returns the size of a column of `n_steps` in bytes.
+    /// Returns the size of a column of `n_steps` steps in bytes, without histograms.
     pub(crate) const fn size(n_steps: usize) -> usize {
         n_steps * size_of::<f64>() + n_steps.div_ceil(64) * size_of::<u64>()
     }
@@ -172,7 +172,7 @@ mod tests {
         column.push_histogram(3, histogram(3.0));
         assert_eq!((column.n_samples(), sums(&column)), (1 + 2 * 11, vec![(2, 2.0), (3, 3.0)]));
         assert_eq!(column.float_steps().iter().collect::<Vec<_>>(), [0]);
-        // A histogram that is no longer present does not reappear with another value.
+        // A float set at the step of an absent histogram does not make the histogram present again.
         column.present.remove(3);
         let mut other = Column::absent(4);
         other.push_histogram(1, histogram(4.0));

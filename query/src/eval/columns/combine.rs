@@ -1,4 +1,4 @@
-//! Binary operators between columns, either of which may have histograms.
+//! Binary operators between columns of floats and histograms.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,27 @@ pub(crate) fn element(column: &Column, step: usize) -> Element<'_> {
     column.histogram(step).map_or_else(|| Element::Float(column.values[step]), Element::Histogram)
 }
 
-/// The annotations of an operator. As in Prometheus, only the last one of each step is reported.
+/// The annotations of an operator. As in Prometheus, only the last annotation of each step is reported.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorAnnotations {
-    /// By step; with the position of the series in the order in which Prometheus visits them.
+    /// The last annotation of each step, and the position of its series in Prometheus' order of evaluation.
     last: BTreeMap<usize, (usize, Annotation)>,
 }
 
 impl OperatorAnnotations {
-    /// Adds an annotation about the series at position `order`.
+    /// Adds an annotation about the series at position `order`, unless the step has one of a later series.
     pub(crate) fn add(&mut self, step: usize, order: usize, annotation: Annotation) {
         if self.last.get(&step).is_none_or(|(last, _)| *last <= order) {
             self.last.insert(step, (order, annotation));
         }
     }
 
-    /// Adds the annotations of series that come after all of these.
+    /// Adds the annotations of series that come after all previous ones.
     pub(crate) fn extend(&mut self, later: Self) {
         self.last.extend(later.last);
     }
 
-    /// Adds them to the annotations of the query, each once.
+    /// Adds the distinct annotations to those of the query.
     pub(crate) fn add_to(self, annotations: &mut Annotations, span: Span) {
         let mut added = Vec::new();
         for (_, annotation) in self.last.into_values() {
@@ -48,8 +48,8 @@ impl OperatorAnnotations {
     }
 }
 
-/// Combines two values at each of `steps`; with `return_bool` the results are those of the comparison. Returns the steps
-/// that have a result before the comparison filters them. The caller charges `out` when it keeps it.
+/// Combines two values at each of `steps`. With `return_bool` the result is 0 or 1. Returns the steps that have a
+/// result, ignoring the filter of a comparison. The caller charges `out` if it stores it.
 pub(crate) fn combine_steps(
     steps: &StepSet,
     return_bool: bool,
@@ -85,7 +85,8 @@ pub(crate) fn changes_meaning(link: &Link) -> bool {
     arithmetic::changes_meaning(link.op) || link.return_bool
 }
 
-/// Applies an operator to a column, that of the `order`-th series, and a scalar, which is the left operand if `swapped`.
+/// Applies an operator to the column of the `order`-th series and a scalar. The scalar is the left operand if
+/// `swapped`.
 pub(crate) fn with_scalar(
     link: &Link,
     column: &mut Column,
@@ -126,7 +127,7 @@ fn column_and_scalar(link: &Link, column: &mut Column, scalar: &[f64], swapped: 
     }
 }
 
-/// Applies an operator to a value and a scalar; a comparison returns the value, whichever side it is on.
+/// Applies an operator to a value and a scalar. A comparison returns the value on either side.
 fn element_and_scalar(op: BinaryOp, column: &Column, step: usize, scalar: f64, swapped: bool) -> Outcome {
     let (value, scalar) = (element(column, step), Element::Float(scalar));
     if !swapped {

@@ -1,13 +1,13 @@
-//! Grouping keys: subsets of labels that identify a group, such as those of `by` and `on`.
+//! Grouping keys: label sets that identify a group, reduced to the labels of `by` or `on`, for example.
 //!
-//! A label set is looked up without building its key; each key is built once.
+//! Looking up a label set does not build its key. Each key is built once.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use varve_tsdb::Labels;
 
-/// Interned keys, numbered in order of appearance.
+/// Interned keys, indexed in order of appearance.
 #[derive(Debug, Default)]
 pub(crate) struct GroupingKeys {
     hasher: DefaultHashBuilder,
@@ -16,7 +16,7 @@ pub(crate) struct GroupingKeys {
 }
 
 impl GroupingKeys {
-    /// Returns the index of the key that consists of the labels that `keep` selects, and `true` if it is new.
+    /// Returns the index of the key with the labels selected by `keep`, and `true` if the key is new.
     pub(crate) fn intern(&mut self, labels: &Labels, keep: impl Fn(&str) -> bool) -> (usize, bool) {
         let hash = hash(&self.hasher, labels, &keep);
         if let Some(index) = self.find(hash, labels, &keep) {
@@ -29,7 +29,7 @@ impl GroupingKeys {
         (index, true)
     }
 
-    /// Returns the index of the key that consists of the labels that `keep` selects, if it is known.
+    /// Returns the index of the key with the labels selected by `keep`, or `None` if the key is unknown.
     pub(crate) fn get(&self, labels: &Labels, keep: impl Fn(&str) -> bool) -> Option<usize> {
         self.find(hash(&self.hasher, labels, &keep), labels, &keep)
     }

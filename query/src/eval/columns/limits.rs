@@ -1,4 +1,4 @@
-//! What an evaluation may hold: samples, and bytes of the request's memory.
+//! Limits of an evaluation: samples held at once, and memory of the request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use varve_tsdb::context::Charge;
 use super::Column;
 use crate::error::{Error, Result};
 
-/// Columns of up to this many steps are allocated before they are charged.
+/// Maximum number of steps of a column that is allocated before it is charged.
 const SMALL_COLUMN_STEPS: usize = 512;
 
-/// The number of samples a query holds, and its limit.
+/// The number of samples that a query holds, and the limit.
 #[derive(Debug, Clone)]
 pub(crate) struct SampleLimit {
     held: Arc<AtomicUsize>,
@@ -31,7 +31,7 @@ impl SampleLimit {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Returns a guard that holds no samples yet.
+    /// Returns a guard that counts no samples yet.
     pub(crate) fn held(&self) -> HeldSamples {
         HeldSamples { limit: self.clone(), n_samples: 0 }
     }
@@ -45,7 +45,7 @@ impl SampleLimit {
     }
 }
 
-/// Samples that count as held until this is dropped.
+/// Guard that counts samples as held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldSamples {
     limit: SampleLimit,
@@ -78,7 +78,7 @@ impl Drop for HeldSamples {
     }
 }
 
-/// The limits of an evaluation; passed to everything that builds vectors.
+/// The limits of an evaluation, passed to all code that builds vectors.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) ctx: QueryContext,
@@ -91,9 +91,9 @@ impl Limits {
         Ok(self.ctx.check()?)
     }
 
-    /// Charges the memory of a column before it is allocated.
+    /// Charges the memory of a column. Must be called before allocating it.
     pub(crate) fn charge_column(&self, n_steps: usize) -> Result<Charge> {
-        // More steps than samples allowed cannot succeed, and must not be allocated.
+        // A column with more steps than the limit on samples is rejected without allocating it.
         if n_steps > self.samples.max {
             return Err(Error::too_many_samples());
         }
@@ -102,9 +102,9 @@ impl Limits {
         Ok(charge)
     }
 
-    /// Creates a column without values; the caller charges it when it keeps it.
+    /// Creates a column without values. The caller charges it if it stores it.
     pub(crate) fn column(&self, n_steps: usize) -> Result<Column> {
-        // Fast path: small columns need no charge before they are allocated.
+        // Fast path: small columns are not charged before they are allocated.
         if n_steps > SMALL_COLUMN_STEPS {
             drop(self.charge_column(n_steps)?);
         }

@@ -1,6 +1,6 @@
 //! Columns: the values of expressions, one per series and step.
 //!
-//! Used by all of `eval`. Nothing here knows of plans, except the operators between columns in `combine`.
+//! Used by all of `eval`. Only `combine` (operators between columns) depends on `plan`.
 
 mod column;
 pub(crate) mod combine;

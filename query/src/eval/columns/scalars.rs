@@ -7,7 +7,7 @@ use varve_tsdb::context::Charge;
 use super::Limits;
 use crate::error::Result;
 
-/// One number per step, charged to the request's memory while it is held.
+/// One number per step, charged to the request's memory until dropped.
 #[derive(Debug)]
 pub(crate) struct Scalars {
     values: Vec<f64>,
@@ -15,16 +15,16 @@ pub(crate) struct Scalars {
 }
 
 impl Scalars {
-    /// Creates `n_steps` equal numbers.
+    /// Creates `n_steps` numbers, all equal to `value`.
     ///
     /// # Errors
-    /// [`Error::Limit`](crate::Error::Limit) if the query holds too much.
+    /// [`Error::Limit`](crate::Error::Limit) if the query exceeds its memory limit.
     pub(crate) fn constant(value: f64, n_steps: usize, limits: &Limits) -> Result<Self> {
         let charge = limits.charge_column(n_steps)?;
         Ok(Self { values: vec![value; n_steps], _charge: charge })
     }
 
-    /// Returns the numbers; the caller charges them from here on.
+    /// Returns the numbers and releases their charge. The caller must charge them.
     pub(crate) fn into_values(self) -> Vec<f64> {
         self.values
     }

@@ -1,4 +1,4 @@
-//! A series of an evaluation, and its name labels.
+//! A series of an evaluation, and removal of its metric name.
 
 use varve_tsdb::Labels;
 use varve_tsdb::labels::METRIC_NAME;
@@ -9,13 +9,13 @@ use super::Column;
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) labels: Labels,
-    /// The metric name is removed at the end of the evaluation (delayed name removal).
+    /// Remove the metric name at the end of the evaluation (delayed name removal).
     pub(crate) drop_name: bool,
     pub(crate) column: Column,
 }
 
 impl Series {
-    /// Removes the metric name, now or at the end of the evaluation.
+    /// Removes the metric name; at the end of the evaluation if `delayed`.
     pub(crate) fn drop_name(&mut self, delayed: bool) {
         self.drop_name = true;
         if !delayed {

@@ -1,8 +1,8 @@
-//! Vectors: the series that an expression evaluates to.
+//! Vectors: sets of series, the values of expressions.
 //!
 //! Invariants
-//! 1. Every series of a vector has at least one value; operators drop series that lose all of them.
-//! 2. A vector is charged: its size to the request's memory, its values to the samples of the query.
+//! 1. Every series of a vector has at least one value. Operators drop series that lose all values.
+//! 2. The size of a vector is charged to the memory of the request. Its values count as samples held by the query.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -31,7 +31,7 @@ impl Vector {
     /// Adds a series, unless it has no values.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the query holds too much.
+    /// [`Error::Limit`] if the query holds too many samples or bytes.
     pub(crate) fn push(&mut self, series: Series) -> Result<()> {
         let n_samples = series.column.n_samples();
         if n_samples > 0 {
@@ -52,10 +52,10 @@ impl Vector {
         self.charge.size()
     }
 
-    /// Returns a copy, which is charged too.
+    /// Returns a copy, and charges it.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the query holds too much.
+    /// [`Error::Limit`] if the query holds too many samples or bytes.
     pub(crate) fn copy(&self, limits: &Limits) -> Result<Self> {
         let mut copy = limits.vector();
         copy.series.reserve(self.series.len());
@@ -86,10 +86,10 @@ impl Vector {
         self.series.retain(|series| !series.column.present.is_empty());
     }
 
-    /// Changes the labels of every series, and charges what they grow by.
+    /// Changes the labels of every series, and charges their growth.
     ///
     /// # Errors
-    /// The first error of `change`; [`Error::Limit`] if the query holds too much.
+    /// The first error of `change`; [`Error::Limit`] if the query exceeds its memory limit.
     pub(crate) fn relabel(&mut self, mut change: impl FnMut(&mut Series) -> Result<()>) -> Result<()> {
         for series in &mut self.series {
             let before = series.labels.size();
@@ -99,10 +99,10 @@ impl Vector {
         Ok(())
     }
 
-    /// Merges series with equal labels into the first of them.
+    /// Merges all series with equal labels into the first one.
     ///
     /// # Errors
-    /// [`Error::Execution`] if two have a value at the same step.
+    /// [`Error::Execution`] if two series with equal labels have a value at the same step.
     pub(crate) fn merge_same_labels(&mut self) -> Result<()> {
         let Some(first_of) = self.first_of_labels() else { return Ok(()) };
         let series = std::mem::take(&mut self.series);
@@ -124,7 +124,7 @@ impl Vector {
         Ok(())
     }
 
-    /// Returns for every series the index of the first one with its labels; `None` if all labels differ.
+    /// Returns for every series the index of the first series with the same labels; `None` if all label sets differ.
     fn first_of_labels(&self) -> Option<Vec<usize>> {
         // Fast path: labels ascend strictly.
         if self.series.is_sorted_by(|a, b| a.labels < b.labels) {

@@ -1,4 +1,4 @@
-//! Detects series that have the same labels once their metric names are dropped.
+//! Detects series that have the same labels after their metric names are dropped.
 
 use hashbrown::HashSet;
 use varve_tsdb::Labels;
@@ -10,13 +10,13 @@ use crate::eval::columns::is_name_label;
 
 /// Detects duplicate label sets in a stream of series.
 pub(super) struct DuplicateLabels {
-    /// The labels that were dropped, while they are the same for all series: then the remaining labels are unique.
+    /// The dropped labels of the first series. If all series drop the same labels, the remaining labels are unique.
     dropped: Option<Labels>,
-    /// Hashes of the label sets, of 128 bits: a collision happens once in 10^26 queries.
+    /// 128-bit hashes of the label sets. A collision is expected once in 10^26 queries.
     hashes: HashSet<u128>,
-    /// Series of different names have been seen.
+    /// Series with different dropped labels have been seen.
     is_mixed: bool,
-    /// Hashes of the series before that.
+    /// Hashes of the series seen before `is_mixed` was set.
     pending: Vec<u128>,
     charge: Charge,
 }
@@ -27,10 +27,10 @@ impl DuplicateLabels {
         Self { dropped: None, hashes: HashSet::new(), is_mixed: false, pending: Vec::new(), charge }
     }
 
-    /// Checks series, whose labels are given before and after the names were dropped.
+    /// Checks series. `renamed` has the labels of each series before and after dropping the name.
     ///
     /// # Errors
-    /// [`Error::Execution`] if two series have the same labels, [`Error::Limit`] if the query holds too much.
+    /// [`Error::Execution`] if two series have the same labels; [`Error::Limit`] if the query exceeds its memory limit.
     pub(super) fn check(&mut self, renamed: &[(Labels, Labels)]) -> Result<()> {
         self.charge.grow(renamed.len() * size_of::<u128>())?;
         renamed.iter().try_for_each(|(before, after)| self.check_one(before, after))
@@ -39,9 +39,10 @@ impl DuplicateLabels {
     fn check_one(&mut self, before: &Labels, after: &Labels) -> Result<()> {
         let hash = xxh3_128(after.as_packed().as_bytes());
         let dropped = self.dropped.get_or_insert_with(|| before.filter(is_name_label));
-        let of_name = before.iter().filter(|(name, _)| is_name_label(name));
-        if !self.is_mixed && dropped.iter().eq(of_name) {
-            // Fast path: one name so far, so that the series stay unique. The hash is kept in case another name follows.
+        let name_labels = before.iter().filter(|(name, _)| is_name_label(name));
+        if !self.is_mixed && dropped.iter().eq(name_labels) {
+            // Fast path: all series so far have the same name, so they stay unique. The hash is stored in case another
+            // name follows.
             self.pending.push(hash);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! A range function, evaluated on one series after the other by any of the threads.
+//! Evaluation of a range function on one series at a time, on any thread.
 
 use varve_tsdb::Labels;
 
@@ -14,35 +14,35 @@ use crate::functions::{Kernels, Params, RangeFunction, SlidingRate, starts_overl
 use crate::promql::ast::Span;
 use crate::promql::duration::seconds;
 
-/// How a range function is evaluated: the same for all series and on all threads.
+/// Parameters of the evaluation of a range function, the same for all series and threads.
 pub(super) struct RangeEvaluation<'p> {
     pub(super) function: RangeFunction,
     pub(super) kernels: Kernels,
-    /// The other arguments: one column each.
+    /// The scalar arguments.
     pub(super) params: Vec<Scalars>,
     /// The function uses start timestamps.
     pub(super) reads_starts: bool,
-    /// Start timestamps that contradict each other cause a warning.
+    /// Overlapping start timestamps cause a warning.
     pub(super) checks_starts: bool,
     pub(super) delayed: bool,
-    /// Counters are recognized by their label `__type__`.
+    /// Counters are recognized by the label `__type__` instead of the metric name.
     pub(super) by_type_label: bool,
-    /// The metric name of all series, which may then lack the label.
+    /// The metric name of all series, if there is only one. Their labels may then lack it.
     pub(super) metric_name: Option<&'p str>,
-    /// Series have all their labels, so duplicates are detected once the names are dropped.
+    /// Series have all labels, so that dropping the names can produce duplicates that must be detected.
     pub(super) has_all_labels: bool,
     pub(super) windows: Windows,
     pub(super) limits: Limits,
     pub(super) spans: Spans,
 }
 
-/// Positions that annotations report.
+/// Positions of arguments, for annotations.
 pub(super) struct Spans {
-    /// The range.
+    /// Position of the range.
     pub(super) range: Span,
-    /// The first argument, which for some functions is not the range.
+    /// Position of the first argument, which for some functions is not the range.
     pub(super) first: Span,
-    /// The second argument, if it is a quantile.
+    /// Position of the quantile argument, if there is one.
     pub(super) quantile: Span,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Input<'a> {
 }
 
 impl RangeEvaluation<'_> {
-    pub(super) fn of_stored(
+    pub(super) fn evaluate_stored(
         &self,
         batch: &[varve_tsdb::select::Series],
         skip_buckets: bool,
@@ -73,7 +73,7 @@ impl RangeEvaluation<'_> {
         Ok(())
     }
 
-    pub(super) fn of_columns(&self, batch: &[Series], inner: Grid, out: &mut Batch<'_>) -> Result<()> {
+    pub(super) fn evaluate_columns(&self, batch: &[Series], inner: Grid, out: &mut Batch<'_>) -> Result<()> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), false);
         for Series { labels, drop_name, column } in batch {
             self.limits.check()?;
@@ -83,13 +83,13 @@ impl RangeEvaluation<'_> {
         Ok(())
     }
 
-    /// Computes the result for one series; `counts_reads` if its samples were read for this function.
+    /// Computes the result for one series. If `counts_reads`, its samples count as read by this function.
     fn evaluate(&self, input: &Input<'_>, counts_reads: bool, out: &mut Batch<'_>) -> Result<()> {
         let column = self.column(input, counts_reads, out)?;
         if column.present.is_empty() {
             return Ok(());
         }
-        if self.function.of_counters
+        if self.function.needs_counter
             && !column.float_steps().is_empty()
             && let Some(annotation) = self.possible_non_counter(input.labels)
         {
@@ -134,7 +134,7 @@ impl RangeEvaluation<'_> {
                 }
                 return Ok(());
             }
-            // A window of histograms may take as long as a series of floats.
+            // A window of histograms may take as long as a whole series of floats.
             self.limits.check()?;
             window_len_max = window_len_max.max(n_samples_of(window));
             match histograms {
@@ -167,7 +167,7 @@ impl RangeEvaluation<'_> {
         self.metric_name.unwrap_or_else(|| labels.metric_name())
     }
 
-    /// Returns the annotation about a rate of a series that may not be a counter.
+    /// Returns the annotation about a rate of a series that is possibly not a counter.
     fn possible_non_counter(&self, labels: &Labels) -> Option<Annotation> {
         let name = self.name(labels);
         if name.is_empty() {
@@ -197,7 +197,7 @@ impl RangeEvaluation<'_> {
     }
 }
 
-/// The factors of double exponential smoothing lie between 0 and 1, both excluded.
+/// Fails unless both factors of double exponential smoothing are in (0, 1).
 fn check_factors([smoothing, trend]: [f64; 2]) -> Result<()> {
     for (name, factor, symbol) in [("smoothing", smoothing, "sf"), ("trend", trend, "tf")] {
         if factor <= 0.0 || factor >= 1.0 {

@@ -1,7 +1,7 @@
 //! Functions over ranges: `rate(x[5m])`, `max_over_time(rate(x[1m])[1h:])`.
 //!
-//! Each series is decoded once. Its floats are two columns along which the windows of the steps slide; its histograms are
-//! in a list beside them. The kernels are in [`crate::functions`].
+//! Each series is decoded once. The windows of the steps slide along its floats, which are two columns, and its
+//! histograms, which are in a separate list. The kernels are in [`crate::functions`].
 
 mod duplicate_labels;
 mod function;
@@ -54,10 +54,10 @@ impl Evaluator<'_> {
                 function.has_all_labels = set.has_all_labels();
                 let skip_buckets = range.selector.skip_buckets;
                 let produce =
-                    |batch: Vec<_>, out: &mut Batch<'_>| function.of_stored(&batch, skip_buckets, &others, out);
+                    |batch: Vec<_>, out: &mut Batch<'_>| function.evaluate_stored(&batch, skip_buckets, &others, out);
                 let check = |batch: &mut Batch<'_>| {
-                    let of_siblings = batch.siblings.drain(..);
-                    siblings.iter_mut().zip(of_siblings).for_each(|(sibling, batch)| sibling.add(batch));
+                    let sibling_batches = batch.siblings.drain(..);
+                    siblings.iter_mut().zip(sibling_batches).for_each(|(sibling, batch)| sibling.add(batch));
                     duplicates.check(&batch.renamed)
                 };
                 self.run(plan.id, pipeline, batches(set, batch_len(grid.n_steps)), produce, check, sink)?;
@@ -67,7 +67,7 @@ impl Evaluator<'_> {
             PlanKind::Subquery(subquery) => {
                 let (inner, vector) = self.subquery(subquery, grid)?;
                 let mut batches = vector.series.chunks(batch_len(grid.n_steps));
-                let produce = |batch: &[Series], out: &mut Batch<'_>| function.of_columns(batch, inner, out);
+                let produce = |batch: &[Series], out: &mut Batch<'_>| function.evaluate_columns(batch, inner, out);
                 let check = |batch: &mut Batch<'_>| duplicates.check(&batch.renamed);
                 self.run(plan.id, pipeline, || Ok(batches.next()), produce, check, sink)
             }
@@ -75,7 +75,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns how a range function is evaluated on series that have all their labels.
+    /// Returns the evaluation of a range function on series that have all labels.
     fn range_evaluation<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<RangeEvaluation<'p>> {
         let Implementation::OverRange(function) = call.implementation else {
             return Err(Error::mistyped(ValueType::Vector));
@@ -88,7 +88,7 @@ impl Evaluator<'_> {
             kernels: kernels_for(&function, arg, call.function.name)?,
             params: params.iter().map(|param| self.scalar(param, grid)).collect::<Result<_>>()?,
             reads_starts: features.use_start_timestamps && uses_starts(call.function.name),
-            checks_starts: function.of_counters && extension_of(arg).is_none(),
+            checks_starts: function.needs_counter && extension_of(arg).is_none(),
             delayed: features.delayed_name_removal,
             by_type_label: features.type_and_unit_labels,
             metric_name: arg.range_selector().and_then(|range| range.selector.metric_name()),
@@ -103,7 +103,7 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Selects the samples that the windows of `grid` may contain.
+    /// Selects all samples that the windows of `grid` may contain.
     fn select_range(
         &self,
         range: &RangeSelector,
@@ -149,7 +149,7 @@ impl Evaluator<'_> {
         Windows { grid, shift, range_ms, margins_ms }
     }
 
-    /// Passes the samples of each series that the windows of `grid` may contain to `sink`.
+    /// Passes to `sink`, for each series, the samples that the windows of `grid` may contain.
     fn each_range_input(
         &mut self,
         arg: &Plan,
@@ -216,7 +216,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Returns the range among the arguments of a function.
+/// Returns the range argument of a function.
 fn range_arg(call: &Call) -> Result<&Plan> {
     call.args.iter().find(|arg| arg.value_type == ValueType::Matrix).ok_or_else(|| Error::mistyped(ValueType::Matrix))
 }
@@ -253,8 +253,8 @@ fn extension_of(arg: &Plan) -> Option<RangeExtension> {
     arg.range_selector().and_then(|range| range.selector.extension)
 }
 
-/// Returns the position that annotations about a range report. For subqueries it is the start of the query, as in
-/// Prometheus, which replaces them by their samples.
+/// Returns the position for annotations about a range. For a subquery it is the start of the query: Prometheus loses
+/// the position because it replaces the subquery by its samples.
 fn span_of_range(arg: &Plan) -> Span {
     match arg.kind {
         PlanKind::Subquery(_) => Span::default(),
@@ -267,7 +267,7 @@ fn points_of(timestamps_ms: &[i64], values: &[f64]) -> Vec<Point> {
     timestamps_ms.iter().zip(values).map(point).collect()
 }
 
-/// Returns the points at both ends of the range and those between them.
+/// Returns the points at both ends of the range and all points between them.
 fn extended_points(window: &Window<'_>, extension: RangeExtension) -> Result<Vec<Point>> {
     let is_smoothed = extension == RangeExtension::Smoothed;
     if !window.histograms.is_empty() {

@@ -1,11 +1,11 @@
-//! Shared scans: functions of the same range are computed in one pass over its series.
+//! Shared scans: compute several functions of the same range in one pass over its series.
 //!
-//! `max_over_time(x[1h]) - min_over_time(x[1h])`: the function that comes first reads the series, and computes the other
-//! one, its sibling, from the same samples. The result of the sibling is kept until its use.
+//! Example: `max_over_time(x[1h]) - min_over_time(x[1h])`. The first function reads the series, and computes the second
+//! function, its sibling, from the same samples. The result of the sibling is stored until its use.
 //!
 //! Invariants
-//! 1. A sibling that fails or exceeds its limit is dropped, and evaluated by itself at its use: errors, annotations and
-//!    statistics are those of an evaluation of its own.
+//! 1. A sibling that fails or exceeds its limit is dropped, and evaluated separately at its use. Errors, annotations
+//!    and statistics are always those of a separate evaluation.
 //! 2. A function takes part in a shared scan at most once.
 
 use super::duplicate_labels::DuplicateLabels;
@@ -16,7 +16,7 @@ use crate::eval::grid::Grid;
 use crate::eval::stream::{Batch, Materializer, UNNEEDED_SIZE_MAX};
 use crate::plan::{Call, Plan, PlanKind};
 
-/// Receives the result of a function that is computed along with another one.
+/// Receives the result of a sibling function.
 pub(super) struct Sibling<'p> {
     duplicates: DuplicateLabels,
     pub(super) materializer: Materializer<'p>,
@@ -31,10 +31,10 @@ impl Sibling<'_> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Returns the functions to compute along with `source`, a function of the same range.
+    /// Returns the functions to compute together with `source`, a function of the same range.
     pub(in crate::eval) fn scan_siblings(&self, source: &Plan) -> Vec<(usize, &'a Plan)> {
         let PlanKind::Call(call) = &source.kind else { return Vec::new() };
-        // Start timestamps are read only for functions that use them.
+        // Functions differ in whether start timestamps are read.
         if self.settings.features.use_start_timestamps {
             return Vec::new();
         }
@@ -47,14 +47,14 @@ impl<'a> Evaluator<'a> {
         others.filter(|(class, plan)| is_open(*class) && has_constant_params(plan)).collect()
     }
 
-    /// Starts the siblings of a function: how they are evaluated, and what receives their results.
+    /// Starts the siblings of a function. Returns their evaluations and the receivers of their results.
     pub(super) fn start_siblings(&mut self, source: &Plan, grid: Grid) -> (Vec<RangeEvaluation<'a>>, Vec<Sibling<'a>>) {
         let plans = self.scan_siblings(source);
         self.shared.scanned.extend(plans.iter().map(|(class, _)| class));
         if !plans.is_empty() {
             self.shared.scanned.insert(self.subexpressions.uses(source).0);
         }
-        // A sibling that cannot be evaluated fails at its own use.
+        // A sibling that cannot be started is evaluated, and fails, at its use.
         plans.into_iter().filter_map(|(_, plan)| self.start_sibling(plan, grid).transpose()?.ok()).unzip()
     }
 
@@ -68,7 +68,7 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Returns `true` if all arguments besides the range are numbers, which can be evaluated at any time.
+/// Returns `true` if all arguments except the range are constants, so that evaluating them early has no side effects.
 fn has_constant_params(plan: &Plan) -> bool {
     let is_constant = |arg: &Plan| matches!(arg.kind, PlanKind::Number(_) | PlanKind::Range(_));
     matches!(&plan.kind, PlanKind::Call(Call { args, .. }) if args.iter().all(is_constant))

@@ -14,13 +14,13 @@ pub(super) struct Windows {
     pub(super) grid: Grid,
     pub(super) shift: Shift,
     pub(super) range_ms: i64,
-    /// How far before the start of a window and after its end samples are used.
+    /// Milliseconds before the start and after the end of a window in which samples are used too.
     pub(super) margins_ms: (i64, i64),
 }
 
 impl Windows {
-    /// Calls `visit` with each step whose window has samples, in order of time, and with the number of its floats and
-    /// histograms that the window of the previous step had too; `None` if it is the same window.
+    /// Calls `visit` with each step whose window has samples, in order of time. Also passes the number of floats and
+    /// histograms shared with the window of the previous step, or `None` if the windows are equal.
     #[inline]
     pub(super) fn slide(
         &self,
@@ -29,7 +29,7 @@ impl Windows {
     ) -> Result<()> {
         let (timestamps_ms, values) = (&samples.floats.timestamps_ms, &samples.floats.values);
         let range_seconds = seconds(self.range_ms);
-        // `decrease` is the last float up to `to` that is less than its predecessor; the first float never is.
+        // `decrease` is the index of the last float before `to` that is less than its predecessor, or 0.
         let (mut from, mut to, mut decrease) = (0, 0, 0);
         let (mut from_histogram, mut to_histogram) = (0, 0);
         for (step, eval_ms) in self.grid.times_ms().enumerate() {
@@ -74,14 +74,15 @@ impl Windows {
     }
 }
 
-/// Returns the number of samples in a window; a histogram counts by its size.
+/// Returns the number of samples in a window. A histogram counts by its size.
 pub(super) fn n_samples_of(window: &Window<'_>) -> usize {
-    let of_histograms: usize = window.histograms.iter().map(|sample| sample.histogram.n_samples()).sum();
-    window.values.len() + of_histograms
+    let n_histogram_samples: usize = window.histograms.iter().map(|sample| sample.histogram.n_samples()).sum();
+    window.values.len() + n_histogram_samples
 }
 
-/// Counts the samples of a window for a step: all of them as queryable, and as read those that are not among the `n_before`
-/// samples it shares with the previous window; none of them if `n_before` is `None`.
+/// Counts the samples of a window for a step. All samples count as queryable. Samples count as read unless they are
+/// among the first `n_before` floats and histograms, which the previous window has too; if `n_before` is `None`, none
+/// counts.
 pub(super) fn count_window(
     window: &Window<'_>,
     step: usize,
@@ -90,8 +91,8 @@ pub(super) fn count_window(
 ) {
     if sample_stats.is_on() {
         let n_new = n_before.map_or(0, |(floats, histograms)| {
-            let of_histograms = window.histograms[histograms..].iter().map(|sample| sample.histogram.n_samples());
-            window.values.len() - floats + of_histograms.sum::<usize>()
+            let n_histogram_samples = window.histograms[histograms..].iter().map(|sample| sample.histogram.n_samples());
+            window.values.len() - floats + n_histogram_samples.sum::<usize>()
         });
         sample_stats.add_window(step, n_samples_of(window), n_new);
     }

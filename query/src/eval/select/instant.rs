@@ -1,4 +1,4 @@
-//! The latest sample of a series at each step.
+//! Finds the latest sample of a series at each step.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::eval::stream::Batch;
 use crate::histogram::from_storage;
 use crate::plan::Shift;
 
-/// How the series of a selector are read.
+/// Parameters for reading the series of a selector.
 pub(super) struct InstantSelection {
     pub(super) field: SampleField,
     pub(super) shift: Shift,
@@ -76,7 +76,8 @@ fn set_values(latest: &LatestSamples<'_>, skip_buckets: bool, column: &mut Colum
     Ok(())
 }
 
-/// Finds for each step the latest sample in `(t - lookback, t]`; none if that is a staleness marker.
+/// Finds for each step the latest sample in `(t - lookback, t]`. A step has no sample if the latest one is a staleness
+/// marker.
 struct LatestSamples<'a> {
     samples: &'a SampleColumns,
     shift: Shift,
@@ -85,7 +86,7 @@ struct LatestSamples<'a> {
 }
 
 impl LatestSamples<'_> {
-    /// Calls `found` with each step that has a sample, and the index of the sample.
+    /// Calls `found` with each step that has a sample, and with the index of the sample.
     #[inline]
     fn each(&self, mut found: impl FnMut(usize, usize)) {
         let SampleColumns { timestamps_ms, values, .. } = self.samples;

@@ -17,7 +17,7 @@ use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, Selector, Shift};
 use crate::promql::ast::RangeExtension;
 
-/// The part of a sample that is selected.
+/// The field of a sample that is selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SampleField {
     Value,
@@ -25,7 +25,7 @@ pub(super) enum SampleField {
     Timestamp,
     /// The start timestamp in seconds; 0 if it is unknown.
     StartTimestamp,
-    /// The timestamp in seconds of a sample of an info series, which must be a float.
+    /// The timestamp in seconds of a sample of an info series. The sample must be a float.
     InfoTimestamp,
 }
 
@@ -49,7 +49,7 @@ impl Evaluator<'_> {
     }
 
     /// Streams for every series and step the latest sample within the lookback delta, unless it is a staleness marker.
-    /// `shift` gives the time to look at, among the samples that the selector selects.
+    /// `shift` determines the time at which to look; the selector's own shift determines which samples are read.
     #[expect(clippy::too_many_arguments, reason = "what to select, which field of it, and where it goes")]
     fn each_latest(
         &mut self,
@@ -62,7 +62,7 @@ impl Evaluator<'_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
-        // A single step that reads at the time of the selection needs only the newest sample.
+        // A single step whose time is the end of the selection needs only the newest sample.
         let only_newest = grid.n_steps == 1 && shift == selector.shift && field != SampleField::InfoTimestamp;
         let hints = SelectHints { only_newest, ..pipeline.hints() };
         let set = self.select(selector, grid, (lookback_ms, 0), hints)?;
@@ -74,8 +74,8 @@ impl Evaluator<'_> {
         self.run(id, pipeline, batches(set, batch_len), produce, |_| Ok(()), sink)
     }
 
-    /// Selects the samples that the steps may read: from the first margin before the first step, excluded, to the second
-    /// margin after the last step.
+    /// Selects the samples that the steps may read: from `before_ms` before the first step, excluded, to `after_ms`
+    /// after the last step.
     pub(super) fn select(
         &self,
         selector: &Selector,
@@ -90,7 +90,8 @@ impl Evaluator<'_> {
         Ok(self.db.select_with(&self.limits.ctx, &selector.matchers, range, hints)?)
     }
 
-    /// Streams a timestamp of the samples of a plain selector, as `timestamp(selector)` does; `id` is that of the selector.
+    /// Streams timestamps or start timestamps of the samples of a plain selector, as `timestamp(selector)` does. `id`
+    /// is the expression id of the selector.
     pub(super) fn each_timestamp(
         &mut self,
         id: usize,
@@ -99,7 +100,7 @@ impl Evaluator<'_> {
         grid: Grid,
         sink: Sink<'_>,
     ) -> Result<()> {
-        // With `@` Prometheus ignores the offset here, but still selects samples by it.
+        // With `@`, Prometheus ignores the offset here but still applies it when selecting samples.
         let shift = match selector.shift.at_ms {
             Some(_) => Shift { offset_ms: 0, ..selector.shift },
             None => selector.shift,

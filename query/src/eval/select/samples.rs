@@ -1,4 +1,5 @@
-//! The samples of one series as range functions read them: floats in two columns, histograms in a list of their own.
+//! The samples of one series in the form that range functions read: floats in two columns, histograms in a separate
+//! list.
 
 use std::sync::Arc;
 
@@ -13,17 +14,17 @@ use crate::eval::grid::Grid;
 use crate::functions::window::HistogramSample;
 use crate::histogram::from_storage;
 
-/// The samples of a series without staleness markers. Reused from series to series.
+/// The samples of a series without staleness markers. The buffer is reused for all series.
 #[derive(Debug)]
 pub(in crate::eval) struct RangeSamples {
-    /// Only floats.
+    /// The floats.
     pub(in crate::eval) floats: SampleColumns,
-    /// Start timestamps of the floats, 0 if unknown; empty if they are not read, or none is known.
+    /// Start timestamps of the floats, 0 if unknown. Empty if start timestamps are not read, or if none is known.
     pub(in crate::eval) starts_ms: Vec<i64>,
-    /// Ascending by time.
+    /// The histograms, ascending by time.
     pub(in crate::eval) histograms: Vec<HistogramSample>,
     reads_starts: bool,
-    /// Memory of the histograms.
+    /// Charge for the memory of the histograms.
     charge: Charge,
 }
 
@@ -34,7 +35,7 @@ impl RangeSamples {
         Self { floats, starts_ms, reads_starts, histograms, charge }
     }
 
-    /// Reads a series; with `skip_buckets`, histograms without their buckets.
+    /// Reads a series. With `skip_buckets`, reads histograms without their buckets.
     pub(in crate::eval) fn read(&mut self, series: &varve_tsdb::select::Series, skip_buckets: bool) -> Result<()> {
         self.clear();
         series.read(&mut self.floats)?;
@@ -55,8 +56,8 @@ impl RangeSamples {
         Ok(())
     }
 
-    /// Reads the values of a column, which are those of a subquery. Counter reset hints are cleared: there may have been
-    /// samples between the steps.
+    /// Reads the values of a subquery from a column. Clears counter reset hints, because there may be samples between
+    /// the steps.
     pub(in crate::eval) fn read_column(&mut self, column: &Column, grid: Grid) -> Result<()> {
         self.clear();
         for step in column.float_steps().iter().filter(|&step| !is_stale_nan(column.values[step])) {

@@ -1,4 +1,4 @@
-//! `smoothed` selectors: values interpolated between the samples around each step.
+//! `smoothed` selectors: interpolate between the samples around each step.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Returns the value at a time; `None` if there are both floats and histograms around it.
+/// Returns the value at a time; `None` if there are both floats and histograms around the time.
 fn value_at(
     samples: &RangeSamples,
     time_ms: i64,
@@ -81,7 +81,8 @@ fn value_at(
     Some(SampleValue::Histogram(histogram))
 }
 
-/// Returns the histogram at a time: that of a sample, the interpolation between two, or the last one before it.
+/// Returns the histogram at a time: an exact sample, an interpolation between two samples, or the last sample before
+/// the time.
 fn histogram_at(
     samples: &[HistogramSample],
     time_ms: i64,
@@ -94,7 +95,7 @@ fn histogram_at(
     }
     let before = &samples[at.checked_sub(1)?];
     let Some(after) = after else {
-        // The counter reset hint describes the sample, not its repetition.
+        // The counter reset hint describes the sample itself, not its repetition.
         let mut carried = FloatHistogram::clone(&before.histogram);
         carried.reset_hint = ResetHint::Unknown;
         return Some(Arc::new(carried));
@@ -113,7 +114,8 @@ fn histogram_at(
     }
 }
 
-/// Returns the float at a time: that of a sample, the interpolation between two, or the last one before it.
+/// Returns the float at a time: an exact sample, an interpolation between two samples, or the last sample before the
+/// time.
 fn float_at(samples: &SampleColumns, time_ms: i64, lookback_ms: i64) -> Option<f64> {
     let (earliest_ms, latest_ms) = (time_ms.saturating_sub(lookback_ms), time_ms.saturating_add(lookback_ms));
     let from = samples.timestamps_ms.partition_point(|&t| t <= earliest_ms);

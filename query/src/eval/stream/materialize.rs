@@ -1,12 +1,12 @@
-//! Materialization of a stream for its other uses: `sum(x) + max(abs(x))` reads `x` once.
+//! Materializes a stream for its other uses: `sum(x) + max(abs(x))` reads `x` once.
 //!
-//! The first use keeps the series of the source while they stream by. If no use needs all series at once anyway, what is
-//! kept is limited: queries that aggregate many series read them again rather than hold them.
+//! The first use stores the series of the source while it streams them. If no use needs all series at once, the stored
+//! size is limited: queries that aggregate many series read them again instead of holding them.
 //!
 //! Invariants
-//! 1. A materialization that fails or exceeds its limit is dropped, and the expression is evaluated again at its next use:
-//!    errors, annotations and statistics are those of an evaluation of its own.
-//! 2. Each source is materialized at most once, whatever the outcome.
+//! 1. A materialization that fails or exceeds its limit is dropped, and the expression is evaluated again at its next
+//!    use. Errors, annotations and statistics are always those of a separate evaluation.
+//! 2. Each source is materialized at most once, even if that fails.
 
 use crate::annotations::AnnotationList;
 use crate::eval::Evaluator;
@@ -15,10 +15,10 @@ use crate::eval::sample_stats::StepSampleStats;
 use crate::eval::shared_results::SideEffects;
 use crate::plan::Plan;
 
-/// Maximum size of a result that is kept only to save reading its series again.
+/// Maximum size in bytes of a result that is stored only to avoid reading its series again.
 pub(in crate::eval) const UNNEEDED_SIZE_MAX: usize = 16 << 20;
 
-/// An expression whose result is to be materialized, and how often that will be used.
+/// An expression to materialize, and the number of remaining uses.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::eval) struct Materialization<'p> {
     class: usize,
@@ -30,7 +30,7 @@ pub(in crate::eval) struct Materialization<'p> {
 /// A result that is being materialized.
 pub(in crate::eval) struct Materializer<'p> {
     target: Materialization<'p>,
-    /// `None` once it has failed.
+    /// `None` after a failure or above the size limit.
     result: Option<(Vector, AnnotationList, StepSampleStats)>,
 }
 
@@ -54,8 +54,8 @@ impl<'p> Materializer<'p> {
 }
 
 impl Evaluator<'_> {
-    /// Returns how to materialize the series of a source of whose uses `n_served` are served by the stream; `None` if no
-    /// use is left, or it was tried before.
+    /// Returns how to materialize the series of a source; the stream serves `n_served` of its uses. Returns `None` if
+    /// no use is left, or if it was tried before.
     pub(super) fn materialization<'p>(&mut self, source: &'p Plan, n_served: usize) -> Option<Materialization<'p>> {
         let (class, n_uses) = self.subexpressions.uses(source);
         let uses_left = n_uses.saturating_sub(n_served);
@@ -78,7 +78,7 @@ impl Evaluator<'_> {
         Materializer::new(target, &self.limits, self.sample_stats.empty(n_steps))
     }
 
-    /// Makes a materialized result available to its other uses, unless it failed.
+    /// Makes a materialized result available to the other uses, unless the materialization failed.
     pub(in crate::eval) fn share_materialized(&mut self, materializer: Materializer<'_>) {
         let Materialization { class, uses_left, plan, .. } = materializer.target;
         if let Some((vector, annotations, sample_stats)) = materializer.result {

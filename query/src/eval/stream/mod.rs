@@ -1,12 +1,13 @@
-//! Streaming: series on their way from a source through a pipeline of stages to the operator that consumes them.
+//! Streaming: passes series from a source through a pipeline of stages to the operator that consumes them.
 //!
-//! A source (a selector, a range function) produces series in batches, on all threads. Operators that work on each series
-//! by itself, such as `abs` or `* 8`, are stages of the same pipeline and run there too. An operator that needs one series
-//! at a time, such as an aggregation, thus makes a query hold a few batches and its own state. Operators that need all
-//! series at once (joins, sorts) are pipeline breakers: they materialize the stream into a vector.
+//! A source (a selector or range function) produces series in batches, on all threads. Operators that compute each
+//! series independently, such as `abs` or `* 8`, are stages of the same pipeline and run on the same threads. For an
+//! operator that consumes one series at a time, such as an aggregation, the query holds only a few batches and the
+//! operator's state. Operators that need all series at once (joins, sorts) are pipeline breakers: they materialize the
+//! stream into a vector.
 //!
 //! Invariants
-//! 1. Series leave the pipeline in ascending order of the labels that they have in the store.
+//! 1. Series leave the pipeline in ascending order of their labels in the store.
 //! 2. A batch is charged until its series have been consumed.
 
 mod materialize;
@@ -31,13 +32,14 @@ use crate::promql::Features;
 use crate::promql::ast::{UnaryOp, ValueType};
 
 impl Evaluator<'_> {
-    /// Returns the source of an expression whose series can be streamed: all operators on the way work on each series by
-    /// itself, and two series whose labels are unique at the source cannot get the same labels.
+    /// Returns the source of an expression, or `None` if its series cannot be streamed. They can be streamed if all
+    /// operators between source and expression compute each series independently, and cannot give the same labels to
+    /// two series.
     pub(super) fn source<'p>(&self, plan: &'p Plan) -> Option<&'p Plan> {
         let mut source = plan;
         while let Some(input) = source.streamed_input() {
             source = input;
-            // A shared result is not read again.
+            // Materialized results are not streamed.
             if self.subexpressions.is_materialized(source) {
                 return None;
             }
@@ -91,7 +93,7 @@ impl Evaluator<'_> {
         Ok(vector)
     }
 
-    /// Collects the series of an expression that has a source, with no more labels than `hint` needs.
+    /// Collects the series of an expression that has a source, with only the labels in `hint`.
     pub(super) fn narrow_vector(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
         self.limits.check()?;
         self.profiled(plan, |evaluator| match grid.n_steps {
@@ -100,13 +102,13 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Evaluates an expression that consists of stages.
+    /// Evaluates an expression that is one or more stages.
     pub(super) fn staged(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
         if self.source(plan).is_some() {
             return self.materialize(plan, grid);
         }
         let input = plan.streamed_input().ok_or_else(|| Error::mistyped(ValueType::Vector))?;
-        // Operands are evaluated from left to right: of equal annotations the position of the last one is reported.
+        // Operands are evaluated from left to right, because the last position of equal annotations is reported.
         let (vector, stages) = if begins_with_scalar(plan) {
             let stages = self.own_stages(plan, grid)?;
             (self.vector(input, grid)?, stages)
@@ -117,7 +119,7 @@ impl Evaluator<'_> {
         stages.iter().try_fold(vector, |vector, stage| self.apply_stage(vector, stage))
     }
 
-    /// Applies a stage to all series of a vector, and merges those that have the same labels then.
+    /// Applies a stage to all series of a vector, and merges series whose labels become equal.
     pub(super) fn apply_stage(&mut self, mut vector: Vector, stage: &Stage<'_>) -> Result<Vector> {
         let delayed = self.settings.features.delayed_name_removal;
         let mut annotations = OperatorAnnotations::default();
@@ -132,9 +134,9 @@ impl Evaluator<'_> {
         Ok(vector)
     }
 
-    /// Charges a vector again if it has histograms, whose size may have changed.
+    /// Charges a vector again if it has histograms, because their size may have changed.
     fn recharged(&self, vector: Vector) -> Result<Vector> {
-        // Fast path: floats only, whose size is unchanged.
+        // Fast path: the size of floats is unchanged.
         if vector.series.iter().all(|series| series.column.histograms.is_empty()) {
             return Ok(vector);
         }
@@ -143,7 +145,7 @@ impl Evaluator<'_> {
         Ok(out)
     }
 
-    /// Returns the stages from a source to an expression, the one next to the source first.
+    /// Returns the stages from a source to an expression, in order of application.
     fn stages<'p>(&mut self, plan: &'p Plan, source: &Plan, grid: Grid) -> Result<Vec<Stage<'p>>> {
         let (mut stages, mut at) = (Vec::new(), plan);
         while !std::ptr::eq(at, source) {
@@ -177,7 +179,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns a pipeline with these stages.
+    /// Returns a pipeline of `stages` that reads all labels and has no siblings.
     pub(super) fn pipeline<'p>(&self, stages: Vec<Stage<'p>>, grid: Grid) -> Pipeline<'p> {
         Pipeline {
             stages,
@@ -191,8 +193,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns the labels that a source must read if `hint` are the labels that the consumer needs: all of them, if the
-    /// stages rely on other labels to keep series apart.
+    /// Returns the labels that a source must read if its consumer needs the labels in `hint`: all labels, if series may
+    /// be distinct only by other labels.
     fn source_labels(&self, source: &Plan, stages: &[Stage<'_>], hint: &LabelHint) -> LabelHint {
         let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
         let has_one_name = !delayed_name_removal && source.reads_one_metric();
@@ -209,16 +211,17 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns `true` if an expression is the only one to read its series, and all of them have the same metric name: they
-    /// are unique whichever labels are read.
+    /// Returns `true` if no other expression shares the result of `plan`, and all its series have the same metric name.
+    /// Its series are then distinct even if only some labels are read.
     pub(super) fn reads_one_metric(&self, plan: &Plan) -> bool {
         let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
         let is_plain = !delayed_name_removal && !type_and_unit_labels && self.subexpressions.uses(plan).1 <= 1;
         is_plain && self.source(plan).is_some_and(Plan::reads_one_metric)
     }
 
-    /// Runs a pipeline: turns batches into series on all threads, and passes these to `sink` in order. `source` is the id
-    /// of the expression that `produce` evaluates; `check` sees each batch before its series are consumed.
+    /// Runs a pipeline: computes the series of batches on all threads, and passes them to `sink` in order. `source` is
+    /// the id of the expression that `produce` evaluates. `check` is called with each batch before its series are
+    /// consumed.
     pub(super) fn run<B: Send>(
         &mut self,
         source: usize,
@@ -230,7 +233,7 @@ impl Evaluator<'_> {
     ) -> Result<()> {
         let workers = self.workers.clone();
         let mut annotations = AnnotationList::default();
-        let mut of_stages: Vec<_> = pipeline.stages.iter().map(|_| OperatorAnnotations::default()).collect();
+        let mut stage_annotations: Vec<_> = pipeline.stages.iter().map(|_| OperatorAnnotations::default()).collect();
         let mut outputs = vec![OutputCount::default(); pipeline.stages.len() + 1];
         let mut materializer = pipeline.materialize.map(|target| self.materializer(target, pipeline.n_steps));
         let work = |input| {
@@ -247,16 +250,16 @@ impl Evaluator<'_> {
             }
             annotations.merge(std::mem::take(&mut batch.annotations));
             self.sample_stats.add_all(&batch.sample_stats);
-            of_stages.iter_mut().zip(batch.stage_annotations).for_each(|(all, of_batch)| all.extend(of_batch));
-            outputs.iter_mut().zip(&batch.outputs).for_each(|(all, of_batch)| all.add(*of_batch));
+            stage_annotations.iter_mut().zip(batch.stage_annotations).for_each(|(all, added)| all.extend(added));
+            outputs.iter_mut().zip(&batch.outputs).for_each(|(all, added)| all.add(*added));
             batch.series.into_iter().try_for_each(&mut *sink)
         })?;
         materializer.into_iter().for_each(|materializer| self.share_materialized(materializer));
         annotations.add_to(&mut self.annotations);
         let ids = [source].into_iter().chain(pipeline.stages.iter().map(|stage| stage.id));
         ids.zip(outputs).for_each(|(id, output)| self.profile.record_output(id, output));
-        let of_stages = pipeline.stages.iter().zip(of_stages);
-        of_stages.for_each(|(stage, annotations)| stage.annotate(annotations, &mut self.annotations));
+        let annotated_stages = pipeline.stages.iter().zip(stage_annotations);
+        annotated_stages.for_each(|(stage, annotations)| stage.annotate(annotations, &mut self.annotations));
         Ok(())
     }
 }
@@ -266,7 +269,7 @@ fn begins_with_scalar(plan: &Plan) -> bool {
     matches!(&plan.kind, PlanKind::Chain(chain) if chain.first.value_type == ValueType::Scalar)
 }
 
-/// Removes the metric name from the labels that are needed.
+/// Removes the metric name from the labels in `hint`.
 fn without_metric_name(hint: &LabelHint) -> LabelHint {
     match hint {
         LabelHint::All => LabelHint::All,

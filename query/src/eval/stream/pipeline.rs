@@ -1,4 +1,4 @@
-//! A pipeline of stages, and the batches that pass through it.
+//! A pipeline of stages, and its batches.
 
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
@@ -14,14 +14,14 @@ use crate::eval::columns::{Limits, NAME_LABELS, Series, series_size};
 use crate::eval::profile::OutputCount;
 use crate::eval::sample_stats::StepSampleStats;
 
-/// Maximum number of series in a batch. Waking a thread costs as much as a few dozen series.
+/// Maximum number of series in a batch. Waking a thread costs as much as computing a few dozen series.
 const BATCH_SERIES_MAX: usize = 256;
 /// Maximum number of values in a batch of more than one series.
 const BATCH_VALUES_MAX: usize = 1 << 14;
-/// Number of series in a batch that reads only the latest sample of each.
+/// Number of series in a batch that reads only the latest sample of each series.
 pub(in crate::eval) const LATEST_BATCH_SERIES: usize = 2048;
 
-/// Returns the number of series in a batch. It affects only how the work is spread over threads.
+/// Returns the number of series per batch. It affects only the distribution of work to threads.
 pub(in crate::eval) fn batch_len(n_steps: usize) -> usize {
     (BATCH_VALUES_MAX / n_steps.max(1)).clamp(1, BATCH_SERIES_MAX)
 }
@@ -37,7 +37,7 @@ pub(in crate::eval) fn batches(
     }
 }
 
-/// What all batches of a stream have in common.
+/// Parameters of a stream, the same for all batches.
 pub(in crate::eval) struct Pipeline<'p> {
     pub(super) stages: Vec<Stage<'p>>,
     pub(in crate::eval) limits: Limits,
@@ -54,13 +54,13 @@ pub(in crate::eval) struct Pipeline<'p> {
 }
 
 impl Pipeline<'_> {
-    /// Returns what a selection may omit.
+    /// Returns the parts of the data that a selection may omit.
     pub(in crate::eval) fn hints(&self) -> SelectHints {
         SelectHints { only_newest: false, labels: self.labels.clone(), whole_where: &NAME_LABELS }
     }
 }
 
-/// The series that a batch has become, with everything that is known about them.
+/// The series computed from a batch, with their annotations and statistics.
 pub(in crate::eval) struct Batch<'w> {
     pipeline: &'w Pipeline<'w>,
     pub(super) series: Vec<Series>,
@@ -68,14 +68,14 @@ pub(in crate::eval) struct Batch<'w> {
     pub(in crate::eval) renamed: Vec<(Labels, Labels)>,
     pub(in crate::eval) annotations: AnnotationList,
     pub(in crate::eval) sample_stats: StepSampleStats,
-    /// By stage.
+    /// Annotations of each stage.
     pub(super) stage_annotations: Vec<OperatorAnnotations>,
-    /// Output of the source, and of each stage.
+    /// Output counts of the source and of each stage.
     pub(super) outputs: Vec<OutputCount>,
     n_pushed: usize,
-    /// Series as the source produced them, if they are to be materialized.
-    of_source: Vec<Series>,
-    /// One batch for each sibling; `None` if it failed.
+    /// Unchanged series of the source, if they are materialized.
+    source_series: Vec<Series>,
+    /// One batch for each sibling; `None` if the sibling failed.
     pub(in crate::eval) siblings: Vec<Option<Batch<'w>>>,
     charge: Charge,
 }
@@ -95,7 +95,7 @@ impl<'w> Batch<'w> {
             stage_annotations: pipeline.stages.iter().map(|_| OperatorAnnotations::default()).collect(),
             outputs: vec![OutputCount::default(); pipeline.stages.len() + 1],
             n_pushed: 0,
-            of_source: Vec::new(),
+            source_series: Vec::new(),
             siblings: pipeline.siblings.iter().map(|sibling| Self::new(sibling).map(Some)).collect::<Result<_>>()?,
             charge,
         })
@@ -110,9 +110,9 @@ impl<'w> Batch<'w> {
         }
     }
 
-    /// Takes the series out as the source produced them, with copies of their annotations and statistics.
+    /// Takes the unchanged series of the source, with copies of their annotations and statistics.
     pub(super) fn source_output(&mut self) -> (Vec<Series>, AnnotationList, StepSampleStats) {
-        (std::mem::take(&mut self.of_source), self.annotations.clone(), self.sample_stats.clone())
+        (std::mem::take(&mut self.source_series), self.annotations.clone(), self.sample_stats.clone())
     }
 
     /// Returns the series, the annotations and the sample statistics.
@@ -120,13 +120,13 @@ impl<'w> Batch<'w> {
         (self.series, self.annotations, self.sample_stats)
     }
 
-    /// Passes a series from the source through the stages; one without values is dropped.
+    /// Passes a series of the source through the stages. Drops the series if it has no values.
     pub(in crate::eval) fn push(&mut self, mut series: Series) -> Result<()> {
         let Pipeline { stages, limits, delayed, .. } = self.pipeline;
         self.n_pushed += 1;
         if self.pipeline.materialize.is_some() {
             self.charge.grow(series_size(&series))?;
-            self.of_source.push(series.clone());
+            self.source_series.push(series.clone());
         }
         for (at, stage) in stages.iter().enumerate() {
             self.count_output(at, &series);

@@ -1,4 +1,4 @@
-//! Stages: operators that work on each series by itself.
+//! Stages: operators that compute each series independently.
 
 use crate::annotations::Annotations;
 use crate::error::Result;
@@ -9,22 +9,22 @@ use crate::plan::Link;
 
 /// An operator of a pipeline.
 pub(in crate::eval) struct Stage<'p> {
-    /// The id of its expression.
+    /// The id of the expression.
     pub(in crate::eval) id: usize,
     pub(in crate::eval) kind: StageKind<'p>,
 }
 
 type ColumnFn<'p> = Box<dyn Fn(&mut Column) + Send + Sync + 'p>;
 
-/// See [`Stage`].
+/// The operator of a [`Stage`].
 pub(in crate::eval) enum StageKind<'p> {
-    /// A float for each float; histograms are dropped.
+    /// Maps floats to floats and drops histograms.
     Floats(ColumnFn<'p>),
-    /// A float for each histogram; floats are dropped.
+    /// Maps histograms to floats and drops floats.
     Histograms(fn(&FloatHistogram) -> f64),
-    /// The unary minus.
+    /// Unary minus.
     Negate,
-    /// A binary operator with a scalar, which is the left operand if `swapped`.
+    /// A binary operator with a scalar. The scalar is the left operand if `swapped`.
     WithScalar { link: &'p Link, scalar: Scalars, swapped: bool },
 }
 
@@ -38,13 +38,13 @@ impl Stage<'_> {
     }
 
     /// Adds the annotations of the stage to those of the query.
-    pub(super) fn annotate(&self, of_stage: OperatorAnnotations, annotations: &mut Annotations) {
+    pub(super) fn annotate(&self, stage_annotations: OperatorAnnotations, annotations: &mut Annotations) {
         if let StageKind::WithScalar { link, .. } = &self.kind {
-            of_stage.add_to(annotations, link.span);
+            stage_annotations.add_to(annotations, link.span);
         }
     }
 
-    /// Applies the stage to a series, the `order`-th; the result may have no values.
+    /// Applies the stage to the `order`-th series. The result may have no values.
     pub(super) fn apply(
         &self,
         series: &mut Series,
@@ -58,9 +58,9 @@ impl Stage<'_> {
                 series.column.keep_floats();
                 change(&mut series.column);
             }
-            StageKind::Histograms(of) => {
+            StageKind::Histograms(f) => {
                 let mut floats = limits.column(series.column.values.len())?;
-                series.column.histograms().for_each(|(step, histogram)| floats.set(step, of(histogram)));
+                series.column.histograms().for_each(|(step, histogram)| floats.set(step, f(histogram)));
                 series.column = floats;
             }
             StageKind::Negate => negate(&mut series.column),

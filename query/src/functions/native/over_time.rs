@@ -42,8 +42,8 @@ pub(in super::super) fn ts_of_first(window: &Window<'_>, _: &mut SeriesAnnotatio
 }
 
 pub(in super::super) fn ts_of_last(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
-    let of_histograms = window.histograms.last().map(|sample| sample.timestamp_ms);
-    float(window.timestamps_ms.last().copied().max(of_histograms)? as f64 / 1000.0)
+    let last_histogram_ms = window.histograms.last().map(|sample| sample.timestamp_ms);
+    float(window.timestamps_ms.last().copied().max(last_histogram_ms)? as f64 / 1000.0)
 }
 
 pub(in super::super) fn sum(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
@@ -110,18 +110,18 @@ fn differ(before: &SampleValue, value: &SampleValue) -> bool {
         (SampleValue::Float(before), SampleValue::Float(value)) => {
             value != before && !(value.is_nan() && before.is_nan())
         }
-        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => !value.is_same_compacted(before),
+        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => !value.eq_compacted(before),
         _ => true,
     }
 }
 
 fn is_reset(before: &Timed, value: &Timed) -> bool {
-    let of_values = match (&before.1, &value.1) {
+    let is_value_reset = match (&before.1, &value.1) {
         (SampleValue::Float(before), SampleValue::Float(value)) => value < before,
         (SampleValue::Histogram(before), SampleValue::Histogram(value)) => value.detect_reset(before),
         _ => true,
     };
-    of_values || before.0.is_reset_before(value.0)
+    is_value_reset || before.0.is_reset_before(value.0)
 }
 
 /// Counts pairs of neighbours, starting at the last sample at or before `start_ms`; `None` if there is no later sample.

@@ -128,7 +128,7 @@ impl<'q> Parser<'q> {
         if text.len() > size_max {
             let size = text.len();
             let message = format!("query of {size} bytes exceeds {size_max}, the limit of {LENGTH_FLAG}");
-            return Err(ParseError::new(text, 0, message).of_limit(LENGTH_FLAG));
+            return Err(ParseError::new(text, 0, message).with_limit(LENGTH_FLAG));
         }
         let lexer = Lexer::new(text);
         let depth_max = features.limits.depth_max.min(DEPTH_MAX);
@@ -354,7 +354,7 @@ impl<'q> Parser<'q> {
     fn too_deep(&self, offset: usize) -> ParseError {
         let depth_max = self.depth_max;
         let message = format!("expression is nested more than {depth_max} levels deep, the limit of {NESTING_FLAG}");
-        self.error(offset, message).of_limit(NESTING_FLAG)
+        self.error(offset, message).with_limit(NESTING_FLAG)
     }
 
     fn error(&self, offset: usize, message: impl Into<String>) -> ParseError {

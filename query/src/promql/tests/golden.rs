@@ -18,7 +18,7 @@ fn every_print_and_error_is_that_of_prometheus() {
     let golden: Value = serde_json::from_str(&golden).unwrap();
     for entry in golden["queries"].as_array().unwrap() {
         let query = entry["query"].as_str().unwrap();
-        let newer = SINCE_3_5.iter().find(|(of, _)| *of == query).map(|(_, text)| *text);
+        let newer = SINCE_3_5.iter().find(|(changed, _)| *changed == query).map(|(_, text)| *text);
         let expect = newer.or(entry["format"].as_str()).or(entry["error"].as_str()).unwrap();
         let found = parse(query, &Features::all()).map_or_else(|e| e.to_string(), |expr| prettify(&expr));
         assert_eq!(found, expect, "{query}");

@@ -77,7 +77,7 @@ fn a_query_past_the_size_limit_is_an_error() {
 fn limits_can_be_lowered_but_not_raised() {
     let limit = |query: &str, size_max, depth_max| {
         let features = Features { limits: Limits { size_max, depth_max }, ..Features::default() };
-        parse(query, &features).err().map(|refused| refused.limit().expect("the error is that of a limit"))
+        parse(query, &features).err().map(|error| error.limit().expect("the error names a limit"))
     };
     assert_eq!(limit("((x))", 5, 3), None);
     assert_eq!(limit("((x))", 4, 3), Some("--query.max-length"));
