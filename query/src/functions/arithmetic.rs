@@ -1,4 +1,4 @@
-//! Arithmetic and comparison of floats, column by column.
+//! Arithmetic and comparison operators on columns of floats.
 
 use crate::math;
 use crate::promql::ast::BinaryOp;
@@ -22,7 +22,7 @@ pub(crate) fn comparison(op: BinaryOp) -> Option<fn(f64, f64) -> bool> {
     }
 }
 
-/// Applies an operator to two scalars at every step and stores the results in `lhs`; comparisons return 0 or 1.
+/// Applies an operator to two scalars at every step, and stores the results in `lhs`. Comparisons return 0 or 1.
 pub(crate) fn scalars(op: BinaryOp, lhs: &mut [f64], rhs: &[f64]) {
     match comparison(op) {
         Some(compare) => zip(lhs, rhs, false, |a, b| f64::from(u8::from(compare(a, b)))),
@@ -30,8 +30,8 @@ pub(crate) fn scalars(op: BinaryOp, lhs: &mut [f64], rhs: &[f64]) {
     }
 }
 
-/// Applies an arithmetic operator to two columns and stores the results in `column`, which is the left operand unless
-/// `swapped`.
+/// Applies an arithmetic operator to two columns, and stores the results in `column`. `column` is the left operand
+/// unless `swapped`.
 pub(crate) fn columns(op: BinaryOp, column: &mut [f64], other: &[f64], swapped: bool) {
     match op {
         BinaryOp::Add => zip(column, other, swapped, |a, b| a + b),

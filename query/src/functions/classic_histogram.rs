@@ -1,4 +1,5 @@
-//! Quantiles and fractions of classic histograms: one series per bucket, with a bound and a cumulative count.
+//! Quantiles and fractions of classic histograms, which have one series per bucket, with an upper bound and a
+//! cumulative count.
 
 use std::cmp::Ordering;
 
@@ -7,30 +8,31 @@ use crate::math::float;
 /// One bucket of a classic histogram.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bucket {
-    /// Its upper bound, included.
+    /// The upper bound, included.
     pub(crate) upper: f64,
     /// Number of observations that are at most `upper`.
     pub(crate) count: f64,
 }
 
-/// Buckets that were raised to the count of the bucket below.
+/// Extent of the counts that were raised to the count of the bucket below.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Raised {
-    /// Smallest and greatest bound.
+    /// Smallest and greatest bound of the raised buckets.
     pub(crate) bounds: (f64, f64),
-    /// Maximum that was added.
+    /// Maximum increase of a count.
     pub(crate) difference_max: f64,
 }
 
-/// Counts that differ by less than this part of their sum count as equal: rates of equal counters may differ in their last
-/// digits.
+/// Counts are treated as equal if their relative difference is less than this: rates of equal counters may differ in
+/// their last digits.
 const SMALL_DIFFERENCE: f64 = 1e-12;
 
-/// Returns a quantile of a classic histogram, and the buckets that had to be raised for it.
+/// Returns a quantile of a classic histogram, and the extent of raised buckets, if any.
 ///
-/// Observations are assumed to be spread evenly within a bucket. The lowest bucket begins at 0 if it ends above 0; in the
-/// highest bucket the result is its lower bound. The result is NaN without observations, with fewer than two buckets, or if
-/// the highest bucket is not `+Inf`. `buckets` ascend by bound and are not empty; they are merged and fixed in place.
+/// Assumes that observations are spread evenly within a bucket, and that the lowest bucket begins at 0 if it ends above
+/// 0. In the highest bucket, the result is the lower bound. The result is NaN without observations, with fewer than two
+/// buckets, or if the highest bucket is not `+Inf`. `buckets` must ascend by bound and must not be empty; they are
+/// merged and made monotonic in place.
 pub(crate) fn quantile(q: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Raised>) {
     if q.is_nan() {
         return (f64::NAN, None);
@@ -63,14 +65,14 @@ fn interpolate(q: f64, buckets: &[Bucket]) -> f64 {
     }
     let bucket = buckets[at];
     if at == 0 {
-        // Adding the lower bound 0 turns -0 into 0.
+        // Adding the lower bound 0 changes -0 to 0.
         return if bucket.upper <= 0.0 { bucket.upper } else { 0.0 + bucket.upper * (rank / bucket.count) };
     }
     let below = buckets[at - 1];
     below.upper + (bucket.upper - below.upper) * ((rank - below.count) / (bucket.count - below.count))
 }
 
-/// Returns the fraction of the observations between two bounds, interpolated as in [`quantile`], with the same `buckets`.
+/// Returns the fraction of the observations between two bounds, with the assumptions and requirements of [`quantile`].
 pub(crate) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
     if !ends_with_infinity(buckets) {
         return f64::NAN;
@@ -115,7 +117,7 @@ fn ends_with_infinity(buckets: &[Bucket]) -> bool {
     buckets.last().is_some_and(|bucket| bucket.upper == f64::INFINITY)
 }
 
-/// Adds up the counts of buckets with the same bound.
+/// Merges buckets with equal bounds.
 fn merge_equal_bounds(buckets: &mut Vec<Bucket>) {
     buckets.dedup_by(|next, kept| {
         let same = next.upper == kept.upper;
@@ -126,7 +128,7 @@ fn merge_equal_bounds(buckets: &mut Vec<Bucket>) {
     });
 }
 
-/// Raises each count that is below an earlier one, and removes differences that are only due to rounding.
+/// Raises each count that is less than a previous one, and removes differences due to rounding.
 fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
     let (first, rest) = buckets.split_first_mut()?;
     let mut before = first.count;

@@ -1,6 +1,6 @@
-//! The functions of PromQL: kernels over numbers and slices, and a table that finds them by name.
+//! The functions of PromQL: kernels over numbers and slices, and a table to look them up by name.
 //!
-//! `eval` moves series through the kernels; nothing here knows of steps, grids or memory. The signatures are in
+//! `eval` applies the kernels to series. Kernels do not depend on steps, grids or memory limits. The signatures are in
 //! [`crate::promql::functions`].
 
 pub(crate) mod arithmetic;
@@ -24,10 +24,10 @@ use crate::date::Civil;
 use crate::histogram::FloatHistogram;
 use window::{SampleValue, Window};
 
-/// How a function is evaluated.
+/// The implementation of a function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Implementation {
-    /// A function of each series of a vector by itself.
+    /// A function that is applied to each series of a vector independently.
     PerSeries(SeriesFunction),
     /// A function of the samples of each series in a range.
     OverRange(RangeFunction),
@@ -67,77 +67,78 @@ pub(crate) enum Implementation {
     Info,
 }
 
-/// A function of each series by itself, which is the first argument.
+/// A function that is applied to each series of its first argument independently.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SeriesFunction {
-    /// A number for each float.
+    /// Maps floats to floats.
     Map(fn(f64) -> f64),
-    /// A part of the date that each float is; without an argument, that of the step.
+    /// Maps times (floats, in seconds) to a component of the date. Without an argument, maps the time of the step.
     Calendar(fn(&Civil) -> f64),
     /// `round(v, s)`
     Round,
     /// `clamp(v, min, max)` and its variants, with the positions of the arguments.
     Clamp { min: Option<usize>, max: Option<usize> },
-    /// A number for each native histogram; floats are dropped.
+    /// Maps native histograms to floats and drops floats.
     MapHistograms(fn(&FloatHistogram) -> f64),
 }
 
-/// The order of a sort.
+/// A sort direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// The smallest value first.
+    /// Smallest value first.
     Ascending,
-    /// The greatest value first.
+    /// Greatest value first.
     Descending,
 }
 
-/// Returns the number for the floats in a window, of which there is at least one, and the other arguments; `None` if there is
+/// Computes a result from a window with at least one float, and from the scalar arguments. Returns `None` if there is
 /// no result.
 pub(crate) type RangeKernel = fn(&Window<'_>, &[f64]) -> Option<f64>;
 
-/// Returns the value for the samples in a window that has histograms, and adds annotations; `None` if there is no result.
+/// Computes a result from a window that has histograms, and adds annotations. Returns `None` if there is no result.
 pub(crate) type HistogramKernel = fn(&Window<'_>, &mut SeriesAnnotations) -> Option<SampleValue>;
 
 /// The kernels of a range function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernels {
-    /// For windows of floats only.
+    /// Kernel for windows of floats only.
     pub(crate) floats: RangeKernel,
-    /// For windows with histograms. Without it histograms are ignored, with an info if there are floats too.
+    /// Kernel for windows with histograms. If `None`, histograms are ignored, with an info if the window also has
+    /// floats.
     pub(crate) histograms: Option<HistogramKernel>,
-    /// Set if [`SlidingRate`] computes the same as `floats`.
+    /// `Some` if [`SlidingRate`] computes the same results as `floats`.
     pub(crate) sliding: Option<RateKind>,
 }
 
 /// A function of the samples in a range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeFunction {
-    /// For plain ranges.
+    /// Kernels for plain ranges.
     pub(crate) plain: Kernels,
-    /// For ranges that are `anchored`.
+    /// Kernels for `anchored` ranges; `None` if unsupported.
     pub(crate) anchored: Option<Kernels>,
-    /// For ranges that are `smoothed`.
+    /// Kernels for `smoothed` ranges; `None` if unsupported.
     pub(crate) smoothed: Option<Kernels>,
-    /// The result is a sample of the series and keeps its name.
+    /// The result is a sample of the series and keeps the metric name.
     pub(crate) keeps_name: bool,
-    /// The series should be counters.
+    /// The function is meant for counters; other series cause an info.
     pub(crate) needs_counter: bool,
-    /// Constraints on the other arguments.
+    /// Constraints on the scalar arguments.
     pub(crate) params: Params,
 }
 
 /// Constraints on the scalar arguments of a range function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Params {
-    /// None.
+    /// No constraints.
     Any,
-    /// A quantile; other values cause a warning.
+    /// A quantile. A value outside of [0, 1] causes a warning.
     Quantile,
-    /// Two factors in (0, 1); other values are an error.
+    /// Two factors. A value outside of (0, 1) is an error.
     SmoothingFactors,
 }
 
-/// Returns how a function is evaluated. Cost: a binary search.
+/// Returns the implementation of a function. Cost: a binary search.
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {
     table::TABLE.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|at| table::TABLE[at].1)
 }

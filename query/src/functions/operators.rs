@@ -1,7 +1,7 @@
-//! Binary operators between two values, either of which may be a histogram.
+//! Binary operators between two values, each a float or a histogram.
 //!
-//! Nearly all columns have only floats, and are combined column by column in [`super::arithmetic`]; the functions here
-//! combine value by value.
+//! Nearly all columns have only floats and are combined by [`super::arithmetic`], column by column. The functions here
+//! combine one pair of values at a time.
 
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ impl Element<'_> {
     }
 }
 
-/// The outcome of an operator for two values.
+/// The outcome of an operator applied to two values.
 pub(crate) struct Outcome {
-    /// The result, for comparisons the left operand; `None` if the operator does not support the operands.
+    /// The result; for comparisons, the left operand. `None` if the operator does not support the operands.
     pub(crate) value: Option<SampleValue>,
-    /// A comparison holds; `true` for all other operators.
+    /// The result of a comparison; `true` for all other operators.
     pub(crate) holds: bool,
     pub(crate) annotation: Option<Annotation>,
 }
@@ -102,7 +102,8 @@ fn floats(op: BinaryOp, lhs: f64, rhs: f64) -> Outcome {
     }
 }
 
-/// Adds or subtracts histograms. There is no result if their counter reset hints conflict.
+/// Adds or subtracts histograms. Has no result if the bucket schemas are incompatible or the counter reset hints
+/// conflict.
 fn sum(op: BinaryOp, lhs: &FloatHistogram, rhs: &FloatHistogram) -> Outcome {
     let mut result = lhs.clone();
     let (added, operation) = match op {

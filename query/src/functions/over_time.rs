@@ -1,4 +1,4 @@
-//! `*_over_time`, `changes`, `resets`: one number for the samples in a range.
+//! `*_over_time`, `changes`, `resets`: compute one number from the floats in a window.
 
 use super::rate::is_reset;
 use super::window::Window;
@@ -56,7 +56,7 @@ pub(super) fn ts_of_min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     extremum(window, |value, best| value <= best).map(|at| window.timestamps_ms[at] as f64 / 1000.0)
 }
 
-/// Returns the index of the value that beats all values before it; any value beats NaN.
+/// Returns the index of the extremum, as determined by `beats`. Any value beats NaN.
 fn extremum(window: &Window<'_>, beats: impl Fn(f64, f64) -> bool) -> Option<usize> {
     let mut best = 0;
     for (at, &value) in window.values.iter().enumerate() {
@@ -76,7 +76,7 @@ pub(super) fn stdvar(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     Some(variance(window.values))
 }
 
-/// Welford's algorithm, both sums compensated.
+/// Returns the variance by Welford's algorithm. Both sums are compensated.
 fn variance(values: &[f64]) -> f64 {
     let (mut count, mut mean, mut squares) = (0.0, KahanSum::new(0.0), KahanSum::new(0.0));
     for &value in values {
@@ -92,7 +92,7 @@ pub(super) fn quantile(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     Some(quantile_of(params[0], &mut window.values.to_vec()))
 }
 
-/// The median of the distances from the median; NaN if any value is NaN.
+/// Returns the median absolute deviation; NaN if any value is NaN.
 pub(super) fn mad(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     if window.values.iter().any(|value| value.is_nan()) {
         return Some(f64::NAN);
@@ -103,7 +103,7 @@ pub(super) fn mad(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     Some(quantile_of(0.5, &mut values))
 }
 
-/// Returns a quantile, interpolated between two values; sorts the values, NaN first.
+/// Returns a quantile, interpolated between two values. Sorts the values, NaN first.
 pub(crate) fn quantile_of(q: f64, values: &mut [f64]) -> f64 {
     if values.is_empty() || q.is_nan() {
         return f64::NAN;
@@ -122,7 +122,7 @@ pub(crate) fn quantile_of(q: f64, values: &mut [f64]) -> f64 {
     let lower = rank.floor().max(0.0);
     let upper = (lower + 1.0).min(n - 1.0);
     let weight = rank - rank.floor();
-    // An infinity times a weight of 0 is NaN.
+    // Do not interpolate with weight 0: infinity times 0 is NaN.
     if weight == 0.0 {
         return values[lower as usize];
     }
@@ -146,7 +146,7 @@ pub(super) fn resets_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     (inside < window.values.len()).then(|| count_resets(window, inside.saturating_sub(1)))
 }
 
-/// Counts the resets after the `first` float.
+/// Counts the counter resets after the float at index `first`.
 fn count_resets(window: &Window<'_>, first: usize) -> f64 {
     let values = window.values;
     let at_resets = (first + 1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
@@ -161,7 +161,8 @@ fn count_pairs(values: &[f64], counts: impl Fn(f64, f64) -> bool) -> f64 {
     values.windows(2).filter(|pair| counts(pair[0], pair[1])).count() as f64
 }
 
-/// Returns the last value at or before the start of the range and all values in it; `None` if there are none in it.
+/// Returns the last value at or before the start of the range, and all values in the range; `None` if no value is in
+/// the range.
 fn anchored_values<'a>(window: &Window<'a>) -> Option<&'a [f64]> {
     let inside = window.timestamps_ms.partition_point(|&time_ms| time_ms <= window.start_ms);
     (inside < window.values.len()).then(|| &window.values[inside.saturating_sub(1)..])
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(quantile_of(-1.0, &mut [1.0]), f64::NEG_INFINITY);
         assert_eq!(quantile_of(2.0, &mut [1.0]), f64::INFINITY);
         check(mad, &[4.0, 6.0, 2.0, 1.0, 999.0, 1.0, 2.0], 1.0);
-        // At an exact rank nothing is interpolated: 0 times infinity is NaN.
+        // At an exact rank there is no interpolation, whose product 0 times infinity would be NaN.
         let infinities = [f64::NEG_INFINITY, 1.0, f64::INFINITY];
         for (q, expect) in
             [(0.0, infinities[0]), (0.25, infinities[0]), (0.5, 1.0), (0.75, infinities[2]), (1.0, infinities[2])]

@@ -1,16 +1,16 @@
-//! `rate`, `increase`, `delta`, `irate`, `idelta`: how much a series changes over a range.
+//! `rate`, `increase`, `delta`, `irate`, `idelta`: the change of a series over a range.
 //!
 //! `rate`, `increase` and `delta` extrapolate from the first and last sample to the ends of the range; with `anchored`
 //! and `smoothed` they use samples around the ends instead.
 
 use super::window::{SampleTimes, Window};
 
-/// A variant of the change over a range.
+/// The variant of a rate function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RateKind {
     /// The series is a counter, which decreases only by a reset.
     pub(super) is_counter: bool,
-    /// The change is per second.
+    /// The result is per second.
     pub(super) is_rate: bool,
 }
 
@@ -18,7 +18,7 @@ pub(super) const RATE: RateKind = RateKind { is_counter: true, is_rate: true };
 pub(super) const INCREASE: RateKind = RateKind { is_counter: true, is_rate: false };
 pub(super) const DELTA: RateKind = RateKind { is_counter: false, is_rate: false };
 
-/// The change per second between the last two samples; after a reset a counter starts at 0.
+/// Returns the change per second between the last two samples. After a reset, a counter starts at 0.
 pub(super) fn irate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     let [before, last] = window.values.last_chunk()?;
     let interval_ms = last_interval_ms(window)?;
@@ -27,13 +27,13 @@ pub(super) fn irate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     Some(change / (interval_ms as f64 / 1000.0))
 }
 
-/// The difference of the last two samples.
+/// Returns the difference of the last two samples.
 pub(super) fn idelta(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     let [before, last] = window.values.last_chunk()?;
     last_interval_ms(window).map(|_| last - before)
 }
 
-/// The difference of two samples; after a reset a counter starts at 0.
+/// Returns the difference of two samples. After a reset, a counter starts at 0.
 pub(super) fn instant_change(before: f64, last: f64, is_counter: bool) -> f64 {
     if is_counter && last < before { last } else { last - before }
 }
@@ -43,7 +43,7 @@ fn last_interval_ms(window: &Window<'_>) -> Option<i64> {
     (last != before).then_some(last - before)
 }
 
-/// The change from the first to the last sample, extrapolated to the ends of the range.
+/// Returns the change from the first to the last sample, extrapolated to the ends of the range.
 pub(super) fn extrapolated(window: &Window<'_>, kind: RateKind) -> Option<f64> {
     let n_intervals = window.values.len() - 1;
     let (first_value, last_value) = window.end_values();
@@ -60,7 +60,8 @@ pub(super) fn extrapolated(window: &Window<'_>, kind: RateKind) -> Option<f64> {
     Some(change * extrapolation(window, kind, window.ends_ms(), n_intervals, (first_value, change)))
 }
 
-/// Returns the factor that extrapolates a change between samples to the ends of the range; for rates, per second.
+/// Returns the factor that extrapolates the change between the samples to the ends of the range. For rates, the factor
+/// includes the division by the seconds of the range.
 pub(super) fn extrapolation(
     window: &Window<'_>,
     kind: RateKind,
@@ -73,10 +74,10 @@ pub(super) fn extrapolation(
     extrapolation.factor(kind, window.range_seconds, extrapolation.to_start(kind, first_value, change))
 }
 
-/// The time between samples, and the time that an extrapolation adds at either end, in seconds.
+/// The time between the first and last sample, and the time added by extrapolation at each end, in seconds.
 ///
-/// If an end of the range is further away than 1.1 times the average interval of the samples, the series is assumed to end
-/// there, and the extrapolation covers half an interval.
+/// If the distance from a sample to the end of the range is at least 1.1 average sample intervals, the series is
+/// assumed to start or end within the range. Extrapolation then adds half an interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extrapolation {
     sampled: f64,
@@ -85,8 +86,8 @@ pub(super) struct Extrapolation {
 }
 
 impl Extrapolation {
-    /// Creates an extrapolation from the milliseconds between the first and the last sample, and from these to the ends of the
-    /// range.
+    /// Creates an extrapolation. The times are the milliseconds between the first and last sample, from the start of
+    /// the range to the first sample, and from the last sample to the end of the range.
     pub(super) fn new(sampled_ms: i64, to_start_ms: i64, to_end_ms: i64, n_intervals: usize) -> Self {
         let sampled = sampled_ms as f64 / 1000.0;
         let average = sampled / n_intervals as f64;
@@ -102,7 +103,8 @@ impl Extrapolation {
         Self { sampled, to_start, to_end }
     }
 
-    /// Returns the time added at the start. A counter with this first value and change is not extrapolated below 0.
+    /// Returns the time added at the start, in seconds. A counter with this first value and change is not extrapolated
+    /// below 0.
     #[inline]
     pub(super) fn to_start(self, kind: RateKind, first_value: f64, change: f64) -> f64 {
         if kind.is_counter && change > 0.0 && first_value >= 0.0 {
@@ -114,13 +116,13 @@ impl Extrapolation {
         self.to_start
     }
 
-    /// Returns `true` if `to_start` is the most that the times allow.
+    /// Returns `true` if `to_start` is not limited by the value of a counter.
     #[inline]
     pub(super) fn is_full_start(&self, to_start: f64) -> bool {
         to_start == self.to_start
     }
 
-    /// Returns the factor if `to_start` is added at the start.
+    /// Returns the factor if extrapolation adds `to_start` seconds at the start.
     #[inline]
     pub(super) fn factor(&self, kind: RateKind, range_seconds: f64, to_start: f64) -> f64 {
         let factor = (self.sampled + to_start + self.to_end) / self.sampled;
@@ -128,8 +130,9 @@ impl Extrapolation {
     }
 }
 
-/// Returns the factor for a change since the start timestamp of a counter, if that is in the range: the counter was 0 there, so
-/// nothing is extrapolated to the left. With a single sample there is no interval to extrapolate to the right by either.
+/// Returns the factor for a change since the start timestamp of a counter, if the start timestamp is in the range. The
+/// counter was 0 at that time, so there is no extrapolation to the left. With a single sample, no interval is known, so
+/// there is none to the right either.
 pub(super) fn factor_from_start(
     window: &Window<'_>,
     kind: RateKind,
@@ -156,7 +159,7 @@ pub(super) fn factor_from_start(
     Some(factor)
 }
 
-/// Adds the value before each reset, in order.
+/// Adds the value before each counter reset to `change`, in order of time.
 pub(super) fn add_resets(change: f64, window: &Window<'_>) -> f64 {
     let values = window.values;
     // Fast path: no start timestamps.
@@ -180,7 +183,8 @@ pub(crate) fn starts_overlap(window: &Window<'_>) -> bool {
     !window.starts_ms.is_empty() && (1..window.values.len()).any(|at| window.times(at - 1).overlaps(window.times(at)))
 }
 
-/// The change between the ends of the range, whose values are those of samples around them.
+/// Returns the change between the ends of an `anchored` or `smoothed` range. The values at the ends are derived from
+/// the samples around them.
 pub(super) fn extended(window: &Window<'_>, kind: RateKind, smoothed: bool) -> Option<f64> {
     let (left, inner, right) = boundaries(window, smoothed, kind.is_counter)?;
     let mut change = right - left;
@@ -193,10 +197,11 @@ pub(super) fn extended(window: &Window<'_>, kind: RateKind, smoothed: bool) -> O
     Some(change)
 }
 
-/// Returns the values at the left end of the range, in it and at its right end; `None` if no sample is in it.
+/// Returns the value at the left end of the range, the values inside, and the value at the right end; `None` if no
+/// sample is in the range.
 ///
-/// The ends of an anchored range have the values of the last sample before the start and of the last sample. Those of a
-/// smoothed range are interpolated between the samples around them.
+/// In an anchored range, the left end has the value of the last sample at or before the start, and the right end has
+/// the value of the last sample. In a smoothed range, both values are interpolated between the samples around the end.
 pub(crate) fn boundaries<'a>(window: &Window<'a>, smoothed: bool, is_counter: bool) -> Option<(f64, &'a [f64], f64)> {
     let Window { timestamps_ms, values, start_ms, end_ms, .. } = *window;
     let last = timestamps_ms.len() - 1;
@@ -214,7 +219,8 @@ pub(crate) fn boundaries<'a>(window: &Window<'a>, smoothed: bool, is_counter: bo
     Some((left, values.get(inner_first..inner_end).unwrap_or(&[]), right))
 }
 
-/// Returns the value at a time between a sample and the next one. A counter that was reset in between starts at 0.
+/// Returns the interpolated value at a time between the sample at index `from` and the next one. If a counter was reset
+/// between the samples, it starts at 0.
 fn interpolate(window: &Window<'_>, from: usize, time_ms: i64, is_counter: bool) -> f64 {
     let [from_ms, to_ms] = [window.timestamps_ms[from], window.timestamps_ms[from + 1]];
     let [mut y1, y2] = [window.values[from], window.values[from + 1]];

@@ -3,13 +3,13 @@
 use super::window::Window;
 use crate::math::kahan::KahanSum;
 
-/// The slope of the least-squares line.
+/// Returns the slope of the least-squares line.
 pub(super) fn deriv(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    // An origin near the samples keeps the sums exact.
+    // An origin near the samples reduces rounding errors of the sums.
     (window.values.len() > 1).then(|| least_squares(window, window.timestamps_ms[0]).0)
 }
 
-/// The value of the least-squares line some seconds after the step.
+/// Returns the value of the least-squares line at `params[0]` seconds after the step.
 pub(super) fn predict_linear(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     if window.values.len() < 2 {
         return None;
@@ -41,7 +41,8 @@ fn least_squares(window: &Window<'_>, origin_ms: i64) -> (f64, f64) {
     (slope, y / n - slope * x / n)
 }
 
-/// Holt's linear exponential smoothing; `params` are the smoothing and the trend factor, both in (0, 1).
+/// Returns the result of Holt's linear exponential smoothing. `params` are the smoothing and the trend factor, both in
+/// (0, 1).
 pub(super) fn double_exponential_smoothing(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     let [smoothing, trend] = [params[0], params[1]];
     let [first, second, ..] = *window.values else { return None };

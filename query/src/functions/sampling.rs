@@ -3,7 +3,7 @@
 use varve_tsdb::Labels;
 use xxhash_rust::xxh64::xxh64;
 
-/// Returns the position of a label set in [0, 1): Prometheus' hash of it as a fraction of the hash space.
+/// Returns Prometheus' hash of a label set as a fraction of the hash space, in [0, 1).
 pub(crate) fn sampling_offset(labels: &Labels) -> f64 {
     let mut bytes = Vec::with_capacity(labels.size());
     for text in labels.iter().flat_map(|(name, value)| [name, value]) {

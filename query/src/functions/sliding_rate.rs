@@ -1,13 +1,13 @@
 //! `rate`, `increase` and `delta` for windows that slide along one series.
 //!
-//! Samples mostly have even intervals, and steps always do: the times of a window are then those of the previous window,
-//! shifted, and everything that depends only on them is cached. The cached values are results of the operations of
-//! [`super::rate`], so the bits are the same.
+//! Steps have even intervals, and so do most samples. The times of a window are then the shifted times of the previous
+//! window, and results that depend only on these times are cached. Cached values are computed with the operations of
+//! [`super::rate`], so results have the same bits.
 
 use super::rate::{Extrapolation, RateKind, add_resets, extrapolated};
 use super::window::Window;
 
-/// Computes one of the functions for the windows of one or more series.
+/// Computes one of these functions for the windows of one or more series.
 #[derive(Debug)]
 pub(crate) struct SlidingRate {
     kind: RateKind,
@@ -15,16 +15,16 @@ pub(crate) struct SlidingRate {
     cached: Option<Cached>,
 }
 
-/// The values that follow from the times of a window.
+/// Cached values that depend only on the times of a window.
 #[derive(Debug)]
 struct Cached {
     times: RelativeTimes,
     extrapolation: Extrapolation,
-    /// The factor if the extrapolation goes as far as the times allow.
+    /// The factor if the value of a counter does not limit the extrapolation.
     factor: f64,
 }
 
-/// The times of a window's samples in milliseconds, relative to each other and to the ends of the range.
+/// The times of the samples in a window, in milliseconds, relative to each other and to the ends of the range.
 #[derive(Debug, PartialEq)]
 struct RelativeTimes {
     n_intervals: usize,
@@ -39,7 +39,7 @@ impl SlidingRate {
         Self { kind, range_seconds, cached: None }
     }
 
-    /// Returns the value for a window that has floats and no histograms.
+    /// Returns the result for a window that has floats and no histograms.
     #[inline]
     pub(crate) fn value(&mut self, window: &Window<'_>) -> Option<f64> {
         let n_intervals = window.values.len() - 1;
@@ -64,7 +64,7 @@ impl SlidingRate {
             change = add_resets(change, window);
         }
         let to_start = cached.extrapolation.to_start(kind, first_value, change);
-        // Fast path: the counter was not 0 shortly before.
+        // Fast path: the counter is not near 0, so its value does not limit the extrapolation.
         let factor = match cached.extrapolation.is_full_start(to_start) {
             true => cached.factor,
             false => cached.extrapolation.factor(kind, range_seconds, to_start),

@@ -1,4 +1,4 @@
-//! Orders of `sort` and `sort_by_label`.
+//! Comparison functions of `sort` and `sort_by_label`.
 
 use std::cmp::Ordering;
 
@@ -12,10 +12,10 @@ pub(crate) fn compare(a: f64, b: f64, direction: Direction) -> Ordering {
     })
 }
 
-/// Compares strings in which runs of digits, of any length, count as numbers. Strings that differ only in leading zeros are in
-/// string order.
+/// Compares strings in natural order: runs of digits, of any length, compare as numbers. Strings that differ only in
+/// leading zeros compare as strings.
 ///
-/// Prometheus' order is inconsistent there and for missing labels; here these are first.
+/// For leading zeros and missing labels, Prometheus' order is inconsistent. Here, missing labels are first.
 pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (Chunks(a), Chunks(b));
     loop {
@@ -39,7 +39,7 @@ fn chunk_order(a: &str, b: &str) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
-/// Runs of digits and runs of other characters.
+/// Iterator over runs of digits and runs of other characters.
 struct Chunks<'a>(&'a str);
 
 impl<'a> Iterator for Chunks<'a> {

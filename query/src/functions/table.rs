@@ -1,4 +1,4 @@
-//! The table of all functions.
+//! The table of function implementations.
 
 use super::Implementation::{self, Extremum, OverRange, Sort, SortByLabel};
 use super::SeriesFunction::{Calendar, Clamp, Map, MapHistograms, Round};
@@ -26,12 +26,12 @@ const fn per_series(function: SeriesFunction) -> Implementation {
     Implementation::PerSeries(function)
 }
 
-/// A function of floats, which ignores histograms.
+/// A range function of floats that ignores histograms.
 const fn over(floats: RangeKernel) -> Implementation {
     OverRange(plain(kernels(floats, None)))
 }
 
-/// A function of floats and histograms.
+/// A range function of floats and histograms.
 const fn over_all(floats: RangeKernel, histograms: HistogramKernel) -> Implementation {
     OverRange(plain(kernels(floats, Some(histograms))))
 }
@@ -53,7 +53,7 @@ const fn keeping_name(floats: RangeKernel, histograms: HistogramKernel) -> Imple
     OverRange(RangeFunction { keeps_name: true, ..plain(kernels(floats, Some(histograms))) })
 }
 
-/// The change over plain, anchored and smoothed ranges.
+/// Implementation of a rate function for plain, anchored and smoothed ranges.
 macro_rules! change_over {
     ($kind:expr) => {{
         const KIND: RateKind = $kind;
@@ -83,7 +83,8 @@ const fn anchorable(floats: [RangeKernel; 2], histograms: [HistogramKernel; 2]) 
     OverRange(RangeFunction { anchored, ..plain(kernels(floats[0], Some(histograms[0]))) })
 }
 
-/// All functions, in ascending order of names. `start`, `end`, `range` and `step` are numbers in a plan already.
+/// All functions, in ascending order of names. `start`, `end`, `range` and `step` are missing, because a plan has
+/// numbers in their place.
 #[rustfmt::skip]
 pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("abs", map(f64::abs)),

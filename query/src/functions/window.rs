@@ -1,43 +1,43 @@
-//! Windows: the samples of one series in a range.
+//! Windows: the samples of one series in the range of a step.
 
 use std::sync::Arc;
 
 use crate::histogram::FloatHistogram;
 
-/// The samples of one series in a range, and the range. Floats are in two columns; histograms, which few series have, are in a
-/// list of their own.
+/// The samples of one series in a range, and the bounds of the range. Floats are in two columns. Histograms, which few
+/// series have, are in a separate list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Window<'a> {
-    /// Timestamps of the floats, ascending. Extended ranges have some outside of the range.
+    /// Timestamps of the floats, ascending. For `anchored` and `smoothed` ranges, some are outside of the range.
     pub(crate) timestamps_ms: &'a [i64],
-    /// The values at these times.
+    /// Values of the floats.
     pub(crate) values: &'a [f64],
-    /// The start timestamps of the floats, 0 if unknown; empty if they are not read, or none is known.
+    /// Start timestamps of the floats, 0 if unknown. Empty if start timestamps are not read, or if none is known.
     pub(crate) starts_ms: &'a [i64],
-    /// The histograms, ascending by time. There is at least one float or histogram.
+    /// Histograms, ascending by time. A window has at least one float or histogram.
     pub(crate) histograms: &'a [HistogramSample],
     /// Start of the range, excluded.
     pub(crate) start_ms: i64,
     /// End of the range, included.
     pub(crate) end_ms: i64,
-    /// The time of the step.
+    /// Time of the step.
     pub(crate) eval_ms: i64,
-    /// The length of the range, in seconds.
+    /// Length of the range in seconds.
     pub(crate) range_seconds: f64,
     /// `false` only if no float is less than its predecessor.
     pub(crate) may_decrease: bool,
 }
 
-/// A histogram of a series.
+/// A histogram sample.
 #[derive(Debug, Clone)]
 pub(crate) struct HistogramSample {
     pub(crate) timestamp_ms: i64,
-    /// 0 if it is unknown or not read.
+    /// Start timestamp; 0 if unknown or not read.
     pub(crate) start_ms: i64,
     pub(crate) histogram: Arc<FloatHistogram>,
 }
 
-/// The timestamp of a sample, and its start timestamp; 0 if that is unknown.
+/// The timestamp and start timestamp of a sample. The start timestamp is 0 if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SampleTimes {
     pub(crate) timestamp_ms: i64,
@@ -47,8 +47,9 @@ pub(crate) struct SampleTimes {
 impl SampleTimes {
     /// Returns `true` if the start timestamps show a counter reset between this sample and the next.
     ///
-    /// A start timestamp that is not before its own sample is ignored. One that equals the timestamp of the previous sample is
-    /// that of a delta, unless the start of the previous sample is unknown: then that is the first of a counter of unknown age.
+    /// A start timestamp that is not before its own sample is ignored. If the start timestamp of `next` equals the
+    /// timestamp of this sample, `next` is a delta, which is a reset, unless the start timestamp of this sample is
+    /// unknown. Then this sample is the first one of a counter of unknown age.
     pub(crate) fn is_reset_before(self, next: Self) -> bool {
         if next.start_ms == 0 || next.start_ms >= next.timestamp_ms || next.start_ms < self.timestamp_ms {
             return false;
@@ -56,7 +57,8 @@ impl SampleTimes {
         next.start_ms > self.timestamp_ms || (self.start_ms != 0 && self.start_ms < self.timestamp_ms)
     }
 
-    /// Returns `true` if the next sample starts before this one, and not at its start timestamp.
+    /// Returns `true` if the start timestamp of the next sample is before this sample and differs from its start
+    /// timestamp.
     pub(crate) fn overlaps(self, next: Self) -> bool {
         next.start_ms != 0 && next.start_ms < self.timestamp_ms && next.start_ms != self.start_ms
     }
@@ -93,7 +95,7 @@ impl Window<'_> {
         SampleTimes { timestamp_ms: self.timestamps_ms[at], start_ms }
     }
 
-    /// Iterates over floats and histograms in order of time.
+    /// Iterates over all floats and histograms in order of time.
     pub(super) fn merged(&self) -> impl Iterator<Item = (SampleTimes, SampleValue)> + '_ {
         let (mut float, mut histogram) = (0, 0);
         std::iter::from_fn(move || {
@@ -113,7 +115,8 @@ impl Window<'_> {
     }
 }
 
-/// Calls `test` with a window for tests of kernels: samples every `step_ms` from `step_ms` on, in the range `(0, n * step_ms]`.
+/// Calls `test` with a window: one sample per value, every `step_ms` from `step_ms` on, in the range `(0, n *
+/// step_ms]`.
 #[cfg(test)]
 pub(super) fn on_window<R>(step_ms: i64, values: &[f64], test: impl FnOnce(&Window<'_>) -> R) -> R {
     let timestamps_ms: Vec<_> = (1..=values.len() as i64).map(|i| i * step_ms).collect();

@@ -1,6 +1,6 @@
 //! Sums, differences and multiples of histograms.
 //!
-//! Two histograms are converted to one layout first: the wider zero bucket, the coarser schema, the common bounds.
+//! Two histograms are first converted to a common layout: the wider zero bucket, the coarser schema, the common bounds.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use super::compensation::Compensation;
 use super::{FloatHistogram, bounds};
 use crate::math::kahan::KahanSum;
 
-/// One histogram has exponential buckets and the other custom ones: they cannot be combined.
+/// The histograms cannot be combined: one has exponential and the other custom buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot apply this operation on histograms with a mix of exponential and custom bucket schemas")]
 pub struct MixedSchemas;
 
-/// How two histograms were combined.
+/// Conflicts that were resolved when two histograms were combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Combined {
-    /// The counter reset hint of one histogram is a reset, that of the other is none.
+    /// One histogram has the hint `Reset` and the other the hint `NoReset`.
     pub counter_reset_collision: bool,
     /// The custom bounds differed and were reduced to the common ones.
     pub custom_bounds_reconciled: bool,
@@ -35,7 +35,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Divides all counts and the sum. Division by 0 removes all buckets.
+    /// Divides all counts and the sum. Division by 0 also removes all buckets.
     pub(crate) fn divide(&mut self, divisor: f64) {
         if divisor == 0.0 {
             self.positive.clear();
@@ -98,7 +98,8 @@ impl FloatHistogram {
         Ok(Combined { counter_reset_collision, custom_bounds_reconciled: false })
     }
 
-    /// Returns the histogram in a coarser exponential schema.
+    /// Reduces the resolution of exponential buckets to `schema`, which must not be finer. Custom buckets are
+    /// unchanged.
     pub(crate) fn in_schema(mut self, schema: i8) -> Self {
         if schema != self.schema && !self.is_custom() {
             self.positive = self.positive.reduce_resolution(self.schema, schema);
@@ -108,13 +109,13 @@ impl FloatHistogram {
         self
     }
 
-    /// Returns the number of leading buckets that lie in this histogram's zero bucket.
+    /// Returns the number of leading buckets in `buckets` that lie within the zero bucket of this histogram.
     pub(super) fn n_in_zero_bucket(&self, buckets: &Buckets) -> usize {
         let inside = |&(index, _): &(i32, f64)| bounds::exponential(index, self.schema) <= self.zero_threshold;
         buckets.iter().take_while(inside).count()
     }
 
-    /// Merges the counter reset hint of another histogram; returns `true` if the two conflict.
+    /// Merges the counter reset hint of another histogram. Returns `true` if the two hints conflict.
     pub(super) fn merge_hint(&mut self, other: ResetHint) -> bool {
         use ResetHint::{Gauge, Unknown};
         let ours = self.reset_hint;
@@ -126,11 +127,11 @@ impl FloatHistogram {
         ours != other && ![ours, other].iter().any(|hint| matches!(hint, Gauge | Unknown))
     }
 
-    /// Widens the zero bucket until it contains both and splits no populated bucket of either; returns the count of the zero
-    /// bucket for the other histogram.
+    /// Widens the zero bucket until it contains both zero buckets and splits no populated bucket of either histogram.
+    /// Returns the count of the other histogram in the widened zero bucket.
     pub(super) fn merge_zero_buckets(&mut self, other: &Self, mut compensation: Option<&mut Compensation>) -> KahanSum {
         let (mut zero, mut threshold) = (KahanSum::new(other.zero_count), other.zero_threshold);
-        // A threshold of NaN is neither below nor above another, and stays as it is.
+        // A threshold of NaN is neither less nor greater than another, so it is not widened.
         while threshold.partial_cmp(&self.zero_threshold).is_some_and(Ordering::is_ne) {
             if self.zero_threshold > threshold {
                 (zero, threshold) = other.zero_bucket_up_to(self.zero_threshold, None);
@@ -147,8 +148,8 @@ impl FloatHistogram {
         zero
     }
 
-    /// Returns the count of the zero bucket if it were widened to `threshold`, and the resulting threshold: a populated bucket is
-    /// never split.
+    /// Returns the count that the zero bucket would have if widened to `threshold`, and the resulting threshold, which
+    /// may be greater because populated buckets are never split.
     pub(super) fn zero_bucket_up_to(&self, mut threshold: f64, compensation: Option<&Compensation>) -> (KahanSum, f64) {
         let mut zero = KahanSum { sum: self.zero_count, compensation: compensation.map_or(0.0, |c| c.zero_count) };
         if threshold == self.zero_threshold {
@@ -183,7 +184,7 @@ impl FloatHistogram {
                 }
                 if bucket.lower < -threshold {
                     if count != 0.0 {
-                        // The positive buckets must be visited again.
+                        // The threshold changed: visit the positive buckets again.
                         threshold = -bucket.lower;
                         continue 'widened;
                     }
@@ -194,7 +195,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Removes the buckets that lie in the zero bucket, which already counts them.
+    /// Removes the buckets within the zero bucket, which already includes their counts.
     fn empty_zero_bucket(&mut self, compensation: Option<&mut Compensation>) {
         let below = |index: i32| bounds::exponential(index.saturating_sub(1), self.schema) < self.zero_threshold;
         let n_positive = self.positive.iter().take_while(|&(index, _)| below(index)).count();
@@ -212,8 +213,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Combines the buckets of two histograms on their common bounds. `compensation` is that of this histogram's buckets;
-    /// returns the new one.
+    /// Combines the buckets of two histograms on their common bounds. `compensation` has the compensation terms of this
+    /// histogram's buckets. Returns the new compensation terms.
     pub(super) fn combine_on_common_bounds(&mut self, other: &Self, compensation: &[f64], sign: f64) -> Vec<f64> {
         let common = common_bounds(self.custom_bounds(), other.custom_bounds());
         let mut sums = vec![KahanSum::new(0.0); common.len() + 1];
@@ -238,7 +239,7 @@ impl FloatHistogram {
         compensation
     }
 
-    /// Returns `true` if any number has overflowed.
+    /// Returns `true` if the sum or any count has overflowed.
     pub(super) fn has_overflow(&self) -> bool {
         [self.zero_count, self.count, self.sum].into_iter().any(f64::is_infinite)
             || self.positive.counts().iter().any(|count| count.is_infinite())
@@ -283,7 +284,7 @@ mod tests {
         literal(CUSTOM_BUCKETS_SCHEMA, (0.0, 0.0), (0, counts), (0, &[]), bounds)
     }
 
-    /// The sum must be the same in either order, with compensation and without.
+    /// Checks that the sum is the same in either order, with and without compensation.
     fn check_sum(a: &FloatHistogram, b: &FloatHistogram, expect: &str) {
         for (first, second) in [(a, b), (b, a)] {
             let mut plain = first.clone();
@@ -302,7 +303,8 @@ mod tests {
         let fine = exponential(1, 1, &[1.0, 2.0, 3.0, 4.0], (0.0, 0.0));
         let coarse = exponential(0, 2, &[10.0, 10.0], (0.0, 0.0));
         check_sum(&fine, &coarse, "{count:30, sum:30, (1,2]:3, (2,4]:17, (4,8]:10}");
-        // The zero bucket of one histogram splits a populated bucket of the other, which it then contains as a whole.
+        // The zero bucket of one histogram would split a populated bucket of the other, so it is widened to contain the
+        // whole bucket.
         let wide = exponential(0, 4, &[1.0], (1.5, 5.0));
         check_sum(&coarse, &wide, "{count:26, sum:26, [-1.5,1.5]:5, (2,4]:10, (4,8]:10, (8,16]:1}");
         let low = exponential(0, 1, &[1.0, 1.0], (0.0, 0.0));
@@ -314,7 +316,7 @@ mod tests {
         );
     }
 
-    /// A NaN is neither above nor below the threshold of the other histogram; nothing is widened.
+    /// A threshold of NaN is neither less nor greater than the other one, so no zero bucket is widened.
     #[test]
     fn zero_thresholds_of_nan_can_be_added() {
         for (a, b) in [(f64::NAN, 1.0), (1.0, f64::NAN), (f64::NAN, f64::NAN)] {

@@ -1,13 +1,13 @@
-//! Bucket bounds.
+//! Bounds of histogram buckets.
 //!
-//! The bounds of an exponential schema are 2^(index / 2^schema). As in Prometheus' `model/histogram`, the fractions are from a
-//! table, so they have the same bits everywhere.
+//! The bounds of an exponential schema are 2^(index / 2^schema). As in Prometheus' `model/histogram`, the fractions
+//! come from a table, so they have the same bits on all platforms.
 
-/// Finer schemas are converted to this one before anything is computed.
+/// The finest supported schema. Finer schemas are converted to this schema before any computation.
 pub(super) const SCHEMA_MAX: i8 = 8;
 
-/// Returns the upper bound of a bucket of an exponential schema. The last finite bucket ends with the greatest finite number,
-/// and the next one contains infinity.
+/// Returns the upper bound of a bucket of an exponential schema. The last finite bucket ends at the greatest finite
+/// number. The next bucket contains infinity.
 pub(super) fn exponential(index: i32, schema: i8) -> f64 {
     if schema < 0 {
         let exponent = i64::from(index) << u32::from(schema.unsigned_abs()).min(31);
@@ -20,7 +20,8 @@ pub(super) fn exponential(index: i32, schema: i8) -> f64 {
     if fraction == 0.5 && exponent == 1025 { f64::MAX } else { scale(fraction, exponent) }
 }
 
-/// Returns the upper bound of a custom bucket; the first bucket has no lower bound, the last one no upper bound.
+/// Returns the upper bound of a custom bucket. The first bucket begins at negative infinity, and the last one ends at
+/// infinity.
 pub(super) fn custom(index: i32, bounds: &[f64]) -> f64 {
     match usize::try_from(index) {
         Err(_) => f64::NEG_INFINITY,
@@ -28,25 +29,25 @@ pub(super) fn custom(index: i32, bounds: &[f64]) -> f64 {
     }
 }
 
-/// Returns the index of the bucket of a coarser exponential schema that contains a bucket.
+/// Returns the index of the bucket in the coarser `to_schema` that contains the bucket `index` of `from_schema`.
 pub(super) fn coarser(index: i32, from_schema: i8, to_schema: i8) -> i32 {
     let steps = u32::from((i16::from(from_schema) - i16::from(to_schema)).unsigned_abs()).min(31);
     (index.saturating_sub(1) >> steps) + 1
 }
 
-/// Returns `fraction` times 2^`exponent`, rounded once; `fraction` lies in [0.5, 2).
+/// Returns `fraction` times 2^`exponent`, rounded once. `fraction` must be in [0.5, 2).
 pub(super) fn scale(fraction: f64, exponent: i64) -> f64 {
     let power = |exponent: i64| f64::from_bits(((exponent + 1023) as u64) << 52);
     match exponent {
         1025.. => f64::INFINITY,
         -1021..=1024 => fraction * 2.0 * power(exponent - 1),
-        // Subnormal: the first product is exact.
+        // Subnormal result: the first product is exact.
         -1100..=-1022 => fraction * power(exponent + 128) * power(-128),
         _ => 0.0,
     }
 }
 
-/// The fractions of schema 8: 2^(i / 256) / 2. They include those of coarser schemas.
+/// The fractions of schema 8: 2^(i / 256) / 2. They include the fractions of all coarser schemas.
 #[rustfmt::skip]
 const FRACTIONS: [f64; 256] = [
     0.5, 0.5013556375251013, 0.5027149505564014, 0.5040779490592088, 0.5054446430258502,

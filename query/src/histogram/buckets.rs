@@ -1,4 +1,4 @@
-//! The buckets of one sign: counts by bucket index.
+//! Positive or negative buckets of a native histogram: counts by bucket index.
 //!
 //! Invariants
 //! 1. There is one count per index, and the indexes ascend strictly.
@@ -8,7 +8,7 @@ use varve_tsdb::histogram::BucketSpan;
 use super::bounds;
 use crate::math::kahan::KahanSum;
 
-/// Counts by bucket; missing buckets have a count of 0.
+/// Counts by bucket index. Missing buckets have a count of 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Buckets {
     indexes: Vec<i32>,
@@ -16,7 +16,7 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    /// Creates buckets from spans; buckets without a count, or out of order, are skipped.
+    /// Creates buckets from spans. Skips buckets that have no count or are out of order.
     pub(super) fn from_spans(spans: &[BucketSpan], counts: impl IntoIterator<Item = f64>) -> Self {
         let mut counts = counts.into_iter();
         let n_counts = counts.size_hint().0;
@@ -103,7 +103,7 @@ impl Buckets {
         self.indexes == other.indexes && self.counts.iter().zip(&other.counts).all(same)
     }
 
-    /// Removes empty buckets and their compensation. A bucket with a compensation is not empty.
+    /// Removes empty buckets and their compensation terms. A bucket with a non-zero compensation is not empty.
     pub(super) fn compact(&mut self, mut compensation: Option<&mut Vec<f64>>) {
         // Fast path: no bucket is empty.
         if !self.counts.contains(&0.0) {
@@ -123,7 +123,8 @@ impl Buckets {
         }
         self.indexes.truncate(kept);
         self.counts.truncate(kept);
-        // Increases of counters that hardly change would be stored per series and step with mostly unused capacity.
+        // The increase of a counter that hardly changes has few non-empty buckets. One result is stored per series and
+        // step, so unused capacity adds up.
         if 2 * kept < self.indexes.capacity() {
             self.indexes.shrink_to_fit();
             self.counts.shrink_to_fit();
@@ -133,7 +134,7 @@ impl Buckets {
         }
     }
 
-    /// Merges buckets into those of a coarser schema.
+    /// Reduces the resolution: merges buckets into the buckets of a coarser schema.
     pub(super) fn reduce_resolution(&self, from_schema: i8, to_schema: i8) -> Self {
         let mut merged = Self::default();
         for (index, count) in self.iter() {
@@ -146,7 +147,7 @@ impl Buckets {
         merged
     }
 
-    /// Merges buckets into those of a coarser schema, with compensation for rounding.
+    /// Reduces the resolution with Kahan summation. Returns the buckets and their compensation terms.
     pub(super) fn reduce_resolution_compensated(
         &self,
         compensation: &[f64],
@@ -170,9 +171,9 @@ impl Buckets {
         (merged, merged_compensation)
     }
 
-    /// Adds the buckets of another list, starting at index `from`, multiplied by `sign`.
+    /// Adds `sign` times the buckets of `other`, skipping its first `from` buckets.
     pub(super) fn add(&mut self, other: &Self, from: usize, sign: f64) {
-        // Fast path: the same buckets.
+        // Fast path: the indexes are equal.
         if from == 0 && self.indexes == other.indexes {
             self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += sign * other);
             return;
@@ -191,7 +192,7 @@ impl Buckets {
         *self = sum;
     }
 
-    /// Adds the buckets of another list, starting at index `from`, with compensation for rounding: one per bucket.
+    /// Adds the buckets of `other`, skipping its first `from`, with Kahan summation: one compensation term per bucket.
     pub(super) fn add_compensated(
         &mut self,
         compensation: &mut Vec<f64>,
@@ -204,7 +205,7 @@ impl Buckets {
             let sum = sum.plus(other.counts[at]);
             if compensation_at(at) == 0.0 { sum } else { sum.plus(compensation_at(at)) }
         };
-        // Fast path: the same buckets.
+        // Fast path: the indexes are equal.
         if from == 0 && self.indexes == other.indexes {
             for (at, (count, compensation)) in self.counts.iter_mut().zip(compensation).enumerate() {
                 let sum = plus(KahanSum { sum: *count, compensation: *compensation }, at);
@@ -229,7 +230,7 @@ impl Buckets {
     }
 }
 
-/// Iterates over the indexes of two ascending lists, with their positions in each.
+/// Iterates over the union of two ascending lists of indexes, with the position of each index in both lists.
 fn union<'a>(a: &'a [i32], b: &'a [i32]) -> impl Iterator<Item = (i32, Option<usize>, Option<usize>)> + 'a {
     let (mut at_a, mut at_b) = (0, 0);
     std::iter::from_fn(move || {

@@ -1,8 +1,8 @@
 //! Conversion of stored histograms to [`FloatHistogram`]s.
 //!
-//! Counter reset hints are recomputed on reading, as in Prometheus' storage: the hint of a histogram that could be appended to
-//! the chunk of its predecessor is `NoReset`, that of any other is `Unknown`. The first histogram that is read has no
-//! predecessor; its hint is `NoReset` if the sender set that.
+//! Counter reset hints are recomputed on reading, as in Prometheus' storage. The hint is `NoReset` if the histogram
+//! could be appended to the chunk of the previous histogram, and `Unknown` otherwise. The first histogram that is read
+//! has no previous one: its hint is `NoReset` if the sender set this hint.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::FloatHistogram;
 
-/// Converts the histograms of a series, and returns them with their indexes in the columns. With `skip_buckets`, only their
-/// counts and sums.
+/// Converts the histograms of a series, and returns them with their indexes in the columns. With `skip_buckets`,
+/// converts only counts and sums.
 pub(crate) fn read(samples: &SampleColumns, skip_buckets: bool) -> Vec<(u32, Arc<FloatHistogram>)> {
     let mut read: Vec<(u32, Arc<FloatHistogram>)> = Vec::with_capacity(samples.histograms.len());
     let mut before: Option<(u32, &Histogram, Arc<FloatHistogram>)> = None;
@@ -33,7 +33,7 @@ pub(crate) fn read(samples: &SampleColumns, skip_buckets: bool) -> Vec<(u32, Arc
     read
 }
 
-/// Returns the counter reset hint of a histogram after its neighbour; `stored` has the hint of the sender.
+/// Returns the counter reset hint of a histogram, given the previous one. `stored` has the hint set by the sender.
 fn hint(
     histogram: &FloatHistogram,
     is_first: bool,
@@ -58,7 +58,7 @@ fn hint(
 }
 
 impl FloatHistogram {
-    /// Returns `true` if there is no counter reset between `before` and this histogram, and their layouts are equal.
+    /// Returns `true` if there is no counter reset between `before` and this histogram, and both have the same layout.
     #[must_use]
     pub fn continues(&self, before: &Self) -> bool {
         !varve_tsdb::staleness::is_stale_nan(before.sum)
@@ -69,7 +69,7 @@ impl FloatHistogram {
     }
 }
 
-/// Histograms without buckets. Their hints include all resets, which could not be detected later without buckets.
+/// Removes buckets from histograms. Sets hints for all resets, because they cannot be detected later without buckets.
 #[derive(Default)]
 struct Totals {
     last: Option<Arc<FloatHistogram>>,
@@ -96,7 +96,7 @@ mod tests {
     use varve_tsdb::Sample;
     use varve_tsdb::histogram::BucketSpan;
 
-    /// A histogram with positive buckets from index 0 on.
+    /// Creates a histogram with positive buckets from index 0 on.
     fn histogram(reset_hint: ResetHint, schema: i8, counts: &[f64]) -> Arc<Histogram> {
         let count = counts.iter().sum();
         let counts = counts.to_vec();

@@ -1,13 +1,13 @@
-//! Means of histograms, as `avg` and `avg_over_time` compute them.
+//! Means of histograms, for `avg` and `avg_over_time`.
 
 use super::FloatHistogram;
 use super::arithmetic::{Combined, MixedSchemas};
 use super::sum::HistogramSum;
 
-/// A running mean: the sum, divided at the end; once the sum overflows, the mean.
+/// A running mean. Holds the sum and divides it at the end; if the sum overflows, switches to the incremental mean.
 #[derive(Debug, Clone)]
 pub(crate) struct HistogramMean {
-    /// The sum, or the mean once `incremental`.
+    /// The sum, or the mean if `incremental`.
     sum: HistogramSum,
     count: f64,
     incremental: bool,
@@ -47,7 +47,7 @@ impl HistogramMean {
         self.sum.finish()
     }
 
-    /// Returns its size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.sum.size()
     }

@@ -1,11 +1,12 @@
-//! Native histograms of PromQL: all counts are floats, buckets are identified by their index.
+//! Native histograms of PromQL: all counts are floats, and buckets are identified by index.
 //!
 //! ```text
 //! varve_tsdb::histogram::Histogram -> from_storage (counter reset hints) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
 //! ```
 //!
-//! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy them before changes. All operations are
-//! in the order of Prometheus' `model/histogram` and `promql/quantile.go`, so results have the same bits.
+//! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy them before changing them.
+//! Operations have the same order as in Prometheus' `model/histogram` and `promql/quantile.go`, so results have the
+//! same bits.
 //!
 //! Invariants
 //! 1. Histograms with custom buckets have neither a zero bucket nor negative buckets.
@@ -47,7 +48,8 @@ pub struct FloatHistogram {
     pub(crate) sum: f64,
     positive: Buckets,
     negative: Buckets,
-    /// Upper bounds, without infinity; shared by the histograms of a series, which mostly have the same.
+    /// Upper bounds of custom buckets, without infinity. Most histograms of a series have the same bounds and share
+    /// them.
     custom_bounds: Option<Arc<[f64]>>,
 }
 
@@ -58,11 +60,11 @@ pub struct Bucket {
     pub lower: f64,
     /// The upper bound.
     pub upper: f64,
-    /// `lower` is included.
+    /// Whether the bucket includes `lower`.
     pub lower_inclusive: bool,
-    /// `upper` is included.
+    /// Whether the bucket includes `upper`.
     pub upper_inclusive: bool,
-    /// Number of observations.
+    /// Number of observations in the bucket.
     pub count: f64,
 }
 
@@ -98,19 +100,20 @@ impl FloatHistogram {
         self.custom_bounds.as_deref().unwrap_or(&[])
     }
 
-    /// Returns the size in bytes that Prometheus assigns to a histogram, on which its number of samples depends.
+    /// Returns the size in bytes that Prometheus assigns to a histogram. It determines the number of samples that the
+    /// histogram counts as.
     fn nominal_size(&self) -> usize {
         let n_buckets = self.positive.len() + self.negative.len();
         let n_spans = self.positive.n_spans() + self.negative.n_spans();
         168 + 8 * (n_buckets + n_spans + self.custom_bounds().len())
     }
 
-    /// Returns the number of samples it counts as.
+    /// Returns the number of samples that the histogram counts as.
     pub(crate) fn n_samples(&self) -> usize {
         (self.nominal_size() + 8) / 16
     }
 
-    /// Returns its size in memory in bytes, without shared bounds.
+    /// Returns the size in memory in bytes, without shared bounds.
     #[must_use]
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.positive.size() + self.negative.size()
@@ -121,7 +124,8 @@ impl FloatHistogram {
         self.ascending().filter(|bucket| bucket.count != 0.0)
     }
 
-    /// Returns all buckets from the lowest to the highest. Buckets that overlap the zero bucket end there.
+    /// Returns all buckets from the lowest to the highest. Buckets that overlap the zero bucket are cut off at its
+    /// bounds.
     fn ascending(&self) -> impl Iterator<Item = Bucket> + '_ {
         let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
         let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
@@ -187,7 +191,7 @@ impl FloatHistogram {
         self.negative.compact(None);
     }
 
-    /// Returns `true` if two histograms are equal bit for bit, apart from their hints.
+    /// Returns `true` if two histograms are equal bit for bit, ignoring counter reset hints.
     pub(crate) fn bits_eq(&self, other: &Self) -> bool {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
         self.schema == other.schema
@@ -200,9 +204,9 @@ impl FloatHistogram {
             && self.positive.bits_eq(&other.positive)
     }
 
-    /// Returns `true` if two histograms are equal apart from empty buckets.
+    /// Returns `true` if two histograms are equal, ignoring empty buckets.
     pub(crate) fn eq_compacted(&self, other: &Self) -> bool {
-        // Fast path: the buckets are the same.
+        // Fast path: the histograms are equal without compaction.
         if self.bits_eq(other) {
             return true;
         }
@@ -212,7 +216,7 @@ impl FloatHistogram {
         ours.bits_eq(&theirs)
     }
 
-    /// Converts the histogram to the form in which it is stored.
+    /// Converts the histogram to the type used for storage.
     #[must_use]
     pub fn to_stored(&self) -> Histogram {
         Histogram {
@@ -272,7 +276,7 @@ impl From<&Histogram> for FloatHistogram {
 
 #[cfg(test)]
 impl FloatHistogram {
-    /// Creates a histogram that has only a sum.
+    /// Creates an empty histogram with a sum, for tests.
     pub(crate) fn of_sum(sum: f64) -> Self {
         Self { sum, ..Self::default() }
     }

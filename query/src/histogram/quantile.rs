@@ -7,14 +7,14 @@ use super::{Bucket, FloatHistogram};
 use crate::math::kahan::KahanSum;
 use crate::math::{exp2, log2};
 
-/// The effect of NaN observations, which are counted but in no bucket, on a result.
+/// The effect of NaN observations on a result. They are counted, but are in no bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NanEffect {
-    /// A quantile is NaN.
+    /// The quantile is NaN.
     Result,
-    /// A quantile is higher than it should be.
+    /// The quantile is too high.
     Skew,
-    /// A fraction excludes them.
+    /// The fraction excludes the NaN observations.
     Excluded,
 }
 
@@ -30,7 +30,7 @@ impl FloatHistogram {
         if self.count == 0.0 || q.is_nan() {
             return (f64::NAN, None);
         }
-        // With NaN observations ranks count from below.
+        // With NaN observations, ranks are counted from the lowest bucket.
         if self.sum.is_nan() || q < 0.5 {
             self.quantile_at(q * self.count, true, &mut self.ascending())
         } else {
@@ -71,7 +71,8 @@ impl FloatHistogram {
         let rank_in_bucket = if from_below { rank - (count - bucket.count) } else { count - rank };
         let mut effect = None;
         if self.sum.is_nan() {
-            // The other buckets show whether observations are missing. As in Prometheus, the last of them is interpolated.
+            // The remaining counts show whether observations are in no bucket. As in Prometheus, the last bucket is
+            // interpolated.
             for next in buckets {
                 bucket = next;
                 count += bucket.count;
@@ -81,7 +82,7 @@ impl FloatHistogram {
         (self.interpolate(bucket, rank_in_bucket / bucket.count), effect)
     }
 
-    /// Truncates the zero bucket of a histogram that has buckets on one side only.
+    /// Truncates the zero bucket at 0 if the histogram has only positive or only negative buckets.
     fn one_sided(&self, mut bucket: Bucket) -> Bucket {
         if self.negative.is_empty() && !self.positive.is_empty() {
             bucket.lower = 0.0;
@@ -91,7 +92,7 @@ impl FloatHistogram {
         bucket
     }
 
-    /// Returns the value below which a fraction of a bucket lies.
+    /// Returns the value below which a fraction of the observations in a bucket lies.
     fn interpolate(&self, bucket: Bucket, fraction: f64) -> f64 {
         let Bucket { lower, upper, .. } = bucket;
         if self.is_custom() || (lower <= 0.0 && upper >= 0.0) {
@@ -143,7 +144,7 @@ impl FloatHistogram {
         ((capped(upper_rank) - capped(lower_rank)) / self.count, effect)
     }
 
-    /// Returns the estimated variance: all observations of a bucket are assumed to be in its middle.
+    /// Returns the estimated variance. Assumes that all observations of a bucket are in its middle.
     pub(crate) fn variance(&self) -> f64 {
         let mean = self.sum / self.count;
         let mut variance = KahanSum::new(0.0);
@@ -165,7 +166,8 @@ impl FloatHistogram {
 }
 
 impl Bucket {
-    /// Returns the fraction of a bucket with finite bounds that lies below a value in it.
+    /// Returns the fraction of observations in this bucket that are below `value`. The bounds must be finite, and
+    /// `value` within the bucket.
     pub(super) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         let Self { lower, upper, .. } = *self;
         if linear {
@@ -180,8 +182,8 @@ impl Bucket {
     }
 }
 
-/// Returns the number of observations below `bound` if the bucket begins with or contains it; `rank` is the number below the
-/// bucket.
+/// Returns the number of observations below `bound` if the bucket begins with or contains `bound`. `rank` is the number
+/// of observations below the bucket.
 fn rank_in(bucket: Bucket, bound: f64, rank: f64, linear: bool) -> Option<f64> {
     if bucket.lower >= bound {
         return Some(rank);
@@ -199,7 +201,7 @@ mod tests {
     use super::super::literal;
     use super::*;
 
-    /// Rounded to 12 digits.
+    /// Formats a number rounded to 12 digits.
     fn rounded(value: f64) -> String {
         format!("{value:.12}")
     }
@@ -214,7 +216,7 @@ mod tests {
         assert!(histogram.quantile(f64::NAN).0.is_nan());
         let negative = literal(0, (0.001, 0.0), (0, &[]), (0, &[1.0, 2.0, 1.0]), &[]);
         assert_eq!(rounded(negative.quantile(0.5).0), rounded(-2.0_f64.sqrt()));
-        // In the zero bucket, which ends at 0 if there are no buckets on the other side.
+        // The quantile is in the zero bucket, which is cut off at 0 if there are no buckets on the other side.
         let zero = literal(0, (2.0, 2.0), (3, &[2.0]), (0, &[]), &[]);
         assert_eq!(zero.quantile(0.25).0, 1.0);
         let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0, 4.0]), (0, &[]), &[1.0, 3.0]);

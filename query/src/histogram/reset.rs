@@ -1,4 +1,4 @@
-//! Counter resets between two histograms.
+//! Detection of counter resets between two histograms.
 
 use varve_tsdb::histogram::ResetHint;
 
@@ -7,8 +7,8 @@ use super::arithmetic::{common_bounds, common_index};
 use super::buckets::Buckets;
 
 impl FloatHistogram {
-    /// Returns `true` if counters were reset between `previous` and this histogram: if the hint says so, or without a hint, if a
-    /// count has decreased or the layout is finer.
+    /// Returns `true` if counters were reset between `previous` and this histogram. The hint decides; without a hint,
+    /// it is a reset if a count has decreased or the layout is finer.
     pub(crate) fn detect_reset(&self, previous: &Self) -> bool {
         match self.reset_hint {
             ResetHint::Reset => true,
@@ -17,7 +17,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Returns `true` if the counts show a reset, whatever the hint is.
+    /// Returns `true` if the counts or the layout show a reset. Ignores the hint.
     pub(super) fn detects_reset_of_counts(&self, previous: &Self) -> bool {
         if self.count < previous.count {
             return true;
@@ -81,7 +81,7 @@ mod tests {
         check(&literal(1, (0.5, 1.0), (3, &[2.0, 3.0, 9.0]), (0, &[]), &[]), true);
         check(&literal(1, (0.5, 0.0), (2, &[1.0, 2.0, 9.0]), (0, &[]), &[]), true);
         check(&literal(1, (0.5, 1.0), (2, &[1.0, 2.0]), (0, &[]), &[]), true);
-        // Coarser buckets and a wider zero bucket contain the previous ones; a zero bucket must not split one.
+        // Coarser buckets and a wider zero bucket are not resets if they contain whole previous buckets.
         check(&literal(0, (0.5, 1.0), (1, &[1.0, 5.0]), (0, &[]), &[]), false);
         check(&literal(0, (0.5, 1.0), (1, &[1.0, 4.0, 9.0]), (0, &[]), &[]), true);
         check(&literal(2, (0.5, 1.0), (3, &[1.0, 2.0, 3.0, 9.0]), (0, &[]), &[]), true);

@@ -1,4 +1,4 @@
-//! Compensated sums of histograms, as `sum` and `sum_over_time` compute them.
+//! Compensated sums of histograms, for `sum` and `sum_over_time`.
 
 use super::FloatHistogram;
 use super::arithmetic::{Combined, MixedSchemas};
@@ -93,7 +93,7 @@ impl HistogramSum {
         self.sum.has_overflow()
     }
 
-    /// Returns its size in bytes.
+    /// Returns the size in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of::<Compensation>() + 2 * self.sum.size()
     }

@@ -1,4 +1,4 @@
-//! Histograms as text: as label values of `count_values`, and as in test scripts.
+//! Histograms as text: label values of `count_values`, and the syntax of test scripts.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::buckets::Buckets;
 use super::{Bucket, FloatHistogram};
 use crate::decimal::{General, Plain};
 
-/// Maximum number of buckets, including empty ones, in a test expression; later ones are omitted.
+/// Maximum number of buckets, including empty ones, in a test expression. Further buckets are omitted.
 const PRINTED_BUCKETS_MAX: usize = 10_000;
 
 impl fmt::Display for FloatHistogram {
@@ -25,7 +25,8 @@ impl fmt::Display for Bucket {
     }
 }
 
-/// Formats a stored histogram as Prometheus' tools do: like a [`FloatHistogram`], but integer counts never have an exponent.
+/// Formats a stored histogram like Prometheus' tools: like a [`FloatHistogram`], but integer counts never have an
+/// exponent.
 #[must_use]
 pub fn print_stored(histogram: &Histogram) -> String {
     let print_count: fn(f64) -> String = match histogram.counts {
@@ -67,7 +68,7 @@ impl FloatHistogram {
 }
 
 impl FloatHistogram {
-    /// Returns the histogram as in test scripts: `{{schema:1 count:3 sum:2.5 buckets:[1 2]}}`.
+    /// Returns the histogram in the syntax of test scripts: `{{schema:1 count:3 sum:2.5 buckets:[1 2]}}`.
     #[must_use]
     pub fn test_expression(&self) -> String {
         let list = |numbers: &[f64]| numbers.iter().map(|&number| general(number)).collect::<Vec<_>>().join(" ");
@@ -106,7 +107,7 @@ impl FloatHistogram {
     }
 }
 
-/// Returns the index of the first bucket with observations, and the counts from there on.
+/// Returns the index of the first bucket with observations, and the counts from that bucket on, including empty ones.
 fn dense(buckets: &Buckets) -> (i32, Vec<f64>) {
     let mut populated = buckets.iter().filter(|&(_, count)| count != 0.0).peekable();
     let Some(&(first, _)) = populated.peek() else { return (0, Vec::new()) };

@@ -1,20 +1,20 @@
-//! `h </ x` and `h >/ x`: histograms without the observations above or below a value.
+//! `h </ x` and `h >/ x`: remove the observations above or below a value.
 //!
-//! Buckets that contain the value are split as [`FloatHistogram::quantile`] interpolates. If anything is removed, count and sum
-//! are estimated from the remaining buckets.
+//! A bucket that contains the value is split with the interpolation of [`FloatHistogram::quantile`]. If observations
+//! are removed, count and sum are estimated from the remaining buckets.
 
 use super::{Bucket, FloatHistogram};
 
-/// Which observations are kept.
+/// The observations that remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// Those below the value: `</`.
+    /// Observations below the value: `</`.
     Below,
-    /// Those above it: `>/`.
+    /// Observations above the value: `>/`.
     Above,
 }
 
-/// The remaining observations.
+/// Totals of the remaining observations.
 #[derive(Default)]
 struct Remaining {
     count: f64,
@@ -42,7 +42,7 @@ impl FloatHistogram {
         }
     }
 
-    /// Trims the positive or the negative buckets; returns `true` if any had observations.
+    /// Trims the positive or the negative buckets. Returns `true` if any of them had observations.
     fn trim_side(&mut self, positive: bool, value: f64, keep: Keep, remaining: &mut Remaining) -> bool {
         let linear = self.is_custom();
         let mut any = false;
@@ -84,7 +84,7 @@ impl FloatHistogram {
     }
 }
 
-/// Returns the remaining count of a bucket that contains the value, and its middle.
+/// Returns the remaining count of a bucket that contains `value`, and the middle of the remaining part.
 fn trim_bucket(bucket: Bucket, value: f64, keep: Keep, positive: bool, linear: bool) -> (f64, f64) {
     let Bucket { lower, upper, count, .. } = bucket;
     if lower == f64::NEG_INFINITY || upper == f64::INFINITY {
@@ -103,8 +103,8 @@ fn trim_bucket(bucket: Bucket, value: f64, keep: Keep, positive: bool, linear: b
     }
 }
 
-/// As [`trim_bucket`], for buckets with an infinite bound. As the distribution of their observations is unknown, a bucket that
-/// would be split is removed; but one with a positive upper bound is assumed to begin at 0.
+/// Like [`trim_bucket`], for buckets with an infinite bound. The distribution of their observations is unknown, so a
+/// bucket that would be split is removed. Exception: a bucket with a positive upper bound is assumed to begin at 0.
 fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
     let Bucket { lower, upper, count, .. } = bucket;
     let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
@@ -126,7 +126,7 @@ fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
     }
 }
 
-/// As [`trim_bucket`], for the zero bucket; `sides` are `true` if there are negative and positive observations.
+/// Like [`trim_bucket`], for the zero bucket. `sides` tells whether there are negative and positive observations.
 fn trim_zero_bucket(bucket: Bucket, value: f64, keep: Keep, sides: (bool, bool)) -> (f64, f64) {
     let Bucket { mut lower, mut upper, count, .. } = bucket;
     match sides {

@@ -1,6 +1,6 @@
-//! Kernels for ranges with native histograms, alone or among floats.
+//! Kernels for windows that contain native histograms, with or without floats.
 //!
-//! They run only for windows that have histograms; the kernels of floats know nothing of them.
+//! They run only for windows that have histograms. The kernels for floats do not handle histograms.
 
 pub(super) mod over_time;
 pub(super) mod rate;

@@ -1,4 +1,4 @@
-//! `*_over_time`, `changes`, `resets` for ranges with histograms.
+//! `*_over_time`, `changes`, `resets` for windows with histograms.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::histogram::{Combined, FloatHistogram, HistogramMean, HistogramSum, Mi
 
 type Value = Option<SampleValue>;
 
-/// A value with its times.
+/// A sample with its timestamp and start timestamp.
 type Timed = (SampleTimes, SampleValue);
 
 fn float(value: f64) -> Value {
@@ -56,7 +56,7 @@ pub(in super::super) fn avg(window: &Window<'_>, annotations: &mut SeriesAnnotat
     combined(window, annotations, start, HistogramMean::add, HistogramMean::finish)
 }
 
-/// Combines all histograms; a mix with floats has no result.
+/// Combines all histograms of a window. Returns `None` for a mix of floats and histograms.
 fn combined<S>(
     window: &Window<'_>,
     annotations: &mut SeriesAnnotations,
@@ -104,7 +104,8 @@ pub(in super::super) fn resets_anchored(window: &Window<'_>, _: &mut SeriesAnnot
     float(count_pairs(window, window.start_ms, is_reset)?)
 }
 
-/// All histograms of a chunk of Prometheus have the same buckets, so empty buckets are ignored.
+/// Returns `true` if two values differ. Ignores empty buckets: Prometheus adds some because all histograms of a chunk
+/// have the same buckets.
 fn differ(before: &SampleValue, value: &SampleValue) -> bool {
     match (before, value) {
         (SampleValue::Float(before), SampleValue::Float(value)) => {
@@ -124,7 +125,8 @@ fn is_reset(before: &Timed, value: &Timed) -> bool {
     is_value_reset || before.0.is_reset_before(value.0)
 }
 
-/// Counts pairs of neighbours, starting at the last sample at or before `start_ms`; `None` if there is no later sample.
+/// Counts the pairs of adjacent samples for which `counts` returns `true`, from the last sample at or before `start_ms`
+/// on. Returns `None` if there is no later sample.
 fn count_pairs(window: &Window<'_>, start_ms: i64, counts: impl Fn(&Timed, &Timed) -> bool) -> Option<f64> {
     let (mut before, mut n_pairs, mut any) = (None, 0.0, false);
     for value in window.merged() {

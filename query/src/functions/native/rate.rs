@@ -1,4 +1,4 @@
-//! `rate`, `increase`, `delta`, `irate`, `idelta` of ranges with histograms.
+//! `rate`, `increase`, `delta`, `irate`, `idelta` for windows with histograms.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub(in super::super) fn idelta(window: &Window<'_>, annotations: &mut SeriesAnno
     last_change(window, false, annotations)
 }
 
-/// Returns the change that `change` computes of a window of histograms; `None` for a mix with floats or of bucket schemas.
+/// Applies `change` to a window of histograms. Returns `None` if the window also has floats, or mixes exponential and
+/// custom buckets.
 fn unmixed(
     window: &Window<'_>,
     annotations: &mut SeriesAnnotations,
@@ -39,8 +40,8 @@ fn unmixed(
     }
 }
 
-/// The change from the first to the last histogram, extrapolated to the ends of the range as for floats. The count of a
-/// counter limits the extrapolation to its zero.
+/// Returns the change from the first to the last histogram, extrapolated to the ends of the range as for floats. A
+/// counter is extrapolated at most back to a count of 0.
 pub(in super::super) fn extrapolated(
     window: &Window<'_>,
     kind: RateKind,
@@ -83,8 +84,8 @@ fn extrapolated_change(
     Ok(Some(change))
 }
 
-/// Returns the difference of the last and the first of at least two histograms; for counters, plus the value before each
-/// reset between them.
+/// Returns the difference of the last and the first histogram. For counters, adds the value before each reset between
+/// the two. There must be at least two histograms.
 fn change(
     samples: &[HistogramSample],
     is_counter: bool,
@@ -95,7 +96,7 @@ fn change(
     if is_counter && hints.any(|hint| hint == ResetHint::Gauge) {
         annotations.add(SeriesAnnotation::NotCounter);
     }
-    // After a reset neither the value nor the buckets of the first histogram matter.
+    // After a reset, neither the value nor the buckets of the first histogram affect the result.
     let second = &samples[1].histogram;
     let reset_at_once = is_counter && is_reset(&samples[0], &samples[1], first);
     let start = if reset_at_once { Arc::new(second.without_observations()) } else { Arc::clone(first) };
@@ -105,7 +106,7 @@ fn change(
         return Err(MixedSchemas);
     }
     if others.clone().any(|other| other.is_custom() != start.is_custom()) {
-        // As in Prometheus, this is the only annotation then.
+        // As in Prometheus, this annotation replaces all others.
         annotations.list.clear();
         return Err(MixedSchemas);
     }
@@ -116,7 +117,7 @@ fn change(
         let mut before = &start;
         let mut overlap = false;
         for pair in samples.windows(2) {
-            // Once per window.
+            // An overlap is counted once per window.
             if !overlap && pair[0].times().overlaps(pair[1].times()) {
                 annotations.add(SeriesAnnotation::StartTimestampsOverlap(1));
                 overlap = true;
@@ -134,12 +135,13 @@ fn change(
     Ok(change)
 }
 
-/// Returns `true` if a counter was reset between two samples; `before` replaces the value of the first.
+/// Returns `true` if a counter was reset between two samples. `before` replaces the value of the first sample.
 fn is_reset(first: &HistogramSample, second: &HistogramSample, before: &FloatHistogram) -> bool {
     first.times().is_reset_before(second.times()) || second.histogram.detect_reset(before)
 }
 
-/// The change between the last two samples; `irate` is for counters and returns the change per second.
+/// Returns the change between the last two samples. With `is_rate` (`irate`), the series is a counter, and the result
+/// is per second.
 fn last_change(window: &Window<'_>, is_rate: bool, annotations: &mut SeriesAnnotations) -> Value {
     let floats = window.timestamps_ms.len().saturating_sub(2);
     let histograms = window.histograms.len().saturating_sub(2);
@@ -202,7 +204,8 @@ fn last_change_of_histograms(
     Some(change)
 }
 
-/// The change between the ends of the range, whose values are those of samples around them.
+/// Returns the change between the ends of an `anchored` or `smoothed` range. The values at the ends are derived from
+/// the samples around them.
 pub(in super::super) fn extended(
     window: &Window<'_>,
     kind: RateKind,
@@ -268,7 +271,8 @@ fn check_schemas(
     Ok(())
 }
 
-/// Returns the histogram at a time between two samples. A counter that was reset in between starts at 0.
+/// Returns the interpolated histogram at a time between two samples. If a counter was reset between the samples, it
+/// starts at 0.
 pub(crate) fn interpolate(
     from: &HistogramSample,
     to: &HistogramSample,
@@ -294,7 +298,8 @@ pub(crate) fn interpolate(
     Ok(result)
 }
 
-/// Returns the values before each reset between the ends `left` and `right`, which replace the samples `first` and `last`.
+/// Returns the values before each reset between the ends of the range. `left` and `right` are the values at the ends;
+/// they replace the samples `first` and `last`.
 fn lost_in_resets(
     window: &Window<'_>,
     (first, last): (usize, usize),
