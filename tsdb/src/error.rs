@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system reported an error; the caller may try again once the cause is gone.
+    /// The operating system reported an error. The caller may retry once the cause is fixed.
     #[error("{op} {path:?}: {source}")]
     Io {
         /// The operation as a verb: `open`, `write`, `sync`.
@@ -20,14 +20,14 @@ pub enum Error {
         /// The operating system's error.
         source: io::Error,
     },
-    /// A file has invalid contents; nothing was changed.
+    /// A file has invalid contents. Nothing was changed.
     #[error("{path:?} is damaged at byte {offset}: {reason}")]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// The position in the file.
+        /// Position of the damage in the file, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// Description of the damage.
         reason: String,
     },
     /// A file has a format that this program cannot read.
@@ -37,7 +37,7 @@ pub enum Error {
     Version {
         /// The file.
         path: PathBuf,
-        /// The version found.
+        /// Format version of the file.
         found: u32,
         /// The version that this program reads.
         supported: u32,
@@ -48,28 +48,28 @@ pub enum Error {
         /// The lock file.
         path: PathBuf,
     },
-    /// A limit was exceeded; a smaller request may succeed.
+    /// A limit was exceeded. A smaller request may succeed.
     #[error("{what}: {used} exceeds the limit of {limit}")]
     Limit {
-        /// The name of the limit.
+        /// The limited quantity and its unit.
         what: &'static str,
-        /// What would have been used.
+        /// The quantity that the request would have used.
         used: u64,
-        /// The limit.
+        /// Maximum of the quantity.
         limit: u64,
     },
     /// The request's deadline passed or it was canceled.
     #[error(transparent)]
     Interrupted(#[from] Interrupt),
-    /// An earlier write to the disk failed permanently; reads continue, writes need a restart.
+    /// An earlier write to the disk failed permanently. Reads continue to work; writes need a restart.
     #[error("log {log} accepts no writes until a restart: {reason}")]
     Poisoned {
-        /// The number of the log.
+        /// Index of the log.
         log: usize,
-        /// The failure that poisoned it.
+        /// The failure that poisoned the log.
         reason: String,
     },
-    /// The request's deadline passed before the requested time range was replayed; it may succeed later.
+    /// The request's deadline passed before the requested time range was replayed. The request may succeed later.
     #[error("the requested time range is not replayed yet: {progress}")]
     Replaying {
         /// The progress of the replay.
@@ -102,10 +102,10 @@ pub enum Interrupt {
     /// An operator ended the request.
     #[error("query was canceled: an operator ended it")]
     Killed = 4,
-    /// Memory was exhausted, and this request held the most.
+    /// The memory shared by all queries was exhausted, and this request held the most.
     #[error("query was ended to free memory: it held the most of all, and --query.max-memory-total was used up")]
     Heaviest = 5,
-    /// The process came close to its memory limit, and this request held the most.
+    /// The process approached its memory limit, and this request held the most.
     #[error("query was ended to free memory: it held the most of all, and the process was above --memory.refuse-at")]
     Pressure = 6,
 }
@@ -118,7 +118,7 @@ impl Interrupt {
 }
 
 impl Error {
-    /// Returns what turns an I/O error of an operation on a file into [`Error::Io`].
+    /// Returns a function that converts an I/O error of the operation `op` on the file `path` to [`Error::Io`].
     pub fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { op, path: path.to_owned(), source }
     }

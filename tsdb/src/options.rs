@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::fs::{Clock, Fs, RealFs, SystemClock};
 use crate::head::STRICT_MAX_AGE_MS;
 
-/// Maximum number of shards that a store has.
+/// Maximum number of shards of a store.
 pub(crate) const SHARDS_MAX: usize = 256;
 
-/// When the log is synced. In every mode it is written to the operating system before an append returns.
+/// When the log is synced. In every mode, an append returns only after its records are written to the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalSync {
-    /// Every second, by a background thread: a power cut loses at most that.
+    /// Every second, by a background thread: a power cut loses at most the last second.
     Interval,
     /// Before an append returns.
     Always,
@@ -31,7 +31,7 @@ pub enum WalOnCorruption {
     Refuse,
 }
 
-/// The largest [`Options::exemplars_max`].
+/// Maximum of [`Options::exemplars_max`].
 pub const EXEMPLARS_MAX: usize = 10_000_000;
 
 /// Options of a [`Db`](crate::Db).
@@ -40,13 +40,13 @@ pub struct Options {
     /// Number of shards, a power of two from 1 to 256. It may change between starts.
     pub shards: usize,
     /// Number of logs shared by the shards, a power of two from 1 to 256; at most the number of shards. It may change
-    /// between starts. Fewer logs are smaller, more logs are replayed by more threads.
+    /// between starts. Fewer logs compress better; more logs are replayed by more threads.
     pub wal_logs: usize,
     /// When the log is synced.
     pub wal_sync: WalSync,
     /// Size in bytes at which a log segment is closed and the next one started.
     pub wal_segment_size_bytes: u64,
-    /// Threads that replay the log at open, at least 1.
+    /// Number of threads that replay the log, at least 1.
     pub wal_replay_concurrency: usize,
     /// Maximum memory of a replay in bytes: for the log, and for samples that arrive while it runs. At least 16 MiB.
     pub wal_replay_memory_bytes: usize,
@@ -56,36 +56,37 @@ pub struct Options {
     pub wal_replay_in_background: bool,
     /// How a replay handles damage that is not a torn tail.
     pub wal_on_corruption: WalOnCorruption,
-    /// How far an in-order sample may lie behind the newest timestamp of the store, in milliseconds.
+    /// Maximum age of an in-order sample relative to the newest timestamp of the store, in milliseconds.
     pub in_order_max_age_ms: i64,
-    /// How far an out-of-order sample may lie behind the newest timestamp of the store, in milliseconds. With 0,
+    /// Maximum age of an out-of-order sample relative to the newest timestamp of the store, in milliseconds. With 0,
     /// samples must be in order and within the last hour, as in Prometheus.
     pub out_of_order_window_ms: i64,
-    /// How far a sample may lie ahead of the clock, in milliseconds.
+    /// Maximum distance of a sample's timestamp ahead of the clock, in milliseconds.
     pub ahead_max_ms: i64,
-    /// Maximum memory of series and samples in bytes; further appends are refused.
+    /// Maximum memory of series and samples in bytes. Above it, appends are rejected.
     pub head_size_max_bytes: usize,
-    /// How often the heads are flushed; bounds how much of the log is replayed.
+    /// Interval between flushes of the heads. Bounds the length of the log to replay.
     pub flush_interval: Duration,
     /// Size of samples in memory, in bytes, at which the heads are flushed before the interval has passed.
     pub flush_size_bytes: usize,
-    /// How far the newest sample of an idle series must lie behind the store's newest timestamp for its eviction, in
+    /// Evicts a series whose newest sample is older than this relative to the newest timestamp of the store, in
     /// milliseconds.
     pub series_idle_ms: i64,
-    /// The same for a stale series, whose newest sample is a staleness marker: it is not expected back.
+    /// Like `series_idle_ms`, for a stale series (its newest sample is a staleness marker), which is not expected to
+    /// return.
     pub series_stale_ms: i64,
-    /// A block is removed when all its samples lie this far behind the newest timestamp, in milliseconds; `None`:
-    /// never.
+    /// Removes a block when all its samples are older than this relative to the newest timestamp, in milliseconds.
+    /// `None` disables this.
     pub retention_ms: Option<i64>,
-    /// The oldest blocks are removed while blocks and log exceed this size in bytes; `None`: never.
+    /// Removes the oldest blocks while blocks and log exceed this size in bytes. `None` disables this.
     pub retention_size_bytes: Option<u64>,
     /// Maximum memory of decoded pages of blocks in bytes.
     pub page_cache_size_bytes: usize,
     /// Maximum rate of merges in bytes per second; 0 is unlimited.
     pub compaction_bytes_per_second: u64,
-    /// The store flushes and merges by itself. If `false`, the caller calls `flush` and `compact`.
+    /// If `true`, background threads flush and merge. If `false`, the caller calls `flush` and `compact`.
     pub background: bool,
-    /// Maximum number of stored exemplars; 0 disables them, at most [`EXEMPLARS_MAX`].
+    /// Maximum number of stored exemplars, at most [`EXEMPLARS_MAX`]. 0 disables exemplars.
     pub exemplars_max: usize,
     /// The file system.
     pub fs: Arc<dyn Fs>,
@@ -133,7 +134,7 @@ impl Options {
         self.wal_logs.min(self.shards)
     }
 
-    /// Returns how far behind the newest timestamp an accepted sample can have been.
+    /// Returns the maximum age of any accepted sample relative to the newest timestamp, in milliseconds.
     pub(crate) fn age_max_ms(&self) -> i64 {
         self.in_order_max_age_ms.max(self.out_of_order_window_ms).max(STRICT_MAX_AGE_MS)
     }
@@ -163,9 +164,9 @@ impl Options {
         check(self.in_order_max_age_ms >= 0, "in-order age is negative")?;
         check(self.out_of_order_window_ms >= 0, "out-of-order window is negative")?;
         check(self.series_idle_ms >= 0, "time after which a series is idle is negative")?;
-        check(self.series_stale_ms >= 0, "time after which a series that ended leaves is negative")?;
+        check(self.series_stale_ms >= 0, "time after which a stale series is evicted is negative")?;
         check(!self.flush_interval.is_zero(), "flush interval is 0")?;
         check(self.exemplars_max <= EXEMPLARS_MAX, &format!("number of exemplars must be at most {EXEMPLARS_MAX}"))?;
-        check(self.ahead_max_ms >= 0, "time ahead of the clock is negative")
+        check(self.ahead_max_ms >= 0, "maximum time ahead of the clock is negative")
     }
 }

@@ -1,13 +1,11 @@
 //! The API of the store.
 //!
 //! ```text
-//! <data>/lock                        held while the store is open
-//! <data>/wal/000000-002/000/...      the first of two logs (`wal`)
-//! <data>/blocks/00000007.block       samples that left the heads (`block`)
-//! <data>/tombstones                  delete rules for samples that are still in blocks
-//! <data>/quarantine/...              damaged bytes that replay skipped
-//! <data>/snapshots/<name>/...        data directories with copies of the store
-//! <data>/import/*.block              blocks for the next import
+//! <data>/lock                        held while the store is open <data>/wal/000000-002/000/...      the first of two
+//! logs (`wal`) <data>/blocks/00000007.block       samples that left the heads (`block`) <data>/tombstones
+//! delete rules for samples that are still in blocks <data>/quarantine/...              damaged bytes that replay
+//! skipped <data>/snapshots/<name>/...        data directories, each a copy of the store <data>/import/*.block
+//! blocks for the next import
 //! ```
 
 mod analysis;
@@ -34,7 +32,7 @@ use crate::sample::{Rejected, SeriesHandle, TimeRange, WriteBatch};
 use crate::select::{Need, SelectHints, SeriesSet};
 use crate::shard::ShardLog;
 use crate::shard::exemplars::ExemplarSet;
-use crate::shard::{Appending, Shard, ShardAppend, shard_of};
+use crate::shard::{AppendContext, Shard, ShardAppend, shard_of};
 use crate::store::Store;
 use crate::store::flush_state::FlushStats;
 use crate::wal::{Epoch, Health, Position, Wal, WalOptions};
@@ -42,11 +40,11 @@ use crate::wal::{Epoch, Health, Position, Wal, WalOptions};
 pub use analysis::SeriesCost;
 pub use stats::{BlockSummary, Stats};
 
-/// An open data directory. All methods may be called by any number of threads.
+/// An open data directory. All methods may be called from several threads at once.
 pub struct Db {
-    /// Dropped first, as flushes wait for the replay.
+    /// Dropped first, because flushes wait for the replay.
     _replayer: Option<Replayer>,
-    /// Threads that work on the store.
+    /// Threads that flush and merge.
     _tasks: Option<BackgroundTasks>,
     _wal_sync: Option<WalSyncTask>,
     store: Arc<Store>,
@@ -58,14 +56,14 @@ pub struct Db {
 }
 
 impl Db {
-    /// Opens a data directory, which is created if it does not exist, and replays its log.
+    /// Opens a data directory and replays its log. Creates the directory if it does not exist.
     ///
     /// Returns when the log is replayed. With [`Options::wal_replay_in_background`] it returns as soon as the log's
     /// series are known. Appends are then accepted and acknowledged as usual, and become visible when the log is
     /// replayed. Reads of a range for which the log may have samples wait for the replay until their deadline
     /// ([`Error::Replaying`]), or return partial results ([`QueryContext::with_partial_results`]). Flushes, deletions,
-    /// snapshots and [`Db::compact_fully`] wait. If the replay fails, all of them fail ([`Error::ReplayFailed`]); see
-    /// [`Db::wait_replayed`] and [`Db::replay_status`].
+    /// snapshots and [`Db::compact_fully`] wait. If the replay fails, all these operations fail with
+    /// [`Error::ReplayFailed`]. See [`Db::wait_replayed`] and [`Db::replay_status`].
     ///
     /// # Errors
     /// [`Error::Options`], [`Error::Locked`] if another process has the directory open, [`Error::Io`],
@@ -79,7 +77,7 @@ impl Db {
         let wal_dir = path.join("wal");
         let epochs = epochs(&*fs, &wal_dir)?;
         let epoch = current_epoch(&epochs, options.n_logs())?;
-        // Before the first change, so that files of a newer version stay unchanged.
+        // Checked before the first change, so that files of a newer version stay unchanged.
         check_versions(&*fs, &wal_dir, &epochs)?;
         let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes)?;
         let logs = open_logs(&wal_dir, epoch, &options)?;
@@ -113,7 +111,7 @@ impl Db {
         })
     }
 
-    /// Waits until the log is replayed; returns at once unless it is replayed in the background.
+    /// Waits until the log is replayed. Returns at once unless the replay runs in the background.
     ///
     /// # Errors
     /// [`Error::ReplayFailed`], [`Error::Replaying`] at the deadline of `ctx`, [`Error::Interrupted`].
@@ -127,8 +125,8 @@ impl Db {
         self.store.replay.status()
     }
 
-    /// Returns the handle of a series, which is created if it is new. A new series is durable with the next append to
-    /// it.
+    /// Returns the handle of a series. Creates the series if it is new. The next append to a new series makes it
+    /// durable.
     ///
     /// # Errors
     /// [`Error::Limit`] if the label set or the head is too large; [`Error::Poisoned`] or [`Error::Io`] if the series
@@ -137,7 +135,7 @@ impl Db {
         self.series_for(labels, SeriesGroup::NONE)
     }
 
-    /// Does what [`Db::series`] does and adds the series to a group if it belongs to none.
+    /// Like [`Db::series`], and assigns the series to `group` if it has no group.
     ///
     /// # Errors
     /// As [`Db::series`].
@@ -151,14 +149,14 @@ impl Db {
         shards[shard_of(labels, shards.len())].series(labels, group, &self.store.next_ref)
     }
 
-    /// Returns the handle of a series; `None` if it is not in memory.
+    /// Returns the handle of a series, or `None` if the series is not in memory.
     #[must_use]
     pub fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
         let shards = &self.store.shards;
         shards[shard_of(labels, shards.len())].find(labels)
     }
 
-    /// Does what [`Db::find`] does and adds the series to a group if it belongs to none.
+    /// Like [`Db::find`], and assigns the series to `group` if it has no group.
     #[must_use]
     pub fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
         let shards = &self.store.shards;
@@ -177,8 +175,9 @@ impl Db {
         self.store.group_counts.total()
     }
 
-    /// Assigns each series in memory to the group that `group_of` returns for its value of `label`, and all others to
-    /// none; without a label all belong to none. Locks one shard after the other while it visits all its series.
+    /// Assigns each series in memory to the group that `group_of` returns for its value of `label`. Series without the
+    /// label have no group; if `label` is `None`, no series has one. Locks one shard at a time while visiting its
+    /// series.
     pub fn regroup(&self, label: Option<&str>, mut group_of: impl FnMut(&str) -> SeriesGroup) {
         for shard in &self.store.shards {
             match label {
@@ -188,7 +187,7 @@ impl Db {
         }
     }
 
-    /// Checks that the logs accept appends; accesses the disk only after it has failed.
+    /// Checks that the logs accept appends. Accesses the disk only if an earlier write failed.
     ///
     /// # Errors
     /// [`Error::Poisoned`] until a restart, [`Error::Io`] while the disk is full.
@@ -198,7 +197,7 @@ impl Db {
 
     /// Appends samples and exemplars. On return all of them, except those in [`WriteBatch::rejected`] and
     /// [`WriteBatch::rejected_exemplars`], are visible to reads and written to the operating system, and synced under
-    /// [`WalSync::Always`]. A sample that the store already has, bit for bit, is accepted again.
+    /// [`WalSync::Always`]. A sample that the store already has, bit for bit, is accepted and not stored again.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. The
@@ -216,32 +215,35 @@ impl Db {
     }
 
     fn append_all(&self, batch: &mut WriteBatch, rejected: &mut Vec<Rejected>) -> Result<Vec<(&ShardLog, Position)>> {
-        // All shards are checked before one is changed: a request is stored entirely or not at all.
+        // Checks all shards before changing one: a request is stored entirely or not at all.
         let shards = self.store.shards.iter().enumerate();
-        shards.filter(|(idx, _)| batch.of_shard(*idx).is_some()).try_for_each(|(_, shard)| shard.ready())?;
-        batch.exemplars.iter().try_for_each(|of| self.store.shards[usize::from(of.series.shard)].ready())?;
+        shards.filter(|(idx, _)| batch.of_shard(*idx).is_some()).try_for_each(|(_, shard)| shard.check_ready())?;
+        batch
+            .exemplars
+            .iter()
+            .try_for_each(|exemplar| self.store.shards[usize::from(exemplar.series.shard)].check_ready())?;
         let append_guard = self.store.isolation.begin_append();
         // Read inside the append: an append after a freeze is checked against the newest timestamp at the freeze or a
         // newer one, which bounds the age of the oldest sample in the log.
         let bounds = self.store.bounds();
         let buffered = self.store.replay.reserve_buffer(batch.len() + batch.n_starts(), batch.histograms_size())?;
         let horizon = self.store.isolation.horizon();
-        let of = Appending { bounds, append_id: append_guard.id(), horizon };
+        let context = AppendContext { bounds, append_id: append_guard.id(), horizon };
         let mut positions = Vec::with_capacity(self.store.logs.len());
         for (idx, log) in self.store.logs.iter().enumerate() {
             let shards = self.store.shards_of(idx);
-            let mut concerned = shards.filter_map(|(idx, shard)| Some((shard, batch.of_shard(idx)?))).peekable();
-            if concerned.peek().is_none() {
+            let mut affected = shards.filter_map(|(idx, shard)| Some((shard, batch.of_shard(idx)?))).peekable();
+            if affected.peek().is_none() {
                 continue;
             }
             let mut appending = log.append();
-            for (shard, of_shard) in concerned {
+            for (shard, shard_batch) in affected {
                 let log_batch = appending.batch();
                 let appended = match buffered {
-                    None => shard.append(&of, of_shard, log_batch, rejected),
-                    Some(_) => shard.buffer_samples(&bounds, of_shard, log_batch, rejected),
+                    None => shard.append(&context, shard_batch, log_batch, rejected),
+                    Some(_) => shard.buffer_samples(&bounds, shard_batch, log_batch, rejected),
                 };
-                self.note(appended);
+                self.count_appended(appended);
             }
             positions.push((&**log, appending.finish()));
         }
@@ -252,7 +254,7 @@ impl Db {
         Ok(positions)
     }
 
-    fn note(&self, appended: ShardAppend) {
+    fn count_appended(&self, appended: ShardAppend) {
         self.store.raise_newest(appended.newest_ms);
         self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
         // Fast path: no histograms.
@@ -262,7 +264,7 @@ impl Db {
     }
 
     /// Selects the series that pass all matchers (all series if there are none) and have samples in `range`, ascending
-    /// by labels. Sees all requests that were acknowledged before, and no part of later ones.
+    /// by labels. Sees all requests that were acknowledged before the call, and no part of later ones.
     ///
     /// # Errors
     /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Io`] and
@@ -271,7 +273,7 @@ impl Db {
         self.select_with(ctx, matchers, range, SelectHints::default())
     }
 
-    /// Selects as [`Db::select`] does, for callers that need only some labels or samples.
+    /// Like [`Db::select`], for callers that need only some labels or samples.
     ///
     /// # Errors
     /// As [`Db::select`].
@@ -287,8 +289,8 @@ impl Db {
         SeriesSet::new(ctx, &self.store, matchers, range, need, hints)
     }
 
-    /// Selects as [`Db::select`] does, for callers that need labels only: samples of the heads are not copied, and the
-    /// samples of a series must not be read.
+    /// Like [`Db::select`], for callers that need labels only. Does not copy samples of the heads; the caller must not
+    /// read the samples of the returned series.
     ///
     /// # Errors
     /// As [`Db::select`].
@@ -310,7 +312,7 @@ impl Db {
 
     /// Returns the label names of all series that pass all matchers, ascending.
     ///
-    /// As in Prometheus, `range` only selects the heads and blocks to read: those with samples in it.
+    /// As in Prometheus, `range` only selects the heads and blocks to read: those with samples in `range`.
     ///
     /// # Errors
     /// As [`Db::select`].
@@ -326,8 +328,8 @@ impl Db {
         Ok(names)
     }
 
-    /// Returns the values of a label in all series that pass all matchers, ascending; for `range` see
-    /// [`Db::label_names`].
+    /// Returns the values of a label in all series that pass all matchers, ascending. `range` has the same meaning as
+    /// in [`Db::label_names`].
     ///
     /// # Errors
     /// As [`Db::select`].
@@ -355,11 +357,11 @@ impl Db {
         if covered { shards } else { &[] }
     }
 
-    /// Stores metadata of metric families, replacing what they had.
+    /// Stores metadata of metric families. Replaces their earlier metadata.
     ///
     /// # Errors
     /// [`Error::Limit`] above [`METADATA_FAMILIES_MAX`] or [`METADATA_SIZE_MAX`], [`Error::Io`] and [`Error::Poisoned`]
-    /// as [`Db::append`]. Families before the rejected one are stored.
+    /// as for [`Db::append`]. Families that precede the rejected one are stored.
     pub fn set_metadata<'a>(&self, families: impl IntoIterator<Item = (&'a str, Metadata)>) -> Result<()> {
         self.store.replay.check()?;
         let wal = self.store.logs[0].wal();
@@ -380,18 +382,19 @@ impl Db {
         wal.commit(wal.end())
     }
 
-    /// Returns the present metadata of all metric families without copying it.
+    /// Returns the current metadata of all metric families without copying it.
     #[must_use]
     pub fn metadata(&self) -> Arc<BTreeMap<String, Metadata>> {
         self.store.metadata()
     }
 
-    /// Deletes the samples in `range` of the series that pass all matchers. On return no read returns them, and the
-    /// deletion survives a power cut; the next merge frees their space. Samples appended later are not affected.
+    /// Deletes the samples in `range` of the series that pass all matchers. After this returns, no read returns these
+    /// samples, and the deletion survives a power cut. The next merge frees their space. Samples appended later are not
+    /// affected.
     ///
     /// # Errors
-    /// As [`Db::flush`]; [`Error::Limit`] if too many deletions wait for their merge; [`Error::Corrupt`] if the
-    /// matching series of a block cannot be determined. Nothing is deleted then.
+    /// The errors of [`Db::flush`], [`Error::Limit`] if too many deletions wait for their merge, [`Error::Corrupt`] if
+    /// the matching series of a block cannot be determined. Nothing is deleted then.
     pub fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         self.store.delete(matchers, range)
     }
@@ -404,7 +407,7 @@ impl Db {
         self.store.flush()
     }
 
-    /// Runs the merges that are due and applies retention. Background tasks do this by themselves.
+    /// Runs the merges that are due and applies retention. Background tasks do this automatically.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Corrupt`]; the blocks of a failed merge stay.
@@ -412,10 +415,10 @@ impl Db {
         self.store.compact(&AtomicBool::new(false))
     }
 
-    /// Flushes, then merges as much as possible, so that the store takes the least space.
+    /// Flushes, then merges as much as possible to minimize disk space.
     ///
     /// # Errors
-    /// As [`Db::flush`] and [`Db::compact`].
+    /// The errors of [`Db::flush`] and [`Db::compact`].
     pub fn compact_fully(&self) -> Result<()> {
         self.flush()?;
         self.store.compact_fully(&AtomicBool::new(false))
@@ -429,26 +432,26 @@ impl Db {
         self.store.clean_tombstones(&AtomicBool::new(false))
     }
 
-    /// Creates a snapshot: a data directory below `snapshots` with all data acknowledged before, consistent at one
-    /// instant. Blocks are hard links; metadata and exemplars are included. With `skip_head` it contains only samples
-    /// that are in blocks already. Returns its path.
+    /// Creates a snapshot: a data directory below `snapshots` with all data acknowledged before the call, consistent at
+    /// one instant. Blocks are hard links; metadata and exemplars are included. With `skip_head`, the snapshot contains
+    /// only samples that are in blocks already. Returns the path of the snapshot.
     ///
     /// # Errors
-    /// As [`Db::flush`]; [`Error::Io`] if the name exists.
+    /// The errors of [`Db::flush`]; [`Error::Io`] if a snapshot of this name exists.
     pub fn snapshot(&self, name: &str, skip_head: bool) -> Result<PathBuf> {
         let dir = self.snapshot_path(name);
         self.store.snapshot(&dir, skip_head)?;
         Ok(dir)
     }
 
-    /// Returns the directory of a snapshot by name, whether or not it exists.
+    /// Returns the directory of the snapshot `name`, which need not exist.
     pub fn snapshot_path(&self, name: &str) -> PathBuf {
         self.path.join("snapshots").join(name)
     }
 
     /// Imports the blocks in the directory `import` of the data directory and its subdirectories, all of them or none,
-    /// removes their files, and returns their number. Out-of-order limits do not apply to their samples, retention
-    /// does. If the store has a sample at the same timestamp, it keeps its own.
+    /// removes their files, and returns their number. Retention applies to imported samples, out-of-order limits do
+    /// not. If the store already has a sample at the same timestamp, the stored sample wins.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`]: nothing was imported.
@@ -456,12 +459,12 @@ impl Db {
         self.store.import(&self.path.join("import"))
     }
 
-    /// Returns the time range of the samples; deleted ones may be included.
+    /// Returns the time range of the samples. It may include deleted samples.
     pub fn time_range(&self) -> Option<TimeRange> {
         let blocks = self.store.blocks.list();
-        let of_blocks = blocks.iter().map(|stored| stored.meta().range);
-        let of_heads = self.store.shards.iter().filter_map(|shard| shard.head().range());
-        of_blocks.chain(of_heads).reduce(TimeRange::hull)
+        let block_ranges = blocks.iter().map(|stored| stored.meta().range);
+        let head_ranges = self.store.shards.iter().filter_map(|shard| shard.head().range());
+        block_ranges.chain(head_ranges).reduce(TimeRange::hull)
     }
 
     /// Returns statistics of the store.
@@ -470,20 +473,20 @@ impl Db {
         Stats::of(&self.store, self.n_appended.load(Ordering::Relaxed), self.n_histograms.load(Ordering::Relaxed))
     }
 
-    /// Returns the reasons why writes are refused, for the store and per log; empty if none are.
+    /// Returns the reasons why writes are rejected, for the store and per log. Empty if writes are accepted.
     #[must_use]
     pub fn write_refusals(&self) -> Vec<String> {
-        let of_log = |(idx, log): (usize, &Arc<ShardLog>)| match log.wal().health() {
+        let log_rejection = |(idx, log): (usize, &Arc<ShardLog>)| match log.wal().health() {
             Health::Ok => None,
             Health::Blocked(reason) => Some(format!("the store cannot write its log {idx}: {reason}")),
             Health::Poisoned(reason) => Some(format!("log {idx} accepts no writes until a restart: {reason}")),
         };
-        let of_replay = self.store.replay.write_refusal();
-        of_replay.into_iter().chain(self.store.logs.iter().enumerate().filter_map(of_log)).collect()
+        let replay_rejection = self.store.replay.write_refusal();
+        replay_rejection.into_iter().chain(self.store.logs.iter().enumerate().filter_map(log_rejection)).collect()
     }
 
-    /// Writes buffered log records to the operating system. For callers that create many series: otherwise the next
-    /// append, from any sender, compresses and writes all of their definitions.
+    /// Writes buffered log records to the operating system. Call this after creating many series: otherwise the next
+    /// append, from any sender, compresses and writes all their definitions.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`].
@@ -491,7 +494,7 @@ impl Db {
         self.store.logs.iter().try_for_each(|log| log.wal().write_out())
     }
 
-    /// Syncs everything that was appended.
+    /// Syncs all appended data to the disk.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`].
@@ -520,17 +523,17 @@ fn create_data_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     fs.create_dir(path).map_err(Error::io("create", path))?;
     for dir in missing {
-        let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs.sync_dir(above).map_err(Error::io("sync", above))?;
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs.sync_dir(parent).map_err(Error::io("sync", parent))?;
     }
     Ok(())
 }
 
-/// Takes the lock that excludes other processes.
+/// Acquires the lock that excludes other processes.
 fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
-    fs.lock(path).map_err(|refused| match refused.kind() {
+    fs.lock(path).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => Error::Locked { path: path.to_owned() },
-        _ => Error::io("lock", path)(refused),
+        _ => Error::io("lock", path)(error),
     })
 }
 
@@ -545,7 +548,7 @@ fn epochs(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Epoch>> {
     Ok(epochs)
 }
 
-/// Returns the epoch to write to: the newest one if it has as many logs, otherwise a new one.
+/// Returns the epoch to write to: the newest epoch if it has `logs` logs, otherwise a new one.
 fn current_epoch(epochs: &[Epoch], logs: usize) -> Result<Epoch> {
     match epochs.last() {
         Some(last) if last.logs == logs => Ok(*last),
@@ -577,7 +580,9 @@ fn make_shards(
     let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
     let size_max = options.head_size_max_bytes / options.shards;
     let log = |idx: u16| Arc::clone(&logs[usize::from(idx) % logs.len()]);
-    Ok((0..options.shards as u16).map(|idx| Shard::new(idx, seed, log(idx), size_max).counting_in(counts)).collect())
+    Ok((0..options.shards as u16)
+        .map(|idx| Shard::new(idx, seed, log(idx), size_max).with_group_counts(counts))
+        .collect())
 }
 
 #[cfg(test)]

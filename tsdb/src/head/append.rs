@@ -9,20 +9,20 @@ use crate::sample::{Append, AppendHistogram, RejectReason, Sample, SeriesRef};
 /// Bounds for the timestamps of new samples, fixed for the whole request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Newer samples are too far in the future.
+    /// Samples newer than this are too far in the future.
     pub(crate) future_max_ms: i64,
-    /// The newest timestamp of the store; `None` while it is empty.
+    /// Newest timestamp of the store; `None` while the store is empty.
     pub(crate) newest_ms: Option<i64>,
-    /// How far an in-order sample may lie behind the newest timestamp.
+    /// Maximum age of an in-order sample relative to `newest_ms`.
     pub(crate) in_order_max_age_ms: i64,
-    /// How far an out-of-order sample may lie behind the newest timestamp; 0 disables out-of-order samples.
+    /// Maximum age of an out-of-order sample relative to `newest_ms`; 0 disables out-of-order samples.
     pub(crate) out_of_order_window_ms: i64,
 }
 
 /// The outcome of a sample that was not rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// The sample is new: the ref of its series, and its order relative to the samples of the series.
+    /// The sample is new. Contains the ref of its series, and whether it is the newest sample of the series.
     New(SeriesRef, Order),
     /// The series already has the same sample.
     Repeated,
@@ -35,16 +35,16 @@ pub(crate) enum Replayed {
     New(Order),
     /// The series already has the same sample.
     Repeated,
-    /// The series has another value at this timestamp and keeps it.
+    /// The series has another value at this timestamp, which wins.
     Conflicting,
 }
 
-/// How far in-order samples may lie behind the newest timestamp when out-of-order samples are disabled: half a block,
-/// as in Prometheus.
+/// Maximum age in milliseconds of an in-order sample if out-of-order samples are disabled: half a block, as in
+/// Prometheus.
 pub(crate) const STRICT_MAX_AGE_MS: i64 = 3_600_000;
-/// Appends whose memory is prefetched together.
+/// Number of appends whose memory is prefetched together.
 const TOUCH_APPENDS: usize = 16;
-/// Appends after which old append ids are renewed, so that compared ids are never 2^31 apart.
+/// Number of appends after which old append ids are renewed, so that compared ids are never 2^31 apart.
 const RENUMBER_APPENDS: u32 = 1 << 29;
 
 impl Bounds {
@@ -64,7 +64,7 @@ impl Bounds {
         window_ms > 0 && self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(window_ms))
     }
 
-    /// Returns the reason to reject a sample, as Prometheus names it.
+    /// Returns the reason to reject a sample that is too old or out of order, as in Prometheus.
     fn rejection(&self, timestamp_ms: i64) -> RejectReason {
         if self.out_of_order_window_ms > 0 {
             RejectReason::TooOld
@@ -77,8 +77,8 @@ impl Bounds {
 }
 
 impl Head {
-    /// Records that every present and future reader sees the appends before `horizon`. An older horizon than the last
-    /// one is safe. The first append to a head has id 0 or follows the first horizon.
+    /// Records that every present and future reader sees the appends before `horizon`. Passing an older horizon than in
+    /// the last call is safe. The first append to a head has id 0 or follows the first horizon.
     pub(crate) fn set_horizon(&mut self, horizon: u32) {
         if horizon / RENUMBER_APPENDS != self.horizon / RENUMBER_APPENDS {
             self.live.settle(horizon);
@@ -91,13 +91,14 @@ impl Head {
     /// each other, so the processor waits for all of them at once.
     pub(crate) fn append_all(&mut self, appends: &[Append], mut append: impl FnMut(&mut Self, &Append)) {
         for appends in appends.chunks(TOUCH_APPENDS) {
-            self.touch(appends.iter().map(|of| of.slot));
-            appends.iter().for_each(|of| append(self, of));
+            self.touch(appends.iter().map(|slot_ref| slot_ref.slot));
+            appends.iter().for_each(|slot_ref| append(self, slot_ref));
         }
     }
 
-    /// Adds samples of the log by the rules of [`Head::replay`]: those of the slots from `first` on, which end at
-    /// `ends`, each slot's samples in the order of the log. Calls `count` with each outcome and its number of samples.
+    /// Adds samples of the log by the rules of [`Head::replay`]. `samples` contains the samples of consecutive slots,
+    /// starting with slot `first`, each slot's in the order of the log; `ends` has the end of each slot's samples.
+    /// Calls `count` with each outcome and its number of samples.
     pub(crate) fn replay_runs(
         &mut self,
         first: u32,
@@ -145,10 +146,11 @@ impl Head {
     /// Appends a sample unless it is rejected.
     ///
     /// A sample newer than all others of its series is accepted up to a maximum age. A sample that the series already
-    /// has, bit for bit, is accepted however old it is: the sender repeats it because it missed the acknowledgement.
-    /// With another value it is a duplicate, unless the stored sample is frozen. Any other sample is out of order and
-    /// accepted within the window, and so is one as old as the newest sample of its series if that has left the head:
-    /// it may be the same. With a window of 0 all rules are those of Prometheus (`tsdb/head_append.go`).
+    /// has, bit for bit, is accepted at any age: the sender repeats it because it missed the acknowledgement. A sample
+    /// with another value at a stored timestamp is a duplicate, unless the stored sample is frozen. Any other sample is
+    /// out of order and accepted within the window. A sample at the newest timestamp of its series is also accepted if
+    /// that newest sample has left the head: the two may be equal. With a window of 0, the rules are those of
+    /// Prometheus (`tsdb/head_append.go`).
     ///
     /// # Errors
     /// The reason why the sample was rejected.
@@ -172,7 +174,7 @@ impl Head {
     /// Appends a histogram by the rules of [`Head::append`].
     ///
     /// # Errors
-    /// As [`Head::append`]; [`RejectReason::HistogramTooLarge`].
+    /// The reasons of [`Head::append`], and [`RejectReason::HistogramTooLarge`].
     pub(crate) fn append_histogram(
         &mut self,
         bounds: &Bounds,
@@ -192,8 +194,8 @@ impl Head {
         self.append_out_of_order(bounds, append_id, slot, sample, last_ms, series)
     }
 
-    /// Returns the newest timestamp and the ref of a series, unless a sample at `timestamp_ms` is rejected whatever its
-    /// value.
+    /// Returns the newest timestamp and the ref of a series, unless a sample at `timestamp_ms` is rejected regardless
+    /// of its value.
     #[inline]
     fn admit(
         &self,
@@ -237,26 +239,26 @@ impl Head {
         if frozen == Some(true) {
             return Ok(Appended::Repeated);
         }
-        let found_later = is_last && frozen.is_none() && bounds.accepts_in_order(timestamp_ms);
-        if !found_later && !bounds.accepts_out_of_order(timestamp_ms) {
+        let may_be_in_blocks = is_last && frozen.is_none() && bounds.accepts_in_order(timestamp_ms);
+        if !may_be_in_blocks && !bounds.accepts_out_of_order(timestamp_ms) {
             return Err(bounds.rejection(timestamp_ms));
         }
         self.live.append_out_of_order(slot, sample, append_id, self.horizon);
         Ok(Appended::New(series, Order::OutOfOrder))
     }
 
-    /// Makes the checks that do not depend on the samples of the series, and returns the series ref. [`Head::append`]
-    /// rejects what this rejects, except for repeated samples.
+    /// Runs the checks that do not depend on the stored samples of the series, and returns the series ref.
+    /// [`Head::append`] also rejects every sample that this rejects, except repeated samples.
     ///
     /// # Errors
     /// The reason why the sample is rejected.
     pub(crate) fn check_unordered(
         &self,
         bounds: &Bounds,
-        of: SlotRef,
+        slot_ref: SlotRef,
         timestamp_ms: i64,
     ) -> Result<SeriesRef, RejectReason> {
-        let row = self.table.row(of.slot).filter(|row| row.generation == of.generation && row.is_used());
+        let row = self.table.row(slot_ref.slot).filter(|row| row.generation == slot_ref.generation && row.is_used());
         let row = row.ok_or(RejectReason::Moved)?;
         match timestamp_ms {
             t if t > bounds.future_max_ms => Err(RejectReason::TooFarInFuture),
@@ -265,15 +267,15 @@ impl Head {
         }
     }
 
-    /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that the series has none at
-    /// that time.
+    /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that the series has no
+    /// sample at that timestamp.
     pub(crate) fn rejects_timestamp(&self, bounds: &Bounds, slot: u32, timestamp_ms: i64) -> bool {
         let is_newest = self.table.row(slot).is_some_and(|row| timestamp_ms > row.last_ms);
         if is_newest { !bounds.accepts_in_order(timestamp_ms) } else { !bounds.accepts_out_of_order(timestamp_ms) }
     }
 
     /// Adds a sample of the log by the rules of [`Head::append`] but without bounds on its timestamp: of two values for
-    /// one timestamp the first wins. Every reader sees it.
+    /// one timestamp the first wins. The sample is visible to every reader.
     #[inline]
     pub(crate) fn replay(&mut self, slot: u32, sample: AnySample<'_>) -> Replayed {
         let append_id = self.horizon.wrapping_sub(1);
@@ -292,7 +294,8 @@ impl Head {
         }
     }
 
-    /// Sets the timestamp of the newest sample that a series has in blocks; an older one than known changes nothing.
+    /// Raises the newest in-order timestamp of a series to `last_ms`, the timestamp of its newest sample in blocks.
+    /// Does nothing if the known timestamp is newer.
     pub(crate) fn set_last(&mut self, slot: u32, last_ms: i64) {
         let row = self.table.row_mut(slot);
         row.last_ms = row.last_ms.max(last_ms);
@@ -315,8 +318,8 @@ impl Head {
         self.live.append(slot, sample, append_id, self.horizon);
     }
 
-    /// Returns `true` if a sample without a start timestamp may have to be logged as such: some series has, or had,
-    /// start timestamps.
+    /// Returns `true` if some series has, or had, start timestamps. Then a sample without one may need a log entry that
+    /// says so.
     #[inline]
     pub(crate) fn has_starts(&self) -> bool {
         !self.with_start_timestamps.is_empty()

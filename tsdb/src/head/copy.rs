@@ -1,7 +1,7 @@
 //! Copies of series for a reader: taken under the lock, decoded without it.
 //!
-//! A chunk of which only the last few samples are needed is not copied. They are decoded at once, which takes no more
-//! time and memory than copying its bytes.
+//! If only the last few samples of a chunk are needed, they are decoded at once instead of copying the chunk. That
+//! takes no more time and memory than the copy.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::sample::{Sample, SampleColumns, TimeRange, start_timestamps};
 /// Encoded bytes of several series, in a few large buffers.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCopies {
-    /// For a chunk that reaches to the end of the range, the newest sample is enough.
+    /// If `true`, only the newest sample is needed of a chunk that reaches to the end of the range.
     only_newest: bool,
     bytes: Vec<u8>,
     /// Out-of-order samples, and the last samples of chunks.
@@ -23,17 +23,17 @@ pub(crate) struct HeadCopies {
     histograms: Vec<HistogramCopy>,
     /// Bytes of the histogram layouts.
     layouts_size: usize,
-    /// The copied runs, series by series, in order of acceptance.
+    /// The copied runs by series, in order of acceptance.
     runs: Vec<Run>,
-    /// Where the runs of each series end.
+    /// The end of the runs of each series in `runs`.
     ends: Vec<u32>,
     /// Time ranges whose samples are not visible.
     hidden: Vec<TimeRange>,
-    /// Where the hidden ranges of the next run begin.
+    /// The start of the hidden ranges of the next run in `hidden`.
     hidden_from: usize,
-    /// The runs whose samples have start timestamps, ascending, and their range in `changes`.
+    /// The runs whose samples have start timestamps, ascending, and the ranges of their entries in `changes`.
     starts: Vec<(Range<usize>, Range<usize>)>,
-    /// Timestamps, and the start timestamp of samples from there on.
+    /// Timestamps, and the start timestamp of the samples from that timestamp on.
     changes: Vec<(i64, i64)>,
 }
 
@@ -43,7 +43,7 @@ struct HistogramCopy {
     timestamp_ms: i64,
     layout: Arc<Layout>,
     counts: Range<usize>,
-    /// The histogram before it here is also its predecessor in the head.
+    /// The previous copied histogram is also its predecessor in the head.
     follows: bool,
 }
 
@@ -96,12 +96,13 @@ impl HeadCopies {
             + self.changes.capacity() * size_of::<(i64, i64)>()
     }
 
-    /// Returns `true` if something of the `idx`-th series was copied. It may still have no visible sample in the range.
+    /// Returns `true` if data of the `idx`-th series was copied. The series may still have no visible sample in the
+    /// range.
     pub(crate) fn has(&self, idx: usize) -> bool {
         !self.runs_of(idx).is_empty()
     }
 
-    /// Returns an upper bound on the number of samples that reading the `idx`-th series gives.
+    /// Returns an upper bound on the number of samples that [`HeadCopies::read`] returns for the `idx`-th series.
     #[cfg(test)]
     pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
         let len = |run: &Run| match run {
@@ -147,14 +148,14 @@ impl HeadCopies {
                 cut(from, range, out);
             }
             Run::Histograms(histograms) => {
-                let inside = |of: &&HistogramCopy| range.contains(of.timestamp_ms);
-                for of in self.histograms[histograms.clone()].iter().filter(inside) {
+                let inside = |copy: &&HistogramCopy| range.contains(copy.timestamp_ms);
+                for copy in self.histograms[histograms.clone()].iter().filter(inside) {
                     let mut histogram =
-                        decode_counts(&of.layout, &mut &self.bytes[of.counts.clone()]).ok_or(Damaged)?;
-                    if !of.follows {
+                        decode_counts(&copy.layout, &mut &self.bytes[copy.counts.clone()]).ok_or(Damaged)?;
+                    if !copy.follows {
                         histogram.reset_hint = histogram.reset_hint.after_another();
                     }
-                    out.push_histogram(of.timestamp_ms, Arc::new(histogram));
+                    out.push_histogram(copy.timestamp_ms, Arc::new(histogram));
                 }
             }
         }
@@ -168,9 +169,9 @@ impl HeadCopies {
             return;
         }
         let at = self.starts.partition_point(|(runs, _)| runs.end <= run_idx);
-        let of_run = self.starts.get(at).filter(|(runs, _)| runs.contains(&run_idx));
+        let run_starts = self.starts.get(at).filter(|(runs, _)| runs.contains(&run_idx));
         let mut starts_ms = Vec::new();
-        for &(since_ms, start_ms) in of_run.map_or(&[][..], |(_, changes)| &self.changes[changes.clone()]) {
+        for &(since_ms, start_ms) in run_starts.map_or(&[][..], |(_, changes)| &self.changes[changes.clone()]) {
             let place = out.timestamps_ms[from..].partition_point(|&t| t < since_ms);
             if from + place < out.len() {
                 start_timestamps::push(&mut starts_ms, place, start_ms);
@@ -201,7 +202,7 @@ impl HeadCopies {
         self.hidden_from = self.hidden.len();
     }
 
-    /// Hides samples of the runs that follow.
+    /// Hides the samples in `range` from the runs that follow.
     pub(super) fn hide(&mut self, range: TimeRange) {
         self.hidden.push(range);
     }
@@ -223,12 +224,12 @@ impl HeadCopies {
         self.runs.push(Run::Chunk { bytes: at..at + size, newest, hidden });
     }
 
-    /// Decodes the last samples of a chunk, none of which is hidden, if only these are requested and they are few.
+    /// Decodes the last samples of a chunk if only few of its samples are requested and none of these is hidden.
     fn push_last(&mut self, arena: &ChunkArena, chunk: &Chunk, range: TimeRange) -> bool {
         let from = self.samples.len();
         match chunk.last().filter(|last| self.only_newest && last.timestamp_ms <= range.end_ms) {
             Some(last) => self.samples.push(last),
-            // A damaged chunk is copied, so that its reader reports the damage.
+            // Copies a damaged chunk, so that its reader reports the damage.
             None if chunk.has_short_tail(range.start_ms)
                 && chunk.read_tail(arena, range.start_ms, &mut self.tail).is_ok() =>
             {
@@ -254,13 +255,13 @@ impl HeadCopies {
         }
     }
 
-    /// Begins to copy histograms; returns the argument of [`HeadCopies::end_histograms`].
+    /// Begins to copy histograms. Returns the argument of [`HeadCopies::end_histograms`].
     pub(super) fn begin_histograms(&self) -> usize {
         self.histograms.len()
     }
 
-    /// Copies a histogram, newer than those copied since the beginning. `follows` is true if its predecessor was
-    /// copied.
+    /// Copies a histogram, which is newer than all histograms copied since [`HeadCopies::begin_histograms`]. `follows`
+    /// is `true` if its predecessor was copied.
     pub(super) fn push_histogram(&mut self, timestamp_ms: i64, layout: &Arc<Layout>, counts: &[u8], follows: bool) {
         if self.histograms.last().is_none_or(|last| !Arc::ptr_eq(&last.layout, layout)) {
             self.layouts_size += layout.size();
@@ -283,7 +284,8 @@ impl HeadCopies {
         self.runs.len()
     }
 
-    /// Sets the start timestamps of the runs from the `first_run`-th on: since when which start applies.
+    /// Sets the start timestamps of the runs from the `first_run`-th on. `changes` are timestamps, and the start
+    /// timestamps that apply from there on.
     pub(super) fn push_starts(&mut self, first_run: usize, changes: &[(i64, i64)]) {
         if !changes.is_empty() && first_run < self.runs.len() {
             let from = self.changes.len();
@@ -303,7 +305,7 @@ impl HeadCopies {
     }
 }
 
-/// Keeps only the samples inside `range`, from the `from`-th on; they ascend in time.
+/// Removes the samples from the `from`-th on that lie outside `range`. These samples ascend in time.
 fn cut(from: usize, range: TimeRange, out: &mut SampleColumns) {
     let end = from + out.timestamps_ms[from..].partition_point(|&t| t <= range.end_ms);
     out.timestamps_ms.truncate(end);
@@ -316,7 +318,7 @@ fn cut(from: usize, range: TimeRange, out: &mut SampleColumns) {
     }
 }
 
-/// Removes samples inside `range` from the `from`-th on; they ascend in time.
+/// Removes the samples from the `from`-th on that lie inside `range`. These samples ascend in time.
 fn drop_inside(from: usize, range: TimeRange, out: &mut SampleColumns) {
     let start = from + out.timestamps_ms[from..].partition_point(|&t| t < range.start_ms);
     let end = from + out.timestamps_ms[from..].partition_point(|&t| t <= range.end_ms);
@@ -326,7 +328,7 @@ fn drop_inside(from: usize, range: TimeRange, out: &mut SampleColumns) {
     }
 }
 
-/// Sorts the samples from the `start`-th on by time; of those with one timestamp the first wins.
+/// Sorts the samples from the `start`-th on by time. Of samples with the same timestamp, the first wins.
 fn merge(start: usize, out: &mut SampleColumns) {
     let samples = out.split_off(start);
     let mut order: Vec<usize> = (0..samples.len()).collect();

@@ -1,8 +1,8 @@
-//! Eviction: series without new samples leave the head, and their memory is reclaimed.
+//! Eviction: removes series without new samples from the head, and reclaims their memory.
 //!
-//! A stale series, which ended with a staleness marker, is not expected back and leaves earlier than an idle one
-//! ([`StaleSeries`]). Both are evicted in bounded steps under the lock (`Shard::evict`): [`STEP`] slots or strings, or
-//! one piece of a table.
+//! A stale series ([`StaleSeries`]) ended with a staleness marker. It is not expected to return, so it is evicted
+//! earlier than an idle series. Both are evicted in bounded steps under the lock (`Shard::evict`): [`STEP`] slots or
+//! strings, or one piece of a table.
 
 use std::ops::Range;
 
@@ -12,31 +12,31 @@ use crate::index::SymbolId;
 /// A series whose newest sample was a staleness marker when it was flushed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StaleSeries {
-    pub(crate) of: SlotRef,
+    pub(crate) slot_ref: SlotRef,
     /// The timestamp of the marker.
     pub(crate) at_ms: i64,
 }
 
-/// Where memory is reclaimed after series were evicted.
+/// A structure whose memory is reclaimed after an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShrinkTarget {
-    /// After the last series and the last symbol.
+    /// Slots after the last series, and symbols after the last symbol in use.
     Tails,
-    /// Between label sets.
+    /// Gaps between label sets.
     LabelSets,
-    /// Between strings.
+    /// Gaps between strings.
     Strings,
-    /// In the table of series.
+    /// The table of series.
     Series,
-    /// In the table of strings.
+    /// The table of strings.
     Symbols,
-    /// In the table of a label's values.
+    /// The table of the values of a label.
     Values(SymbolId),
 }
 
 impl Head {
-    /// Removes series whose newest in-order sample is older than `last_before_ms` and that have no samples in memory;
-    /// returns how many. Handles and [`SlotRef`](super::SlotRef)s of removed series no longer match.
+    /// Removes series whose newest in-order sample is older than `last_before_ms` and that have no samples in memory.
+    /// Returns their number. Handles and [`SlotRef`](super::SlotRef)s of removed series no longer match.
     pub(crate) fn evict(&mut self, last_before_ms: i64, slots: Range<u32>) -> usize {
         let mut n_removed = 0;
         for slot in slots {
@@ -48,16 +48,16 @@ impl Head {
         n_removed
     }
 
-    /// Removes series that became stale before `before_ms` and have no samples in memory; returns how many. Series to
-    /// be checked again go to `later`. A series that has new samples, or has left, is dropped from the list.
+    /// Removes series that became stale before `before_ms` and have no samples in memory. Returns their number. Appends
+    /// series to be checked again to `later`. Drops series that have new samples or were evicted.
     pub(crate) fn evict_stale(&mut self, before_ms: i64, stale: &[StaleSeries], later: &mut Vec<StaleSeries>) -> usize {
         let mut n_removed = 0;
         for &stale in stale {
             if !self.is_still_stale(stale) {
                 continue;
             }
-            if self.is_idle(stale.of.slot, before_ms) {
-                self.remove(stale.of.slot);
+            if self.is_idle(stale.slot_ref.slot, before_ms) {
+                self.remove(stale.slot_ref.slot);
                 n_removed += 1;
             } else {
                 later.push(stale);
@@ -66,7 +66,7 @@ impl Head {
         n_removed
     }
 
-    /// Forgets evicted series, in one piece of their table, whose newest sample is older than `before_ms`; returns
+    /// Forgets the evicted series in one piece of their table whose newest sample is older than `before_ms`. Returns
     /// `false` after the last piece.
     pub(crate) fn forget_evicted(&mut self, piece: usize, before_ms: i64) -> bool {
         self.evicted.forget(piece, before_ms)
@@ -82,11 +82,11 @@ impl Head {
     }
 
     /// Returns `true` if the marker is still the newest sample of the series.
-    fn is_still_stale(&self, StaleSeries { of, at_ms }: StaleSeries) -> bool {
-        self.is_current(of) && self.table.row(of.slot).is_some_and(|row| row.last_ms == at_ms)
+    fn is_still_stale(&self, StaleSeries { slot_ref, at_ms }: StaleSeries) -> bool {
+        self.is_current(slot_ref) && self.table.row(slot_ref.slot).is_some_and(|row| row.last_ms == at_ms)
     }
 
-    /// Reclaims memory in one step; returns `false` after the last.
+    /// Reclaims memory in one step. Returns `false` after the last step.
     pub(crate) fn shrink(&mut self, target: ShrinkTarget, step: usize) -> bool {
         let some = step * STEP..(step + 1) * STEP;
         match target {

@@ -1,8 +1,8 @@
 //! Evicted series, and the timestamps of their newest samples.
 //!
-//! Whether an out-of-order sample is accepted depends on the newest sample of its series. Eviction must make no
-//! difference, so that timestamp is remembered, by a hash of the labels, for as long as it can matter. A series that
-//! returns continues from it. A restart loses these timestamps: a series that was evicted before is then new.
+//! Whether an out-of-order sample is accepted depends on the newest sample of its series. Eviction must not change
+//! that, so the timestamp is stored, by a hash of the labels, until it can no longer matter. A series that returns
+//! continues from this timestamp. A restart loses the timestamps: a series evicted before the restart is then new.
 
 use std::hash::BuildHasher;
 
@@ -11,11 +11,11 @@ use hashbrown::DefaultHashBuilder;
 use crate::index::WideTable;
 use crate::labels::Labels;
 
-/// Maximum number of remembered series per shard, at 16 bytes each plus free space in the table. Further ones return as
-/// new series.
+/// Maximum number of stored timestamps per shard, of 16 bytes each plus free space in the table. Series evicted above
+/// this limit return as new series.
 const EVICTED_SERIES_MAX: usize = 1 << 20;
 
-/// Hashes of label sets, and the timestamps of their newest in-order samples.
+/// Timestamps of the newest in-order samples of evicted series, by the hashes of their label sets.
 #[derive(Debug, Default)]
 pub(super) struct EvictedSeries {
     lasts: WideTable<(u64, i64)>,
@@ -23,7 +23,7 @@ pub(super) struct EvictedSeries {
 }
 
 impl EvictedSeries {
-    /// Remembers an evicted series.
+    /// Stores the newest timestamp of an evicted series.
     pub(super) fn note(&mut self, labels: &Labels, last_ms: i64) {
         let hash = self.hasher.hash_one(labels.as_packed());
         if let Some(known) = self.lasts.find_mut(hash, |&(other, _)| other == hash) {
@@ -33,7 +33,7 @@ impl EvictedSeries {
         }
     }
 
-    /// Removes a series and returns the timestamp that was remembered.
+    /// Removes a series and returns its newest timestamp, if it is stored.
     pub(super) fn take(&mut self, labels: &Labels) -> Option<i64> {
         // Fast path: the table is empty.
         if self.lasts.len() == 0 {
@@ -45,8 +45,8 @@ impl EvictedSeries {
         Some(last_ms)
     }
 
-    /// Forgets series in one piece of the table whose newest sample is older than `before_ms`; returns `false` if the
-    /// piece does not exist.
+    /// Forgets the series in one piece of the table whose newest sample is older than `before_ms`. Returns `false` if
+    /// the piece does not exist.
     pub(super) fn forget(&mut self, piece: usize, before_ms: i64) -> bool {
         self.lasts.retain_piece(piece, |&(_, last_ms)| last_ms >= before_ms);
         self.lasts.shrink_piece(piece, |&(hash, _)| hash)

@@ -1,7 +1,7 @@
-//! Freezing: how a flush takes samples out of the head.
+//! Freezing: taking samples out of the head for a flush.
 //!
-//! A freeze swaps out all samples since the last one at once, whatever their number. Reads see the frozen samples until
-//! the flush has made them durable and drops them.
+//! A freeze swaps out all samples since the last freeze, in constant time. Reads see the frozen samples until the flush
+//! has made them durable and drops them.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Frozen {
 }
 
 impl Head {
-    /// Swaps out all samples; returns `None` if there are none or earlier samples are still frozen.
+    /// Swaps out all samples. Returns `None` if there are no samples or earlier samples are still frozen.
     pub(crate) fn freeze(&mut self) -> Option<Arc<Frozen>> {
         let range = self.live.range().filter(|_| self.frozen.is_none())?;
         let samples = std::mem::replace(&mut self.live, Samples::new(self.horizon));
@@ -35,7 +35,7 @@ impl Head {
         self.frozen.clone()
     }
 
-    /// Drops the frozen samples, which are in blocks now. To free their memory outside the lock, keep the returned
+    /// Drops the frozen samples, which must be in blocks. To free their memory outside the lock, keep the returned
     /// value until the lock is released.
     pub(crate) fn drop_frozen(&mut self) -> Option<Arc<Frozen>> {
         self.frozen.take()
@@ -59,7 +59,7 @@ impl Frozen {
         self.samples.has(slot)
     }
 
-    /// Appends a series' samples in `range` to `out`, in order of time, each timestamp once.
+    /// Appends the samples of a series in `range` to `out`, in order of time, each timestamp once.
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
@@ -81,18 +81,18 @@ impl Frozen {
         self.samples.size()
     }
 
-    /// Copies the samples that overlap `range` and are visible (all of them if `view` is `None`).
+    /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible if it is `None`).
     pub(super) fn copy(&self, slot: u32, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
         self.samples.copy(slot, range, view, out);
     }
 
-    /// Returns `true` if all appends came before this one.
+    /// Returns `true` if all frozen samples were appended before the append `append_id`.
     pub(super) fn is_before(&self, append_id: u32) -> bool {
         before(self.samples.newest_append_id(), append_id)
     }
 
-    /// Compares a sample with the one that the series has at its timestamp: `true` if they are equal bit for bit;
-    /// `None` if the series has none.
+    /// Compares a sample with the frozen sample of the series at the same timestamp. Returns `true` if they are equal
+    /// bit for bit, or `None` if the series has no frozen sample at that timestamp.
     pub(super) fn has_same(&self, slot: u32, sample: AnySample<'_>) -> Option<bool> {
         self.samples.has_same(slot, sample)
     }

@@ -6,7 +6,7 @@ use super::Head;
 use super::groups::{GroupCounts, SeriesGroup};
 
 impl Head {
-    /// Counts series in shared counts. Must be called before the first series.
+    /// Counts the series of this head in `counts`. Must be called before the first series is created.
     pub(crate) fn count_in(&mut self, counts: GroupCounts) {
         debug_assert_eq!(self.len(), 0, "what is counted already would be lost");
         self.table.groups.count_in(counts);
@@ -17,15 +17,15 @@ impl Head {
         self.table.groups.of(slot)
     }
 
-    /// Assigns a series to a group if it belongs to none.
-    pub(crate) fn claim(&mut self, slot: u32, group: SeriesGroup) {
+    /// Assigns a series to a group if it has no group.
+    pub(crate) fn assign_group(&mut self, slot: u32, group: SeriesGroup) {
         if self.group(slot) == SeriesGroup::NONE {
             self.table.groups.set(slot, group);
         }
     }
 
-    /// Assigns each series to the group that `group_of` returns for its value of a label; series without the label
-    /// belong to none.
+    /// Assigns each series to the group that `group_of` returns for its value of a label. Series without the label have
+    /// no group.
     pub(crate) fn regroup(&mut self, label: &str, group_of: &mut dyn FnMut(&str) -> SeriesGroup) {
         self.ungroup();
         let table = &mut self.table;

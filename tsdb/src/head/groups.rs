@@ -1,13 +1,14 @@
-//! Series groups: every series in memory belongs to one group, and the number of series per group is known at any time.
+//! Series groups: every series in memory belongs to one group. The store counts the series of each group.
 //!
 //! The store only counts; the caller decides what a group is. Used for limits on active series.
 //!
 //! Invariants
-//! 1. A series belongs to [`SeriesGroup::NONE`] until it is claimed, and then to the first group that claimed it.
-//! 2. The counts cover the series in the heads; each changes under the lock of the series' head.
+//! 1. A series belongs to [`SeriesGroup::NONE`] until it is assigned to a group. Only a regrouping changes its group
+//!    after that.
+//! 2. The counts cover the series in the heads. A count changes under the lock of the head.
 //!
-//! Threads: counts are read without a lock. Crash: groups are not persisted; after a start all series belong to no
-//! group until [`Db::regroup`](crate::Db::regroup) or the next look-up claims them.
+//! Threads: counts are read without a lock. Crash: groups are not persisted. After a start, series have no group until
+//! [`Db::regroup`](crate::Db::regroup) or the next look-up assigns one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,18 +20,18 @@ use crate::index::Column;
 pub struct SeriesGroup(u16);
 
 impl SeriesGroup {
-    /// The group of series that belong to no other.
+    /// The group of series that belong to no other group.
     pub const NONE: Self = Self(0);
-    /// The highest group number.
+    /// The highest group id.
     pub const MAX: u16 = 4_095;
 
-    /// Returns the group with a number; `None` above [`SeriesGroup::MAX`].
+    /// Returns the group with the id `number`, or `None` above [`SeriesGroup::MAX`].
     #[must_use]
     pub fn new(number: u16) -> Option<Self> {
         (number <= Self::MAX).then_some(Self(number))
     }
 
-    /// Returns the group's number.
+    /// Returns the id of the group.
     #[must_use]
     pub fn number(self) -> u16 {
         self.0
@@ -48,20 +49,20 @@ pub(crate) struct GroupCounts(Arc<Counts>);
 #[derive(Debug)]
 struct Counts {
     total: AtomicU64,
-    of_group: Box<[AtomicU64]>,
+    by_group: Box<[AtomicU64]>,
 }
 
 impl Default for GroupCounts {
     fn default() -> Self {
-        let of_group = (0..=SeriesGroup::MAX).map(|_| AtomicU64::new(0)).collect();
-        Self(Arc::new(Counts { total: AtomicU64::new(0), of_group }))
+        let by_group = (0..=SeriesGroup::MAX).map(|_| AtomicU64::new(0)).collect();
+        Self(Arc::new(Counts { total: AtomicU64::new(0), by_group }))
     }
 }
 
 impl GroupCounts {
     /// Returns the number of series in a group.
     pub(crate) fn of(&self, group: SeriesGroup) -> u64 {
-        self.0.of_group[group.idx()].load(Ordering::Relaxed)
+        self.0.by_group[group.idx()].load(Ordering::Relaxed)
     }
 
     /// Returns the number of all series.
@@ -70,24 +71,24 @@ impl GroupCounts {
     }
 
     fn add(&self, group: SeriesGroup, n: u64) {
-        self.0.of_group[group.idx()].fetch_add(n, Ordering::Relaxed);
+        self.0.by_group[group.idx()].fetch_add(n, Ordering::Relaxed);
     }
 
     fn take(&self, group: SeriesGroup, n: u64) {
-        self.0.of_group[group.idx()].fetch_sub(n, Ordering::Relaxed);
+        self.0.by_group[group.idx()].fetch_sub(n, Ordering::Relaxed);
     }
 }
 
 /// The groups of a shard's series, by slot.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// Ends at the highest slot that was ever claimed.
+    /// Ends at the highest slot that was ever assigned to a group.
     of_slot: Column<SeriesGroup>,
     counts: GroupCounts,
 }
 
 impl Groups {
-    /// Uses shared counts from now on. Must be called before anything is counted.
+    /// Counts series in `counts` from now on. Must be called before the first series is counted.
     pub(crate) fn count_in(&mut self, counts: GroupCounts) {
         self.counts = counts;
     }
@@ -120,13 +121,13 @@ impl Groups {
             self.of_slot.push(SeriesGroup::NONE);
         }
         self.of_slot[slot as usize] = group;
-        // Added to the new group before it is removed from the old one: a sum that is read in between is never too
-        // small.
+        // Adds the series to the new group before removing it from the old one: a concurrent reader never sees a sum
+        // that is too small.
         self.counts.add(group, 1);
         self.counts.take(before, 1);
     }
 
-    /// Frees memory of the slots from `end` on; none of them has a series.
+    /// Frees the memory of the slots from `end` on, which have no series.
     pub(crate) fn truncate(&mut self, end: usize) {
         self.of_slot.truncate(end.min(self.of_slot.len()));
     }

@@ -1,8 +1,8 @@
 //! Sorting series by labels without holding the lock for long.
 //!
-//! Most series have a rank: their position in label order when the series were last ranked. Sorting those is sorting
-//! integers. New series are compared label by label, in runs that are sorted and then merged pairwise and into the
-//! ranked ones. A [`SlotSort`] makes a bounded number of comparisons per step; the lock may be released between steps.
+//! Most series have a rank: their position in label order when the series were last ranked. They are sorted by rank.
+//! New series are compared label by label: they are sorted in runs, which are merged pairwise and then with the ranked
+//! series. A [`SlotSort`] makes a bounded number of comparisons per step; the lock may be released between steps.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -15,12 +15,12 @@ use super::table::{SlotRef, UNRANKED};
 use crate::context::Charge;
 use crate::index::Column;
 
-/// Series sorted in one step.
+/// Maximum number of series sorted in one step.
 const RUN_SERIES: usize = 1024;
-/// Series merged in one step.
+/// Maximum number of series merged in one step.
 const MERGE_SERIES: usize = 4096;
 
-/// A list that is this many times shorter than another is merged by binary search.
+/// A list is merged by binary search if it is at least this many times shorter than the other.
 const SPARSE: usize = 32;
 
 /// Slots that are being sorted by labels.
@@ -33,7 +33,7 @@ pub(crate) struct SlotSort {
     unsorted: Vec<SlotRef>,
     /// Sorted runs to be merged; shorter ones come first.
     runs: VecDeque<Vec<SlotRef>>,
-    /// The merge in progress, which works from the ends: two inputs, and an output in descending order.
+    /// The merge in progress. It works from the ends of two inputs and writes its output in descending order.
     merging: Option<Merge>,
     n_removed: u64,
 }
@@ -47,7 +47,8 @@ struct Merge {
 }
 
 impl SlotSort {
-    /// Starts without slots; `n_removed` is the number of series removed from the head before the first slot was read.
+    /// Creates a sort without slots. `n_removed` is the number of series removed from the head before the first slot
+    /// was read.
     pub(crate) fn new(n_removed: u64) -> Self {
         Self {
             by_rank: Vec::new(),
@@ -59,24 +60,25 @@ impl SlotSort {
         }
     }
 
-    /// Adds slots with their ranks. Slots that name another series by now are skipped.
+    /// Adds slots with their ranks. Skips slots that another series has reused.
     pub(crate) fn add(&mut self, head: &Head, slots: &[SlotRef]) {
-        for &of in slots.iter().filter(|&&of| head.is_current(of)) {
-            match head.table.rank(of.slot) {
-                UNRANKED => self.unsorted.push(of),
-                rank => self.by_rank.push((rank, of)),
+        for &slot_ref in slots.iter().filter(|&&slot_ref| head.is_current(slot_ref)) {
+            match head.table.rank(slot_ref.slot) {
+                UNRANKED => self.unsorted.push(slot_ref),
+                rank => self.by_rank.push((rank, slot_ref)),
             }
         }
     }
 
-    /// Sorts the slots that have ranks; needs no lock. Must be called before the first step.
+    /// Sorts the slots that have ranks. Needs no lock. Must be called before the first step.
     pub(crate) fn sort_ranked(&mut self) {
         let mut by_rank = std::mem::take(&mut self.by_rank);
         by_rank.sort_unstable_by_key(|&(rank, _)| rank);
-        self.ranked = by_rank.into_iter().map(|(_, of)| of).collect();
+        self.ranked = by_rank.into_iter().map(|(_, slot_ref)| slot_ref).collect();
     }
 
-    /// Does part of the work; returns `true` when it is complete. Slots that name another series by now are dropped.
+    /// Sorts or merges a bounded number of slots. Returns `true` when the sort is complete. Drops slots that another
+    /// series has reused.
     pub(crate) fn step(&mut self, head: &Head) -> bool {
         self.forget_removed(head);
         if !self.unsorted.is_empty() {
@@ -84,10 +86,11 @@ impl SlotSort {
             if self.unsorted.is_empty() {
                 self.unsorted = Vec::new();
             }
-            // Each label set is looked up once, not for each comparison.
-            let mut run: Vec<_> = run.into_iter().map(|of| (head.table.label_words(of.slot), of)).collect();
+            // Looks up each label set once, not for each comparison.
+            let mut run: Vec<_> =
+                run.into_iter().map(|slot_ref| (head.table.label_words(slot_ref.slot), slot_ref)).collect();
             run.sort_unstable_by(|(a, _), (b, _)| head.table.compare_words(a, b));
-            self.runs.push_back(run.into_iter().map(|(_, of)| of).collect());
+            self.runs.push_back(run.into_iter().map(|(_, slot_ref)| slot_ref).collect());
             return false;
         }
         let Some(merge) = self.merging.take().or_else(|| self.next_merge()) else { return true };
@@ -119,7 +122,7 @@ impl SlotSort {
         if is_last { self.ranked = merged } else { self.runs.push_back(merged) }
     }
 
-    /// Drops removed slots: they have no labels to compare, or those of another series.
+    /// Drops the slots of removed series: they have no labels, or the labels of another series.
     fn forget_removed(&mut self, head: &Head) {
         if self.n_removed == head.table.n_removed() {
             return;
@@ -127,26 +130,26 @@ impl SlotSort {
         self.n_removed = head.table.n_removed();
         let merging = self.merging.iter_mut().flat_map(|merge| [&mut merge.a, &mut merge.b, &mut merge.merged]);
         for slots in [&mut self.ranked, &mut self.unsorted].into_iter().chain(&mut self.runs).chain(merging) {
-            slots.retain(|&of| head.is_current(of));
+            slots.retain(|&slot_ref| head.is_current(slot_ref));
         }
     }
 }
 
-/// All series of a head in label order, as of one moment. Selections of many series share it.
+/// All series of a head in label order, as of one moment. Shared by selections of many series.
 #[derive(Debug)]
 pub(crate) struct SeriesOrder {
     sorted: Vec<SlotRef>,
     members: RoaringBitmap,
     n_removed: u64,
-    /// Charged to the request that created it.
+    /// The memory of the order, charged to the request that created it.
     _charge: Charge,
 }
 
 impl SeriesOrder {
-    /// Creates the order from sorted series; `n_removed` is the number of series removed from the head before the first
+    /// Creates the order from sorted series. `n_removed` is the number of series removed from the head before the first
     /// slot was read.
     pub(crate) fn new(sorted: Vec<SlotRef>, n_removed: u64, charge: Charge) -> Self {
-        let members = sorted.iter().map(|of| of.slot).collect();
+        let members = sorted.iter().map(|slot_ref| slot_ref.slot).collect();
         Self { sorted, members, n_removed, _charge: charge }
     }
 
@@ -155,14 +158,14 @@ impl SeriesOrder {
         &self.sorted
     }
 
-    /// Returns the slots of the series if no series was removed since (`n_removed` is the head's present count): then
-    /// each slot still names the same series.
+    /// Returns the slots of the series, or `None` if a series was removed since the order was created (`n_removed` is
+    /// the current count of the head). Each returned slot still names the same series.
     pub(crate) fn members(&self, n_removed: u64) -> Option<&RoaringBitmap> {
         (self.n_removed == n_removed).then_some(&self.members)
     }
 }
 
-/// The ranks of all series of a head, computed without its lock.
+/// The ranks of all series of a head, computed without the lock of the head.
 #[derive(Debug)]
 pub(crate) struct Ranks {
     by_slot: Column<u32>,
@@ -171,20 +174,20 @@ pub(crate) struct Ranks {
 }
 
 impl Ranks {
-    /// Ranks series by their positions in `sorted`, which holds all of them in label order; `n_removed` is the number
+    /// Ranks series by their positions in `sorted`, which contains all series in label order. `n_removed` is the number
     /// of series removed from the head before the first slot was read.
     pub(crate) fn new(sorted: &[SlotRef], n_removed: u64) -> Self {
-        let end = sorted.iter().map(|of| of.slot as usize + 1).max().unwrap_or(0);
+        let end = sorted.iter().map(|slot_ref| slot_ref.slot as usize + 1).max().unwrap_or(0);
         let mut by_slot: Column<u32> = std::iter::repeat_n(UNRANKED, end).collect();
-        for (of, rank) in sorted.iter().zip(0..) {
-            by_slot[of.slot as usize] = rank;
+        for (slot_ref, rank) in sorted.iter().zip(0..) {
+            by_slot[slot_ref.slot as usize] = rank;
         }
         Self { by_slot, n_ranked: sorted.len(), n_removed }
     }
 }
 
 impl Merge {
-    /// Merges further series; returns `Ok` when both inputs are merged.
+    /// Merges a bounded number of series. Returns `Ok` when both inputs are merged.
     fn step(mut self, head: &Head) -> Result<Self, Self> {
         let Self { a, b, merged, .. } = &mut self;
         let less = |a: SlotRef, b: SlotRef| head.table.compare(a.slot, b.slot) == Ordering::Less;
@@ -195,8 +198,8 @@ impl Merge {
                 merged.extend(b.drain(..).rev());
                 return Ok(self);
             };
-            // Few new series among many: each is found by binary search.
-            let at = if is_sparse { b.partition_point(|&of| less(of, last_a)) } else { b.len() };
+            // Few new series among many: finds the position of each by binary search.
+            let at = if is_sparse { b.partition_point(|&slot_ref| less(slot_ref, last_a)) } else { b.len() };
             if at < b.len() {
                 merged.extend(b.drain(at..).rev());
             } else {
@@ -208,17 +211,18 @@ impl Merge {
 }
 
 impl Head {
-    /// Returns references to the series of some slots.
+    /// Returns references to the series in `slots`. Skips free slots.
     pub(crate) fn slot_refs(&self, slots: Range<u32>) -> impl Iterator<Item = SlotRef> + '_ {
-        slots.map(|slot| self.slot_ref(slot)).filter(|&of| self.is_current(of))
+        slots.map(|slot| self.slot_ref(slot)).filter(|&slot_ref| self.is_current(slot_ref))
     }
 
     /// Sets the ranks and returns the old ones, so that the caller can drop them outside the lock.
     pub(crate) fn set_ranks(&mut self, mut ranks: Ranks) -> Column<u32> {
-        // Fast path: no series was removed meanwhile.
+        // Fast path: no series was removed since the ranks were computed.
         if self.table.n_removed() != ranks.n_removed {
             for (slot, rank) in (0..).zip(ranks.by_slot.iter_mut()) {
-                // The rank may be that of a removed series. A series without a rank before gets one the next time.
+                // The slot may have the rank of a removed series. A series that had no rank gets one in the next
+                // ranking.
                 if *rank != UNRANKED && (self.table.row(slot).is_none() || self.table.rank(slot) == UNRANKED) {
                     *rank = UNRANKED;
                     ranks.n_ranked -= 1;

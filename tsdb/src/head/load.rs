@@ -1,11 +1,11 @@
 //! Bulk loading of series during replay, before any reader or writer uses the head.
 //!
-//! A loaded series is known to the table only: the use counts of its strings and the postings do not include it.
-//! [`Head::finish_loading`] adds these for all series at once, label by label, which takes a fraction of the time
+//! A loaded series is in the table only: the use counts of its strings and the postings do not include it.
+//! [`Head::finish_loading`] updates these for all series at once, label by label, which is much faster
 //! ([`LabelBuilder`]).
 //!
-//! Used on heads without series. From the first loaded series until the end, series must not be selected, created in
-//! another way, or evicted.
+//! Used on heads without series. From the first loaded series until [`Head::finish_loading`], series must not be
+//! selected, evicted, or created in another way.
 
 use hashbrown::HashMap;
 
@@ -26,7 +26,8 @@ impl Head {
         self.table.symbols.find_or_add(text).ok_or_else(full)
     }
 
-    /// Returns the shape of a list of label names in ascending order: the first word of every series with these names.
+    /// Returns the shape of a list of label names in ascending order. The shape is the first word of every series with
+    /// these names.
     ///
     /// # Errors
     /// As [`Head::load_symbol`].
@@ -34,7 +35,7 @@ impl Head {
         self.table.shape(names)
     }
 
-    /// Returns the slot of a series and adds the series if it is new. Its words are its shape and its values.
+    /// Returns the slot of a series. Adds the series if it is new. `words` are its shape and its label values.
     ///
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) when the shard has no slots left.
@@ -42,7 +43,7 @@ impl Head {
         self.table.load(words, series)
     }
 
-    /// Loads a series as [`Head::load`] does, from labels as strings.
+    /// Like [`Head::load`], from labels as strings.
     ///
     /// # Errors
     /// As [`Head::load_symbol`].
@@ -59,17 +60,17 @@ impl Head {
     }
 }
 
-/// Series with the same label names and consecutive slots, whose label sets are consecutive too.
+/// Series with the same label names, consecutive slots and consecutive label sets.
 #[derive(Debug)]
 struct Run {
     shape: u32,
     slot: u32,
     n_series: u32,
-    /// Where the first label set begins.
+    /// Position of the first label set in the arena.
     at: u32,
 }
 
-/// The values of one label in a run: the position of the first, and the distance between neighbours.
+/// The values of one label in a run: the position of the first value, and the distance between values.
 #[derive(Debug)]
 struct Stretch {
     slot: u32,
@@ -81,11 +82,11 @@ struct Stretch {
 /// The positions of the values of each label.
 #[derive(Debug, Default)]
 struct Columns {
-    /// In order of slots.
+    /// Stretches of each label, in order of slots.
     labels: Vec<(SymbolId, Vec<Stretch>)>,
     /// Indexes into `labels`.
     by_name: HashMap<SymbolId, usize>,
-    /// Indexes into `labels` for the names of each shape.
+    /// By shape, the indexes of its names in `labels`.
     by_shape: Vec<Vec<usize>>,
 }
 

@@ -1,13 +1,13 @@
 //! The head: the series of a shard and their newest samples, in memory.
 //!
-//! Structures of arrays indexed by a dense slot. [`Table`] knows the series, [`Samples`] holds the samples since the
-//! last freeze, and [`Frozen`] holds older samples that are being flushed. The shard's lock guards all of it; nothing
-//! here knows the log. Readers copy encoded bytes under the lock ([`HeadCopies`]) and decode them without it.
+//! Structures of arrays indexed by a dense slot. [`Table`] contains the series, [`Samples`] the samples since the last
+//! freeze, and [`Frozen`] older samples that are being flushed. The lock of the shard guards the head. The head does
+//! not depend on the log. Readers copy encoded bytes under the lock ([`HeadCopies`]) and decode them without it.
 //!
 //! Invariants
-//! 1. A slot names the same series for as long as its generation lasts; a [`SlotRef`] detects that it is outdated.
+//! 1. A slot names the same series until its generation changes. [`Head::is_current`] detects an outdated [`SlotRef`].
 //! 2. In-order samples of a series ascend strictly in time, also across freezes. Out-of-order samples and histograms
-//!    are stored beside them. A series has no float and histogram of the same time.
+//!    are stored beside them. A series never has both a float and a histogram at one timestamp.
 //! 3. Within [`Samples`] no timestamp of a series is both in order and out of order. A frozen and a newer sample may
 //!    share a timestamp; then the frozen one wins.
 //! 4. A series with samples in memory is not evicted.
@@ -55,10 +55,10 @@ use evicted::EvictedSeries;
 use samples::Samples;
 use table::Table;
 
-/// A label's name and value as symbols of a head.
+/// Name and value of a label as symbols of a head.
 pub(crate) type Pair = (SymbolId, SymbolId);
 
-/// Slots that a walk over all series visits under one lock.
+/// Number of slots that a walk over all series visits per acquisition of the lock.
 const STEP: usize = 512;
 
 /// All series of a shard.
@@ -67,17 +67,17 @@ pub(crate) struct Head {
     table: Table,
     live: Samples,
     frozen: Option<Arc<Frozen>>,
-    /// Every reader sees all appends of the frozen samples.
+    /// `true` if every reader sees all frozen samples.
     frozen_is_visible: bool,
-    /// Every reader sees the appends before this one.
+    /// Appends below this id are visible to every present and future reader.
     horizon: u32,
-    /// Series in memory that have had a sample with a start timestamp.
+    /// Slots of series in memory that have had a sample with a start timestamp.
     with_start_timestamps: HashSet<u32>,
     evicted: EvictedSeries,
 }
 
 impl Head {
-    /// Creates an empty head; `seed` goes into the hashes of strings.
+    /// Creates an empty head. `seed` seeds the hashes of strings.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             table: Table::new(seed),
@@ -120,8 +120,8 @@ impl Head {
         self.table.find(labels)
     }
 
-    /// Returns the slot of a series; creates the series under `new_ref` if it is not in the head. A series that was
-    /// evicted continues from its newest sample.
+    /// Returns the slot of a series. Creates the series with the ref `new_ref` if it is not in the head. An evicted
+    /// series continues from its newest sample.
     ///
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) when the shard has no slots or symbols left.
@@ -135,7 +135,7 @@ impl Head {
         Ok((slot, new))
     }
 
-    /// Returns the range from the oldest to the newest sample in memory; `None` while there is none.
+    /// Returns the range from the oldest to the newest sample in memory, or `None` if there are no samples.
     pub(crate) fn range(&self) -> Option<TimeRange> {
         let frozen = self.frozen.as_ref().map(|frozen| frozen.range());
         frozen
@@ -159,8 +159,8 @@ impl Head {
         self.table.symbol(id)
     }
 
-    /// Compares the labels of a series with those of a series in another head, in the order of [`Labels`]. `order`
-    /// compares a string of this head with one of the other.
+    /// Compares the labels of a series with the labels of a series in another head, in the order of [`Labels`]. `order`
+    /// compares a symbol of this head with a symbol of the other head.
     pub(crate) fn compare(
         &self,
         slot: u32,
@@ -168,15 +168,15 @@ impl Head {
         other_slot: u32,
         mut order: impl FnMut(SymbolId, SymbolId) -> Ordering,
     ) -> Ordering {
-        let mut theirs = other.pairs(other_slot);
+        let mut other_pairs = other.pairs(other_slot);
         for (name, value) in self.pairs(slot) {
-            let Some((other_name, other_value)) = theirs.next() else { return Ordering::Greater };
+            let Some((other_name, other_value)) = other_pairs.next() else { return Ordering::Greater };
             let differs = order(name, other_name).then_with(|| order(value, other_value));
             if differs != Ordering::Equal {
                 return differs;
             }
         }
-        theirs.next().map_or(Ordering::Equal, |_| Ordering::Less)
+        other_pairs.next().map_or(Ordering::Equal, |_| Ordering::Less)
     }
 
     /// Returns the generation of a slot.
@@ -190,12 +190,12 @@ impl Head {
     }
 
     /// Returns `true` if the slot still names the series that it named when the reference was created.
-    pub(crate) fn is_current(&self, of: SlotRef) -> bool {
-        self.table.is_current(of)
+    pub(crate) fn is_current(&self, slot_ref: SlotRef) -> bool {
+        self.table.is_current(slot_ref)
     }
 
-    /// Returns the slots of one step of a walk over all series that takes the lock for each step; `None` after the
-    /// last.
+    /// Returns the slots of one step of a walk over all series, or `None` after the last step. The caller may release
+    /// the lock between steps.
     pub(crate) fn slots_of_step(&self, step: usize) -> Option<Range<u32>> {
         // Slots are less than 2^31.
         let end = self.table.end() as u32;
@@ -203,20 +203,26 @@ impl Head {
         Some(start..end.min(start + STEP as u32))
     }
 
-    /// Returns the series ref as it is stored on disk; `None` if no series has the slot.
-    pub(crate) fn number(&self, slot: u32) -> Option<SeriesRef> {
+    /// Returns the ref of a series, or `None` if the slot has no series.
+    pub(crate) fn series_ref(&self, slot: u32) -> Option<SeriesRef> {
         self.table.row(slot).filter(|row| row.is_used()).map(|row| row.series)
     }
 
-    /// Returns what a checkpoint stores of a series: its ref, its labels, and a timestamp at or before which all its
-    /// samples have been flushed (`i64::MIN` if it has none); `None` if no series has the slot.
+    /// Returns the checkpoint entry of a series, or `None` if the slot has no series. The entry consists of the ref,
+    /// the labels, and a timestamp at or before which all samples of the series have been flushed (`i64::MIN` if it has
+    /// none).
     ///
-    /// The timestamp is that of the newest in-order sample, or just before the oldest float appended in order since the
-    /// freeze. Samples since the freeze are in the log after the checkpoint, and must be in order when it is replayed.
+    /// The timestamp is the newest in-order timestamp, or 1 ms before the oldest float appended in order since the
+    /// freeze. Samples since the freeze are in the log after the checkpoint, and must be in order when the log is
+    /// replayed.
     pub(crate) fn checkpoint_entry(&self, slot: u32) -> Option<(SeriesRef, Labels, i64)> {
         let row = self.table.row(slot).filter(|row| row.is_used())?;
-        let before_all = self.live.first_in_order_ms(slot).map(|first_ms| first_ms.saturating_sub(1));
-        Some((row.series, self.labels(slot), before_all.map_or(row.last_ms, |before_all| before_all.min(row.last_ms))))
+        let last_flushed_ms = self.live.first_in_order_ms(slot).map(|first_ms| first_ms.saturating_sub(1));
+        Some((
+            row.series,
+            self.labels(slot),
+            last_flushed_ms.map_or(row.last_ms, |last_flushed_ms| last_flushed_ms.min(row.last_ms)),
+        ))
     }
 
     /// Returns the slots of the series that pass all matchers.
@@ -266,7 +272,7 @@ impl Head {
         self.table.index.has_label(&self.table.symbols, name)
     }
 
-    /// Returns the labels with many values whose order is missing or outdated.
+    /// Returns the names of high-cardinality labels whose values are not sorted, or no longer.
     pub(crate) fn unordered_labels(&self) -> Vec<SymbolId> {
         self.table.index.unordered()
     }
@@ -276,7 +282,7 @@ impl Head {
         self.table.index.begin_order(name);
     }
 
-    /// Returns the values of a label in one piece of its table, and the number of pieces, which may grow once.
+    /// Returns the values of a label in one piece of its table, and the number of pieces. That number may grow once.
     pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
         self.table.index.values_of(name, piece)
     }

@@ -1,7 +1,7 @@
-//! Label sets of series, or the requested part of them.
+//! Label sets of series, complete or limited to requested labels.
 //!
-//! When few labels are requested there are few distinct sets, however many series: each set is built once and found
-//! again by the symbols of its values.
+//! If few labels are requested, there are few distinct sets, even for many series. Each set is built once and cached by
+//! the symbols of its values.
 
 use hashbrown::HashMap;
 
@@ -9,26 +9,26 @@ use super::{Head, Pair};
 use crate::index::SymbolId;
 use crate::labels::{LabelHint, Labels, PackedBuilder};
 
-/// Label sets that are cached before the cache is cleared.
+/// Maximum number of cached label sets. A full cache is cleared.
 const CACHED_MAX: usize = 4096;
 
-/// Builds label sets of one head's series, for as long as these stay in the head.
+/// Builds label sets of series of one head. The series must not be evicted while it is used.
 #[derive(Debug, Default)]
 pub(crate) struct Projection {
-    /// By shape: the indexes of the requested names.
+    /// Indexes of the requested names, by shape.
     places: HashMap<u32, Box<[usize]>>,
-    /// By shape and the values of these names.
+    /// Label sets, by shape and values of the requested names.
     cache: HashMap<Box<[u32]>, Labels>,
     key: Vec<u32>,
     builder: PackedBuilder,
-    /// The labels that were built last, if all are requested.
+    /// The last labels built, if all labels are requested.
     built: Vec<Pair>,
 }
 
 impl Projection {
-    /// Returns the requested labels of a series; `requested` must be the same in all calls.
+    /// Returns the requested labels of a series. `requested` must be the same in all calls.
     pub(crate) fn labels(&mut self, head: &Head, slot: u32, requested: &LabelHint) -> Labels {
-        // Fast path: every series has a set of its own.
+        // Fast path: all labels are requested, so no two series share a set.
         if matches!(requested, LabelHint::All) {
             return self.all(head, slot);
         }
@@ -60,7 +60,7 @@ impl Projection {
     }
 
     fn all(&mut self, head: &Head, slot: u32) -> Labels {
-        // Neighbours in label order mostly share their first labels.
+        // Neighbours in label order usually share their first labels.
         let n_same = self.built.iter().copied().zip(head.pairs(slot)).take_while(|(built, pair)| built == pair).count();
         self.built.truncate(n_same);
         self.builder.truncate(n_same);

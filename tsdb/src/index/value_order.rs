@@ -1,8 +1,8 @@
 //! The sorted values of a label, so that a prefix finds the values that begin with it.
 //!
 //! Values are found by hash. For labels with many values a sorted list is built from time to time
-//! (`Shard::order_values`), without the head's lock while strings are compared. Values added later are kept beside it,
-//! unsorted, until the next time. When a value is removed, or too many were added, the list is dropped: the id of a
+//! (`Shard::sort_label_values`), without the head's lock while strings are compared. Values added later are kept beside
+//! it, unsorted, until the next time. When a value is removed, or too many were added, the list is dropped: the id of a
 //! removed value may be reused for another string.
 
 use super::symbols::{SymbolId, Symbols};

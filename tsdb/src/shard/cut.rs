@@ -1,4 +1,5 @@
-//! Cutting a log: freezing the heads of its shards, and the checkpoint that replaces what is before the cut.
+//! Cutting a log: freezing the heads of its shards, and writing the checkpoint that replaces the segments before the
+//! cut.
 //!
 //! Used by `flush`.
 
@@ -12,15 +13,15 @@ use crate::labels::{Labels, Metadata};
 use crate::sample::SeriesRef;
 use crate::sample::exemplar::NumberedExemplars;
 
-/// Series that are described under one lock.
+/// Number of series read per acquisition of the head lock.
 const BATCH_SERIES: usize = 512;
 
 impl ShardLog {
-    /// Cuts the log and freezes the heads of its shards at the same point. No request is in flight. If a head is already
-    /// frozen, nothing changes, and the earlier cut stays.
+    /// Cuts the log and freezes the heads of its shards at the same point. The caller ensures that no append is
+    /// running. Does nothing if a head is already frozen: the earlier cut stays valid.
     ///
     /// # Errors
-    /// As [`Wal::rotate`](crate::wal::Wal::rotate); nothing has changed then.
+    /// The errors of [`Wal::rotate`](crate::wal::Wal::rotate). Nothing has changed then.
     pub(crate) fn freeze<'a>(&self, shards: impl Iterator<Item = &'a Shard> + Clone) -> Result<()> {
         if shards.clone().any(|shard| shard.head().frozen().is_some()) {
             return Ok(());
@@ -32,11 +33,13 @@ impl ShardLog {
         Ok(())
     }
 
-    /// Replaces the segments before the last cut by a checkpoint, unless that has been done. Samples frozen at the cut must
-    /// be in blocks; `shards` are those of the log, `exemplars` those of their series in the ring.
+    /// Replaces the segments before the last cut by a checkpoint, unless that was done already. Samples frozen at the
+    /// cut must be in blocks. `shards` are the shards of the log; `exemplars` are the exemplars of their series in the
+    /// ring.
     ///
     /// # Errors
-    /// As [`Wal::checkpoint`](crate::wal::Wal::checkpoint); the log is unchanged then, and the next call retries.
+    /// The errors of [`Wal::checkpoint`](crate::wal::Wal::checkpoint). The log is unchanged then, and the next call
+    /// retries.
     pub(crate) fn checkpoint<'a>(
         &self,
         shards: impl Iterator<Item = &'a Shard>,
@@ -49,7 +52,7 @@ impl ShardLog {
             let slots = by_ref(shard);
             (0..slots.len()).step_by(BATCH_SERIES).flat_map(move |from| {
                 let end = slots.len().min(from + BATCH_SERIES);
-                describe(shard, &slots[from..end])
+                checkpoint_entries(shard, &slots[from..end])
             })
         });
         let families = families.into_iter().flatten().map(|(family, metadata)| (family.as_str(), metadata));
@@ -59,21 +62,21 @@ impl ShardLog {
     }
 }
 
-/// Returns the series of a shard by ref: in the order of their creation, in which senders mostly write them. After a restart
-/// their slots are in this order, so that the samples of a request go to neighbouring slots.
+/// Returns the series of a shard, sorted by ref. That is the order of creation, in which senders mostly write them. A
+/// restart assigns slots in this order, so the samples of a request go to neighbouring slots.
 fn by_ref(shard: &Shard) -> Vec<(SeriesRef, SlotRef)> {
     let mut all = Vec::new();
     for step in 0.. {
         let head = shard.head();
         let Some(slots) = head.slots_of_step(step) else { break };
-        all.extend(slots.filter_map(|slot| Some((head.number(slot)?, head.slot_ref(slot)))));
+        all.extend(slots.filter_map(|slot| Some((head.series_ref(slot)?, head.slot_ref(slot)))));
     }
     all.sort_unstable_by_key(|&(series, _)| series);
     all
 }
 
-fn describe(shard: &Shard, slots: &[(SeriesRef, SlotRef)]) -> Vec<(SeriesRef, Labels, i64)> {
+fn checkpoint_entries(shard: &Shard, slots: &[(SeriesRef, SlotRef)]) -> Vec<(SeriesRef, Labels, i64)> {
     let head = shard.head();
-    let current = slots.iter().filter(|&&(_, of)| head.is_current(of));
-    current.filter_map(|&(_, of)| head.checkpoint_entry(of.slot)).collect()
+    let current = slots.iter().filter(|&&(_, slot_ref)| head.is_current(slot_ref));
+    current.filter_map(|&(_, slot_ref)| head.checkpoint_entry(slot_ref.slot)).collect()
 }

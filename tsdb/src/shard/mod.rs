@@ -1,10 +1,11 @@
-//! A shard: one head, chosen by the hash of a label set. Shards share only their log ([`ShardLog`]).
+//! A shard: one head behind one lock. The hash of a label set selects the shard. Several shards share a log
+//! ([`ShardLog`]).
 //!
-//! Lock order: exemplars, the log's batch, the head, the sample buffer, then the WAL's own. Commits take
-//! only the last. The lock of the shared series order comes before that of the head, and is combined with no other.
+//! Lock order: exemplar ring, log batch, head, sample buffer, WAL. A commit takes only the WAL lock. `last_order` is
+//! locked before the head, and never together with any other lock.
 //!
-//! After a series was created, the head's lock is handed to the longest waiter: a request that creates thousands of
-//! series does not block appends to known ones.
+//! After creating a series, a thread passes the head lock to the longest waiter (`unlock_fair`). So a request that
+//! creates thousands of series does not starve appends to known ones.
 
 mod buffered;
 mod cut;
@@ -33,18 +34,18 @@ use crate::wal::{LoggedHistogram, StartTimestamp, Wal};
 pub(crate) use self::buffered::{BUFFERED_SAMPLE_SIZE, BufferedSample, SampleBuffer};
 pub(crate) use self::log::{LogBatch, ShardLog};
 
-/// Returns the shard of a label set. The same in every process: the layout of logs depends on it.
+/// Returns the shard of a label set. The mapping must never change: it determines the log that holds a series on disk.
 pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
     debug_assert!(n_shards.is_power_of_two(), "options are checked");
     xxh3_64(labels.as_packed().as_bytes()) as usize & (n_shards - 1)
 }
 
-/// Returns the log of a label set's series: that of its shard, whatever the number of shards.
+/// Returns the log of a series. It does not depend on the number of shards.
 pub(crate) fn log_of(labels: &Labels, n_logs: usize) -> usize {
     shard_of(labels, n_logs)
 }
 
-/// Maximum size of a shard's head: half of what its chunk arena can address.
+/// Maximum size of a shard's head in bytes: half of the address space of its chunk arena.
 const HEAD_SIZE_MAX: usize = 64 << 30;
 
 /// One shard of a store.
@@ -53,65 +54,67 @@ pub(crate) struct Shard {
     idx: u16,
     head: RwLock<Head>,
     log: Arc<ShardLog>,
-    /// Samples that are in the log and are added to the head after the replay of older ones.
+    /// Samples accepted during replay. They are logged already and join the head when replay ends.
     buffer: Mutex<SampleBuffer>,
-    /// The last order of all series, as long as someone uses it. Locked while an order is created; see the lock order.
+    /// The latest shared label order; freed with its last reader. Locked while an order is built, so that only one
+    /// thread builds it.
     last_order: Mutex<Weak<SeriesOrder>>,
     head_size_max: usize,
-    /// The size of the head at the last check.
+    /// Size of the head in bytes at the last check.
     head_size: AtomicUsize,
 }
 
-/// What all shards need for an append.
+/// Parameters of one append, the same for all shards.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Appending {
-    /// The bounds for timestamps.
+pub(crate) struct AppendContext {
+    /// Bounds for the timestamps of samples.
     pub(crate) bounds: Bounds,
-    /// The request's number.
+    /// Isolation id of the append.
     pub(crate) append_id: u32,
-    /// Every reader sees the appends before this one.
+    /// Appends below this id are visible to every present and future reader.
     pub(crate) horizon: u32,
 }
 
-/// Values whose strings are copied under one lock.
+/// Number of label values copied per acquisition of the head lock.
 const BATCH_VALUES: usize = 4096;
-/// Slots whose ranks are looked up under one lock.
+/// Number of slots whose ranks are looked up per acquisition of the head lock.
 const BATCH_SLOTS: usize = 4096;
-/// Stale series that are evicted under one lock.
+/// Number of stale series evicted per acquisition of the head lock.
 const BATCH_STALE: usize = 512;
-/// Selections of fewer series of a head sort them without the shared order. Unit tests have small heads.
+/// Minimum number of selected series to use the shared order; a smaller selection sorts its own. Lower in unit tests,
+/// whose heads are small.
 const SHARED_ORDER_MIN: u64 = if cfg!(test) { 8 } else { 1 << 16 };
-/// How long a selection waits for another one to create the order before it checks its own deadline.
+/// A selection that waits for another thread to build the order checks its deadline at this interval.
 const ORDER_WAIT: Duration = Duration::from_millis(20);
-/// Bytes per series while an order is created: its slot, sorted and unsorted, in runs and in merged runs.
-const ORDERING_SIZE: usize = 4 * size_of::<SlotRef>();
-/// Maximum bytes per series of an order: its slot, and that in the set of members.
-const ORDERED_SIZE: usize = size_of::<SlotRef>() + 2;
+/// Peak bytes per series while an order is built: four copies of its slot (unsorted, sorted, runs, merged runs).
+const ORDER_BUILD_BYTES_PER_SERIES: usize = 4 * size_of::<SlotRef>();
+/// Maximum bytes per series of a finished order: its slot, and its share of the bitmap of members.
+const ORDER_BYTES_PER_SERIES: usize = size_of::<SlotRef>() + 2;
 
 /// The result of an append to one shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardAppend {
-    /// New samples.
+    /// Number of stored samples; repeated ones do not count.
     pub(crate) n_new: usize,
-    /// Histograms among them.
+    /// Number of native histograms in `n_new`.
     pub(crate) n_histograms: usize,
-    /// The newest of them.
+    /// Newest timestamp of the stored samples; `i64::MIN` if there are none.
     pub(crate) newest_ms: i64,
 }
 
-/// Which series are evicted.
+/// Time limits for evicting and forgetting series.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EvictionTimes {
-    /// Series whose newest sample is older.
+pub(crate) struct EvictionLimits {
+    /// Evicts series whose newest sample is older than this.
     pub(crate) idle_before_ms: i64,
-    /// Series whose newest sample is an older staleness marker.
+    /// Evicts series whose newest sample is a staleness marker older than this.
     pub(crate) stale_before_ms: i64,
-    /// No older sample is accepted: evicted series with older samples are forgotten.
+    /// Forgets evicted series whose newest sample is older than this; no sample that old is accepted any more.
     pub(crate) forget_before_ms: i64,
 }
 
 impl Shard {
-    /// Creates an empty shard whose series and samples may take `head_size_max` bytes.
+    /// Creates an empty shard. Its head accepts series and samples up to `head_size_max` bytes.
     pub(crate) fn new(idx: u16, seed: u64, log: Arc<ShardLog>, head_size_max: usize) -> Self {
         Self {
             idx,
@@ -124,8 +127,9 @@ impl Shard {
         }
     }
 
-    /// Counts its series in shared counts. Must be called before the first series is created.
-    pub(crate) fn counting_in(self, counts: &GroupCounts) -> Self {
+    /// Counts the series of the shard in `counts`, which all shards share. Must be called before the first series is
+    /// created.
+    pub(crate) fn with_group_counts(self, counts: &GroupCounts) -> Self {
         self.head_mut().count_in(counts.clone());
         self
     }
@@ -135,8 +139,8 @@ impl Shard {
         self.log.wal()
     }
 
-    // A panic under the lock can leave a series or a sample incomplete, and releases the lock. If that happens,
-    // continuing is better than refusing all of the shard's series.
+    // `parking_lot` locks are not poisoned. A panic under the lock may leave one series or sample incomplete;
+    // continuing is better than rejecting all series of the shard.
 
     /// Locks the head for reading.
     pub(crate) fn head(&self) -> RwLockReadGuard<'_, Head> {
@@ -148,19 +152,19 @@ impl Shard {
         self.head.write()
     }
 
-    /// Returns the handle of a series, which is created with the next free ref if it is new, and adds it to the group
-    /// if it belongs to none.
+    /// Returns the handle of a series. Creates the series with the next free ref if it is new. Assigns it to `group` if
+    /// it has no group.
     ///
     /// # Errors
-    /// As [`Db::series`](crate::Db::series).
+    /// The errors of [`Db::series`](crate::Db::series).
     pub(crate) fn series(&self, labels: &Labels, group: SeriesGroup, next_ref: &AtomicU64) -> Result<SeriesHandle> {
-        // Known series do not depend on the log.
-        if let Err(refused) = self.wal().ready() {
-            return self.find_for(labels, group).ok_or(refused);
+        // A known series is found even if the log accepts no writes.
+        if let Err(rejected) = self.wal().ready() {
+            return self.find_for(labels, group).ok_or(rejected);
         }
         let mut head = self.head_mut();
-        if let Err(refused) = self.check_size(&head) {
-            return head.find(labels).map(|slot| self.handle(&head, slot)).ok_or(refused);
+        if let Err(rejected) = self.check_size(&head) {
+            return head.find(labels).map(|slot| self.handle(&head, slot)).ok_or(rejected);
         }
         let new_ref = self.log.next_ref(next_ref);
         let (slot, new) = head.find_or_create(labels, new_ref.get())?;
@@ -169,23 +173,23 @@ impl Shard {
             self.wal().append_series(new_ref.get(), labels);
             new_ref.take();
         }
-        head.claim(slot, group);
+        head.assign_group(slot, group);
         let handle = self.handle(&head, slot);
         RwLockWriteGuard::unlock_fair(head);
         Ok(handle)
     }
 
-    /// Returns the handle of a series, if it exists, and adds it to the group if it belongs to none.
+    /// Returns the handle of a series, if it exists. Assigns it to `group` if it has no group.
     pub(crate) fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
         let head = self.head();
         let slot = head.find(labels)?;
         let (generation, is_free) = (head.generation(slot), head.group(slot) == SeriesGroup::NONE);
         drop(head);
-        // Rare: a series that was replayed or not claimed yet.
+        // Rare: the series has no group yet, for example after replay.
         if is_free && group != SeriesGroup::NONE {
             let mut head = self.head_mut();
             if head.is_current(SlotRef { slot, generation }) {
-                head.claim(slot, group);
+                head.assign_group(slot, group);
             }
         }
         Some(SeriesHandle { shard: self.idx, generation, slot })
@@ -204,12 +208,12 @@ impl Shard {
     /// Checks that the shard accepts samples.
     ///
     /// # Errors
-    /// As [`Db::append`](crate::Db::append).
-    pub(crate) fn ready(&self) -> Result<()> {
+    /// The errors of [`Db::append`](crate::Db::append).
+    pub(crate) fn check_ready(&self) -> Result<()> {
         self.wal().ready()?;
         let head = match self.head.try_read() {
             Some(head) => head,
-            // Fast path: does not wait for the lock of a request that creates series.
+            // Fast path: another thread holds the lock, and the head was below its limit at the last check.
             None if self.head_size.load(Ordering::Relaxed) <= self.head_size_max => return Ok(()),
             None => self.head(),
         };
@@ -219,7 +223,7 @@ impl Shard {
     /// Appends samples to the head and buffers the new ones for the log: floats, then histograms.
     pub(crate) fn append(
         &self,
-        of: &Appending,
+        context: &AppendContext,
         batch: ShardBatch<'_>,
         log_batch: &mut LogBatch,
         rejected: &mut Vec<Rejected>,
@@ -227,12 +231,12 @@ impl Shard {
         let (n_floats, n_histograms) = (log_batch.n_floats(), log_batch.n_histograms());
         let mut newest_ms = i64::MIN;
         let mut head = self.head_mut();
-        head.set_horizon(of.horizon);
+        head.set_horizon(context.horizon);
         let mut next_start = batch.starts();
         head.append_all(batch.floats, |head, &append| {
             let start_ms = next_start();
             let Append { slot, tag, place, sample, .. } = append;
-            match head.append(&of.bounds, of.append_id, &append) {
+            match head.append(&context.bounds, context.append_id, &append) {
                 Ok(Appended::New(series, order)) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
                     let start = StartTimestamp { start_ms, order: Some(order) };
@@ -247,7 +251,7 @@ impl Shard {
         });
         for append in batch.histograms {
             let AppendHistogram { slot, timestamp_ms, start_ms, ref histogram, .. } = *append;
-            match head.append_histogram(&of.bounds, of.append_id, append) {
+            match head.append_histogram(&context.bounds, context.append_id, append) {
                 Ok(Appended::New(series, order)) => {
                     newest_ms = newest_ms.max(timestamp_ms);
                     let start = StartTimestamp { start_ms, order: Some(order) };
@@ -267,8 +271,8 @@ impl Shard {
         ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
     }
 
-    /// Buffers samples for the log and for the head, which does not have all older samples yet. Order is checked when
-    /// it has.
+    /// Buffers samples for the log and for the head while replay is still loading older samples. Their order is checked
+    /// when replay ends.
     pub(crate) fn buffer_samples(
         &self,
         bounds: &Bounds,
@@ -280,9 +284,9 @@ impl Shard {
         let mut newest_ms = i64::MIN;
         let head = self.head();
         let mut buffer = self.buffer();
-        // If one of two samples of one timestamp has a start timestamp, the log must tell them apart; it does if all
-        // are logged with theirs.
-        let tells_all = batch.has_starts();
+        // Two samples may share a timestamp while only one has a start timestamp. To tell them apart, log the start
+        // timestamps of all samples if any sample of the batch has one.
+        let log_all_starts = batch.has_starts();
         log_batch.mark_buffered();
         let mut next_start = batch.starts();
         for &Append { slot, generation, tag, place, sample } in batch.floats {
@@ -293,7 +297,7 @@ impl Shard {
                     if start_ms != 0 {
                         buffer.push(BufferedSample::StartTimestamp(start_ms));
                     }
-                    if tells_all {
+                    if log_all_starts {
                         log_batch.push_start(StartTimestamp::buffered(start_ms));
                     }
                     buffer.push(BufferedSample::Float { slot, sample });
@@ -311,7 +315,7 @@ impl Shard {
                     if start_ms != 0 {
                         buffer.push(BufferedSample::StartTimestamp(start_ms));
                     }
-                    if tells_all {
+                    if log_all_starts {
                         log_batch.push_histogram_start(StartTimestamp::buffered(start_ms));
                     }
                     buffer.push(BufferedSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(histogram) });
@@ -332,11 +336,11 @@ impl Shard {
         self.buffer.lock()
     }
 
-    /// Sorts slots by labels; slots that name another series by now are dropped. Locks the head for a few thousand
+    /// Sorts slots by label set. Drops slots that another series has reused since. Locks the head for a few thousand
     /// comparisons at a time.
     ///
     /// # Errors
-    /// If the request is interrupted.
+    /// [`Error::Interrupted`].
     pub(crate) fn sort_slots(&self, ctx: &QueryContext, slots: &[SlotRef]) -> Result<Vec<SlotRef>> {
         let mut sort = SlotSort::new(self.head().n_removed());
         for slots in slots.chunks(BATCH_SLOTS) {
@@ -349,24 +353,23 @@ impl Shard {
         Ok(sort.finish())
     }
 
-    /// Ranks all series, including new ones, and returns them in label order. Locks the head as [`Shard::sort_slots`]
-    /// does, and at the end shortly to set the ranks, which are computed without the lock. Waits for another thread
-    /// that does the same.
+    /// Ranks all series, including new ones, and returns them in label order. Locks the head briefly: in steps, as
+    /// [`Shard::sort_slots`] does, and at the end to install the ranks. Only one thread ranks at a time; others wait.
     ///
     /// # Errors
-    /// If `ctx` is interrupted or exceeds its memory limit; the ranks do not change.
+    /// If `ctx` is interrupted or exceeds its memory limit. The ranks do not change then.
     pub(crate) fn rank_series(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
         let mut last = self.last_order.lock();
-        let order = self.make_order(ctx)?;
+        let order = self.build_order(ctx)?;
         *last = Arc::downgrade(&order);
         Ok(order)
     }
 
-    /// Returns an order of all series that contains most slots of a large selection; creates one if there is none.
-    /// `None` if sorting the slots alone is less work, or if more than `n_removed` series have been removed.
+    /// Returns a shared order that contains at least 7/8 of `slots`, and builds it if necessary. Returns `None` if it
+    /// is cheaper to sort `slots`, or if a series was removed since `n_removed` was read.
     ///
     /// # Errors
-    /// As [`Shard::rank_series`].
+    /// The errors of [`Shard::rank_series`].
     pub(crate) fn shared_order(
         &self,
         ctx: &QueryContext,
@@ -392,37 +395,37 @@ impl Shard {
         if slots.len() < self.head().len() as u64 / 2 {
             return Ok(None);
         }
-        let order = self.make_order(ctx)?;
+        let order = self.build_order(ctx)?;
         *last = Arc::downgrade(&order);
         Ok(Some(order).filter(has_most))
     }
 
-    /// Called by one thread at a time.
-    fn make_order(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
+    /// Builds an order of all series and installs their ranks. The caller holds the lock of `last_order`.
+    fn build_order(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
         let (n_removed, mut slots, mut charge) = (self.head().n_removed(), Vec::new(), ctx.charge());
         for step in 0.. {
             let head = self.head();
-            let Some(of_step) = head.slots_of_step(step) else { break };
-            charge.grow(of_step.len() * ORDERING_SIZE)?;
-            slots.extend(head.slot_refs(of_step));
+            let Some(step_slots) = head.slots_of_step(step) else { break };
+            charge.grow(step_slots.len() * ORDER_BUILD_BYTES_PER_SERIES)?;
+            slots.extend(head.slot_refs(step_slots));
         }
         let sorted = self.sort_slots(ctx, &slots)?;
         drop(slots);
         let ranks = Ranks::new(&sorted, n_removed);
-        // Freed after the lock is released.
+        // Drops the old ranks after the lock is released.
         let _old = self.head_mut().set_ranks(ranks);
-        charge.shrink(charge.size().saturating_sub(sorted.len() * ORDERED_SIZE));
+        charge.shrink(charge.size().saturating_sub(sorted.len() * ORDER_BYTES_PER_SERIES));
         Ok(Arc::new(SeriesOrder::new(sorted, n_removed, charge)))
     }
 
-    /// Evicts series and reclaims their memory; returns the number of evicted series. Evicted series are removed from
-    /// `stale`. Locks the head for some hundred series at a time.
-    pub(crate) fn evict(&self, leave: EvictionTimes, stale: &mut Vec<StaleSeries>) -> usize {
-        let EvictionTimes { idle_before_ms, stale_before_ms, forget_before_ms } = leave;
+    /// Evicts series, reclaims their memory, removes them from `stale` and returns their number. Locks the head for a
+    /// few hundred series at a time.
+    pub(crate) fn evict(&self, limits: EvictionLimits, stale: &mut Vec<StaleSeries>) -> usize {
+        let EvictionLimits { idle_before_ms, stale_before_ms, forget_before_ms } = limits;
         let mut n_removed = 0;
         (0..).take_while(|&piece| self.head_mut().forget_evicted(piece, forget_before_ms)).for_each(drop);
-        for some in std::mem::take(stale).chunks(BATCH_STALE) {
-            n_removed += self.head_mut().evict_stale(stale_before_ms, some, stale);
+        for batch in std::mem::take(stale).chunks(BATCH_STALE) {
+            n_removed += self.head_mut().evict_stale(stale_before_ms, batch, stale);
         }
         for step in 0.. {
             let mut head = self.head_mut();
@@ -450,35 +453,35 @@ impl Shard {
         }
     }
 
-    /// Sorts the values of labels with many values, so that a prefix finds the values that begin with it. Locks the
-    /// head for some thousand values at a time. No series may be evicted meanwhile.
-    pub(crate) fn order_values(&self) {
+    /// Sorts the values of high-cardinality labels, so that prefix matchers can use binary search. Locks the head for a
+    /// few thousand values at a time. Must not run concurrently with eviction.
+    pub(crate) fn sort_label_values(&self) {
         let names = self.head().unordered_labels();
         for name in names {
             self.head_mut().begin_order(name);
             let values = self.values_of(name);
-            let mut texts = Vec::with_capacity(values.len());
+            let mut sorted = Vec::with_capacity(values.len());
             for values in values.chunks(BATCH_VALUES) {
                 let head = self.head();
-                texts.extend(values.iter().map(|&value| (Box::<str>::from(head.symbol(value)), value)));
+                sorted.extend(values.iter().map(|&value| (Box::<str>::from(head.symbol(value)), value)));
             }
-            texts.sort_unstable();
-            self.head_mut().set_order(name, texts.into_iter().map(|(_, value)| value).collect());
+            sorted.sort_unstable();
+            self.head_mut().set_order(name, sorted.into_iter().map(|(_, value)| value).collect());
         }
     }
 
     fn values_of(&self, name: SymbolId) -> Vec<SymbolId> {
         let (mut values, mut piece, mut n_pieces) = (Vec::new(), 0, 0);
         loop {
-            let (mut of_piece, n) = self.head().values_of(name, piece);
+            let (mut piece_values, n) = self.head().values_of(name, piece);
             if n > n_pieces && piece > 0 {
-                // The table was split meanwhile, which happens once.
+                // The table was split since the last step: start again. A table is split only once.
                 values.clear();
                 piece = 0;
             } else if piece >= n {
                 return values;
             } else {
-                values.append(&mut of_piece);
+                values.append(&mut piece_values);
                 piece += 1;
             }
             n_pieces = n;
@@ -490,21 +493,21 @@ impl Shard {
         self.head_size.store(used, Ordering::Relaxed);
         if used > self.head_size_max {
             let (used, limit) = (used as u64, self.head_size_max as u64);
-            return Err(Error::Limit { what: "bytes of a shard's series and samples in memory", used, limit });
+            return Err(Error::Limit { what: "bytes in the head of a shard", used, limit });
         }
         Ok(())
     }
 }
 
 impl ShardAppend {
-    /// Returns the result, given the lengths of the log buffer before the append.
+    /// Computes the result from the lengths of `log_batch` before the append.
     fn new(log_batch: &LogBatch, n_floats: usize, n_histograms: usize, newest_ms: i64) -> Self {
         let n_histograms = log_batch.n_histograms() - n_histograms;
         Self { n_new: log_batch.n_floats() - n_floats + n_histograms, n_histograms, newest_ms }
     }
 }
 
-/// Sets the start timestamp of a sample that was just appended; returns `true` if it must be logged.
+/// Sets the start timestamp of a sample that was just appended. Returns `true` if it must be logged.
 #[inline]
 fn set_start(head: &mut Head, (slot, timestamp_ms): (u32, i64), start: StartTimestamp) -> bool {
     // Fast path: no start timestamps.

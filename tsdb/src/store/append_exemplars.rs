@@ -9,7 +9,8 @@ use crate::store::Store;
 use crate::wal::Position;
 
 impl Store {
-    /// Appends the exemplars of a batch to the ring and, uncommitted, to the logs. Returns the positions to commit.
+    /// Appends the exemplars of a batch to the ring and to the buffers of the logs. Returns the log positions that the
+    /// caller must commit.
     pub(crate) fn append_exemplars(&self, batch: &mut WriteBatch, future_max_ms: i64) -> Vec<(&ShardLog, Position)> {
         let WriteBatch { exemplars, rejected_exemplars, .. } = batch;
         // Fast path: a request without exemplars.
@@ -17,15 +18,15 @@ impl Store {
             return Vec::new();
         }
         let mut ring = self.exemplars.ring();
-        let mut concerned = vec![false; self.logs.len()];
+        let mut affected = vec![false; self.logs.len()];
         for AppendExemplar { series, tag, exemplar } in exemplars.iter() {
-            concerned[usize::from(series.shard) % self.logs.len()] = true;
+            affected[usize::from(series.shard) % self.logs.len()] = true;
             if let Err(reason) = self.append_exemplar(&mut ring, *series, exemplar, future_max_ms) {
                 rejected_exemplars.push(RejectedExemplar { tag: *tag, exemplar: exemplar.clone(), reason });
             }
         }
-        // A repeated exemplar may still wait for its first commit: the positions cover it as well.
-        let logs = self.logs.iter().zip(concerned).filter(|(_, is_concerned)| *is_concerned);
+        // Includes the logs of repeated exemplars: their first append may not be committed yet.
+        let logs = self.logs.iter().zip(affected).filter(|(_, is_affected)| *is_affected);
         logs.map(|(log, _)| (&**log, log.wal().end())).collect()
     }
 
@@ -43,14 +44,14 @@ impl Store {
             return Err(RejectExemplar::OutOfBounds);
         }
         let shard = &self.shards[usize::from(series.shard)];
-        // Locked until the record is in the log: the series must not be evicted before a checkpoint can contain the
-        // exemplar.
+        // Holds the lock until the record is in the log: the series must not be evicted before a checkpoint can contain
+        // the exemplar.
         let head = shard.head();
-        let of = SlotRef { slot: series.slot, generation: series.generation };
-        let known = head.is_current(of).then(|| head.checkpoint_entry(of.slot)).flatten();
+        let slot_ref = SlotRef { slot: series.slot, generation: series.generation };
+        let known = head.is_current(slot_ref).then(|| head.checkpoint_entry(slot_ref.slot)).flatten();
         let Some((series_ref, labels, _)) = known else { return Err(RejectExemplar::Moved) };
-        if let Some(number) = ring.append(labels, exemplar, self.options.out_of_order_window_ms)? {
-            shard.wal().append_exemplar(number, series_ref, exemplar);
+        if let Some(id) = ring.append(labels, exemplar, self.options.out_of_order_window_ms)? {
+            shard.wal().append_exemplar(id, series_ref, exemplar);
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ use crate::options::Options;
 use crate::sample::staleness::is_stale_nan;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::ShardLog;
-use crate::shard::{EvictionTimes, Shard};
+use crate::shard::{EvictionLimits, Shard};
 use crate::store::Store;
 use crate::store::flush_state::{FlushStats, Flushing, StaleByShard};
 
@@ -110,7 +110,7 @@ impl Store {
             flushing.note(stale);
             flushing.dropped = Some(self.series_readers.advance_epoch());
             stats.n_evicted += self.evict(flushing);
-            self.shards.iter().for_each(Shard::order_values);
+            self.shards.iter().for_each(Shard::sort_label_values);
         }
         self.cut_logs()
     }
@@ -202,14 +202,14 @@ impl Store {
         }
         flushing.dropped = None;
         let Options { series_idle_ms, series_stale_ms, .. } = self.options;
-        let leave = EvictionTimes {
+        let limits = EvictionLimits {
             idle_before_ms: newest_ms.saturating_sub(series_idle_ms),
             stale_before_ms: newest_ms.saturating_sub(series_stale_ms.min(series_idle_ms)),
             forget_before_ms: newest_ms.saturating_sub(self.options.age_max_ms()),
         };
         flushing.stale.resize_with(self.shards.len(), Vec::new);
         let shards = self.shards.iter().zip(&mut flushing.stale);
-        shards.map(|(shard, of_shard)| shard.evict(leave, of_shard) as u64).sum()
+        shards.map(|(shard, of_shard)| shard.evict(limits, of_shard) as u64).sum()
     }
 }
 
@@ -232,7 +232,7 @@ impl<'a> FrozenShard<'a> {
     fn stale(&self, slot: u32, samples: &SampleColumns) -> Option<StaleSeries> {
         let (&at_ms, &value) = samples.timestamps_ms.last().zip(samples.values.last())?;
         // The series has frozen samples, so the slot was not reused.
-        is_stale_nan(value).then(|| StaleSeries { of: self.shard.head().slot_ref(slot), at_ms })
+        is_stale_nan(value).then(|| StaleSeries { slot_ref: self.shard.head().slot_ref(slot), at_ms })
     }
 
     /// Adds the starts of the windows that contain samples.

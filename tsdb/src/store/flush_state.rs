@@ -42,8 +42,8 @@ impl Flushing {
         self.stale.resize_with(stale.len(), Vec::new);
         for (known, new) in self.stale.iter_mut().zip(stale) {
             known.extend(new);
-            known.sort_unstable_by_key(|stale| (stale.of.slot, Reverse(stale.at_ms)));
-            known.dedup_by_key(|stale| stale.of.slot);
+            known.sort_unstable_by_key(|stale| (stale.slot_ref.slot, Reverse(stale.at_ms)));
+            known.dedup_by_key(|stale| stale.slot_ref.slot);
         }
     }
 }

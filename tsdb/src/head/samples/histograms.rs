@@ -1,6 +1,6 @@
 //! Histograms of one series since a freeze, both in order and out of order.
 //!
-//! They are stored encoded, in a tenth of their decoded size, and neighbours with the same layout share it.
+//! They are stored encoded, in a tenth of their decoded size. Consecutive histograms with equal layouts share one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::isolation::{ReadView, before};
 use crate::sample::TimeRange;
 use crate::sample::histogram::Histogram;
 
-/// Memory of a histogram besides its bytes and its layout: its timestamp, its entry, their share of a half-filled map
-/// node, and the allocator's overhead.
+/// Bytes of memory per histogram without its counts and its layout: timestamp, entry, their share of a half-filled map
+/// node, and the overhead of the allocator.
 const ENTRY_SIZE: usize = 2 * (size_of::<i64>() + size_of::<Entry>()) + 16;
 
 /// The histograms of a series, by timestamp.
@@ -24,7 +24,7 @@ pub(in crate::head) struct Histograms {
 #[derive(Debug)]
 struct Entry {
     append_id: u32,
-    /// Its predecessor here is the one that its reset hint refers to.
+    /// `true` if its reset hint refers to the previous entry.
     follows: bool,
     layout: Arc<Layout>,
     counts: Box<[u8]>,
@@ -46,8 +46,8 @@ impl Histograms {
         encode_counts(histogram, &mut counts);
         let counts = counts.into_boxed_slice();
         let size = ENTRY_SIZE + counts.len() + layout_size;
-        // The hint of an out-of-order histogram refers to another predecessor, and so does that of its successor from
-        // now on.
+        // The hint of an out-of-order histogram refers to another predecessor. From now on, so does the hint of its
+        // successor.
         let behind = self.by_time.range_mut(timestamp_ms..).next().map(|(_, behind)| behind.follows = false);
         self.by_time.insert(timestamp_ms, Entry { append_id, follows: behind.is_none(), layout, counts });
         size
@@ -59,7 +59,8 @@ impl Histograms {
         decode_counts(&entry.layout, &mut &*entry.counts)
     }
 
-    /// Copies the histograms that lie in `range` and are visible (all of them if `view` is `None`).
+    /// Copies the histograms that lie in `range` and are visible in `view` (every histogram is visible if it is
+    /// `None`).
     pub(in crate::head) fn copy(&self, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
         let begin = out.begin_histograms();
         let mut skipped = false;
@@ -73,7 +74,7 @@ impl Histograms {
         out.end_histograms(begin);
     }
 
-    /// Replaces the ids of appends that every reader sees by one that stays before all future ids.
+    /// Replaces the ids of appends that every reader sees by an id that stays before all future ids.
     pub(in crate::head) fn settle(&mut self, horizon: u32) {
         self.by_time.values_mut().filter(|entry| before(entry.append_id, horizon)).for_each(|entry| {
             entry.append_id = horizon.wrapping_sub(1);

@@ -1,10 +1,10 @@
 //! Samples of all series between two freezes.
 //!
-//! Every series has a row for its open chunk. What few series have is stored in maps: full chunks, out-of-order
-//! samples, and, as long as some reader may not see them, which appends brought which samples.
+//! Every series has a row for its open chunk. Data that few series have is stored in maps: full chunks, out-of-order
+//! samples, and, until every reader sees them, the samples of recent appends ([`Group`]).
 //!
-//! The in-order samples that one append brings to a series are consecutive in time, so a [`Group`] identifies them by
-//! their time range, also after chunks are closed and frozen.
+//! The in-order samples that one append adds to a series are consecutive in time, so a [`Group`] identifies them by
+//! their time range, even after chunks are closed and frozen.
 
 mod histograms;
 mod open_chunks;
@@ -45,7 +45,7 @@ impl AnySample<'_> {
     }
 }
 
-/// The in-order samples of a series that came with one append.
+/// The in-order samples of a series that one append added.
 #[derive(Debug, Clone, Copy)]
 struct Group {
     append_id: u32,
@@ -60,20 +60,20 @@ pub(in crate::head) struct Samples {
     arena: ChunkArena,
     closed: HashMap<u32, Vec<Chunk>>,
     out_of_order: HashMap<u32, OutOfOrder>,
-    /// In order and out of order.
+    /// Histograms by slot, both in order and out of order.
     histograms: HashMap<u32, Histograms>,
     pub(in crate::head) starts: StartTimestamps,
-    /// Groups before the newest one of the open chunk, in order of time.
+    /// Groups by slot, except the newest group of the open chunk, in order of time.
     groups: HashMap<u32, Vec<Group>>,
     /// Heap memory of the map values in bytes.
     sparse_size: usize,
     range: Option<TimeRange>,
-    /// The newest append.
+    /// Id of the newest append.
     newest_append_id: u32,
 }
 
 impl Samples {
-    /// Creates an empty set of samples; all appends to come have this id or a later one.
+    /// Creates an empty set of samples. All future appends have this id or a later one.
     pub(in crate::head) fn new(append_id: u32) -> Self {
         Self { newest_append_id: append_id.wrapping_sub(1), ..Self::default() }
     }
@@ -83,7 +83,7 @@ impl Samples {
         self.range
     }
 
-    /// Returns the newest append that added a sample.
+    /// Returns the id of the newest append that added a sample.
     pub(in crate::head) fn newest_append_id(&self) -> u32 {
         self.newest_append_id
     }
@@ -91,8 +91,8 @@ impl Samples {
     /// Returns the size of the samples in bytes.
     pub(in crate::head) fn size(&self) -> usize {
         let maps = self.closed.allocation_size() + self.out_of_order.allocation_size() + self.groups.allocation_size();
-        let beside = self.histograms.allocation_size() + self.starts.size();
-        self.open.size() + self.arena.size() + maps + beside + self.sparse_size
+        let other_maps = self.histograms.allocation_size() + self.starts.size();
+        self.open.size() + self.arena.size() + maps + other_maps + self.sparse_size
     }
 
     /// Loads the row of a slot's open chunk into the processor's cache.
@@ -116,7 +116,7 @@ impl Samples {
         self.note(sample.timestamp_ms, append_id);
     }
 
-    /// Appends samples of one append, in ascending order, the first as in [`Samples::append`].
+    /// Appends samples of one append, in ascending order. All are newer than the in-order samples of the series.
     pub(in crate::head) fn append_run(&mut self, slot: u32, samples: &[Sample], append_id: u32, horizon: u32) {
         let mut chunk = self.open.get(slot);
         samples.iter().for_each(|&sample| self.append_to(slot, &mut chunk, sample, append_id, horizon));
@@ -124,7 +124,7 @@ impl Samples {
         samples.first().into_iter().chain(samples.last()).for_each(|sample| self.note(sample.timestamp_ms, append_id));
     }
 
-    /// Appends to the open chunk of a series, which is closed first if it is full.
+    /// Appends to the open chunk of a series. Closes the chunk first if it is full.
     #[inline]
     fn append_to(&mut self, slot: u32, chunk: &mut Chunk, sample: Sample, append_id: u32, horizon: u32) {
         if !chunk.accepts(sample.timestamp_ms) {
@@ -177,18 +177,19 @@ impl Samples {
     }
 
     #[inline]
-    fn note(&mut self, at: i64, append_id: u32) {
-        let range = self.range.get_or_insert(TimeRange { start_ms: at, end_ms: at });
-        *range = TimeRange { start_ms: range.start_ms.min(at), end_ms: range.end_ms.max(at) };
+    fn note(&mut self, timestamp_ms: i64, append_id: u32) {
+        let range = self.range.get_or_insert(TimeRange { start_ms: timestamp_ms, end_ms: timestamp_ms });
+        *range = TimeRange { start_ms: range.start_ms.min(timestamp_ms), end_ms: range.end_ms.max(timestamp_ms) };
         if before(self.newest_append_id, append_id) {
             self.newest_append_id = append_id;
         }
     }
 
-    /// Remembers the samples of the newest append, if a reader may not see them, before another append replaces it.
+    /// Records the group of the newest append to a chunk, if a reader may not see it, before another append becomes the
+    /// newest.
     #[inline]
     fn end_group(&mut self, slot: u32, chunk: &Chunk, horizon: u32) {
-        // Fast path: every reader sees them.
+        // Fast path: every reader sees the samples.
         if before(chunk.append_id, horizon) && self.groups.is_empty() {
             return;
         }
@@ -216,15 +217,15 @@ impl Samples {
         self.sparse_size += closed.capacity() * size_of::<Chunk>();
     }
 
-    /// Compares a sample with the one that the series has at its timestamp: `true` if they are equal bit for bit;
-    /// `None` if the series has none.
+    /// Compares a sample with the stored sample of the series at the same timestamp. Returns `true` if they are equal
+    /// bit for bit, or `None` if the series has no sample at that timestamp.
     pub(in crate::head) fn has_same(&self, slot: u32, sample: AnySample<'_>) -> Option<bool> {
         let timestamp_ms = sample.timestamp_ms();
         if let Some(bits) = self.bits_at(slot, timestamp_ms) {
             return Some(matches!(sample, AnySample::Float(Sample { value, .. }) if value.to_bits() == bits));
         }
-        let there = self.histograms.get(&slot)?.get(timestamp_ms)?;
-        Some(matches!(sample, AnySample::Histogram(_, histogram) if histogram.is_same(&there)))
+        let stored = self.histograms.get(&slot)?.get(timestamp_ms)?;
+        Some(matches!(sample, AnySample::Histogram(_, histogram) if histogram.is_same(&stored)))
     }
 
     /// Returns the bits of a series' float at a timestamp.
@@ -257,8 +258,8 @@ impl Samples {
         (0..end).filter(|&slot| self.has(slot))
     }
 
-    /// Copies the samples that overlap `range` and are visible (all of them if `view` is `None`): in-order chunks in
-    /// order of time, then out-of-order samples, then histograms.
+    /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible if it is `None`):
+    /// in-order chunks in order of time, then out-of-order samples, then histograms.
     pub(in crate::head) fn copy(&self, slot: u32, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
         let open = self.open.get(slot);
         let first_run = out.n_runs();
@@ -280,7 +281,7 @@ impl Samples {
         out.push_starts(first_run, self.starts.changes(slot, range));
     }
 
-    /// Replaces the ids of appends that every reader sees by one that stays before all future ids: ids wrap.
+    /// Replaces the ids of appends that every reader sees by an id that stays before all future ids, because ids wrap.
     pub(in crate::head) fn settle(&mut self, horizon: u32) {
         let settled = horizon.wrapping_sub(1);
         self.open.update(|chunk| {
@@ -297,7 +298,7 @@ impl Samples {
     }
 }
 
-/// Returns the samples of a chunk that came with the newest append.
+/// Returns the samples of a chunk that the newest append added.
 fn newest_group(chunk: &Chunk) -> Option<Group> {
     let TimeRange { start_ms, end_ms } = chunk.range()?;
     let start_ms = start_ms.wrapping_add(i64::from(chunk.append_id_from_ms));

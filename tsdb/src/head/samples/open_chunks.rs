@@ -1,17 +1,17 @@
 //! The open chunks of all series, by slot.
 //!
-//! Rows are stored in pages, each allocated with the first sample of one of its series. So a freeze starts without
-//! pages, growing moves no rows, and pages whose series have no new samples cost nothing.
+//! Rows are stored in pages. A page is allocated with the first sample of one of its series. So there are no pages
+//! after a freeze, growing moves no rows, and pages whose series have no new samples cost nothing.
 
 use crate::chunk::{Chunk, ChunkRow};
 use crate::index::Column;
 
-/// Rows of a page.
+/// Number of rows per page.
 const PAGE_ROWS: usize = 256;
 
 type Page = Box<[ChunkRow; PAGE_ROWS]>;
 
-/// A chunk per slot; empty where none was set.
+/// A chunk per slot; empty until it is set.
 #[derive(Debug, Default)]
 pub(in crate::head) struct Rows {
     pages: Column<Option<Page>>,

@@ -1,14 +1,14 @@
-//! Out-of-order samples of one series: those that were not newer than all samples before them.
+//! Out-of-order samples of one series: samples that were not newer than all earlier samples of the series.
 //!
-//! They are sorted into a buffer; a full buffer is encoded into a chunk. Each sample carries its append id as long as a
-//! reader may not see it.
+//! They are sorted into a buffer. A full buffer is encoded into a chunk. Each sample has its append id until every
+//! reader sees the sample.
 
 use crate::chunk::{Chunk, ChunkArena};
 use crate::head::copy::HeadCopies;
 use crate::isolation::{ReadView, before};
 use crate::sample::{Sample, TimeRange};
 
-/// Samples that the buffer of one series holds before it is encoded into a chunk.
+/// Maximum number of samples in the buffer of one series.
 pub(crate) const OUT_OF_ORDER_SAMPLES_MAX: usize = 120;
 
 /// The out-of-order samples of a series.
@@ -16,7 +16,7 @@ pub(crate) const OUT_OF_ORDER_SAMPLES_MAX: usize = 120;
 pub(in crate::head) struct OutOfOrder {
     /// Ascending in time.
     buffer: Vec<OutOfOrderSample>,
-    /// In the order in which they were closed; they may overlap. No timestamp occurs twice.
+    /// Chunks in the order in which they were closed. They may overlap, but no timestamp occurs twice.
     closed: Vec<Chunk>,
     /// Samples in closed chunks that some reader may not see.
     recent: Vec<(u32, i64)>,
@@ -67,7 +67,7 @@ impl OutOfOrder {
         }
     }
 
-    /// Copies the samples that overlap `range` and are visible (all of them if `view` is `None`).
+    /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible if it is `None`).
     pub(in crate::head) fn copy(
         &self,
         arena: &ChunkArena,
@@ -93,7 +93,7 @@ impl OutOfOrder {
         }));
     }
 
-    /// Replaces the ids of appends that every reader sees by one that stays before all future ids.
+    /// Replaces the ids of appends that every reader sees by an id that stays before all future ids.
     pub(in crate::head) fn settle(&mut self, horizon: u32) {
         self.recent.retain(|&(append_id, _)| !before(append_id, horizon));
         self.buffer.iter_mut().filter(|out_of_order| before(out_of_order.append_id, horizon)).for_each(
@@ -103,7 +103,7 @@ impl OutOfOrder {
         );
     }
 
-    /// Returns the size of the samples in bytes, without encoded ones.
+    /// Returns the size of the samples in bytes, without encoded samples.
     pub(in crate::head) fn size(&self) -> usize {
         self.buffer.capacity() * size_of::<OutOfOrderSample>()
             + self.closed.capacity() * size_of::<Chunk>()

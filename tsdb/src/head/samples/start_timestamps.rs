@@ -1,8 +1,8 @@
 //! Start timestamps of samples in memory, for the few series that have them.
 //!
-//! They are logged, and a replay, which sees the logs before and after a freeze as one, must arrive at the same state.
-//! So a series that ever had a start timestamp logs it again with its first in-order sample after a freeze and with
-//! each out-of-order sample; otherwise only changes are logged.
+//! They are logged. A replay does not see the freezes in the log, but must restore the same state. So a series that
+//! ever had a start timestamp logs it again with its first in-order sample after a freeze and with each out-of-order
+//! sample. Otherwise only changes are logged.
 
 use hashbrown::HashMap;
 
@@ -19,9 +19,10 @@ pub(in crate::head) struct StartTimestamps {
 
 #[derive(Debug, Default)]
 struct SeriesStartTimestamps {
-    /// Timestamps, and the start timestamp of samples from there on, ascending; before the first it is 0.
+    /// Timestamps, ascending, and the start timestamp of the samples from that timestamp on. Before the first timestamp
+    /// it is 0.
     changes: Vec<(i64, i64)>,
-    /// An in-order sample has logged its start timestamp since the freeze.
+    /// `true` if an in-order sample since the freeze has logged its start timestamp.
     is_logged: bool,
 }
 
@@ -31,7 +32,7 @@ impl StartTimestamps {
         self.by_slot.allocation_size() + self.size
     }
 
-    /// Sets the start timestamp of a sample; returns `true` if it must be logged.
+    /// Sets the start timestamp of a sample. Returns `true` if it must be logged.
     pub(in crate::head) fn set(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
         let series = self.by_slot.entry(slot).or_default();
         let capacity = series.changes.capacity();

@@ -1,4 +1,4 @@
-//! Label sets as integers: the values of a set as symbols, its names as a shape.
+//! Label sets as integers: a shape for the names of a set, and a symbol for each value.
 //!
 //! Series of one metric have the same label names, so the list of names, the shape, is stored once. A set is a run of
 //! words in an arena: the shape, then a value for each of its names in ascending order of names. Equal sets have equal
@@ -10,7 +10,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::index::{Arena, IdAllocator, SymbolId};
 
-/// The position of a label set in the arena; `NONE` for a slot without a series.
+/// Position of the label set of a slot without a series.
 pub(in crate::head) const NONE: u32 = u32::MAX;
 
 /// All label sets of a shard.
@@ -38,7 +38,7 @@ impl LabelSets {
         found.copied()
     }
 
-    /// Adds the shape of a new list of names, without sets; `None` if no shape ids are left.
+    /// Adds the shape of a new list of names, without sets. Returns `None` if no shape ids are left.
     pub(in crate::head) fn add_shape(&mut self, names: &[SymbolId]) -> Option<u32> {
         let number = self.ids.allocate(u32::MAX)?;
         let shape = Shape { names: names.into(), n_sets: 0 };
@@ -127,7 +127,7 @@ impl LabelSets {
         self.shapes.truncate(self.ids.end());
     }
 
-    /// Moves a set out of a sparse piece of the arena, and returns its position.
+    /// Moves a set out of a sparse piece of the arena. Returns its new position.
     pub(in crate::head) fn relocate(&mut self, at: u32) -> u32 {
         let n_words = self.n_words(at);
         let moved = if self.words.is_sparse(at) { self.words.relocate(at, n_words) } else { None };

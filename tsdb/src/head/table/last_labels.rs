@@ -1,7 +1,7 @@
-//! The label set that was looked up last, with its symbols.
+//! The last label set that was looked up, with its symbols.
 //!
-//! Senders write the series of a target one after the other: a series shares most labels with the one before, and these
-//! need no second look-up.
+//! Senders write the series of a target consecutively. So a series shares most labels with the previous series, and
+//! these labels need no second look-up.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ pub(in crate::head) struct LastLabels {
     labels: Labels,
     pub(in crate::head) names: Vec<SymbolId>,
     pub(in crate::head) values: Vec<SymbolId>,
-    /// The symbols of the set before.
+    /// The symbols of the previous set.
     before: (Vec<SymbolId>, Vec<SymbolId>),
 }
 
 impl LastLabels {
-    /// Finds or adds the symbols of a label set without counting uses; `None` if no symbols are left.
+    /// Finds or adds the symbols of a label set without counting uses. Returns `None` if no symbols are left.
     pub(in crate::head) fn resolve(&mut self, labels: &Labels, symbols: &mut Symbols) -> Option<()> {
         std::mem::swap(&mut self.names, &mut self.before.0);
         std::mem::swap(&mut self.values, &mut self.before.1);

@@ -1,4 +1,4 @@
-//! The series table: what a shard stores of its series besides samples.
+//! The series table: labels, refs and newest timestamps of the series of a shard.
 
 pub(in crate::head) mod label_sets;
 mod last_labels;
@@ -17,7 +17,8 @@ use crate::sample::SeriesRef;
 use label_sets::{LabelSets, NONE};
 use last_labels::LastLabels;
 
-/// A slot with its generation: it may be used after the lock was released, if it is checked first.
+/// A slot with its generation. Can be used after the lock was released, if
+/// [`Head::is_current`](super::Head::is_current) holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotRef {
     /// The slot.
@@ -29,17 +30,17 @@ pub(crate) struct SlotRef {
 /// Whether a look-up created the series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewSeries {
-    /// It was created.
+    /// The look-up created the series.
     Yes,
-    /// It existed.
+    /// The series existed.
     No,
 }
 
-/// What an append needs to know about a series, in one cache line.
+/// The data of a series that an append needs, in one cache line.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::head) struct Row {
     pub(in crate::head) series: SeriesRef,
-    /// The timestamp of the newest in-order sample, in memory or not; `i64::MIN` if there was none.
+    /// Timestamp of the newest in-order sample, in memory or evicted from it; `i64::MIN` if there was none.
     pub(in crate::head) last_ms: i64,
     pub(in crate::head) generation: u32,
     labels_at: u32,
@@ -53,21 +54,21 @@ pub(in crate::head) struct Table {
     pub(in crate::head) label_sets: LabelSets,
     /// Slots by hash of the label set's words.
     pub(in crate::head) by_labels: WideTable<u32>,
-    /// These hashes by slot, while series are loaded: a growing table would read all label sets again.
+    /// Hashes by slot, while series are loaded. Without them, a growing table would read all label sets again.
     pub(in crate::head) loaded_hashes: Column<u64>,
     hasher: DefaultHashBuilder,
     ids: IdAllocator,
     rows: Column<Row>,
-    /// The position in label order among the series that have one; see `label_order`.
+    /// Ranks by slot: positions in label order among the ranked series; see `label_order`.
     ranks: Column<u32>,
-    /// The generation of slots added at the end: the highest one of any removed series.
+    /// Generation of slots added at the end: the highest generation of any removed series.
     first_generation: u32,
     /// Number of series without a rank.
     n_unranked: usize,
     /// Number of removed series.
     n_removed: u64,
     pub(in crate::head) groups: Groups,
-    /// The series that was looked up last: the next one resembles it.
+    /// The last series that was looked up. The next one usually shares most of its labels.
     pub(in crate::head) last_labels: LastLabels,
     /// Buffer for the words of a label set.
     pub(in crate::head) words: Vec<u32>,
@@ -131,7 +132,8 @@ impl Table {
         self.find_words(&self.words_of(labels)?)
     }
 
-    /// Looks up the words of a label set; `None` if a part of it has no symbol: then the set does not exist.
+    /// Looks up the words of a label set. Returns `None` if one of its strings has no symbol: then no series has this
+    /// set.
     fn words_of(&self, labels: &Labels) -> Option<Vec<u32>> {
         let (mut names, mut words) = (Vec::with_capacity(32), Vec::with_capacity(32));
         words.push(0);
@@ -175,7 +177,7 @@ impl Table {
         found
     }
 
-    /// Does what [`Table::find_or_create`] does, for names in ascending order and their values as symbols.
+    /// Like [`Table::find_or_create`], for names in ascending order and their values as symbols.
     fn find_or_create_symbols(
         &mut self,
         names: &[SymbolId],
@@ -203,7 +205,7 @@ impl Table {
         slot.map(|slot| (slot, if found.is_some() { NewSeries::No } else { NewSeries::Yes }))
     }
 
-    /// Returns the shape of a list of names in ascending order, which is added if it is new.
+    /// Returns the shape of a list of names in ascending order. Adds the shape if it is new.
     pub(in crate::head) fn shape(&mut self, names: &[SymbolId]) -> Result<u32> {
         match self.label_sets.find_shape(names) {
             Some(shape) => Ok(shape),
@@ -211,14 +213,13 @@ impl Table {
         }
     }
 
-    /// Adds the shape of a list of names. It counts as one use of each name for all its sets.
+    /// Adds the shape of a list of names. The shape counts as one use of each name, for any number of sets.
     fn new_shape(&mut self, names: &[SymbolId]) -> Result<u32> {
         names.iter().try_for_each(|&name| self.symbols.retain(name, 1)).ok_or_else(full)?;
         self.label_sets.add_shape(names).ok_or_else(full)
     }
 
-    /// Adds a series. If it fails for want of ids, uses counted so far remain: such a shard accepts no new series
-    /// anyway.
+    /// Adds a series. If no ids are left, the uses counted so far remain: such a shard accepts no new series anyway.
     fn create(&mut self, words: &[u32], hash: u64, new_ref: SeriesRef) -> Result<u32> {
         words[1..].iter().try_for_each(|&value| self.symbols.retain(SymbolId(value), 1)).ok_or_else(full)?;
         let slot = self.place(words, new_ref)?;
@@ -230,7 +231,7 @@ impl Table {
         Ok(slot)
     }
 
-    /// Allocates a slot for a series and stores its labels; adds it to no index.
+    /// Allocates a slot for a series and stores its labels. Does not add the series to an index.
     pub(in crate::head) fn place(&mut self, words: &[u32], series: SeriesRef) -> Result<u32> {
         let slot = self.ids.allocate(SLOTS_MAX).ok_or_else(full)?;
         let Some(labels_at) = self.label_sets.push(words) else {
@@ -248,7 +249,7 @@ impl Table {
         Ok(slot)
     }
 
-    /// Removes a series; the slot may be reused under another generation.
+    /// Removes a series. Its slot may be reused with another generation.
     pub(in crate::head) fn remove(&mut self, slot: u32) {
         // The cached labels may be those of this series, whose symbols are released.
         self.last_labels = LastLabels::default();
@@ -280,7 +281,7 @@ impl Table {
         self.symbols.truncate();
     }
 
-    /// Moves the label sets of some slots out of sparse pieces; returns `false` if the slots do not exist.
+    /// Moves the label sets of `slots` out of sparse pieces. Returns `false` if the slots do not exist.
     pub(in crate::head) fn compact_label_sets(&mut self, slots: Range<usize>) -> bool {
         for slot in slots.start..slots.end.min(self.rows.len()) {
             let row = &mut self.rows[slot];
@@ -291,7 +292,7 @@ impl Table {
         slots.start < self.rows.len()
     }
 
-    /// Frees memory in one piece of the table; returns `false` if the piece does not exist.
+    /// Frees memory in one piece of the table. Returns `false` if the piece does not exist.
     pub(in crate::head) fn shrink_piece(&mut self, piece: usize) -> bool {
         let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
         self.by_labels.shrink_piece(piece, |&slot| hasher.hash_one(sets.words(rows[slot as usize].labels_at)))
@@ -319,7 +320,7 @@ impl Table {
         self.label_sets.words(self.rows[slot as usize].labels_at)
     }
 
-    /// Returns the positions of the label sets, by slot; every slot must have a series.
+    /// Returns the positions of the label sets, by slot. Every slot must have a series.
     pub(in crate::head) fn label_places(&self) -> impl Iterator<Item = u32> + '_ {
         self.rows.iter().map(|row| row.labels_at)
     }
@@ -371,16 +372,16 @@ impl Table {
     }
 
     #[inline]
-    pub(in crate::head) fn is_current(&self, of: SlotRef) -> bool {
-        self.row(of.slot).is_some_and(|row| row.generation == of.generation && row.is_used())
+    pub(in crate::head) fn is_current(&self, slot_ref: SlotRef) -> bool {
+        self.row(slot_ref.slot).is_some_and(|row| row.generation == slot_ref.generation && row.is_used())
     }
 
     pub(in crate::head) fn rank(&self, slot: u32) -> u32 {
         self.ranks[slot as usize]
     }
 
-    /// Replaces all ranks by those of `n_ranked` series; slots after the last have none. Returns the old ones, so that the
-    /// caller can drop them outside the lock.
+    /// Replaces all ranks by the ranks of `n_ranked` series. Slots after the end of `ranks` have no rank. Returns the
+    /// old ranks, so that the caller can drop them outside the lock.
     pub(in crate::head) fn replace_ranks(&mut self, mut ranks: Column<u32>, n_ranked: usize) -> Column<u32> {
         ranks.truncate(self.rows.len());
         while ranks.len() < self.rows.len() {
