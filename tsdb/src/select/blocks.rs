@@ -1,8 +1,7 @@
 //! The series of a selection in one block, in label order.
 //!
-//! If all labels are needed they are built as a packed string, on which streams are merged; a [`Labels`] is created
-//! only for a series that is returned. If no labels are needed the index is not read at all. Samples are decoded on
-//! demand.
+//! If all labels are needed, they are built as a packed string, by which streams are merged. A [`Labels`] is created
+//! only for a returned series. If no labels are needed, the index is not read. Samples are decoded on demand.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,15 +18,15 @@ use crate::sample::{SampleColumns, TimeRange};
 pub(super) struct BlockStream {
     reads: Arc<BlockReads>,
     cursor: SeriesCursor,
-    /// The series after the present one.
+    /// The series after the current one.
     ordinals: roaring::bitmap::IntoIter,
-    /// The present series.
+    /// The current series.
     at: Option<u32>,
-    /// Every series of the block has samples in the range.
+    /// `true` if every series of the block has samples in the range.
     all: bool,
     /// The requested labels.
     requested: RequestedLabels,
-    /// The label set that was returned last: if few labels are requested, it often repeats.
+    /// The last returned label set. If few labels are requested, it often repeats.
     handed_out: Labels,
 }
 
@@ -35,23 +34,23 @@ pub(super) struct BlockStream {
 enum RequestedLabels {
     All,
     Some(Projection),
-    /// No series has any of them.
+    /// No series has a requested label.
     None,
 }
 
-/// A block with read caches: one per thread that reads at the same time as others.
+/// A block with read caches, one per concurrent reader.
 #[derive(Debug)]
 pub(super) struct BlockReads {
     stored: Arc<StoredBlock>,
     ctx: QueryContext,
-    /// For a thread that reads while no other does.
+    /// The cache of the first reader.
     first: Mutex<Option<ReadCache>>,
-    /// For the others, while they are not in use.
+    /// Unused caches of further concurrent readers.
     idle: Mutex<Vec<ReadCache>>,
 }
 
 impl BlockStream {
-    /// Starts before the first series.
+    /// Creates a stream positioned before the first series.
     pub(super) fn new(
         ctx: &QueryContext,
         stored: &Arc<StoredBlock>,
@@ -67,7 +66,7 @@ impl BlockStream {
         Self { reads: Arc::new(reads), cursor, ordinals, at: None, all, requested: RequestedLabels::All, handed_out }
     }
 
-    /// From now on builds only the requested labels.
+    /// Builds only the requested labels from now on.
     pub(super) fn request_labels(&mut self, requested: &LabelHint) -> Result<()> {
         self.requested = match self.reads.stored.block.projection(requested)? {
             None => RequestedLabels::All,
@@ -82,7 +81,7 @@ impl BlockStream {
         self.ordinals.len() as u64 + u64::from(self.at.is_some())
     }
 
-    /// Advances to the next series with samples in the range. Checks the context while it searches for samples.
+    /// Advances to the next series with samples in the range. Checks the context while searching for samples.
     pub(super) fn advance(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
         self.at = None;
         while let Some(ordinal) = self.ordinals.next() {
@@ -122,12 +121,12 @@ impl BlockStream {
         self.cursor.make_labels(requested)
     }
 
-    /// Returns the packed labels of the present series; `None` after the last.
+    /// Returns the packed labels of the current series, or `None` after the last series.
     pub(super) fn packed(&self) -> Option<&str> {
         self.at.map(|_| self.cursor.packed_labels())
     }
 
-    /// Returns the labels of the present series.
+    /// Returns the labels of the current series.
     pub(super) fn labels(&mut self) -> Labels {
         let packed = self.cursor.packed_labels();
         match self.requested {
@@ -146,7 +145,7 @@ impl BlockStream {
         Arc::clone(&self.reads)
     }
 
-    /// Returns the ordinal of the present series; `None` after the last.
+    /// Returns the ordinal of the current series, or `None` after the last series.
     pub(super) fn ordinal(&self) -> Option<u32> {
         self.at
     }
@@ -166,7 +165,7 @@ impl BlockReads {
     /// Calls `read` with a cache that no other thread uses.
     fn with_read_cache<T>(&self, read: impl FnOnce(&mut ReadCache) -> T) -> T {
         let new = || ReadCache::new(self.ctx.charge());
-        // Fast path: an uncontended lock. It is not used again after a panic.
+        // Fast path: an uncontended lock. A cache is not used again after a panic.
         if let Ok(mut first) = self.first.try_lock() {
             return read(first.get_or_insert_with(new));
         }

@@ -1,11 +1,11 @@
 //! The series of a selection in the heads of all shards, as one stream in label order.
 //!
-//! Samples are copied first, shard by shard. Labels are looked up while the caller reads, some hundred series under the
-//! locks at a time. A shard sorts its own series by rank or symbols; series of two shards are compared by strings, up
-//! to the first difference.
+//! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few hundred series per
+//! acquisition of the locks. A shard sorts its series by rank or symbols. Series of two shards are compared by strings,
+//! up to the first difference.
 //!
-//! Many concurrent requests may ask for the labels of millions of series: each selection holds only a bitmap, and all
-//! share the order of the series (`head::SeriesOrder`, decision 0014).
+//! Many concurrent requests may need the labels of millions of series. So each selection has only a bitmap, and all
+//! selections share the order of the series (`head::SeriesOrder`, decision 0014).
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -29,10 +29,10 @@ use crate::store::Store;
 /// The selected series of all heads.
 pub(super) struct HeadStream {
     store: Arc<Store>,
-    /// Ascending by shard, which is the order of locking.
+    /// Ascending by shard, which is the lock order.
     heads: Vec<SelectedHead>,
     lanes: Vec<Lane>,
-    /// The lanes with a next series, sorted by it; the first in label order is last in the list.
+    /// The lanes that have a next series, in descending label order of that series.
     waiting: Vec<usize>,
     equal_symbols: EqualSymbols,
     labels: VecDeque<(Labels, Place)>,
@@ -49,8 +49,8 @@ struct SelectedHead {
 #[derive(Debug, Default)]
 pub(super) struct HeadReads {
     copies: HeadCopies,
-    /// The copied slots, ascending: the index of a slot here is that of its samples in `copies`. Empty if only labels
-    /// are needed.
+    /// The copied slots, ascending. A slot and its samples in `copies` have the same index. Empty if only labels are
+    /// needed.
     copied: Vec<SlotRef>,
 }
 
@@ -63,7 +63,7 @@ struct Lane {
 
 enum Slots {
     Own(std::vec::IntoIter<SlotRef>),
-    /// The series of `order` from `at` on whose slots are in `wanted`.
+    /// The series of `order`, from index `at` on, whose slots are in `wanted`.
     Shared {
         order: Arc<SeriesOrder>,
         at: usize,
@@ -81,7 +81,8 @@ struct Found {
 }
 
 impl HeadStream {
-    /// Copies what a selection needs from all heads; `None` if nothing is selected.
+    /// Copies the samples of a selection from all heads, and returns its series. Returns `None` if no series is
+    /// selected.
     pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<(Self, Vec<HeadReads>)>> {
         let (mut heads, mut reads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for shard in 0..selection.store.shards.len() {
@@ -115,7 +116,7 @@ impl HeadStream {
         Ok(self.labels.pop_front())
     }
 
-    /// Looks up the labels of some hundred series.
+    /// Looks up the labels of a few hundred series.
     fn look_up(&mut self, requested: &LabelHint) {
         let Self { store, heads, lanes, waiting, equal_symbols, labels, n_left } = self;
         let locked = lock(store, heads);
@@ -178,19 +179,19 @@ impl HeadReads {
         self.copies.read(self.copied.partition_point(|of| of.slot < slot), range, out)
     }
 
-    /// Copies what a selection needs from a shard's head, and returns it with its series in lists, each in label order;
-    /// `None` if nothing is selected.
+    /// Copies the samples of a selection from the head of a shard. Returns the head, and its selected series in lists,
+    /// each in label order; or `None` if no series is selected.
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
         let Selection { ctx, store, matchers, range, need, .. } = *selection;
-        let of_store = &store.shards[shard];
+        let store_shard = &store.shards[shard];
         if need == Need::Labels
-            && let Some(Found { shared, order, own }) = find(selection, of_store, charge)?
+            && let Some(Found { shared, order, own }) = find(selection, store_shard, charge)?
         {
             let slots = vec![Slots::Shared { order, at: 0, wanted: shared }, Slots::Own(own.into_iter())];
             return Ok(Some((Self::default(), slots)));
         }
         let slots: Vec<SlotRef> = {
-            let head = of_store.head();
+            let head = store_shard.head();
             if !head.range().is_some_and(|selected| selected.overlaps(range)) {
                 return Ok(None);
             }
@@ -198,35 +199,35 @@ impl HeadReads {
             charge.grow_without_waiting(slots.len() as usize * size_of::<SlotRef>() * 2)?;
             slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
         };
-        let (copies, copied) = copy(selection, of_store, slots, charge)?;
+        let (copies, copied) = copy(selection, store_shard, slots, charge)?;
         if copied.is_empty() {
             return Ok(None);
         }
-        let sorted = sort(ctx, of_store, &copied, charge)?;
+        let sorted = sort(ctx, store_shard, &copied, charge)?;
         // Positions are needed only for reading samples.
         let selected = if need == Need::Labels { Self::default() } else { Self { copies, copied } };
         Ok(Some((selected, vec![Slots::Own(sorted.into_iter())])))
     }
 }
 
-/// Finds the series of a head if they are so many that selections share their order. `None` if they are fewer, or if
-/// series are evicted meanwhile.
-fn find(selection: &Selection<'_>, of_store: &Shard, charge: &mut Charge) -> Result<Option<Found>> {
+/// Finds the selected series of a head if they are numerous enough to use the shared order. Returns `None` if they are
+/// not, or if a series is evicted concurrently.
+fn find(selection: &Selection<'_>, store_shard: &Shard, charge: &mut Charge) -> Result<Option<Found>> {
     let Selection { ctx, matchers, range, .. } = *selection;
     let (slots, n_removed) = {
-        let head = of_store.head();
+        let head = store_shard.head();
         if !head.range().is_some_and(|selected| selected.overlaps(range)) {
             return Ok(None);
         }
         (head.select(ctx, matchers)?, head.n_removed())
     };
-    let Some(order) = of_store.shared_order(ctx, &slots, n_removed)? else { return Ok(None) };
+    let Some(order) = store_shard.shared_order(ctx, &slots, n_removed)? else { return Ok(None) };
     let Some(members) = order.members(n_removed) else { return Ok(None) };
     let (mut shared, mut own, mut scratch) = (RoaringBitmap::new(), Vec::new(), HeadCopies::of_newest());
     let mut slots = slots.into_iter().peekable();
     while slots.peek().is_some() {
         ctx.check()?;
-        let head = of_store.head();
+        let head = store_shard.head();
         if head.n_removed() != n_removed {
             return Ok(None);
         }
@@ -243,16 +244,16 @@ fn find(selection: &Selection<'_>, of_store: &Shard, charge: &mut Charge) -> Res
         }
     }
     charge.grow(shared.serialized_size() + own.len() * size_of::<SlotRef>())?;
-    let own = sort(ctx, of_store, &own, charge)?;
+    let own = sort(ctx, store_shard, &own, charge)?;
     Ok(Some(Found { shared, order, own }))
 }
 
 /// Sorts series by labels.
-fn sort(ctx: &QueryContext, of_store: &Shard, slots: &[SlotRef], charge: &mut Charge) -> Result<Vec<SlotRef>> {
-    // Runs and merged runs, besides the list itself.
+fn sort(ctx: &QueryContext, store_shard: &Shard, slots: &[SlotRef], charge: &mut Charge) -> Result<Vec<SlotRef>> {
+    // Charges runs and merged runs, in addition to the list itself.
     let sorting_size = size_of_val(slots) * 3;
     charge.grow(sorting_size)?;
-    let sorted = of_store.sort_slots(ctx, slots)?;
+    let sorted = store_shard.sort_slots(ctx, slots)?;
     charge.shrink(sorting_size);
     Ok(sorted)
 }
@@ -260,7 +261,7 @@ fn sort(ctx: &QueryContext, of_store: &Shard, slots: &[SlotRef], charge: &mut Ch
 /// Copies the samples of `slots`, and returns them with the slots that have samples in the range.
 fn copy(
     selection: &Selection<'_>,
-    of_store: &Shard,
+    store_shard: &Shard,
     mut slots: Vec<SlotRef>,
     charge: &mut Charge,
 ) -> Result<(HeadCopies, Vec<SlotRef>)> {
@@ -271,7 +272,7 @@ fn copy(
     for first in (0..slots.len()).step_by(BATCH_SERIES) {
         ctx.check()?;
         let before = copies.size();
-        let head = of_store.head();
+        let head = store_shard.head();
         for at in first..slots.len().min(first + BATCH_SERIES) {
             let of = slots[at];
             let found = match need {
@@ -279,7 +280,7 @@ fn copy(
                 Need::Labels => head.has_sample(of, range, view, &mut scratch),
             };
             if found {
-                // Slots with samples move to the front in place: a second list would be as large.
+                // Moves slots with samples to the front in place: a second list would be as large.
                 slots[n_copied] = of;
                 n_copied += 1;
             }
@@ -295,7 +296,7 @@ fn lock<'a>(store: &'a Store, heads: &[SelectedHead]) -> Vec<RwLockReadGuard<'a,
     heads.iter().map(|of| store.shards[of.shard].head()).collect()
 }
 
-/// Compares the labels of the next series of two lanes. A series that was evicted, which is skipped, comes first.
+/// Compares the labels of the next series of two lanes. An evicted series comes first, so that it is skipped at once.
 fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, equal_symbols: &mut EqualSymbols) -> Ordering {
     let current = |lane: &Lane| lane.next.filter(|&of| locked[lane.head].is_current(of));
     let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
@@ -307,18 +308,18 @@ fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, equal_symbo
     })
 }
 
-/// A cache of symbols of two heads with equal strings: most labels have few values, and each head numbers strings on
-/// its own. Valid while both heads are locked.
+/// A cache of symbols of two heads with equal strings: most labels have few values, and each head has its own symbol
+/// ids. Valid while both heads are locked.
 #[derive(Default)]
 struct EqualSymbols {
-    /// By a hash of the first symbol.
+    /// Pairs of equal symbols, by a hash of the first symbol.
     known: Vec<Option<(HeadSymbol, HeadSymbol)>>,
 }
 
 /// The index of a head, and one of its symbols.
 type HeadSymbol = (usize, SymbolId);
 
-/// Pairs in the cache.
+/// Number of pairs in the cache.
 const EQUAL_SYMBOLS_MAX: usize = 512;
 
 impl EqualSymbols {
@@ -327,7 +328,7 @@ impl EqualSymbols {
         self.known.resize(EQUAL_SYMBOLS_MAX, None);
     }
 
-    /// Returns the order of two strings; calls `compare` unless they are known to be equal.
+    /// Returns the order of two strings. Calls `compare` unless the cache has the pair.
     #[inline]
     fn order(&mut self, a: HeadSymbol, b: HeadSymbol, compare: impl FnOnce() -> Ordering) -> Ordering {
         let place = (a.1.0 as usize ^ a.0.rotate_right(8)) % EQUAL_SYMBOLS_MAX;

@@ -1,7 +1,7 @@
 //! Reducing complete label sets to the requested labels.
 //!
-//! If several streams are merged, series are compared by all their labels. The reduced set is built once for all series
-//! that share it, as `head::Projection` does for a single stream.
+//! If several streams are merged, series are compared by all their labels. Each reduced set is built once for all
+//! series that share it, as in `head::Projection` for a single stream.
 
 use std::hash::BuildHasher;
 
@@ -10,7 +10,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::labels::LabelHint;
 use crate::labels::{Labels, PackedBuilder};
 
-/// Label sets that are cached before the cache is cleared.
+/// Maximum number of cached label sets. A full cache is cleared.
 const CACHED_MAX: usize = 4096;
 
 /// Builds reduced label sets.

@@ -1,13 +1,14 @@
 //! Reading: the series that matchers select, in label order, and their samples.
 //!
-//! A selection first copies what it needs from the heads, a few hundred series under a lock, so that later writes and
-//! flushes do not affect it. Then it merges the label-ordered streams of heads and blocks while the caller reads.
-//! Samples of blocks are decoded on demand. Merging needs complete label sets; if there is only one stream, only
+//! A selection first copies samples from the heads, a few hundred series per acquisition of a lock, so that later
+//! writes and flushes do not affect it. Then it merges the label-ordered streams of heads and blocks while the caller
+//! reads. Samples of blocks are decoded on demand. Merging needs complete label sets. If there is only one stream, only
 //! requested labels are built.
 //!
 //! Invariants
-//! 1. A selection sees every request that had finished when it began, completely, and no part of any other.
-//! 2. A series is returned once, however many heads and blocks have samples of it.
+//! 1. A selection sees every request that had finished when the selection began, completely, and no part of any other
+//!    request.
+//! 2. A series is returned once, even if several heads and blocks have samples of it.
 //! 3. Of several samples at one timestamp, the one accepted first wins.
 
 mod blocks;
@@ -32,12 +33,12 @@ use label_projection::LabelProjection;
 pub(crate) use selection::Need;
 use selection::{BATCH_SERIES, Place, Selection};
 
-/// Series of the first batch; each batch is twice the one before, up to [`BATCH_SERIES`].
+/// Number of series in the first batch. Each batch is twice the previous one, up to [`BATCH_SERIES`].
 const FIRST_BATCH_SERIES: usize = 16;
-/// Bytes of a batch that may be allocated before they are charged.
+/// Maximum bytes of a batch that are allocated before they are charged.
 const CHARGED_AT_ONCE: usize = 64 << 10;
 
-/// What a selection may omit to be faster; by default nothing. It may return more than requested.
+/// Data that a selection may omit to be faster. The default omits nothing. A selection may return more than requested.
 #[derive(Debug, Clone, Default)]
 pub struct SelectHints {
     /// Only the newest sample of each series in the range is needed.
@@ -45,42 +46,42 @@ pub struct SelectHints {
     /// The requested labels. Series are still sorted by all their labels, and series that differ only in other labels
     /// are not merged.
     pub labels: LabelHint,
-    /// If a head or block has labels of these names, all labels are requested.
+    /// All labels are requested if a head or block has labels of these names.
     pub whole_where: &'static [&'static str],
 }
 
-/// The series of a selection, in label order. Its memory is charged to the request. After an error it returns nothing
-/// more.
+/// The series of a selection, in label order. Its memory is charged to the request. After an error, it returns no more
+/// series.
 pub struct SeriesSet {
     reads: Arc<Reads>,
     streams: Vec<Stream>,
-    /// The remaining series of the present batch, and its charge.
+    /// The remaining series of the current batch, and its charge.
     ready: vec::IntoIter<Found>,
     batch: Arc<Batch>,
     n_batch: usize,
-    /// The error to return after them.
+    /// The error to return after the current batch.
     failure: Option<Error>,
-    /// There are no series after them.
+    /// `true` if there are no series after the current batch.
     is_last: bool,
     /// The streams at the next series, ascending.
     next: Vec<usize>,
-    /// The labels that the streams return: all, if there are several.
+    /// The labels that the streams return: all labels if there are several streams.
     labels: LabelHint,
-    /// Reduces them to the requested ones.
+    /// Reduces label sets to the requested labels.
     projection: Option<LabelProjection>,
     /// Upper bound for the remaining series of all streams.
     left: u64,
-    /// Keeps series in the heads that this selection may still look up.
+    /// Prevents the eviction of series that this selection may still look up.
     _reader: Reader,
     _charge: Charge,
 }
 
-/// What all series of a selection need to read their samples.
+/// Shared state for reading the samples of all series of a selection.
 #[derive(Debug)]
 struct Reads {
     ctx: QueryContext,
     range: TimeRange,
-    /// By index of the stream.
+    /// Access to samples, by index of the stream.
     streams: Vec<StreamReads>,
 }
 
@@ -91,20 +92,20 @@ enum StreamReads {
     Block(Arc<BlockReads>),
 }
 
-/// Shared by the series of a batch: charging and counting each series takes longer than creating it.
+/// The charge shared by the series of a batch: charging and counting each series would take longer than creating it.
 #[derive(Debug)]
 struct Batch {
     reads: Arc<Reads>,
     _charge: Charge,
 }
 
-/// A series, and the positions of its samples: the index of the stream, and the position there.
+/// A series, and the positions of its samples: index of the stream, and position in the stream.
 #[derive(Debug)]
 struct Found {
     labels: Labels,
-    /// Where its oldest accepted samples are.
+    /// Position of the samples that were accepted first.
     first: (usize, Place),
-    /// In order of acceptance.
+    /// Further positions, in order of acceptance.
     others: Vec<(usize, Place)>,
 }
 
@@ -114,7 +115,7 @@ impl Found {
     }
 }
 
-/// The selected series of all heads, with the present one, or of one block.
+/// The selected series of all heads, with the current one, or of one block.
 enum Stream {
     Heads(Box<HeadStream>, Option<(Labels, Place)>),
     Block(Box<BlockStream>),
@@ -135,14 +136,14 @@ impl SeriesSet {
     ) -> Result<Self> {
         let mut charge = ctx.charge();
         let reader = store.series_readers.enter();
-        // The order matters: see `isolation` and `flush`.
+        // The order of these steps matters: see `isolation` and `flush`.
         let copying = store.block_list_readers.enter();
         let blocks = store.blocks.list();
         let copy = store.isolation.begin_read();
         let selection = Selection { ctx, store, matchers, range, need, view: &copy.view };
         let heads = HeadStream::new(&selection, &mut charge)?;
         drop((copy, copying));
-        // Blocks come first: their samples are older.
+        // Blocks come first: their samples were accepted first.
         let (mut streams, mut sources) = (Vec::new(), Vec::new());
         for stored in blocks.iter().filter(|stored| stored.meta().range.overlaps(range)) {
             ctx.check()?;
@@ -195,8 +196,8 @@ impl SeriesSet {
         matches!(self.labels, LabelHint::All) && self.projection.is_none()
     }
 
-    /// Prepares the next batch, which is small enough to check the context once; streams check it while they search.
-    /// Series before an error are returned before it.
+    /// Prepares the next batch. It is small enough to check the context once; streams check it while searching. Series
+    /// found before an error are returned before the error.
     fn fill(&mut self) -> Result<()> {
         let reads = Arc::clone(&self.reads);
         reads.ctx.check()?;
@@ -243,7 +244,7 @@ impl SeriesSet {
     }
 }
 
-/// Finds the streams at the first of all series, in order of acceptance.
+/// Finds the streams whose current series is the first in label order. Lists them in order of acceptance.
 fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
     next.clear();
     let mut least: Option<&str> = None;
@@ -261,7 +262,8 @@ fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
     }
 }
 
-/// Returns the labels that streams must return (all, if they are merged), and what reduces them to the requested ones.
+/// Returns the labels that streams must return (all labels if streams are merged), and the projection to the requested
+/// labels.
 fn labels_and_projection(streams: &[Stream], hints: SelectHints) -> Result<(LabelHint, Option<LabelProjection>)> {
     let SelectHints { labels, whole_where, .. } = hints;
     // Fast path: all labels are requested.
@@ -328,7 +330,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Returns the packed labels of the present series; `None` after the last.
+    /// Returns the packed labels of the current series, or `None` after the last series.
     fn packed(&self) -> Option<&str> {
         match self {
             Self::Heads(_, at) => at.as_ref().map(|(labels, _)| labels.as_packed()),
@@ -336,7 +338,7 @@ impl Stream {
         }
     }
 
-    /// Returns the labels of the present series; empty after the last.
+    /// Returns the labels of the current series, or an empty set after the last series.
     fn labels(&mut self) -> Labels {
         match self {
             Self::Heads(_, at) => at.as_ref().map(|(labels, _)| labels.clone()).unwrap_or_default(),
@@ -344,7 +346,7 @@ impl Stream {
         }
     }
 
-    /// Returns the position of the present series; `None` after the last.
+    /// Returns the position of the current series, or `None` after the last series.
     fn place(&self) -> Option<Place> {
         match self {
             Self::Heads(_, at) => at.as_ref().map(|(_, place)| *place),
@@ -369,7 +371,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Returns the series' labels.
+    /// Returns the labels of the series.
     #[must_use]
     pub fn labels(&self) -> &Labels {
         &self.found.labels

@@ -1,4 +1,4 @@
-//! What a selection requests from the streams of series.
+//! Parameters that a selection passes to the streams of series.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::labels::Matcher;
 use crate::sample::TimeRange;
 use crate::store::Store;
 
-/// Series that are copied, or whose labels are looked up, under one lock.
+/// Number of series copied or looked up per acquisition of a lock.
 pub(super) const BATCH_SERIES: usize = 256;
 
 /// The purpose of a selection.
@@ -31,7 +31,7 @@ pub(super) struct Place {
     pub(super) at: u32,
 }
 
-/// What a selection requests from each head.
+/// Parameters of a selection, the same for each head.
 #[derive(Clone, Copy)]
 pub(super) struct Selection<'a> {
     pub(super) ctx: &'a QueryContext,
