@@ -1,8 +1,8 @@
 //! Isolation: which appends a reader sees, and when memory that readers may still use can be reclaimed.
 //!
 //! Every append has an id and is *in flight* while it changes the heads. A reader sees the appends that had finished
-//! when it began, each in full, and no others: for their newest samples the heads record which append brought them (see
-//! [`ReadView`]). Writers take no lock here: both registries are arrays of atomics.
+//! when it began, each in full, and no others: the heads record the append id of their newest samples (see
+//! [`ReadView`]). Registering takes no lock: both registries are arrays of atomics.
 //!
 //! Invariants
 //! 1. An append that a [`ReadView`] sees has been applied to all of its shards.
@@ -17,18 +17,18 @@ use std::time::Duration;
 
 pub(crate) use read_view::{ReadView, before};
 
-/// Maximum number of appends that change heads at the same time; further ones wait for a slot.
+/// Maximum number of appends that change heads at the same time. Further appends wait for a slot.
 const IN_FLIGHT_MAX: usize = 128;
-/// Maximum number of registered readers; further ones wait for a slot.
+/// Maximum number of registered readers. Further readers wait for a slot.
 const READERS_MAX: usize = 1024;
 
 /// A free slot.
 const FREE: u64 = 0;
 /// A claimed slot whose id is not stored yet.
 const CLAIMED: u64 = u64::MAX;
-/// How long a wait sleeps between two checks.
+/// Duration of the sleep between two checks of a wait.
 const WAIT: Duration = Duration::from_micros(200);
-/// Checks before a wait sleeps.
+/// Number of checks before a wait sleeps for the first time.
 const SPINS: usize = 64;
 
 /// The append ids of a store.
@@ -38,13 +38,13 @@ pub(crate) struct Isolation {
     next: AtomicU64,
     in_flight: Box<[AtomicU64]>,
     paused: AtomicBool,
-    /// Readers that copy from the heads, each by the oldest append that it may not see.
+    /// Readers that copy from the heads, each with the oldest append that is not visible to it.
     open_reads: Box<[AtomicU64]>,
-    /// The value that [`Isolation::horizon`] returned last.
+    /// The last value that [`Isolation::horizon`] returned.
     horizon: AtomicU64,
 }
 
-/// An append that changes the heads; it ends when the guard is dropped.
+/// An append that changes the heads. It ends when the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct AppendGuard<'a> {
     id: u64,
@@ -84,12 +84,12 @@ impl Isolation {
         }
     }
 
-    /// Begins an append; waits while a [`Pause`] is held.
+    /// Begins an append. Waits while a [`Pause`] is held.
     pub(crate) fn begin_append(&self) -> AppendGuard<'_> {
         loop {
             wait_until(|| !self.paused.load(Ordering::SeqCst));
             let slot = claim(&self.in_flight);
-            // Checked again once the slot is claimed: `pause` sets the flag before it looks at the slots.
+            // Checks again after claiming the slot: `pause` sets the flag before it reads the slots.
             if !self.paused.load(Ordering::SeqCst) {
                 let id = self.next.fetch_add(1, Ordering::SeqCst);
                 slot.0.store(id, Ordering::SeqCst);
@@ -116,14 +116,14 @@ impl Isolation {
         OpenRead { view, _slot: slot }
     }
 
-    /// Returns the oldest append that some present or future reader may not see. It never decreases.
+    /// Returns the id of the oldest append that some present or future reader may not see. It never decreases.
     pub(crate) fn horizon(&self) -> u32 {
         let next = self.next.load(Ordering::SeqCst);
         let oldest = self.in_flight().fold(next, u64::min);
         let horizon = self.open_reads.iter().map(|slot| slot.load(Ordering::SeqCst)).filter(|&unseen| unseen != FREE);
         let horizon = horizon.map(|unseen| (unseen != CLAIMED).then_some(unseen));
         let horizon = horizon.chain([Some(oldest)]).min().flatten();
-        // A reader that has claimed a slot but stored no id yet sees all that every earlier reader saw.
+        // A reader that has claimed a slot but stored no id yet will see every append that earlier readers see.
         let before = self.horizon.fetch_max(horizon.unwrap_or(0), Ordering::SeqCst);
         before.max(horizon.unwrap_or(0)) as u32
     }
@@ -190,7 +190,7 @@ impl Readers {
 
     /// Returns `true` if all readers that entered before the epoch have left.
     pub(crate) fn all_left(&self, epoch: u64) -> bool {
-        // A claimed slot may belong to either side of the epoch: it counts as inside.
+        // A claimed slot without an id may be of any epoch, so it counts as an earlier one.
         self.inside.iter().map(|slot| slot.load(Ordering::SeqCst)).all(|n| n == FREE || (n != CLAIMED && n > epoch))
     }
 
@@ -226,7 +226,7 @@ fn claim_index(slots: &[AtomicU64]) -> usize {
     claimed.expect("the wait ends when a slot was claimed")
 }
 
-/// Checks a condition repeatedly: first yielding, then with a short sleep in between.
+/// Checks a condition repeatedly: first yields between checks, then sleeps briefly.
 fn wait_until(mut holds: impl FnMut() -> bool) {
     let mut looks = 0;
     while !holds() {

@@ -1,7 +1,7 @@
 //! Read views: the appends that a reader sees.
 //!
-//! Appends are numbered in the order in which they begin. Ids wrap and are compared by their difference, so ids that
-//! are compared must be less than 2^31 apart.
+//! Appends are numbered in the order in which they begin. Ids wrap and are compared by their difference, so two
+//! compared ids must be less than 2^31 apart.
 
 /// Returns `true` if append `a` comes before append `b`.
 #[inline]
@@ -9,17 +9,17 @@ pub(crate) fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// The appends that a reader sees: those that had finished when it began.
+/// The appends that a reader sees: all appends that had finished when the reader began.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadView {
     next: u32,
     in_flight: Vec<u32>,
-    /// All appends before this one are visible.
+    /// Appends below this id are visible.
     horizon: u32,
 }
 
 impl ReadView {
-    /// Creates a view of all appends before `next` except those in flight.
+    /// Creates a view of all appends before `next` except the appends in `in_flight`.
     pub(crate) fn new(next: u32, in_flight: Vec<u32>) -> Self {
         let horizon = in_flight.iter().copied().reduce(|a, b| if before(a, b) { a } else { b }).unwrap_or(next);
         Self { next, in_flight, horizon }
