@@ -1,4 +1,4 @@
-//! Ranks new series in label order in the background, once no more are being created.
+//! Ranks new series in label order in the background, once series creation has slowed down.
 //!
 //! Selections are sorted by labels. Series with a rank are sorted by it; others are compared as strings, in every
 //! selection. A flush ranks all series; after a start, or after many series were created, the next flush may be minutes
@@ -9,7 +9,7 @@ use crate::context::QueryContext;
 use crate::error::Result;
 use crate::store::Store;
 
-/// Fewer unranked series are left to the next flush.
+/// Minimum number of unranked series to rank a shard. Fewer are left to the next flush.
 const UNRANKED_MIN: usize = 1024;
 /// Unranked series are also left to the flush if they are less than this fraction of all; and if more than this
 /// fraction of them are new since the last check, creation is still going on.
@@ -23,10 +23,10 @@ pub(crate) struct LabelOrder {
 }
 
 impl LabelOrder {
-    /// Ranks the series of shards with enough unranked ones, unless a flush is running.
+    /// Ranks the series of shards with enough unranked series, unless a flush is running.
     ///
     /// # Errors
-    /// As [`Shard::rank_series`](crate::shard::Shard::rank_series).
+    /// The errors of [`Shard::rank_series`](crate::shard::Shard::rank_series).
     pub(crate) fn update(&mut self, store: &Store) -> Result<()> {
         let Some(_flushing) = store.flushing_if_free() else { return Ok(()) };
         self.n_unranked.resize(store.shards.len(), 0);

@@ -1,6 +1,6 @@
-//! Runs the replay of a store: definitions, samples, then the samples buffered meanwhile.
+//! Runs the replay of a store: definitions, samples, then the samples that were buffered during the replay.
 //!
-//! Threads: that of `Db::open`, or one of its own ([`Replayer`]).
+//! Threads: runs in the thread of `Db::open`, or in a separate one ([`Replayer`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ const EXEMPLARS_OF_FILE: u64 = 1 << 32;
 const EXEMPLARS_FILES_MAX: u64 = 1 << 30;
 /// Maximum passes over the buffered samples while appends continue.
 const PASSES_MAX: usize = 16;
-/// Batches that may be applied while appends wait: some milliseconds.
+/// Maximum number of batches that are applied while appends wait, which takes a few milliseconds.
 const LAST_BATCHES_MAX: usize = 16;
 
 /// The WAL to replay.
@@ -42,15 +42,16 @@ pub(crate) struct ReplaySource {
     pub(crate) wal_dir: PathBuf,
     /// Oldest first.
     pub(crate) epochs: Vec<Epoch>,
-    /// The folder for damaged bytes.
+    /// The directory for damaged bytes.
     pub(crate) quarantine: PathBuf,
 }
 
-/// Replays the WAL of a store. Nobody else uses the store until `defined` is called; from then on it accepts writes.
+/// Replays the WAL of a store. No other thread uses the store until `defined` is called. From then on, the store
+/// accepts writes.
 ///
 /// # Errors
-/// As [`Replay::definitions`]; [`Error::Interrupted`] if the store is closed meanwhile. Samples that are buffered then are
-/// in the WAL, and the next replay restores them.
+/// The errors of [`Replay::definitions`]; [`Error::Interrupted`] if the store is closed during the replay. Buffered
+/// samples are in the WAL then, and the next replay restores them.
 pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce()) -> Result<()> {
     let metadata = Mutex::default();
     let share = replay_share(&store.options);
@@ -81,7 +82,7 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
     defined();
     let (stats, next_ref) = pool.install(|| replay.samples())?;
     let next_ref = check_next_ref(next_ref)?;
-    // If no series was created meanwhile, no refs need be skipped.
+    // If no series was created during the replay, no refs need to be skipped.
     let unused = store.next_ref.compare_exchange(first_new, next_ref, Ordering::SeqCst, Ordering::SeqCst);
     if unused.is_err() {
         store.next_ref.fetch_max(next_ref, Ordering::SeqCst);
@@ -193,11 +194,11 @@ impl Replayer {
     /// Starts the thread. Returns once the store accepts writes.
     ///
     /// # Errors
-    /// Those of [`replay`] up to that point.
+    /// The errors of [`replay`] up to that point.
     pub(crate) fn start(store: &Arc<Store>, source: ReplaySource) -> Result<Self> {
         let (sender, defined) = mpsc::channel();
-        let of_thread = Arc::clone(store);
-        let spawned = Builder::new().name("replay".into()).spawn(move || run(&of_thread, &source, &sender));
+        let thread_store = Arc::clone(store);
+        let spawned = Builder::new().name("replay".into()).spawn(move || run(&thread_store, &source, &sender));
         let thread = spawned.map_err(|e| Error::Options(format!("a thread for the replay: {e}")))?;
         let replayer = Self { store: Arc::clone(store), thread: Some(thread) };
         match defined.recv() {
@@ -212,7 +213,7 @@ impl Drop for Replayer {
     fn drop(&mut self) {
         self.store.replay.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Panics were caught in the thread.
+            // The thread catches panics, so joining cannot fail.
             let _joined = thread.join();
         }
     }

@@ -14,13 +14,13 @@ use super::label_order::LabelOrder;
 use crate::error::{Error, Interrupt, Result};
 use crate::store::Store;
 
-/// How often the flush task checks the clock and the memory of the heads.
+/// Interval at which the flush task checks the clock and the memory of the heads.
 const FLUSH_CHECK: Duration = Duration::from_secs(1);
-/// How long after a flush a WAL blocked by a full disk triggers another flush, which frees space.
+/// Minimum time between flushes while a full disk blocks the WAL. A flush frees space.
 const BLOCKED_CHECK: Duration = Duration::from_secs(10);
-/// How often the merge task looks for work.
+/// Interval at which the merge task checks for due merges.
 const MERGE_CHECK: Duration = Duration::from_secs(10);
-/// How long a task that panicked pauses before it restarts.
+/// Pause before a task that panicked restarts.
 const PANIC_PAUSE: Duration = Duration::from_secs(10);
 
 /// The running tasks. Dropping it stops them and waits for their threads.
@@ -62,7 +62,7 @@ impl BackgroundTasks {
 impl Drop for BackgroundTasks {
     fn drop(&mut self) {
         self.stop.flag.store(true, Ordering::Relaxed);
-        // Under the lock, so that no task is between its check of the flag and its sleep.
+        // Acquires the lock, so that no task is between its check of the flag and its sleep.
         drop(self.stop.lock.lock().unwrap_or_else(PoisonError::into_inner));
         self.stop.wake.notify_all();
         for thread in self.threads.drain(..) {
@@ -73,7 +73,7 @@ impl Drop for BackgroundTasks {
 }
 
 impl Stop {
-    /// Sleeps. Returns `true` if the task is to continue.
+    /// Sleeps. Returns `true` if the task must continue.
     fn sleep(&self, time: Duration) -> bool {
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_set() {
@@ -87,8 +87,8 @@ impl Stop {
     }
 }
 
-/// Runs a task until it is stopped. A panic is counted and the task restarted: the state is that after an error, and without
-/// the task the WAL would grow without bound.
+/// Runs a task until it is stopped. Counts a panic and restarts the task. The state is the same as after an error, and
+/// without the task the WAL would grow without bound.
 fn restart_after_panics(name: &str, n_panics: &AtomicU64, stop: &Stop, pause: Duration, task: impl Fn()) {
     while catch_unwind(AssertUnwindSafe(&task)).is_err() {
         n_panics.fetch_add(1, Ordering::Relaxed);

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use crate::store::Store;
 
-/// Time between syncs: how many seconds of samples a power cut may cost under [`WalSync::Interval`](crate::WalSync::Interval).
+/// Interval between syncs. A power cut loses at most the samples of one interval under
+/// [`WalSync::Interval`](crate::WalSync::Interval).
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Syncs all logs until it is dropped, and once more on drop.
