@@ -6,8 +6,8 @@ use crate::sample::Sample;
 use crate::sample::exemplar::{Exemplar, RejectedExemplar};
 use crate::sample::histogram::Histogram;
 
-/// The place of a series in memory. Valid until the series is evicted; then appends through it are rejected with
-/// [`RejectReason::Moved`], and [`Db::series`](crate::Db::series) returns the new place.
+/// A reference to a series in memory. Valid until the series is evicted. After that, appends with this handle are
+/// rejected with [`RejectReason::Moved`], and [`Db::series`](crate::Db::series) returns a new handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesHandle {
     pub(crate) shard: u16,
@@ -15,19 +15,20 @@ pub struct SeriesHandle {
     pub(crate) slot: u32,
 }
 
-/// Samples to append, grouped by shard, and after an append the rejected ones. Reused through [`WriteBatch::clear`].
+/// Samples to append, grouped by shard, and the samples that the last append rejected. Reuse it with
+/// [`WriteBatch::clear`].
 #[derive(Debug, Default)]
 pub struct WriteBatch {
-    /// By shard; samples of one shard keep the order in which they were pushed.
+    /// Floats by shard. Samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
     /// Number of floats. Positions wrap at 2^32, which affects only the order in the log.
     n_floats: u32,
-    /// By shard; in a request histograms come after floats.
+    /// Histograms by shard. Histograms are appended after all floats.
     pub(crate) histograms: Vec<Vec<AppendHistogram>>,
-    /// By shard: the floats with a start timestamp, ascending.
+    /// By shard: the indexes of floats with a start timestamp, ascending, with the start timestamp.
     pub(crate) starts: Vec<Vec<(u32, i64)>>,
     pub(crate) rejected: Vec<Rejected>,
-    /// In the order in which they were pushed.
+    /// Exemplars in the order in which they were pushed.
     pub(crate) exemplars: Vec<AppendExemplar>,
     pub(crate) rejected_exemplars: Vec<RejectedExemplar>,
 }
@@ -36,13 +37,14 @@ pub struct WriteBatch {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardBatch<'a> {
     pub(crate) floats: &'a [Append],
-    /// The indexes of `floats` with a start timestamp, ascending, with it.
+    /// The indexes of `floats` with a start timestamp, ascending, with the start timestamp.
     pub(crate) starts: &'a [(u32, i64)],
     pub(crate) histograms: &'a [AppendHistogram],
 }
 
 impl<'a> ShardBatch<'a> {
-    /// Returns a function that returns the start timestamp of each float in turn; 0 is unknown.
+    /// Returns a function that returns the start timestamp of each float in turn; Start timestamp in milliseconds; 0 is
+    /// unknown.
     pub(crate) fn starts(self) -> impl FnMut() -> i64 + 'a {
         let (mut starts, mut next_idx) = (self.starts.iter().peekable(), 0);
         move || {
@@ -64,7 +66,7 @@ pub(crate) struct Append {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     pub(crate) tag: u32,
-    /// The number of floats in the request before this one.
+    /// Position among the floats of the request.
     pub(crate) place: u32,
     pub(crate) sample: Sample,
 }
@@ -84,7 +86,7 @@ pub(crate) struct AppendHistogram {
     pub(crate) generation: u32,
     pub(crate) tag: u32,
     pub(crate) timestamp_ms: i64,
-    /// 0 is unknown.
+    /// Start timestamp in milliseconds; 0 is unknown.
     pub(crate) start_ms: i64,
     pub(crate) histogram: Arc<Histogram>,
 }
@@ -105,11 +107,11 @@ pub struct Rejected {
     pub tag: u32,
     /// The sample; the value of a histogram is its sum.
     pub sample: Sample,
-    /// Its start timestamp; 0 is unknown.
+    /// Start timestamp of the sample in milliseconds; 0 is unknown.
     pub start_ms: i64,
-    /// The histogram, if it is one.
+    /// The histogram, if the sample is one.
     pub histogram: Option<Arc<Histogram>>,
-    /// Why it was not stored.
+    /// The reason of the rejection.
     pub reason: RejectReason,
 }
 
@@ -131,16 +133,17 @@ pub enum RejectReason {
     /// Too far ahead of the clock.
     #[error("out of bounds: timestamp is too far in the future")]
     TooFarInFuture,
-    /// It has more buckets, spans or bounds than [`HISTOGRAM_BUCKETS_MAX`](crate::sample::histogram::HISTOGRAM_BUCKETS_MAX).
+    /// The histogram has more buckets, spans or bounds than
+    /// [`HISTOGRAM_BUCKETS_MAX`](crate::sample::histogram::HISTOGRAM_BUCKETS_MAX).
     #[error("histogram has too many buckets")]
     HistogramTooLarge,
-    /// The series has left its place in memory; resolve it again.
+    /// The series was evicted from memory. Resolve it again.
     #[error("series has moved")]
     Moved,
 }
 
 impl WriteBatch {
-    /// Adds a sample; `tag` is returned in [`Rejected::tag`].
+    /// Adds a sample. A rejection returns `tag` in [`Rejected::tag`].
     #[inline]
     pub fn push(&mut self, series: SeriesHandle, sample: Sample, tag: u32) {
         let shard = usize::from(series.shard);
@@ -152,12 +155,13 @@ impl WriteBatch {
         self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, place, sample });
     }
 
-    /// Adds a histogram. In a request histograms come after floats, in whatever order they were added.
+    /// Adds a histogram. An append stores histograms after all floats.
     pub fn push_histogram(&mut self, series: SeriesHandle, timestamp_ms: i64, histogram: Arc<Histogram>, tag: u32) {
         self.push_histogram_with_start(series, timestamp_ms, histogram, 0, tag);
     }
 
-    /// Adds a histogram as [`WriteBatch::push_histogram`] does, with its start timestamp; 0 is unknown.
+    /// Adds a histogram as [`WriteBatch::push_histogram`] does, with its start timestamp; Start timestamp in
+    /// milliseconds; 0 is unknown.
     pub fn push_histogram_with_start(
         &mut self,
         series: SeriesHandle,
@@ -174,7 +178,8 @@ impl WriteBatch {
         self.histograms[shard].push(AppendHistogram { slot, generation, tag, timestamp_ms, start_ms, histogram });
     }
 
-    /// Adds a sample with its start timestamp, the time since which its value has been counted; 0 is unknown.
+    /// Adds a sample with its start timestamp, the time since which its value has been counted; Start timestamp in
+    /// milliseconds; 0 is unknown.
     pub fn push_with_start(&mut self, series: SeriesHandle, sample: Sample, start_ms: i64, tag: u32) {
         self.push(series, sample, tag);
         if start_ms != 0 {
@@ -186,7 +191,7 @@ impl WriteBatch {
         }
     }
 
-    /// Adds an exemplar of a series; `tag` is returned in [`RejectedExemplar::tag`].
+    /// Adds an exemplar of a series. A rejection returns `tag` in [`RejectedExemplar::tag`].
     pub fn push_exemplar(&mut self, series: SeriesHandle, exemplar: Exemplar, tag: u32) {
         self.exemplars.push(AppendExemplar { series, tag, exemplar });
     }
@@ -203,7 +208,7 @@ impl WriteBatch {
         &self.rejected
     }
 
-    /// Returns the samples for a shard; `None` if there are none.
+    /// Returns the samples for a shard, or `None` if there are none.
     pub(crate) fn of_shard(&self, shard: usize) -> Option<ShardBatch<'_>> {
         let floats = self.shards.get(shard).map_or(&[][..], |floats| floats);
         let starts = self.starts.get(shard).map_or(&[][..], |starts| starts);

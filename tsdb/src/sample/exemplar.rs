@@ -8,7 +8,7 @@ pub const EXEMPLAR_LABELS_LEN_MAX: usize = 128;
 /// An example for a sample of a series.
 #[derive(Debug, Clone)]
 pub struct Exemplar {
-    /// Its identification, for instance `trace_id`.
+    /// Labels that identify the example, for instance `trace_id`.
     pub labels: Labels,
     /// Any double, bit for bit.
     pub value: f64,
@@ -19,8 +19,8 @@ pub struct Exemplar {
 /// Why an exemplar was not stored. The messages are those of Prometheus (`storage/interface.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum RejectExemplar {
-    /// Older than the newest exemplar of its series by more than the out-of-order window; or of the same timestamp, but
-    /// before it in the order of values and labels.
+    /// Older than the newest exemplar of its series by more than the out-of-order window; or at the same timestamp, but
+    /// lower in the order of values and labels.
     #[error("out of order exemplar")]
     OutOfOrder,
     /// Too far ahead of the clock.
@@ -32,7 +32,7 @@ pub enum RejectExemplar {
     /// Exemplar storage is disabled.
     #[error("exemplar storage is disabled or max exemplars is less than or equal to 0")]
     Disabled,
-    /// The series has left its place in memory; resolve it again.
+    /// The series was evicted from memory. Resolve it again.
     #[error("series has moved")]
     Moved,
 }
@@ -44,7 +44,7 @@ pub struct RejectedExemplar {
     pub tag: u32,
     /// The exemplar.
     pub exemplar: Exemplar,
-    /// Why it was not stored.
+    /// The reason of the rejection.
     pub reason: RejectExemplar,
 }
 

@@ -1,11 +1,11 @@
 //! Native histograms.
 //!
-//! Their fields have the meaning of Prometheus' `prompb/types.proto` and `model/histogram`; the store does not
+//! The fields have the same meaning as in Prometheus' `prompb/types.proto` and `model/histogram`. The store does not
 //! interpret them.
 
 use super::staleness::is_stale_nan;
 
-/// Maximum number of buckets, positive and negative ones together; also of spans, and of custom bounds.
+/// Maximum number of positive and negative buckets together, of spans, and of custom bounds.
 pub const HISTOGRAM_BUCKETS_MAX: usize = 1 << 16;
 /// The schema of histograms with custom bounds.
 pub const CUSTOM_BUCKETS_SCHEMA: i8 = -53;
@@ -17,9 +17,9 @@ pub struct Histogram {
     pub reset_hint: ResetHint,
     /// -4 to 8: bounds are powers of 2^(2^-schema); [`CUSTOM_BUCKETS_SCHEMA`]: they are `custom_bounds`.
     pub schema: i8,
-    /// Absolute values up to this are in the zero bucket.
+    /// Upper bound of the absolute values in the zero bucket.
     pub zero_threshold: f64,
-    /// The sum of all observations, any double. As a staleness marker it ends the series.
+    /// Sum of all observations, any double. A staleness marker as the sum ends the series.
     pub sum: f64,
     /// The numbers of observations.
     pub counts: HistogramCounts,
@@ -76,12 +76,12 @@ pub struct BucketSpan {
 /// Whether counters were reset between a histogram and its predecessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ResetHint {
-    /// Unknown; must be found by comparison.
+    /// Unknown: the reader must compare the histograms.
     #[default]
     Unknown,
-    /// They were reset.
+    /// The counters were reset.
     Reset,
-    /// They were not reset.
+    /// The counters were not reset.
     NoReset,
     /// The histogram is a gauge.
     Gauge,
@@ -103,14 +103,15 @@ impl Histogram {
         }
     }
 
-    /// Returns `true` if the store accepts it: at most [`HISTOGRAM_BUCKETS_MAX`] buckets, spans and bounds.
+    /// Returns `true` if the histogram is within the limits of the store: at most [`HISTOGRAM_BUCKETS_MAX`] buckets,
+    /// spans and bounds.
     #[must_use]
     pub fn fits(&self) -> bool {
         let n_spans = self.positive_spans.len() + self.negative_spans.len();
         [self.n_buckets(), n_spans, self.custom_bounds.len()].iter().all(|&n| n <= HISTOGRAM_BUCKETS_MAX)
     }
 
-    /// Returns the number of values in the histogram, four of which every histogram has. Less than 2^18 if it fits.
+    /// Returns the number of values in the histogram, at least four. Less than 2^18 if [`Histogram::fits`].
     pub(crate) fn n_cells(&self) -> usize {
         4 + self.n_buckets() + self.positive_spans.len() + self.negative_spans.len() + self.custom_bounds.len()
     }
@@ -138,7 +139,7 @@ impl Histogram {
 }
 
 impl ResetHint {
-    /// Returns the hint that is valid after another predecessor.
+    /// Returns the hint that is valid if the predecessor changes.
     pub(crate) fn after_another(self) -> Self {
         match self {
             Self::Gauge => Self::Gauge,
@@ -146,7 +147,7 @@ impl ResetHint {
         }
     }
 
-    /// Returns the number of the hint in logs and blocks, which is that of the protocol.
+    /// Returns the code of the hint in logs and blocks, which is the same as in the protocol.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Unknown => 0,
@@ -156,7 +157,7 @@ impl ResetHint {
         }
     }
 
-    /// Returns the hint with a number.
+    /// Returns the hint with this code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         [Self::Unknown, Self::Reset, Self::NoReset, Self::Gauge].get(usize::from(code)).copied()

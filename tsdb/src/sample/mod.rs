@@ -1,4 +1,4 @@
-//! Samples, time ranges, and what belongs to samples: histograms, exemplars, start timestamps.
+//! Samples, time ranges, histograms, exemplars and start timestamps.
 
 mod batch;
 pub(crate) mod exemplar;
@@ -64,18 +64,18 @@ impl TimeRange {
 
 /// Samples of one series as two columns of equal length, in ascending order of time.
 ///
-/// The reset hint of a histogram refers to the sample before it here. When samples are merged or removed, that may be
-/// another sample than the hint was created for, and the hint becomes unknown; a gauge stays a gauge.
+/// The reset hint of a histogram refers to the previous sample in the columns. If a merge or removal changes the
+/// previous sample, the hint becomes unknown. A gauge stays a gauge.
 #[derive(Debug, Clone, Default)]
 pub struct SampleColumns {
     /// Milliseconds since the Unix epoch, strictly ascending.
     pub timestamps_ms: Vec<i64>,
-    /// The value at each timestamp, bit for bit as it was appended; for a histogram, its sum.
+    /// The value at each timestamp, bit for bit as it was appended. For a histogram, the sum.
     pub values: Vec<f64>,
-    /// The samples that are histograms: their indexes in the columns, ascending.
+    /// The histograms and their indexes in the columns, ascending.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// Start timestamps (the time since which a sample's value has been counted): the indexes of changes, ascending,
-    /// with the start timestamp from there on; 0 is unknown, and applies before the first change.
+    /// Start timestamps (the time since which the value of a sample has been counted): the indexes of changes,
+    /// ascending, with the start timestamp from that index on. 0 is unknown, and applies before the first change.
     pub starts_ms: Vec<(u32, i64)>,
 }
 
@@ -118,7 +118,8 @@ impl SampleColumns {
         if self.starts_ms.is_empty() { 0 } else { start_timestamps::at(&self.starts_ms, idx) }
     }
 
-    /// Sets the start timestamps of the samples from the index `from` on, which exists; `changes` counts from there.
+    /// Sets the start timestamps of the samples from the index `from` on, which must exist. Indexes in `changes` are
+    /// relative to `from`.
     pub(crate) fn set_starts(&mut self, from: usize, changes: &[Change]) {
         start_timestamps::append(&mut self.starts_ms, from, changes);
     }
@@ -136,7 +137,7 @@ impl SampleColumns {
         self.push(Sample { timestamp_ms, value });
     }
 
-    /// Returns the histogram at `idx`; `None` if the sample there is a float.
+    /// Returns the histogram at `idx`, or `None` if that sample is a float.
     #[must_use]
     pub fn histogram(&self, idx: usize) -> Option<&Arc<Histogram>> {
         // Fast path: only floats.
@@ -153,7 +154,7 @@ impl SampleColumns {
         Some(TimeRange { start_ms: *self.timestamps_ms.first()?, end_ms: *self.timestamps_ms.last()? })
     }
 
-    /// Moves the samples of `later`, all newer than those here, to the end.
+    /// Moves the samples of `later` to the end. All of them must be newer than the samples in `self`.
     pub(crate) fn append(&mut self, later: &mut Self) {
         if later.is_empty() {
             return;
@@ -217,8 +218,8 @@ impl SampleColumns {
         }
     }
 
-    /// Merges the samples of `other`. Of two samples at one timestamp the one in `self` wins; returns how many of them
-    /// differed.
+    /// Merges the samples of `other`. Of two samples at one timestamp, the sample in `self` wins. Returns the number of
+    /// timestamps at which the two samples differ.
     pub fn merge(&mut self, other: &Self) -> u64 {
         let Some(other_range) = other.range() else { return 0 };
         let ours = self.split_off(self.timestamps_ms.partition_point(|&t| t < other_range.start_ms));
@@ -249,8 +250,8 @@ impl SampleColumns {
         n_conflicts
     }
 
-    /// Merges the samples from the index `from` on, which come from another source, with those between `start` and
-    /// `from`. Of two samples at one timestamp the one with the lower index wins.
+    /// Merges the samples from the index `from` on, which have another source, with the samples from `start` to `from`.
+    /// Of two samples at one timestamp, the one with the lower index wins.
     pub(crate) fn join(&mut self, start: usize, from: usize) {
         if start == from || from == self.len() {
             return;
@@ -280,8 +281,8 @@ impl SampleColumns {
         }
     }
 
-    /// Appends a sample of `other`. It keeps its hint if it is placed at `next`, as it then follows its predecessor;
-    /// returns `next` for the sample after it.
+    /// Appends a sample of `other`. The sample keeps its reset hint if its index is `next`, because it then follows its
+    /// predecessor. Returns `next` for the following sample.
     pub(crate) fn push_from(&mut self, other: &Self, idx: usize, next: usize) -> usize {
         if !(self.starts_ms.is_empty() && other.starts_ms.is_empty()) {
             start_timestamps::push(&mut self.starts_ms, self.timestamps_ms.len(), other.start_ms(idx));
@@ -308,7 +309,7 @@ impl SampleColumns {
         }
     }
 
-    /// Iterates over timestamps and values in order of time; the value of a histogram is its sum.
+    /// Iterates over timestamps and values in order of time. The value of a histogram is its sum.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Sample> + '_ {
         self.timestamps_ms.iter().zip(&self.values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value })
     }

@@ -1,69 +1,69 @@
 //! Columns of start timestamps: the time since which a sample's value has been counted.
 //!
-//! Few series have them and they rarely change, so a column has entries only for changes: the index of a sample, and
-//! the start timestamp from that sample to the next entry. 0 is unknown and applies before the first entry. Indexes
-//! ascend, and no entry repeats the start timestamp before it.
+//! Few series have start timestamps, and they rarely change. So a column has entries only for changes: the index of a
+//! sample, and the start timestamp from that sample to the next entry. 0 is unknown and applies before the first entry.
+//! Indexes ascend, and no entry repeats the start timestamp of the previous entry.
 
 use std::ops::Range;
 
-/// An index in a column of samples, and the start timestamp from there on.
+/// An index in a column of samples, and the start timestamp from that index on.
 pub(crate) type Change = (u32, i64);
 
 /// The order of a new sample relative to the samples of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// It is newer than all others; later samples inherit its start timestamp.
+    /// The sample is newer than all others. Later samples inherit its start timestamp.
     Newest,
-    /// It is out of order; its start timestamp applies to it alone.
+    /// The sample is out of order. Its start timestamp applies only to this sample.
     OutOfOrder,
 }
 
 /// Returns the start timestamp of the sample at an index.
-pub(crate) fn at(column: &[Change], place: usize) -> i64 {
-    let after = column.partition_point(|(from, _)| *from as usize <= place);
+pub(crate) fn at(column: &[Change], idx: usize) -> i64 {
+    let after = column.partition_point(|(from, _)| *from as usize <= idx);
     after.checked_sub(1).map_or(0, |idx| column[idx].1)
 }
 
 /// Sets the start timestamp from an index on.
-pub(crate) fn push(column: &mut Vec<Change>, place: usize, start_ms: i64) {
-    column.truncate(column.partition_point(|(from, _)| (*from as usize) < place));
+pub(crate) fn push(column: &mut Vec<Change>, idx: usize, start_ms: i64) {
+    column.truncate(column.partition_point(|(from, _)| (*from as usize) < idx));
     if column.last().map_or(0, |(_, before)| *before) != start_ms {
-        column.push((place as u32, start_ms));
+        column.push((idx as u32, start_ms));
     }
 }
 
-/// Sets the start timestamps of at least one sample from an index on; `later` counts from there.
-pub(crate) fn append(column: &mut Vec<Change>, place: usize, later: &[Change]) {
+/// Sets the start timestamps of at least one sample from an index on. Indexes in `later` are relative to that index.
+pub(crate) fn append(column: &mut Vec<Change>, idx: usize, later: &[Change]) {
     // Fast path: no start timestamps.
     if column.is_empty() && later.is_empty() {
         return;
     }
-    push(column, place, 0);
-    later.iter().for_each(|&(from, start_ms)| push(column, place + from as usize, start_ms));
+    push(column, idx, 0);
+    later.iter().for_each(|&(from, start_ms)| push(column, idx + from as usize, start_ms));
 }
 
 /// Returns the start timestamps of a range of samples, counted from the first of them.
-pub(crate) fn slice(column: &[Change], places: Range<usize>) -> Vec<Change> {
+pub(crate) fn slice(column: &[Change], indexes: Range<usize>) -> Vec<Change> {
     // Fast path: no start timestamps.
-    if column.is_empty() || places.is_empty() {
+    if column.is_empty() || indexes.is_empty() {
         return Vec::new();
     }
     let mut of_slice = Vec::new();
-    push(&mut of_slice, 0, at(column, places.start));
-    let inside = column.iter().filter(|(from, _)| places.contains(&(*from as usize)));
-    inside.for_each(|&(from, start_ms)| push(&mut of_slice, from as usize - places.start, start_ms));
+    push(&mut of_slice, 0, at(column, indexes.start));
+    let inside = column.iter().filter(|(from, _)| indexes.contains(&(*from as usize)));
+    inside.for_each(|&(from, start_ms)| push(&mut of_slice, from as usize - indexes.start, start_ms));
     of_slice
 }
 
 /// Removes the entries of a range of samples; `len` is the number of samples before.
-pub(crate) fn drain(column: &mut Vec<Change>, places: Range<usize>, len: usize) {
-    if column.is_empty() || places.is_empty() {
+pub(crate) fn drain(column: &mut Vec<Change>, indexes: Range<usize>, len: usize) {
+    if column.is_empty() || indexes.is_empty() {
         return;
     }
-    let later = slice(column, places.end..len);
-    column.truncate(column.partition_point(|(from, _)| (*from as usize) < places.start));
-    if places.end < len {
-        append(column, places.start, &later);
+    let later = slice(column, indexes.end..len);
+    column.truncate(column.partition_point(|(from, _)| (*from as usize) < indexes.start));
+    if indexes.end < len {
+        append(column, indexes.start, &later);
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
 
     fn column(starts: &[i64]) -> Vec<Change> {
         let mut column = Vec::new();
-        starts.iter().enumerate().for_each(|(place, &start_ms)| push(&mut column, place, start_ms));
+        starts.iter().enumerate().for_each(|(idx, &start_ms)| push(&mut column, idx, start_ms));
         column
     }
 
@@ -83,7 +83,7 @@ mod tests {
         assert!(
             column.windows(2).all(|pair| pair[0].1 != pair[1].1) && column.first().is_none_or(|first| first.1 != 0)
         );
-        (0..len).map(|place| at(column, place)).collect()
+        (0..len).map(|idx| at(column, idx)).collect()
     }
 
     proptest! {
@@ -93,16 +93,16 @@ mod tests {
             later in proptest::collection::vec(0..3_i64, 1..20),
             a in 0..20_usize, b in 0..20_usize,
         ) {
-            let places = a.min(b).min(starts.len())..a.max(b).min(starts.len());
+            let indexes = a.min(b).min(starts.len())..a.max(b).min(starts.len());
             let whole = column(&starts);
             prop_assert_eq!(&list(&whole, starts.len()), &starts);
-            prop_assert_eq!(list(&slice(&whole, places.clone()), places.len()), &starts[places.clone()]);
+            prop_assert_eq!(list(&slice(&whole, indexes.clone()), indexes.len()), &starts[indexes.clone()]);
             let mut both = whole.clone();
             append(&mut both, starts.len(), &column(&later));
             prop_assert_eq!(list(&both, starts.len() + later.len()), [&starts[..], &later[..]].concat());
             let (mut drained, mut rest) = (whole, starts.clone());
-            drain(&mut drained, places.clone(), starts.len());
-            rest.drain(places);
+            drain(&mut drained, indexes.clone(), starts.len());
+            rest.drain(indexes);
             prop_assert_eq!(list(&drained, rest.len()), rest);
         }
     }
