@@ -1,13 +1,13 @@
-//! Memory budgets: bytes are reserved before a buffer grows, and released when it is dropped.
+//! Memory budgets: bytes are reserved before a buffer grows, and released when the buffer is dropped.
 //!
-//! A request has a budget of its own that also draws on the shared budget of all requests. When the shared budget is
-//! exhausted, its [`MemoryReclaimer`] decides which request must end: the heaviest one, not the one that asks. The
-//! asking request waits briefly for the released memory or, if it cannot wait, uses a small reserve.
+//! Each request has its own budget, which also draws on the shared budget of all requests. When the shared budget is
+//! exhausted, its [`MemoryReclaimer`] decides which request must end: the one that uses the most memory. The request
+//! that needs memory waits briefly for the release or, if it cannot wait, uses a small reserve.
 //!
 //! Invariants
 //! 1. The bytes of a [`Charge`] are released to the budget, and to its parent, when it is dropped.
 //! 2. A budget holds at most its limit, plus at most a sixteenth for callers that cannot wait.
-//! 3. Nobody waits for memory longer than [`WAIT_MAX`], or with a lock held: so every wait ends.
+//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while holding a lock. So every wait ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::error::{Error, Result};
 /// Reclaims memory when a budget is exhausted.
 pub trait MemoryReclaimer: fmt::Debug + Send + Sync {
     /// Called when `asking`, a child of the budget, needs `size` bytes more than are free. May interrupt other
-    /// requests. Returns `true` if memory is about to be released, so that trying again makes sense. Must not wait or
+    /// requests. Returns `true` if memory is about to be released, so that the caller should retry. Must not wait or
     /// reserve memory of the budget itself.
     fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool;
 }
 
-/// How long a request waits for memory that others are about to release.
+/// Maximum time that a request waits for memory that others are about to release.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Interval between attempts while waiting.
 const WAIT_INTERVAL: Duration = Duration::from_millis(2);
 /// Fraction of a budget reserved for callers that cannot wait: a sixteenth.
 const RESERVE_PART: usize = 16;
 
-/// A limit on reserved bytes; clones share it. A child also draws on its parent.
+/// A limit on reserved bytes, shared by all clones. A child also draws on its parent.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
     account: Arc<Account>,
@@ -71,13 +71,13 @@ impl MemoryBudget {
         Self::build(what, limit, None, None)
     }
 
-    /// Creates a budget that calls `reclaimer` before it refuses its children.
+    /// Creates a budget that calls `reclaimer` before it rejects a reservation of a child.
     #[must_use]
     pub fn with_reclaimer(what: &'static str, limit: usize, reclaimer: Arc<dyn MemoryReclaimer>) -> Self {
         Self::build(what, limit, None, Some(reclaimer))
     }
 
-    /// Creates a child: a budget with a limit of its own that also draws on this one.
+    /// Creates a child: a budget with its own limit that also draws on this one.
     #[must_use]
     pub fn child(&self, what: &'static str, limit: usize) -> Self {
         Self::build(what, limit, Some(self.clone()), None)
@@ -115,7 +115,7 @@ impl MemoryBudget {
         self.account.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum of bytes that were ever reserved.
+    /// Returns the maximum number of bytes reserved at any time.
     #[must_use]
     pub fn peak(&self) -> usize {
         self.account.peak.load(Ordering::Relaxed)
@@ -149,7 +149,7 @@ impl MemoryBudget {
         Ok(())
     }
 
-    /// Reserves bytes; waits for memory that others are about to release.
+    /// Reserves bytes. Waits for memory that others are about to release.
     fn reserve_waiting(&self, size: usize) -> Result<()> {
         // Fast path: memory is free.
         let mut refused = match self.reserve(size, 0) {
@@ -167,7 +167,7 @@ impl MemoryBudget {
         Err(refused.into_error())
     }
 
-    /// Reserves bytes without waiting: from the reserve while other requests end.
+    /// Reserves bytes without waiting. Uses the reserve while other requests end.
     fn reserve_without_waiting(&self, size: usize) -> Result<()> {
         let slack = self.account.parent.as_ref().map_or(0, |parent| parent.limit() / RESERVE_PART);
         match self.reserve(size, 0) {
@@ -199,11 +199,12 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Reserves `size` more bytes; call it before the buffer grows. If the shared budget is exhausted, waits up to a
-    /// second while heavier requests are ended: must not be called with a lock held, or where waiting is not allowed.
+    /// Reserves `size` more bytes. Call this before the buffer grows. If the shared budget is exhausted, waits up to a
+    /// second while heavier requests are ended. Must not be called while holding a lock, or where waiting is not
+    /// allowed.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the budget or its parent has too little left; nothing is reserved then.
+    /// [`Error::Limit`] if the budget or its parent has too few free bytes. Nothing is reserved then.
     #[inline]
     pub fn grow(&mut self, size: usize) -> Result<()> {
         self.memory.reserve_waiting(size)?;
@@ -211,10 +212,10 @@ impl Charge {
         Ok(())
     }
 
-    /// Reserves as [`Charge::grow`] does but never waits: for callers that hold a lock.
+    /// Like [`Charge::grow`], but never waits. For callers that hold a lock.
     ///
     /// # Errors
-    /// As [`Charge::grow`].
+    /// The errors of [`Charge::grow`].
     #[inline]
     pub fn grow_without_waiting(&mut self, size: usize) -> Result<()> {
         self.memory.reserve_without_waiting(size)?;
@@ -222,8 +223,8 @@ impl Charge {
         Ok(())
     }
 
-    /// Reserves `size` more bytes if they are free, without ending other requests: for caches. Returns `true` if it
-    /// did.
+    /// Reserves `size` more bytes if they are free, without ending other requests: for caches. Returns `true` on
+    /// success.
     #[inline]
     pub(crate) fn grow_if_free(&mut self, size: usize) -> bool {
         let is_reserved = self.memory.reserve(size, 0).is_ok();
@@ -232,7 +233,7 @@ impl Charge {
     }
 
     /// Reserves `size` more bytes if half of the budget and of its parent stays free: for large caches. Returns `true`
-    /// if it did.
+    /// on success.
     pub(crate) fn grow_if_plenty(&mut self, size: usize) -> bool {
         self.memory.has_plenty(size) && self.grow_if_free(size)
     }

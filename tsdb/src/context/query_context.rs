@@ -2,14 +2,14 @@
 //!
 //! It is passed from the socket to the innermost loop. Every loop over series, chunks or steps calls
 //! [`QueryContext::check`] at least once per [`CHECK_INTERVAL`] small pieces of work; every buffer that grows with user
-//! data is reserved through a [`Charge`] first. A request may end early by an [`Interrupt`] or
+//! data is charged to a [`Charge`] first. A request may end early by an [`Interrupt`] or
 //! [`Error::Limit`](crate::Error::Limit).
 //!
 //! Invariants
-//! 1. Once a check has failed, every later one on the same context fails.
+//! 1. Once a check has failed, every later check of the same context fails.
 //! 2. The first interrupt wins.
 //!
-//! Threads: a context is shared by all threads that work for its request; others observe and interrupt it.
+//! Threads: all threads that work for a request share its context. Other threads observe and interrupt it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::error::{Error, Interrupt, Result};
 /// Maximum pieces of work (samples, labels, steps) between two calls of [`QueryContext::check`].
 pub const CHECK_INTERVAL: usize = 4096;
 
-/// Deadline, cancel switch and memory budget of one request; clones share them.
+/// Deadline, cancellation flag and memory budget of one request, shared by all clones.
 #[derive(Clone)]
 pub struct QueryContext {
     shared: Arc<Shared>,
@@ -33,11 +33,11 @@ struct Shared {
     /// 0 while running, otherwise an [`Interrupt`].
     interrupt: AtomicU8,
     memory: MemoryBudget,
-    /// Reads return partial results instead of waiting for the rest.
+    /// `true` if reads return partial results instead of waiting for the replay.
     takes_partial: bool,
-    /// What is missing from the results.
+    /// Description of the data missing from the results.
     partial: OnceLock<String>,
-    /// Series selected and samples read for the request.
+    /// Number of series selected and samples read for the request.
     n_series: AtomicU64,
     n_samples: AtomicU64,
     /// The maximum number of series, and the name of that limit.
@@ -51,8 +51,8 @@ impl QueryContext {
         Self::build(Instant::now().checked_add(timeout), memory, false)
     }
 
-    /// Creates a context as [`QueryContext::new`] does, whose reads do not wait for the replay of the log: they return
-    /// partial results, reported by [`QueryContext::partial`].
+    /// Like [`QueryContext::new`], but reads do not wait for the replay of the log. They return partial results, which
+    /// [`QueryContext::partial`] reports.
     #[must_use]
     pub fn with_partial_results(timeout: Duration, memory: MemoryBudget) -> Self {
         Self::build(Instant::now().checked_add(timeout), memory, true)
@@ -78,7 +78,7 @@ impl QueryContext {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Limits the number of series of the request; `what` names the limit in errors. The first limit wins.
+    /// Limits the number of series of the request. `what` names the limit in errors. The first limit wins.
     pub fn limit_series(&self, what: &'static str, series_max: u64) {
         self.shared.series_max.get_or_init(|| (what, series_max));
     }
@@ -114,14 +114,14 @@ impl QueryContext {
         self.shared.n_samples.load(Ordering::Relaxed)
     }
 
-    /// Returns a warning that says what is missing from the results; `None` if they are complete.
+    /// Returns a warning that describes the data missing from the results, or `None` if they are complete.
     #[must_use]
     pub fn partial(&self) -> Option<&str> {
         self.shared.partial.get().map(String::as_str)
     }
 
-    /// Records what is missing if the request accepts partial results; otherwise returns `false`. The first record
-    /// wins.
+    /// Records the missing data and returns `true` if the request accepts partial results. Returns `false` otherwise.
+    /// The first record wins.
     pub(crate) fn note_partial(&self, missing: impl FnOnce() -> String) -> bool {
         if self.shared.takes_partial {
             self.shared.partial.get_or_init(missing);
@@ -135,7 +135,7 @@ impl QueryContext {
             self.shared.interrupt.compare_exchange(0, reason as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns `Ok` while the request may continue. Reads the clock, which takes some 25 ns.
+    /// Returns `Ok` while the request may continue. Reads the clock, which takes about 25 ns.
     ///
     /// # Errors
     /// [`Error::Interrupted`] after the deadline or [`QueryContext::interrupt`].
@@ -147,7 +147,7 @@ impl QueryContext {
         }
     }
 
-    /// Returns why the request must end; `None` while it may continue.
+    /// Returns the reason why the request must end, or `None` while it may continue.
     #[must_use]
     pub fn interrupted(&self) -> Option<Interrupt> {
         if let Some(deadline) = self.shared.deadline
@@ -158,7 +158,7 @@ impl QueryContext {
         Interrupt::of(self.shared.interrupt.load(Ordering::Relaxed))
     }
 
-    /// Returns the remaining time; `None` without a deadline.
+    /// Returns the remaining time, or `None` without a deadline.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.shared.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
