@@ -39,12 +39,12 @@ impl BufferedSample {
     }
 }
 
-/// Memory of a buffered sample, without what a histogram refers to.
+/// Bytes of memory per buffered sample, without the memory that a histogram refers to.
 pub(crate) const BUFFERED_SAMPLE_SIZE: usize = size_of::<BufferedSample>();
-/// Samples of a batch. The buffer grows and shrinks by batches: it never needs twice its memory in order to grow.
+/// Number of samples per batch. The buffer grows and shrinks by batches, so growing copies nothing.
 pub(super) const BATCH_SAMPLES: usize = 1024;
 
-/// A queue of samples. Takes up to one batch more memory than its samples need.
+/// A queue of samples. Uses at most one batch more memory than its samples need.
 #[derive(Debug, Default)]
 pub(crate) struct SampleBuffer {
     batches: VecDeque<Vec<BufferedSample>>,

@@ -1,17 +1,18 @@
 //! A log and the requests that append to it.
 //!
-//! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A request leaves one record
-//! in each log of its series, however many shards there are: with one record per shard, records would be small and compress
-//! worse, as a sample is encoded relative to its neighbours. A log is written to the disk far faster than heads accept
-//! samples, so a few logs serve any number of shards.
+//! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A request writes one
+//! record to each log of its series, for any number of shards. With one record per shard, records would be smaller and
+//! compress worse, because a sample is encoded relative to its neighbours. A log is written to the disk far faster than
+//! heads accept samples, so a few logs serve any number of shards.
 //!
-//! The number of logs is a power of two and at most that of the shards. The lowest bits of the hash of a series choose its
-//! log, as they choose its shard: all series of a shard are in one log, chosen by the lowest bits of the shard's number.
+//! The number of logs is a power of two, at most the number of shards. The lowest bits of the hash of a series select
+//! both its shard and its log. So all series of a shard are in one log, selected by the lowest bits of the shard's
+//! index.
 //!
 //! Invariants
-//! 1. Requests with samples for one log are serialized: one goes through all shards of the log and into the log before the
-//!    next. So the order of the log is that in which heads appended the samples.
-//! 2. A definition is in the log before the series is visible to others.
+//! 1. Requests with samples for one log are serialized: a request is appended to all shards of the log, and to the log,
+//!    before the next request starts. So the log has the samples in the order in which the heads appended them.
+//! 2. The definition of a series is in the log before other threads see the series.
 //!
 //! Lock order: the batch, then a shard's head, then the refs, the cut and the locks of the WAL.
 
@@ -25,10 +26,10 @@ use crate::sample::Sample;
 use crate::sample::SeriesRef;
 use crate::wal::{Cut, LoggedHistogram, Position, SampleColumn, StartTimestamp, StartTimestamps, Wal};
 
-/// Series refs that a log reserves at a time. Senders write series in the order in which they were created, and
-/// consecutive refs take almost no space in a log.
+/// Number of series refs that a log reserves at a time. Senders write series in the order in which they were created,
+/// and consecutive refs take almost no space in a log.
 const RESERVED_REFS: u64 = 1024;
-/// A batch with more samples gives its memory back.
+/// A batch that had more samples than this is freed after the append.
 const RETAINED_SAMPLES_MAX: usize = 1 << 16;
 
 /// A log that some of the shards share.
@@ -37,9 +38,10 @@ pub(crate) struct ShardLog {
     wal: Wal,
     /// Locked from the first shard that a request changes until its record is in the log.
     batch: Mutex<LogBatch>,
-    /// Refs for new series.
+    /// Reserved refs for new series.
     refs: Mutex<Range<u64>>,
-    /// Where the log was cut when its heads were frozen last, until a checkpoint replaces the segments before that.
+    /// Position of the last cut, at which the heads were frozen. `None` once a checkpoint has replaced the segments
+    /// before the cut.
     pub(super) cut: Mutex<Option<Cut>>,
 }
 
@@ -47,7 +49,7 @@ pub(crate) struct ShardLog {
 #[derive(Debug, Default)]
 pub(crate) struct LogBatch {
     floats: SampleColumn,
-    /// The positions of the floats in the request.
+    /// Position of each float in the request.
     positions: Vec<u32>,
     histograms: Vec<LoggedHistogram>,
     histogram_start_timestamps: StartTimestamps,
@@ -57,10 +59,10 @@ pub(crate) struct LogBatch {
 
 #[derive(Debug, Default)]
 struct Sorted {
-    /// By position in the request, one more than the index among the floats.
+    /// By position in the request: the index of the float plus one, or 0 if the log has no float at that position.
     by_position: Vec<u32>,
     floats: SampleColumn,
-    /// The new index of each float.
+    /// New index of each float.
     moved: Vec<u32>,
 }
 
@@ -72,7 +74,7 @@ pub(crate) struct LogAppend<'a> {
 }
 
 impl ShardLog {
-    /// Creates the log of some shards.
+    /// Creates a log that several shards share.
     pub(crate) fn new(wal: Wal) -> Arc<Self> {
         Arc::new(Self { wal, batch: Mutex::default(), refs: Mutex::default(), cut: Mutex::default() })
     }
@@ -82,15 +84,15 @@ impl ShardLog {
         &self.wal
     }
 
-    /// Begins to append a request's samples. Other requests wait until it ends.
+    /// Begins to append the samples of a request. Other requests wait until the returned value is dropped.
     pub(crate) fn append(&self) -> LogAppend<'_> {
         let mut batch = self.batch.lock();
-        // After a panic it may have samples that did not get to the log.
+        // After a panic, the batch may have samples that were not logged.
         batch.clear();
         LogAppend { wal: &self.wal, batch }
     }
 
-    /// Returns the next series ref, locked until the caller knows whether it uses it.
+    /// Returns the next series ref, and locks the refs until the caller has used or dropped it.
     pub(crate) fn next_ref(&self, next_ref: &AtomicU64) -> NextRef<'_> {
         let mut refs = self.refs.lock();
         if refs.is_empty() {
@@ -101,7 +103,7 @@ impl ShardLog {
     }
 }
 
-/// The ref of the next new series. No other series gets one until it is dropped.
+/// The ref of the next new series. No other series gets a ref until this value is dropped.
 pub(crate) struct NextRef<'a>(MutexGuard<'a, Range<u64>>);
 
 impl NextRef<'_> {
@@ -122,8 +124,8 @@ impl LogAppend<'_> {
         &mut self.batch
     }
 
-    /// Appends the samples to the log, uncommitted. Returns the position to commit before the request is acknowledged. It
-    /// covers samples that the request only repeated and whose first commit is still pending.
+    /// Appends the samples to the buffer of the log. Returns the position that the caller must commit before it
+    /// acknowledges the request. The position covers repeated samples whose first append is not committed yet.
     pub(crate) fn finish(mut self) -> Position {
         let batch = &mut *self.batch;
         batch.sort();
@@ -134,7 +136,7 @@ impl LogAppend<'_> {
         if !histograms.is_empty() {
             self.wal.append_histograms(histograms, histogram_start_timestamps);
         }
-        // They refer to memory of the request.
+        // The histograms refer to memory of the request.
         histograms.clear();
         if floats.len() > RETAINED_SAMPLES_MAX {
             *batch = LogBatch::default();
@@ -176,7 +178,7 @@ impl LogBatch {
         self.histogram_start_timestamps.push(self.histograms.len(), start);
     }
 
-    /// Marks the samples as buffered during a replay: those without a start timestamp have none.
+    /// Marks the samples as buffered during a replay: samples without a start timestamp have none.
     pub(crate) fn mark_buffered(&mut self) {
         self.floats.start_timestamps.mark_buffered();
         self.histogram_start_timestamps.mark_buffered();

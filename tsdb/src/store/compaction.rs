@@ -14,7 +14,7 @@ impl Store {
     /// Runs all due merges, then applies retention.
     ///
     /// # Errors
-    /// As [`merge`]. Completed merges stay.
+    /// The errors of [`merge`]. Completed merges stay.
     pub(crate) fn compact(&self, stop: &AtomicBool) -> Result<()> {
         let _one_at_a_time = self.compacting();
         while let Some(newest_ms) = self.newest_ms() {
@@ -32,7 +32,7 @@ impl Store {
     /// Merges as much as possible, including windows and days that are still open.
     ///
     /// # Errors
-    /// As [`Store::compact`].
+    /// The errors of [`Store::compact`].
     pub(crate) fn compact_fully(&self, stop: &AtomicBool) -> Result<()> {
         let _one_at_a_time = self.compacting();
         while let Some(next) = full(&self.blocks.metas()) {
@@ -41,10 +41,10 @@ impl Store {
         self.expire()
     }
 
-    /// Rewrites all blocks from which something was deleted.
+    /// Rewrites all blocks that contain deleted samples.
     ///
     /// # Errors
-    /// As [`Store::compact`].
+    /// The errors of [`Store::compact`].
     pub(crate) fn clean_tombstones(&self, stop: &AtomicBool) -> Result<()> {
         let _one_at_a_time = self.compacting();
         let list = self.blocks.list();
@@ -67,9 +67,9 @@ impl Store {
         merged.map(drop)
     }
 
-    /// Returns the number of conflicts.
+    /// Runs a merge. Returns the number of conflicting samples.
     fn run_merge(&self, next: &Merge, stop: &AtomicBool) -> Result<u64> {
-        // Before the list: a concurrent rule is applied twice rather than not at all.
+        // Read before the block list: a concurrent rule is applied twice rather than not at all.
         let deletions = self.blocks.last_deletion();
         let list = self.blocks.list();
         let is_source = |stored: &&Arc<StoredBlock>| next.sources.contains(&stored.meta().origin.id);
@@ -87,7 +87,7 @@ impl Store {
         Ok(merged.n_conflicts)
     }
 
-    /// Opens and verifies a finished block; a damaged one is removed.
+    /// Opens and verifies a finished block. Removes the block if it is damaged.
     fn verified(&self, id: BlockId) -> Result<Arc<Block>> {
         let opened = self.blocks.open_block(id).and_then(|block| {
             block.verify(&QueryContext::unbounded())?;

@@ -8,13 +8,13 @@
 //! 3. The parts are put in place (synced, renamed, directory synced) and added to the block list.
 //! 4. Once no reader uses the previous list, the frozen chunks are dropped, and every log gets a checkpoint, which
 //!    durably replaces the segments that the parts cover.
-//! 5. Idle and stale series are evicted once no reader may look them up: only readers that began before step 4 may, as
-//!    a selection includes series with samples in memory. If such a reader is still active, the flush task evicts them
-//!    later.
+//! 5. Idle and stale series are evicted once no reader may look them up. Only readers that began before step 4 may,
+//!    because a selection includes only series with samples in memory. If such a reader is still active, the flush task
+//!    evicts the series later.
 //!
-//! Crash: before the rename of a part nothing has happened. Between the rename and the checkpoint, a replay restores
-//! samples that the part contains too; reads and merges return them once. A failed flush leaves its chunks frozen; the
-//! next one begins with them.
+//! Crash: before the rename of a part, no durable state has changed. Between the rename and the checkpoint, a replay
+//! restores samples that the part contains too. Reads and merges return them once. A failed flush leaves its chunks
+//! frozen. The next flush begins with them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
@@ -39,26 +39,26 @@ use crate::shard::{EvictionLimits, Shard};
 use crate::store::Store;
 use crate::store::flush_state::{FlushStats, Flushing, StaleByShard};
 
-/// Series whose labels are looked up under one lock.
+/// Number of series whose labels are looked up per acquisition of the head lock.
 const BATCH_SERIES: usize = 512;
 
 impl Store {
-    /// Flushes all samples appended before, and returns the result. Waits for the end of the replay, which determines
-    /// the contents of the parts.
+    /// Flushes all samples appended before the call, and returns statistics. Waits for the end of the replay, which
+    /// determines the contents of the parts.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if parts or checkpoints cannot be written; nothing is lost then.
+    /// [`Error::Io`](crate::Error::Io) if parts or checkpoints cannot be written. No samples are lost then.
     /// [`Error::ReplayFailed`].
     pub(crate) fn flush(&self) -> Result<FlushStats> {
         self.replay.wait(&QueryContext::unbounded())?;
         self.flush_under(&mut self.flushing())
     }
 
-    /// Flushes, then deletes from blocks; see [`Db::delete`](crate::Db::delete). No other flush runs in between: its
-    /// samples may have been appended after the deletion.
+    /// Flushes, then deletes from blocks; see [`Db::delete`](crate::Db::delete). No other flush runs in between,
+    /// because its samples may have been appended after the deletion.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Db::delete`](crate::Db::delete).
     pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         self.replay.wait(&QueryContext::unbounded())?;
         let mut flushing = self.flushing();
@@ -83,9 +83,9 @@ impl Store {
         Ok(stats)
     }
 
-    /// Freezes all shards at one instant: no request is frozen in one of them and not in another.
+    /// Freezes all shards at one instant: every request is frozen in all its shards or in none.
     fn freeze(&self) -> Result<()> {
-        // Written before the pause, so that appends do not wait for these writes.
+        // Writes buffered records before the pause, so that appends do not wait for these writes.
         self.logs.iter().try_for_each(|log| log.wal().write_out())?;
         let _pause = self.isolation.pause();
         let freeze = |(idx, log): (usize, &Arc<ShardLog>)| log.freeze(self.shards_of(idx).map(|(_, shard)| shard));
@@ -104,7 +104,7 @@ impl Store {
             let mark = self.block_list_readers.advance_epoch();
             self.block_list_readers.wait_for(mark);
             for shard in &self.shards {
-                // Freed after the lock is released.
+                // Drops the frozen samples after the lock is released.
                 let _frozen = shard.head_mut().drop_frozen();
             }
             flushing.note(stale);
@@ -120,7 +120,7 @@ impl Store {
         // Exemplars logged before the truncation are in the ring unless they were evicted.
         let exemplars = self.exemplars.by_log(self.logs.len());
         for ((idx, log), exemplars) in self.logs.iter().enumerate().zip(&exemplars) {
-            // One log has the metadata of all.
+            // The first log has the metadata of the whole store.
             let families = if idx == 0 { Some(&*metadata) } else { None };
             let shards = self.shards_of(idx).map(|(_, shard)| shard);
             log.checkpoint(shards, self.next_ref.load(Ordering::SeqCst), families, exemplars)?;
@@ -224,7 +224,7 @@ struct FrozenShard<'a> {
 impl<'a> FrozenShard<'a> {
     fn new((number, shard): (usize, &'a Shard), frozen: Arc<Frozen>) -> Result<Self> {
         let order = shard.rank_series(&QueryContext::unbounded())?;
-        let slots = order.sorted().iter().copied().filter(|of| frozen.has(of.slot)).collect();
+        let slots = order.sorted().iter().copied().filter(|slot_ref| frozen.has(slot_ref.slot)).collect();
         Ok(Self { number, shard, frozen, slots })
     }
 
@@ -235,7 +235,7 @@ impl<'a> FrozenShard<'a> {
         is_stale_nan(value).then(|| StaleSeries { slot_ref: self.shard.head().slot_ref(slot), at_ms })
     }
 
-    /// Adds the starts of the windows that contain samples.
+    /// Adds the start of each window that contains samples to `windows`.
     fn windows(&self, windows: &mut BTreeSet<i64>) -> Result<()> {
         let range = self.frozen.range();
         // Fast path: all samples lie in one window.
@@ -244,9 +244,9 @@ impl<'a> FrozenShard<'a> {
             return Ok(());
         }
         let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
-        for of in &self.slots {
+        for slot_ref in &self.slots {
             samples.clear();
-            self.frozen.read(of.slot, TimeRange::ALL, &mut scratch, &mut samples).map_err(overwritten)?;
+            self.frozen.read(slot_ref.slot, TimeRange::ALL, &mut scratch, &mut samples).map_err(overwritten)?;
             windows.extend(samples.timestamps_ms.iter().map(|&t| window_of(t).start_ms));
         }
         Ok(())
@@ -260,11 +260,11 @@ impl<'a> FrozenShard<'a> {
         }
         let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
         let mut slots = Vec::new();
-        for &of in &self.slots {
+        for &slot_ref in &self.slots {
             samples.clear();
-            self.frozen.read(of.slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
+            self.frozen.read(slot_ref.slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
             if !samples.is_empty() {
-                slots.push(of);
+                slots.push(slot_ref);
             }
         }
         Ok(slots)
@@ -289,7 +289,7 @@ fn write_symbols(
         let mut pairs = HashSet::new();
         for slots in slots.chunks(BATCH_SERIES) {
             let head = shard.shard.head();
-            slots.iter().for_each(|of| pairs.extend(head.pairs(of.slot)));
+            slots.iter().for_each(|slot_ref| pairs.extend(head.pairs(slot_ref.slot)));
         }
         let pairs: Vec<Pair> = pairs.into_iter().collect();
         for pairs in pairs.chunks(BATCH_SERIES) {
@@ -314,7 +314,7 @@ fn write_symbols(
 struct Rows<'a> {
     shard: &'a FrozenShard<'a>,
     symbols: &'a SymbolMap,
-    /// The remaining series.
+    /// Series that are not in `batch` yet.
     slots: &'a [SlotRef],
     batch: VecDeque<(Vec<Symbol>, u32)>,
 }
@@ -331,9 +331,9 @@ impl Rows<'_> {
         let (slots, rest) = self.slots.split_at(self.slots.len().min(BATCH_SERIES));
         self.slots = rest;
         let head = self.shard.shard.head();
-        for of in slots {
-            let labels = head.pairs(of.slot).map(|pair| self.symbols[&pair]).collect();
-            self.batch.push_back((labels, of.slot));
+        for slot_ref in slots {
+            let labels = head.pairs(slot_ref.slot).map(|pair| self.symbols[&pair]).collect();
+            self.batch.push_back((labels, slot_ref.slot));
         }
     }
 }

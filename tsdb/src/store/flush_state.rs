@@ -7,37 +7,37 @@ use crate::head::StaleSeries;
 /// The result of a flush.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlushStats {
-    /// Parts written.
+    /// Number of parts written.
     pub n_parts: u64,
-    /// Samples in them.
+    /// Number of samples in the written parts.
     pub n_samples: u64,
-    /// Evicted series.
+    /// Number of evicted series.
     pub n_evicted: u64,
-    /// How long appends were paused, in microseconds.
+    /// Duration of the pause of appends, in microseconds.
     pub paused_us: u64,
 }
 
 /// Stale series by shard.
 pub(super) type StaleByShard = Vec<Vec<StaleSeries>>;
 
-/// State that is kept between flushes.
+/// State that persists between flushes.
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
     /// The id of the flush that writes the frozen chunks.
     pub(super) number: u64,
-    /// The flush began but did not finish.
+    /// `true` if the flush began but did not finish.
     pub(super) is_unfinished: bool,
     /// Series whose newest sample was a staleness marker when it was flushed, each once. They are removed from the list
     /// when they are evicted or get new samples. After a restart the list is empty, and these series are evicted as
     /// idle ones.
     pub(super) stale: StaleByShard,
-    /// Frozen samples were dropped in this epoch, and no series was evicted since; readers of earlier epochs may look
-    /// them up.
+    /// The epoch in which frozen samples were dropped, if no series was evicted since. Readers of earlier epochs may
+    /// look these series up.
     pub(super) dropped: Option<u64>,
 }
 
 impl Flushing {
-    /// Adds stale series. One that is in the list already had new samples since and became stale again.
+    /// Adds stale series. A series that is in the list already had new samples and became stale again.
     pub(super) fn note(&mut self, stale: StaleByShard) {
         self.stale.resize_with(stale.len(), Vec::new);
         for (known, new) in self.stale.iter_mut().zip(stale) {

@@ -1,7 +1,6 @@
 //! Writes blocks for [`Db::import`](crate::Db::import).
 //!
-//! Used by `varve-prometheus`: blocks are built outside of the heads, in a directory from which the store imports them
-//! later.
+//! Used by `varve-prometheus`: it writes blocks directly to a directory, from which the store imports them later.
 //!
 //! Crash: an unfinished block has a temporary name; the next [`ImportWriter::create`] with the same number removes it.
 
@@ -18,7 +17,7 @@ use crate::sample::SampleColumns;
 /// Writes one block, which covers one window of two hours.
 pub struct ImportWriter<'a> {
     writer: BlockWriter,
-    /// In ascending order of names and values.
+    /// Labels and their symbols, in ascending order of names and values.
     symbols: Vec<((&'a str, &'a str), Symbol)>,
     n_samples: u64,
 }
@@ -27,7 +26,8 @@ impl<'a> ImportWriter<'a> {
     /// Creates block `number` in the directory `dir`, for the window of two hours that contains `timestamp_ms`.
     /// `labels` are the names and values of all series that follow.
     ///
-    /// Of two samples with one timestamp, [`Db::import`](crate::Db::import) stores that of the block with the lower number.
+    /// If two blocks have a sample of a series at one timestamp, [`Db::import`](crate::Db::import) stores the sample of
+    /// the block with the lower number.
     ///
     /// # Errors
     /// [`Error::Io`], `AlreadyExists` if `dir` has a block of that number; [`Error::Limit`] for too many labels.
@@ -49,14 +49,14 @@ impl<'a> ImportWriter<'a> {
         Ok(Self { writer, symbols, n_samples: 0 })
     }
 
-    /// Appends a series; one without samples is skipped.
+    /// Appends a series. Skips a series without samples.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Limit`] for more than a block can hold.
+    /// [`Error::Io`]; [`Error::Limit`] if the block is full.
     ///
     /// # Panics
-    /// If a label is not among those of [`ImportWriter::create`], the labels are not above those of the last series, the
-    /// times of the samples do not ascend, or they lie outside the window.
+    /// If a label was not passed to [`ImportWriter::create`], the series are not in ascending order of labels, the
+    /// timestamps do not ascend, or a timestamp lies outside the window.
     pub fn add(&mut self, labels: &[(&str, &str)], samples: &SampleColumns) -> Result<()> {
         if samples.is_empty() {
             return Ok(());
@@ -70,8 +70,8 @@ impl<'a> ImportWriter<'a> {
         self.writer.series(&symbols, samples)
     }
 
-    /// Completes the block, makes it survive a power cut, and returns the number of its samples; a block without samples is
-    /// removed.
+    /// Completes the block, makes it survive a power cut, and returns the number of its samples. Removes a block
+    /// without samples.
     ///
     /// # Errors
     /// [`Error::Io`].

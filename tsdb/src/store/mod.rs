@@ -30,44 +30,44 @@ use flush_state::Flushing;
 /// Metadata by metric family.
 pub(crate) type Families = BTreeMap<String, Metadata>;
 
-/// See the module documentation.
+/// The state of an open store.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) options: Options,
     pub(crate) shards: Box<[Shard]>,
-    /// The number of series per group, over all shards.
+    /// Number of series per group, over all shards.
     pub(crate) group_counts: GroupCounts,
-    /// Shards are assigned round robin; there are at most as many logs as shards.
+    /// Shards are assigned to logs round robin. There are at most as many logs as shards.
     pub(crate) logs: Box<[Arc<ShardLog>]>,
     pub(crate) blocks: BlockSet,
     pub(crate) exemplars: Exemplars,
     pub(crate) isolation: Isolation,
-    /// Whether the heads hold the whole log.
+    /// State of the replay: whether the heads contain the whole log.
     pub(crate) replay: ReplayGate,
-    /// Selections that took the block list and still copy from the heads.
+    /// Selections that have taken the block list and still copy from the heads.
     pub(crate) block_list_readers: Arc<Readers>,
     /// Selections that may still look up series in the heads.
     pub(crate) series_readers: Arc<Readers>,
     pub(crate) next_ref: AtomicU64,
     pub(crate) throttle: Throttle,
-    /// Disk space for a flush when the disk is full.
+    /// Reserved disk space, for a flush when the disk is full.
     pub(crate) reserve: Reserve,
     wal_dir: PathBuf,
     /// The logs being written; older epochs are removed once all shards have been flushed.
     epoch: Epoch,
-    /// `i64::MIN` while there is no sample.
+    /// Newest accepted timestamp; `i64::MIN` while the store is empty.
     pub(crate) newest_ms: AtomicI64,
-    /// Shared with readers; cloned for a change while it is in use.
+    /// Shared with readers. A change clones it while a reader uses it.
     metadata: Mutex<Arc<Families>>,
     flushing: Mutex<Flushing>,
     compacting: Mutex<()>,
     compaction_stats: Mutex<CompactionStats>,
-    /// Panics of background tasks.
+    /// Number of panics of background tasks.
     pub(crate) n_background_panics: AtomicU64,
 }
 
 impl Store {
-    /// Creates a store whose log is still to be replayed.
+    /// Creates a store whose log is not replayed yet.
     pub(crate) fn new(
         options: Options,
         (wal_dir, epoch): (PathBuf, Epoch),
@@ -105,7 +105,7 @@ impl Store {
         self.shards.iter().enumerate().skip(log).step_by(self.logs.len())
     }
 
-    /// Returns the newest timestamp that was ever accepted; `None` if there is none.
+    /// Returns the newest timestamp ever accepted, or `None` if the store is empty.
     pub(crate) fn newest_ms(&self) -> Option<i64> {
         let newest_ms = self.newest_ms.load(Ordering::Relaxed);
         (newest_ms != i64::MIN).then_some(newest_ms)
@@ -121,7 +121,7 @@ impl Store {
         self.newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
     }
 
-    /// Returns the present bounds for new samples.
+    /// Returns the current bounds for new samples.
     pub(crate) fn bounds(&self) -> Bounds {
         Bounds {
             newest_ms: self.newest_ms(),
@@ -157,19 +157,19 @@ impl Store {
         self.logs.iter().map(|log| log.wal().size()).sum()
     }
 
-    /// Returns the present metadata without copying it.
+    /// Returns the current metadata without copying it.
     pub(crate) fn metadata(&self) -> Arc<Families> {
         Arc::clone(&self.known_metadata())
     }
 
-    // A panic under one of these locks leaves the guarded value consistent: it is replaced or incremented in one step.
+    // A panic under one of these locks leaves the guarded value consistent, because every change is a single step.
 
     /// Locks the metadata.
     pub(crate) fn known_metadata(&self) -> MutexGuard<'_, Arc<Families>> {
         self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no flush runs, and blocks others.
+    /// Waits until no flush runs, and blocks other flushes.
     pub(crate) fn flushing(&self) -> MutexGuard<'_, Flushing> {
         self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,7 +183,7 @@ impl Store {
         }
     }
 
-    /// Waits until no merge runs, and blocks others.
+    /// Waits until no merge runs, and blocks other merges.
     pub(crate) fn compacting(&self) -> MutexGuard<'_, ()> {
         self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
     }

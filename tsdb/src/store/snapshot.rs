@@ -18,7 +18,7 @@ impl Store {
     /// [`Db::snapshot`](crate::Db::snapshot).
     ///
     /// # Errors
-    /// As there. A partially created directory stays.
+    /// The errors of [`Db::snapshot`](crate::Db::snapshot). A partially created directory stays.
     pub(crate) fn snapshot(&self, dir: &Path, skip_head: bool) -> Result<()> {
         let fs = &self.options.fs;
         if fs.list(dir).is_ok() {
@@ -42,18 +42,18 @@ impl Store {
         Ok(())
     }
 
-    /// Imports blocks; see [`Db::import`](crate::Db::import). Each is rewritten with an id of this store and verified
-    /// in the process. The blocks of a failed or interrupted import are removed ([`PendingImport`]).
+    /// Imports blocks; see [`Db::import`](crate::Db::import). Each block is rewritten with an id of this store and
+    /// verified while it is rewritten. The blocks of a failed or interrupted import are removed ([`PendingImport`]).
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Db::import`](crate::Db::import).
     pub(crate) fn import(&self, dir: &Path) -> Result<usize> {
         let _one_at_a_time = self.compacting();
         let paths = self.importable(dir)?;
         if paths.is_empty() {
             return Ok(0);
         }
-        // Of two samples with one timestamp that of the earlier flush wins: samples in the heads go first.
+        // Of two samples with one timestamp, the sample of the earlier flush wins: flush the heads first.
         self.flush()?;
         let ids = self.blocks.next_ids(paths.len() as u64);
         let (fs, blocks_dir) = (&*self.options.fs, self.blocks.dir());
@@ -64,14 +64,14 @@ impl Store {
             }
             return Err(refused);
         }
-        // They are in the store; importing them again would change nothing.
+        // The blocks are in the store. Importing them again would change nothing.
         for path in &paths {
             if let Err(error) = fs.remove(path) {
                 tracing::error!(?path, %error, "could not remove an imported block");
             }
         }
         for folder in paths.iter().filter_map(|path| path.parent()).filter(|&folder| folder != dir) {
-            // A directory with other files, or one already removed, is ignored.
+            // Ignores a directory that contains other files or was removed already.
             let _ = fs.remove_dir(folder);
         }
         // If retention fails now, the next background run applies it.
@@ -109,7 +109,7 @@ impl Store {
         Ok(paths)
     }
 
-    /// Lists a directory; empty if it does not exist.
+    /// Lists a directory. Returns an empty list if it does not exist.
     fn names(&self, dir: &Path) -> Result<Vec<String>> {
         match self.options.fs.list(dir) {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),

@@ -1,18 +1,19 @@
 //! Exemplar storage: the newest exemplars of the whole store, in memory, in a [`ring`] of bounded length and size.
 //!
-//! Used by [`Db::append`](crate::Db::append) and [`Db::exemplars`](crate::Db::exemplars). Every exemplar has an id that
-//! ascends over the store; the log of its series' shard has a record of it, and a checkpoint has those that are still
-//! in the ring. A replay restores them by id, from any log in any order, so that the ring is as before. Exemplars that
-//! arrive during a replay are added to ring and log at once, with ids above all that the log may have. Whether one of
-//! them is out of order depends on the ring at that moment; one that the log has as well is stored once.
+//! Used by [`Db::append`](crate::Db::append) and [`Db::exemplars`](crate::Db::exemplars). Every exemplar has an id; ids
+//! ascend over the whole store. Each exemplar has a record in the log of its series. A checkpoint contains the
+//! exemplars that are still in the ring. A replay restores exemplars by id, from any log in any order, so the ring has
+//! the same contents as before. Exemplars that arrive during a replay are added to ring and log at once, with ids above
+//! all ids in the log. Whether such an exemplar is out of order depends on the contents of the ring at that moment. If
+//! the log contains it too, it is stored once.
 //!
 //! Invariants
-//! 1. An acknowledged exemplar that is still in the ring survives whatever samples survive.
+//! 1. An acknowledged exemplar that is still in the ring is as durable as a sample.
 //! 2. The exemplars of a request become visible together.
 //! 3. A repeated exemplar is stored once, unless its value is NaN (as in Prometheus).
 //!
-//! Deletes and retention do not affect exemplars, and snapshots do not contain those of the ring's past; the ring
-//! evicts the oldest.
+//! The ring evicts the oldest exemplars. Snapshots do not contain evicted exemplars. Deletes and retention do not
+//! affect exemplars.
 //!
 //! Lock order: the ring, then a shard's head, then its log. Crash: whole records, as for samples.
 
@@ -75,7 +76,7 @@ impl Exemplars {
         Restored::Done
     }
 
-    /// Returns all exemplars by the log of their series.
+    /// Returns all exemplars in the ring, grouped by the log of their series.
     pub(crate) fn by_log(&self, n_logs: usize) -> Vec<Vec<NumberedExemplars>> {
         let mut by_log = vec![Vec::new(); n_logs];
         for (labels, exemplars) in self.ring().series() {
@@ -101,7 +102,7 @@ impl Exemplars {
         range: TimeRange,
     ) -> Result<ExemplarSet> {
         let mut charge = ctx.charge();
-        // Labels are shared, so that a copy is small, and no matcher runs under the lock.
+        // Copies first, so that no matcher runs under the lock. A copy is small, because labels are shared.
         let mut series = self.copy(ctx, range, &mut charge)?;
         let mut interrupted = Ok(());
         let mut n_checked = 0;
@@ -140,14 +141,14 @@ impl Exemplars {
     }
 }
 
-/// What became of an exemplar of a log.
+/// The outcome of restoring an exemplar from a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restored {
     /// The exemplar is in the ring.
     Done,
-    /// The ring has it, or has evicted it since.
+    /// The ring has the exemplar already, or has evicted it since.
     Passed,
-    /// Its series is unknown.
+    /// The series of the exemplar is unknown.
     Orphaned,
 }
 

@@ -1,11 +1,11 @@
-//! The ring of exemplars: the newest ones in order of arrival, and in each series in order of time.
+//! The ring of exemplars: the newest exemplars in order of arrival, and in order of time per series.
 //!
 //! The rules for accepting exemplars are those of Prometheus (`tsdb/exemplar.go`, 3.14).
 //!
 //! Invariants
-//! 1. Both maps hold the same exemplars; a series without exemplars has no entry.
-//! 2. There are never more than `n_max`, nor more than `n_max` times [`EXEMPLAR_LABELS_SIZE`] bytes of labels, unless a
-//!    single exemplar exceeds that.
+//! 1. Both maps contain the same exemplars. A series without exemplars has no entry.
+//! 2. The ring never has more than `n_max` exemplars, nor more than `n_max` times [`EXEMPLAR_LABELS_SIZE`] bytes of
+//!    labels, unless a single exemplar exceeds that size.
 //! 3. An id is never reused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,21 +16,21 @@ use xxhash_rust::xxh64::xxh64;
 use crate::labels::Labels;
 use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar};
 
-/// Maximum bytes of labels in the ring, per exemplar of its capacity.
+/// Maximum bytes of labels in the ring, divided by its capacity in exemplars.
 pub const EXEMPLAR_LABELS_SIZE: usize = 1024;
 
 /// Statistics of the exemplar storage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExemplarStats {
-    /// Exemplars stored since the store was opened.
+    /// Number of exemplars stored since the store was opened.
     pub n_appended: u64,
-    /// Exemplars rejected as out of order since then.
+    /// Number of exemplars rejected as out of order since the store was opened.
     pub n_out_of_order: u64,
-    /// Exemplars in the ring.
+    /// Number of exemplars in the ring.
     pub n_stored: u64,
-    /// Series with exemplars in the ring.
+    /// Number of series with exemplars in the ring.
     pub n_series: u64,
-    /// Capacity of the ring.
+    /// Capacity of the ring in exemplars.
     pub n_max: u64,
     /// The timestamp of the exemplar that was stored first; `None` if the ring is empty.
     pub oldest_ms: Option<i64>,
@@ -39,14 +39,14 @@ pub struct ExemplarStats {
 /// The highest accepted id.
 const NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// See the module documentation.
+/// The exemplars in memory.
 #[derive(Debug)]
 pub(crate) struct Ring {
     n_max: usize,
-    /// By id, the oldest first.
+    /// Exemplars by id, the oldest first.
     taken: BTreeMap<u64, Taken>,
-    /// Timestamps and ids of each series' exemplars. Those at one timestamp ascend by id, as others may only be added
-    /// to the newest timestamp.
+    /// Timestamps and ids of the exemplars of each series. At one timestamp, ids ascend, because further exemplars are
+    /// only accepted at the newest timestamp.
     series: HashMap<Labels, BTreeSet<(i64, u64)>>,
     /// The next id.
     next: u64,
@@ -80,7 +80,7 @@ impl Ring {
         self.taken.len()
     }
 
-    /// Adds an exemplar and returns its id; `None` if the ring already has it.
+    /// Adds an exemplar. Returns its id, or `None` if the ring already has the exemplar.
     ///
     /// # Errors
     /// The reason why it is rejected.
@@ -119,8 +119,8 @@ impl Ring {
             if newest.value == exemplar.value && newest.labels == exemplar.labels {
                 return Ok(Order::Repeated);
             }
-            // At one timestamp, as with the buckets of one histogram, they must arrive in the order of values and then
-            // labels. Labels have the order of their hashes; any order works as long as it is the sender's.
+            // At one timestamp (for example for the buckets of one histogram), exemplars must arrive in the order of
+            // values, then labels. Labels are ordered by hash, as in Prometheus.
             let is_before = exemplar.value < newest.value
                 || exemplar.value == newest.value && hash(&exemplar.labels) < hash(&newest.labels);
             return if is_before { Err(RejectExemplar::OutOfOrder) } else { Ok(Order::New) };
@@ -136,7 +136,7 @@ impl Ring {
     /// Returns `true` if the exemplar with this id must be restored: the ring does not have it, and it is not the
     /// oldest of a full ring.
     pub(crate) fn has_room_for(&mut self, number: u64) -> bool {
-        // No store reaches such an id, and the next id must exist.
+        // Rejects the highest id, which no store reaches, because there must always be a next id.
         if number > NUMBER_MAX {
             return false;
         }
@@ -150,7 +150,7 @@ impl Ring {
         self.next = self.next.max(number);
     }
 
-    /// Restores an exemplar from a log. If it arrived again during the replay, the newer copy is kept.
+    /// Restores an exemplar from a log. If it arrived again during the replay, keeps the newer copy.
     pub(crate) fn restore(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
         match self.find_same(&series, &exemplar) {
             Some(newer) if newer > number => return,
@@ -169,7 +169,7 @@ impl Ring {
 
     /// Inserts an exemplar with a new id, and evicts the oldest while the ring is over its limits.
     pub(crate) fn insert(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
-        // Shares the labels that the ring has for the series.
+        // Uses the copy of the labels that the ring has for the series.
         let series = self.series.get_key_value(&series).map_or(series, |(known, _)| known.clone());
         self.next = self.next.max(number + 1);
         self.size += exemplar.labels.size();
