@@ -1,4 +1,4 @@
-//! The one place where an error becomes a status code, and Prometheus' error object or plain text.
+//! Maps all errors to a status code, and to Prometheus' error object or plain text.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -9,24 +9,24 @@ use super::json;
 use super::response::plain;
 use crate::server::app::QUERY_MEMORY_TOTAL_FLAG;
 
-/// Why a request failed.
+/// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
-    /// The flag of the limit that the request hit.
+    /// The flag of the limit that the request exceeded, if any.
     pub(crate) limit: Option<&'static str>,
-    /// Seconds after which the client may retry; of [`ErrorKind`] if not set.
+    /// Seconds after which the client may retry. If `None`, the [`ErrorKind`] decides.
     pub(crate) retry_after_s: Option<u64>,
-    /// Plain text instead of JSON.
+    /// Whether the response is plain text instead of JSON.
     pub(crate) is_plain: bool,
 }
 
-/// Extension of a response whose request hit a limit: the limit's flag.
+/// Extension of a response whose request exceeded a limit: the flag of the limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LimitHit(pub(crate) &'static str);
 
-/// What went wrong, by Prometheus' `errorType`s.
+/// The kind of an error. It determines Prometheus' `errorType` and the status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
     /// The request is malformed.
@@ -48,7 +48,7 @@ pub(crate) enum ErrorKind {
     Disabled,
     /// The server is overloaded or stopping; the same request may succeed later.
     Unavailable,
-    /// As `Unavailable`, for senders of writes that are configured to get this status.
+    /// Like `Unavailable`, for writes on servers that are configured to respond with 429.
     TooManyRequests,
     /// The server failed.
     Internal,
@@ -57,10 +57,11 @@ pub(crate) enum ErrorKind {
 /// Seconds after which a client may retry a request that was rejected as unavailable.
 pub(crate) const RETRY_AFTER_S: u64 = 5;
 
-/// The longest `Retry-After` of a write, in seconds: the sender's samples of known series wait too.
+/// Maximum `Retry-After` of a write, in seconds. Not longer, because the sender also delays samples of known series
+/// until then.
 const RETRY_AFTER_MAX_S: u128 = 30;
 
-/// Nginx' code for a client that closed the connection; Prometheus uses it too.
+/// Nginx' status code for a client that closed the connection. Prometheus uses it as well.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 impl ErrorKind {
@@ -96,7 +97,7 @@ impl ErrorKind {
             }
             Self::Timeout | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-            // As Prometheus responds to what it calls unavailable.
+            // Prometheus responds with 500 to its error type `unavailable`.
             Self::Internal | Self::Disabled => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -107,8 +108,8 @@ impl ApiError {
         Self { kind, message: message.into(), limit: None, retry_after_s: None, is_plain: false }
     }
 
-    /// Sets the flag of the limit that was hit.
-    pub(crate) fn of_limit(self, flag: &'static str) -> Self {
+    /// Sets the flag of the limit that the request exceeded.
+    pub(crate) fn with_limit(self, flag: &'static str) -> Self {
         Self { limit: Some(flag), ..self }
     }
 
@@ -184,7 +185,7 @@ impl From<varve_tsdb::Error> for ApiError {
             Error::Interrupted(Interrupt::Shutdown) => (ErrorKind::Unavailable, None),
             Error::Interrupted(Interrupt::Heaviest) => (ErrorKind::Execution, Some(QUERY_MEMORY_TOTAL_FLAG)),
             Error::Interrupted(Interrupt::Pressure) => (ErrorKind::Execution, Some("--memory.refuse-at")),
-            // Other queries use the memory: the same request may succeed once they end.
+            // Other queries hold the memory. The same request may succeed after they end.
             Error::Limit { what: QUERY_MEMORY_TOTAL_FLAG, .. } => {
                 (ErrorKind::Unavailable, Some(QUERY_MEMORY_TOTAL_FLAG))
             }

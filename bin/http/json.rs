@@ -1,8 +1,8 @@
 //! Prometheus' JSON, appended to a buffer.
 //!
-//! It differs from ordinary JSON encoders in two ways. Numbers: sample values are strings in Go's shortest form, times are seconds
-//! with up to three decimals. Strings: label names and values escape only what JSON demands, all other strings also `<`, `>`, `&`
-//! and the two line separators of JavaScript, as Go's `encoding/json` does.
+//! It differs from ordinary JSON encoders in two respects. Numbers: sample values are strings in Go's shortest form,
+//! times are seconds with up to three decimals. Strings: label names and values escape only what JSON demands, all
+//! other strings also `<`, `>`, `&` and the two line separators of JavaScript, as Go's `encoding/json` does.
 
 use std::io::Write as _;
 
@@ -71,25 +71,25 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
         out.push(b'-');
     }
     let ms = timestamp_ms.unsigned_abs();
-    write!(out, "{}", ms / 1000).expect("a Vec takes everything");
+    write!(out, "{}", ms / 1000).expect("writing to a Vec cannot fail");
     if !ms.is_multiple_of(1000) {
-        write!(out, ".{:03}", ms % 1000).expect("a Vec takes everything");
+        write!(out, ".{:03}", ms % 1000).expect("writing to a Vec cannot fail");
     }
 }
 
 /// Appends the time of a scalar or a string, which Prometheus writes as a float: no more decimals than needed.
 pub(crate) fn write_float_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
-    write!(out, "{}", Plain(timestamp_ms as f64 / 1000.0)).expect("a Vec takes everything");
+    write!(out, "{}", Plain(timestamp_ms as f64 / 1000.0)).expect("writing to a Vec cannot fail");
 }
 
 /// Appends a value as a string: the shortest digits that give the same bits, with an exponent below 1e-6 and from 1e21.
 pub(crate) fn write_float(out: &mut Vec<u8>, value: f64) {
-    write!(out, "\"{}\"", decimal::Json(value)).expect("a Vec takes everything");
+    write!(out, "\"{}\"", decimal::Json(value)).expect("writing to a Vec cannot fail");
 }
 
 /// Appends a scalar result's value as a string: as [`write_float`], never with an exponent.
 pub(crate) fn write_scalar(out: &mut Vec<u8>, value: f64) {
-    write!(out, "\"{}\"", Plain(value)).expect("a Vec takes everything");
+    write!(out, "\"{}\"", Plain(value)).expect("writing to a Vec cannot fail");
 }
 
 /// Appends a label name or value.
@@ -130,7 +130,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
         b'\n' => out.extend_from_slice(b"\\n"),
         b'\r' => out.extend_from_slice(b"\\r"),
         b'\t' => out.extend_from_slice(b"\\t"),
-        _ => write!(out, "\\u{byte:04x}").expect("a Vec takes everything"),
+        _ => write!(out, "\\u{byte:04x}").expect("writing to a Vec cannot fail"),
     }
 }
 

@@ -10,7 +10,8 @@
 //! 1. A tokio task never computes and never waits for the disk: blocking threads do that, behind a gate.
 //! 2. Each request for data has one `QueryContext` from before the gate until its last byte is sent.
 //! 3. Each request for data, and each write, is registered as active from before the gate until its response is sent.
-//! 4. Until the store is open, and once it closes, every path but health, metrics and the replay state gets 503.
+//! 4. Before the store is open and after it closes, all paths except health, metrics and the replay state respond with
+//!    503.
 
 mod api;
 mod connection;

@@ -13,11 +13,11 @@ use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 /// Maximum number of parameters of a request.
 pub(crate) const PARAMETERS_MAX: usize = 10_000;
 
-/// The parameters of a request: those of the body, then those of the URL. The first of a name counts, as in Go.
+/// The parameters of a request: those of the body, then those of the URL. The first parameter of a name wins, as in Go.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
     pairs: Vec<(String, String)>,
-    /// Why a parameter was skipped. Most requests ignore this, as in Prometheus.
+    /// The reason why a parameter was skipped. Most requests ignore it, as in Prometheus.
     damage: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Form {
         for pair in encoded.split(|&b| b == b'&').filter(|pair| !pair.is_empty()) {
             if self.pairs.len() == PARAMETERS_MAX {
                 let text = format!("more than {PARAMETERS_MAX} parameters");
-                return Err(ApiError::bad_data(text).of_limit("parameters"));
+                return Err(ApiError::bad_data(text).with_limit("parameters"));
             }
             match parse_pair(pair) {
                 Ok(pair) => self.pairs.push(pair),
@@ -78,7 +78,7 @@ impl Form {
         }
     }
 
-    /// Returns the first value of a parameter; a missing one is empty.
+    /// Returns the first value of a parameter, or an empty string if it is missing.
     pub(crate) fn first(&self, name: &str) -> &str {
         self.pairs.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
     }
@@ -154,7 +154,7 @@ impl Form {
                 "exceeded maximum resolution of {} points per timeseries. Try decreasing the query resolution (?step=XX)",
                 grouped(points_max)
             );
-            return Err(ApiError::bad_data(text).of_limit("--query.max-points"));
+            return Err(ApiError::bad_data(text).with_limit("--query.max-points"));
         }
         // The engine works in milliseconds; a finer step is possible only for a range of a single point.
         let step_ms = (step / NANOS_PER_MS as i64).max(1);

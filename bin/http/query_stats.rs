@@ -57,7 +57,7 @@ impl Wanted {
     }
 }
 
-/// Writes timings and samples as an object; `queued` is the time that the query was queued.
+/// Writes timings and samples as an object; `queued` is the time that the query spent in the queue.
 pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted: Wanted) {
     out.push(b'{');
     write_members(out, stats, queued, wanted);
@@ -84,7 +84,7 @@ pub(crate) fn to_json(stats: &QueryStats, queued: Duration) -> Value {
 }
 
 /// Returns the statistics of a query that failed, in the same format.
-pub(crate) fn of_failed_query(queued: Duration, processed: Duration, n_samples: u64) -> Value {
+pub(crate) fn failed_query(queued: Duration, processed: Duration, n_samples: u64) -> Value {
     let seconds = processed.as_secs_f64();
     json!({
         "timings": {

@@ -18,7 +18,7 @@ impl SelectorUnion {
     /// Selects series with their samples.
     ///
     /// # Errors
-    /// As [`Db::select`].
+    /// The errors of [`Db::select`].
     pub(crate) fn select(db: &Db, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<Self> {
         let sets = selectors.iter().map(|matchers| db.select(ctx, matchers, range)).collect::<Result<Vec<_>>>()?;
         let peeked = sets.iter().map(|_| None).collect();

@@ -101,7 +101,7 @@ impl Coding {
         }
     }
 
-    /// Returns the coding that a client prefers; `None` if it accepts no supported one.
+    /// Returns the coding that a client prefers, or `None` if it accepts no supported one.
     fn negotiate(headers: &HeaderMap) -> Option<Self> {
         let mut best: Option<(Self, f32)> = None;
         for header in headers.get_all(header::ACCEPT_ENCODING) {

@@ -1,9 +1,9 @@
-//! Concurrency limits: a gate per class of requests, with a bounded queue before it.
+//! Concurrency limits: one gate per class of requests, with a bounded queue.
 //!
 //! Invariants
 //! 1. A gate has a fixed number of permits, and at most `queued_max` requests wait for one.
-//! 2. Waiting requests get permits in the order of arrival; classes do not wait for each other.
-//! 3. A request waits at most until its deadline, and for its first permit at most `timeout`.
+//! 2. Waiting requests get permits in the order of arrival. Classes do not wait for each other.
+//! 3. A request waits at most until its deadline, and at most `timeout` for its first permit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use varve_tsdb::{Interrupt, QueryContext};
 
 use crate::http::error::ApiError;
 
-/// Bounds how many requests run concurrently. Clones are the same gate.
+/// Bounds the number of concurrent requests. Clones share the gate.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
-    /// The flag that sets the number of permits.
+    /// The flag that sets the number of permits, for errors.
     flag: &'static str,
     permits: Arc<Semaphore>,
     queue: Queue,
@@ -44,7 +44,7 @@ const QUEUE_FLAG: &str = "--query.max-queued";
 /// The flag that bounds the time in a queue.
 const QUEUE_TIMEOUT_FLAG: &str = "--query.queue-timeout";
 
-/// A permit of a gate, until it is dropped. Its owner may release it while it waits for something else.
+/// A permit of a gate, released on drop. The owner may also release it while the request waits for its client.
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Gate,
@@ -78,7 +78,7 @@ impl Gate {
     }
 
     async fn enqueue(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
-        // Fast path: a permit is free and nobody waits for it.
+        // Fast path: a permit is free and no request waits.
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
         }
@@ -87,7 +87,7 @@ impl Gate {
                 return Err(stopping());
             }
             let text = format!("too many requests are queued already, see {QUEUE_FLAG} and {}", self.flag);
-            return Err(ApiError::unavailable(text).of_limit(QUEUE_FLAG));
+            return Err(ApiError::unavailable(text).with_limit(QUEUE_FLAG));
         };
         self.metrics.queued.inc();
         let queued = QueuedGauge(&self.metrics.queued);
@@ -99,7 +99,7 @@ impl Gate {
     async fn acquire(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
         let permit = Arc::clone(&self.permits).acquire_owned();
         let permit = match ctx.remaining() {
-            // A free permit goes even to a request whose deadline has passed: then the work itself reports the timeout.
+            // A free permit is granted even after the request's deadline. The work itself then reports the timeout.
             Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.timed_out(self.flag))?,
             None => permit.await,
         };
@@ -112,7 +112,7 @@ impl Gate {
     }
 
     fn timed_out(&self, limit: &'static str) -> ApiError {
-        ApiError::unavailable(format!("timed out in the queue, see {}", self.flag)).of_limit(limit)
+        ApiError::unavailable(format!("timed out in the queue, see {}", self.flag)).with_limit(limit)
     }
 }
 
@@ -130,22 +130,22 @@ impl Drop for QueuedGauge<'_> {
 }
 
 impl Permit {
-    /// Lets another request run.
+    /// Releases the permit, so that another request may run.
     pub(crate) fn release(&mut self) {
         if self.permit.take().is_some() {
             self.gate.metrics.active.dec();
         }
     }
 
-    /// Returns `true` if another request may run instead.
+    /// Returns `true` if the permit is released.
     pub(crate) fn is_released(&self) -> bool {
         self.permit.is_none()
     }
 
-    /// Waits for a permit again, if it was released.
+    /// Waits for a permit again if it was released.
     ///
     /// # Errors
-    /// As [`Gate::admit`].
+    /// The errors of [`Gate::admit`].
     pub(crate) async fn reacquire(&mut self, ctx: &QueryContext) -> Result<(), ApiError> {
         if self.permit.is_none() {
             self.permit = Some(self.gate.acquire(ctx).await?);

@@ -15,24 +15,24 @@ use crate::http::params::Form;
 use crate::server::app::App;
 use crate::server::request_context::RequestContext;
 
-/// Maximum size of a form, in bytes; Go's limit.
+/// Maximum size of a form in bytes, as in Go.
 const FORM_SIZE_MAX: usize = 10 << 20;
-/// How long a rejected body is still read, so that the sender gets to read the response.
+/// Maximum time for reading the remainder of a rejected body, so that the sender can read the response.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
-/// How many bytes of it are still read.
+/// Maximum bytes that are read of the remainder of a rejected body.
 const DRAIN_SIZE_MAX: usize = 128 << 20;
 
-/// Why a body could not be read.
+/// The reason why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// It exceeds its size limit.
+    /// The body exceeds its size limit.
     #[error("request body exceeds {limit} bytes, the limit of {what}")]
     TooLarge {
         limit: usize,
-        /// The flag of the limit.
+        /// The flag that sets the limit.
         what: &'static str,
     },
-    /// It did not arrive in time.
+    /// The body did not arrive in time.
     #[error("request body did not arrive within {}, see --web.read-timeout", crate::quantity::print_duration(*.0))]
     Slow(Duration),
     /// The connection failed, or the framing of the body is invalid.
@@ -52,7 +52,7 @@ pub(crate) struct BodyLimits {
     pub(crate) timeout: Duration,
 }
 
-/// Reads a body; `charge` grows with the buffer.
+/// Reads a body. Charges the memory of the buffer to `charge`.
 ///
 /// # Errors
 /// See [`BodyError`].
@@ -72,7 +72,7 @@ async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) ->
     if declared > limits.size_max {
         return Err(too_large());
     }
-    // The buffer grows as bytes arrive, not by the declared length, which costs a sender nothing.
+    // The buffer grows as bytes arrive. A declared length costs a sender nothing, so it must not reserve memory.
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|broken| BodyError::Broken(broken.to_string()))?;
@@ -84,7 +84,7 @@ async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) ->
         if size > bytes.capacity() {
             let doubled = 2 * bytes.capacity();
             let capacity = if declared >= size { doubled.min(declared).max(size) } else { doubled.max(size) };
-            // Without waiting for memory: this is a task.
+            // A task must not block, so this does not wait for memory.
             charge.grow_without_waiting(capacity.saturating_sub(charge.size()))?;
             bytes.reserve_exact(capacity - bytes.len());
         }
@@ -104,7 +104,7 @@ async fn drain(mut body: Body) {
 }
 
 impl BodyError {
-    /// Returns the flag of the limit that was hit.
+    /// Returns the flag of the limit that the body exceeded, if any.
     pub(crate) fn limit(&self) -> Option<&'static str> {
         match self {
             Self::TooLarge { what, .. } => Some(what),
@@ -135,7 +135,7 @@ impl FromRequest<HttpState> for Form {
     }
 }
 
-/// Returns a header as text; empty if it is missing, `?` if it is not ASCII.
+/// Returns a header as text: empty if it is missing, `?` if it is not ASCII.
 pub(crate) fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
 }

@@ -1,4 +1,4 @@
-//! The response body, written piece by piece on a blocking thread while the client reads it.
+//! Writes a response body in pieces on a blocking thread while the client reads it.
 //!
 //! ```text
 //! step()  Buffering: the buffer grows up to --web.response-buffer --- finish() --> status and length are known: Complete
@@ -13,7 +13,8 @@
 //! 2. A body whose writer was dropped without `finish` ends in an error, so that it never parses as complete.
 //! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. When it has
 //!    waited for the client for [`RELEASE_AFTER`], it releases its permit.
-//! 4. When the client's side is dropped, the request is interrupted; a shared one, with its last client.
+//! 4. When the client's side is dropped, the request is interrupted. A coalesced request is interrupted with its last
+//!    client.
 //! 5. No response is longer than `--web.max-response-size`.
 
 use std::time::{Duration, Instant};
@@ -28,53 +29,53 @@ use super::gate::Permit;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::server::settings::ResponseLimits;
 
-/// Size of the chunks of a streamed response.
+/// Size of the chunks of a streamed response, in bytes.
 const CHUNK_SIZE: usize = 64 << 10;
-/// Chunks that may wait for the client.
+/// Maximum number of chunks that wait for the client.
 const CHUNKS_QUEUED_MAX: usize = 2;
-/// Bytes that may be written between two steps without uncharged growth of the buffer.
+/// Maximum bytes that may be written between two steps without uncharged growth of the buffer.
 const STEP_ROOM: usize = 4 << 10;
-/// How often a writer that waits for the client checks its request's context.
+/// Interval at which a writer that waits for the client checks the context of its request.
 const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Time spent waiting for the client after which a writer releases its permit. A client that keeps up keeps the permit, so
-/// that no more responses are in progress than there are permits; a slow client does not block other requests.
+/// Time spent waiting for the client after which a writer releases its permit. A client that keeps up keeps the permit,
+/// so that there are no more responses in progress than permits. A slow client does not block other requests.
 const RELEASE_AFTER: Duration = Duration::from_millis(100);
 
-/// Where a handler writes its response: append to [`ResponseWriter::buffer`], then call [`ResponseWriter::step`].
+/// The writer of a handler's response. Usage: append to [`ResponseWriter::buffer`], then call [`ResponseWriter::step`].
 #[derive(Debug)]
 pub(crate) struct ResponseWriter {
     ctx: QueryContext,
     buffer: Vec<u8>,
     charge: Charge,
     limits: ResponseLimits,
-    /// Bytes handed to the client's side.
+    /// Number of bytes passed to the client's side.
     n_sent: usize,
     stage: Stage,
-    /// `None` once nothing is left to compute.
+    /// `None` after the computation has ended.
     permit: Option<Permit>,
     /// Time spent waiting for the client since the permit was acquired.
     waited: Duration,
 }
 
-/// How far a response is.
+/// The progress of a response.
 #[derive(Debug)]
 enum Stage {
-    /// Nothing was sent.
+    /// Nothing has been sent.
     Buffering(oneshot::Sender<Output>),
     /// Headers and the start of the body were sent.
     Streaming(mpsc::Sender<Chunk>),
     Closed,
 }
 
-/// What a handler responds with.
+/// The response of a handler.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Success, with the whole body.
     Complete(Bytes, Charge),
     /// Success, with a body larger than the buffer.
     Stream(mpsc::Receiver<Chunk>),
-    /// Failure before anything was sent.
+    /// An error before anything was sent.
     Error(ApiError),
 }
 
@@ -85,12 +86,12 @@ pub(crate) enum Chunk {
     End,
 }
 
-/// How a response ended, for the log.
+/// The outcome of a response, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The whole body was handed over, or an error with its own status.
+    /// The whole body was sent, or an error with its own status.
     Complete,
-    /// It was aborted after its start had been sent.
+    /// The body was aborted after its start had been sent.
     Truncated(ApiError),
 }
 
@@ -115,7 +116,7 @@ impl ResponseWriter {
         }
     }
 
-    /// Drops the permit: what remains is writing the response, at the client's pace.
+    /// Drops the permit after the computation: the remaining bytes are written at the client's pace.
     pub(crate) fn drop_permit(&mut self) {
         self.permit = None;
     }
@@ -125,10 +126,11 @@ impl ResponseWriter {
         &mut self.buffer
     }
 
-    /// Charges what was written, and sends it once it fills a chunk.
+    /// Charges the bytes in the buffer to the memory budget, and sends them once they fill a chunk.
     ///
     /// # Errors
-    /// If the request ends: deadline, client disconnected or too slow, memory, a response that is too long.
+    /// If the request must end: its deadline has passed, the client has disconnected or is too slow, memory is short,
+    /// or the response is too long.
     pub(crate) fn step(&mut self) -> Result<(), ApiError> {
         self.ctx.check()?;
         self.check_size()?;
@@ -138,7 +140,7 @@ impl ResponseWriter {
         self.make_room()
     }
 
-    /// Hands over the remaining bytes; the response is complete.
+    /// Sends the remaining bytes and completes the response.
     pub(crate) fn finish(&mut self) -> Outcome {
         match self.send_rest() {
             Ok(()) => Outcome::Complete,
@@ -163,7 +165,7 @@ impl ResponseWriter {
         let size_max = self.limits.size_max;
         if self.n_sent.saturating_add(self.buffer.len()) > size_max {
             let text = format!("response exceeds its size limit of {size_max} bytes ({FLAG})");
-            return Err(ApiError::new(ErrorKind::Execution, text).of_limit(FLAG));
+            return Err(ApiError::new(ErrorKind::Execution, text).with_limit(FLAG));
         }
         Ok(())
     }
@@ -228,7 +230,7 @@ impl ResponseWriter {
         }
     }
 
-    /// Waits until the channel has room for a chunk: this is the backpressure of a slow client.
+    /// Sends a chunk, waiting until the channel has room. This applies the backpressure of a slow client.
     fn send(&mut self, chunk: Chunk) -> Result<(), ApiError> {
         let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
         let started = Instant::now();
@@ -265,17 +267,17 @@ impl ResponseWriter {
     fn client_stalled(&self) -> ApiError {
         self.ctx.interrupt(Interrupt::Canceled);
         let text = "the client took too long to read, see --web.write-stall-timeout";
-        ApiError::new(ErrorKind::Canceled, text).of_limit("--web.write-stall-timeout")
+        ApiError::new(ErrorKind::Canceled, text).with_limit("--web.write-stall-timeout")
     }
 }
 
-/// Interrupts a request when it is dropped: its client has disconnected.
+/// Interrupts a request on drop, when its client has disconnected.
 #[derive(Debug)]
 pub(crate) struct CancelOnDrop(pub(crate) QueryContext);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        // A request that has ended does not check its context any more.
+        // This has no effect on a request that has ended: it no longer checks its context.
         self.0.interrupt(Interrupt::Canceled);
     }
 }

@@ -31,13 +31,13 @@ use crate::server::store::Store;
 
 pub(crate) use crate::server::active_requests::Class;
 
-/// What a handler's job works with on its blocking thread.
+/// The context of a handler's job on its blocking thread.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) store: Arc<Store>,
     pub(crate) ctx: QueryContext,
     pub(crate) out: ResponseWriter,
-    /// How long the request was queued.
+    /// Time that the request was queued.
     pub(crate) queued: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Work {
         self.out.buffer().extend_from_slice(b"{\"status\":\"success\",\"data\":");
     }
 
-    /// Writes the end of a successful response, after its data. Data that replay has not restored yet adds a warning.
+    /// Writes the end of a successful response, after its data. Adds a warning if replay has not restored all data yet.
     pub(crate) fn close(&mut self, warnings: &[String], infos: &[String]) -> Result<(), ApiError> {
         let partial = self.ctx.partial().map(str::to_owned);
         let warnings: Vec<&String> = warnings.iter().chain(&partial).collect();
@@ -95,7 +95,8 @@ impl Work {
 /// The warning that `limit` truncated a result.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
-/// Runs `job` on a blocking thread once it has a permit, and responds with what it writes, or with 204 if that is nothing.
+/// Waits for a permit, runs `job` on a blocking thread, and responds with the bytes that it writes, or with 204 if
+/// there are none.
 ///
 /// When the returned future or the body of the response is dropped, the request is interrupted.
 pub(crate) async fn run(
@@ -114,8 +115,8 @@ pub(crate) async fn run(
     respond(result, Box::new(cancel))
 }
 
-/// Runs `job` as [`run`] does, or waits for an identical request: one with the same path and `parameters`, which must contain
-/// all that the response depends on, including the timeout and defaults that were filled in.
+/// Runs `job` as [`run`] does, or waits for an identical request: one with the same path and `parameters`, which must
+/// contain everything that the response depends on, including the timeout and the values of defaults.
 pub(crate) async fn run_shared(
     state: &HttpState,
     class: Class,
@@ -146,7 +147,7 @@ pub(crate) async fn run_shared(
     }
 }
 
-/// Computes on a task of its own, which outlives the leader's connection.
+/// Starts the computation on a separate task, which outlives the leader's connection.
 fn lead(
     state: &HttpState,
     class: Class,
@@ -169,7 +170,7 @@ fn lead(
     computation.set_task(task.abort_handle());
 }
 
-/// Waits for a permit and runs `job`; calls `begin` just before `job` can read the store.
+/// Waits for a permit and runs `job`. Calls `begin` just before `job` can read the store.
 async fn compute(
     state: &HttpState,
     class: Class,
@@ -241,7 +242,7 @@ fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: impl FnOnce(
     }
 }
 
-/// Writes a query that has ended to the query log, and why if it failed.
+/// Writes a query that has ended to the query log, with the reason if it failed.
 fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
     let context = &request.context;
     let Some(times) = context.times().filter(|_| app.query_log.is_enabled()) else { return };
@@ -254,7 +255,7 @@ fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
         error: reason,
         stats: match context.stats() {
             Some(stats) => query_stats::to_json(stats, queued),
-            None => query_stats::of_failed_query(queued, request.age().saturating_sub(queued), request.ctx.n_samples()),
+            None => query_stats::failed_query(queued, request.age().saturating_sub(queued), request.ctx.n_samples()),
         },
         n_series: request.ctx.n_series(),
         memory_peak_bytes: request.ctx.memory().peak(),

@@ -1,12 +1,13 @@
-//! Identical concurrent requests are computed once (request coalescing).
+//! Request coalescing: identical concurrent requests are computed once.
 //!
-//! The first of them is the leader and starts the computation; requests that arrive while it runs are followers. All get the
-//! same response if it fits into the buffer. A streamed response goes to the leader only, and its followers compute their own;
-//! so they do if the leader times out.
+//! The first request is the leader and starts the computation. Requests that arrive while it runs are followers. All
+//! get the same response if it fits into the buffer. A streamed response goes to the leader only. Then, or if the
+//! leader times out, each follower computes its own response.
 //!
 //! Invariants
-//! 1. A request sees all writes acknowledged before it arrived: a computation that has begun accepts no follower after a write.
-//! 2. A computation is cancelled when its leader and all followers have disconnected, and not before.
+//! 1. A request sees all writes acknowledged before it arrived: a computation that has begun accepts no followers after
+//!    a write.
+//! 2. A computation is cancelled only when its leader and all followers have disconnected.
 //! 3. There are never more computations than requests.
 
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ use crate::http::error::{ApiError, ErrorKind};
 #[derive(Debug, Default)]
 pub(crate) struct Singleflight {
     computations: Mutex<HashMap<String, Weak<Computation>>>,
-    /// Responses to requests that may have changed the store.
+    /// Number of requests that may have changed the store.
     n_writes: AtomicU64,
 }
 
@@ -41,38 +42,38 @@ pub(crate) struct Computation {
     _cancel: CancelOnDrop,
 }
 
-/// What leader and followers get.
+/// The result for the leader and the followers.
 #[derive(Debug, Clone)]
 pub(crate) enum SharedResult {
     Complete(Bytes, Arc<Charge>),
     Error(ApiError),
-    /// A response that only one of them can read.
+    /// A streamed response, which only the leader reads.
     Stream(Arc<Mutex<Option<mpsc::Receiver<Chunk>>>>),
 }
 
-/// The part of a request in a computation.
+/// The role of a request in a computation.
 #[derive(Debug)]
 pub(crate) enum Role {
-    /// It has to start the computation.
+    /// The request must start the computation.
     Leader(Arc<Computation>),
-    /// It waits for the leader's result.
+    /// The request waits for the leader's result.
     Follower(Arc<Computation>),
 }
 
 impl Singleflight {
-    /// Notes a possible write, before it is acknowledged.
+    /// Records a possible write. Must be called before the write is acknowledged.
     pub(crate) fn note_write(&self) {
         self.n_writes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Joins the computation of `key`, or creates one that `cancel` ends.
+    /// Joins the computation of `key`, or creates one; `cancel` returns the guard that cancels it.
     pub(crate) fn join(self: &Arc<Self>, key: String, cancel: impl FnOnce() -> CancelOnDrop) -> Role {
         let mut computations = self.computations();
         if let Some(computation) = computations.get(&key).and_then(Weak::upgrade) {
             if computation.accepts_followers() {
                 return Role::Follower(computation);
             }
-            // Not dropped under the lock, which its destructor takes.
+            // Drops the old computation after the lock, because its destructor takes the lock.
             drop(computations);
             drop(computation);
             computations = self.computations();
@@ -95,18 +96,18 @@ impl Singleflight {
 }
 
 impl Computation {
-    /// Sets the task that computes; it is aborted when the last request has disconnected.
+    /// Sets the task of the computation, which is aborted when the last request has disconnected.
     pub(crate) fn set_task(&self, task: AbortHandle) {
         self.task.get_or_init(|| task);
     }
 
-    /// Notes that the computation reads the store from now on.
+    /// Records that the computation is about to read the store.
     pub(crate) fn begin(&self) {
         let _ordered_with_join = self.group.computations();
         self.began_at.get_or_init(|| self.group.n_writes.load(Ordering::SeqCst));
     }
 
-    /// Hands the result to leader and followers; no further request can join.
+    /// Passes the result to the leader and the followers. No further request can join.
     pub(crate) fn complete(&self, output: Output) {
         self.remove();
         self.result.send_replace(Some(match output {
@@ -146,8 +147,8 @@ impl Drop for Computation {
 }
 
 impl SharedResult {
-    /// Returns `true` if followers get this result too. A stream has one reader, and a follower's deadline is later than the
-    /// leader's.
+    /// Returns `true` if followers also get this result. A stream has one reader, and a timeout of the leader does not
+    /// apply to followers, whose deadlines are later.
     pub(crate) fn is_for_followers(&self) -> bool {
         match self {
             Self::Complete(..) => true,

@@ -12,7 +12,7 @@ use crate::http::web_config::WebConfig;
 use crate::server::active_requests::Class;
 use crate::server::app::App;
 
-/// The server, and what only HTTP needs. Clones share it.
+/// [`App`] and the state that only HTTP needs. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpState {
     pub(crate) app: Arc<App>,
@@ -40,7 +40,7 @@ impl HttpState {
         let settings = &app.settings;
         let gate =
             |flag, class: Class, n_permits, queue| Gate::new(flag, n_permits, queue, gate_metrics(&app, class.name()));
-        // Each class has a queue of its own. Writes wait as long as connections and their own deadline allow.
+        // One queue per class. The write queue is bounded only by the number of connections and by the query timeout.
         let queue = || Queue::new(settings.queued_max, settings.queue_timeout);
         let write_queue = Queue::new(settings.max_connections, settings.query_timeout);
         let gates = Gates {
@@ -57,14 +57,14 @@ impl HttpState {
         Self { app, web: Arc::new(web), singleflight: Arc::default(), gates: Arc::new(gates) }
     }
 
-    /// Waits for a permit for a request.
+    /// Waits for a permit to run a request. Also limits the series of a metadata request.
     ///
     /// # Errors
-    /// As [`Gate::admit`], or 503 if memory is short.
+    /// The errors of [`Gate::admit`]; 503 if the memory limit (`--memory.refuse-at`) is reached.
     pub(crate) async fn admit(&self, class: Class, ctx: &QueryContext) -> Result<Permit, ApiError> {
         let pressure = &self.app.pressure;
         let checked = if class == Class::Write { pressure.check_writes() } else { pressure.check_queries() };
-        checked.map_err(|reason| ApiError::unavailable(reason).of_limit("--memory.refuse-at"))?;
+        checked.map_err(|reason| ApiError::unavailable(reason).with_limit("--memory.refuse-at"))?;
         let gate = match class {
             Class::Query => &self.gates.queries,
             Class::RemoteRead => &self.gates.remote_reads,

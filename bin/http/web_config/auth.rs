@@ -58,7 +58,7 @@ impl fmt::Debug for Auth {
 }
 
 impl Auth {
-    /// Returns the users and tokens of a file; `None` if there are none, which disables authentication.
+    /// Returns the users and tokens of a file, or `None` if there are none, which disables authentication.
     ///
     /// # Errors
     /// If a hash or a token is invalid, or a file cannot be read.

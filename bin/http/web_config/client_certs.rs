@@ -21,7 +21,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::file::TlsServerConfig;
 
-/// Returns the verifier of client certificates; `None` if clients need none.
+/// Returns the verifier of client certificates, or `None` if clients need none.
 ///
 /// # Errors
 /// If settings are invalid or contradict each other; the message names the key.

@@ -15,8 +15,8 @@ use super::file::TlsServerConfig;
 /// The ALPN id of HTTP/2.
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Returns the configuration of rustls; `None` for an empty section, which means plain text. Paths are relative to `folder`; the
-/// files that were read are added to `files`.
+/// Returns the configuration of rustls, or `None` for an empty section, which means plain text. Paths are relative to
+/// `folder`; the files that were read are added to `files`.
 ///
 /// # Errors
 /// If a setting is missing or invalid; the message names the key.

@@ -98,7 +98,7 @@ fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge), ApiE
     Ok((ReadRequest::decode(&*message).map_err(|error| bad(&error))?, charge))
 }
 
-/// Returns whether the first supported response type is the streamed one; `None` if none is supported.
+/// Returns whether the first supported response type is the streamed one, or `None` if none is supported.
 fn negotiate(accepted: &[i32]) -> Option<bool> {
     if accepted.is_empty() {
         return Some(false);

@@ -200,7 +200,7 @@ impl Search {
         Ok(names)
     }
 
-    /// Returns the best score of a name over all terms; `None` if none of them matches. `chars` is scratch space.
+    /// Returns the best score of a name over all terms, or `None` if none of them matches. `chars` is scratch space.
     fn score(&self, name: &str, chars: &mut Vec<char>) -> Option<f64> {
         if self.terms.is_empty() {
             return Some(1.0);

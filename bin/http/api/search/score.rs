@@ -29,7 +29,7 @@ impl Term {
         Self { chars: text.chars().collect(), text, algorithm, threshold }
     }
 
-    /// Returns the score of a name; `None` if it does not match.
+    /// Returns the score of a name, or `None` if it does not match.
     pub(super) fn score(&self, text: &str, chars: &[char]) -> Option<f64> {
         match self.algorithm {
             Algorithm::Subsequence if text.starts_with(&self.text) => Some(1.0),
