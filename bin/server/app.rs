@@ -26,7 +26,7 @@ use super::shutdown::Quit;
 use super::store::Store;
 use crate::config::Config;
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) settings: Settings,
@@ -49,7 +49,7 @@ pub(crate) struct App {
     write_memory: MemoryBudget,
 }
 
-/// The flag that bounds the memory of all queries; a single query has a lower bound.
+/// The flag that bounds the memory of all queries together. A single query has a lower bound.
 pub(crate) const QUERY_MEMORY_TOTAL_FLAG: &str = "--query.max-memory-total";
 
 const WRITE_MEMORY_FLAG: &str = "--ingest.bytes-in-flight-max";
@@ -57,7 +57,7 @@ const STARTING: u8 = 0;
 const READY: u8 = 1;
 const STOPPING: u8 = 2;
 
-/// Bytes of a query in a log message.
+/// Maximum bytes of a query in a log message.
 const LOGGED_SIZE_MAX: usize = 1000;
 
 impl App {
@@ -98,7 +98,7 @@ impl App {
         self.phase.store(READY, Ordering::Release);
     }
 
-    /// Returns the store; `None` before it is open and after [`App::take_store`].
+    /// Returns the store, or `None` before it is open and after [`App::take_store`].
     pub(crate) fn store(&self) -> Option<Arc<Store>> {
         self.store.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -135,7 +135,7 @@ impl App {
         reloaded
     }
 
-    /// Applies what does not need a restart: all of it, or nothing.
+    /// Applies all settings that need no restart, or none of them.
     fn apply(&self, config: &Config) -> anyhow::Result<()> {
         let log = QueryLog::open(config.global.query_log_file.as_deref())?;
         if let Some(store) = self.store() {
@@ -145,7 +145,7 @@ impl App {
         Ok(())
     }
 
-    /// Collects all metrics. Blocks: not for a tokio task.
+    /// Collects all metrics. Blocks, so it must not run on a tokio task.
     pub(crate) fn gather(&self) -> Vec<MetricFamily> {
         let memory = MemoryStats {
             queries_bytes: self.query_memory.used(),
@@ -174,7 +174,8 @@ impl App {
         QueryContext::new(Duration::MAX, self.memory_of_query())
     }
 
-    /// Returns the context of a write request with this deadline. It has a budget of its own, so that its memory is known.
+    /// Returns the context of a write request with a deadline after `timeout`. It has a separate budget, so that its
+    /// memory is known.
     pub(crate) fn write_context(&self, timeout: Duration) -> QueryContext {
         let memory = self.write_memory.child(WRITE_MEMORY_FLAG, self.settings.write_bytes_in_flight_max);
         QueryContext::new(timeout, memory)
@@ -194,7 +195,8 @@ impl App {
         }
     }
 
-    /// Opens the active-request log in the data directory, and logs what the previous process left in its own.
+    /// Opens the active-request log in the data directory, and logs the requests that were active when the previous
+    /// process ended.
     pub(crate) fn open_active_request_log(&self, dir: &Path) {
         match ActiveRequestLog::create(dir, std::process::id(), self.started.as_millisecond()) {
             Ok(log) => drop(self.active_request_log.set(log)),
@@ -224,7 +226,7 @@ impl App {
         self.record(request, State::Working, "");
     }
 
-    /// Records that a request has ended, and why if it failed.
+    /// Records that a request has ended, with the reason if it failed.
     pub(crate) fn record_end(&self, request: &ActiveRequest, reason: Option<&str>) {
         let state = if reason.is_some() { State::Failed } else { State::Completed };
         self.record(request, state, reason.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Churn: which labels create new series.
+//! Churn: finds the labels that create new series.
 //!
 //! A series is new if it has samples in a time range and none in the range of the same length before. A label creates a series if
 //! no earlier series has its value: a new pod has a new value of `pod`, a new machine one of `instance`, and both labels create the
@@ -17,13 +17,13 @@ use varve_tsdb::{Db, Labels, QueryContext, Result, TimeRange};
 
 /// The length of the examined range, in milliseconds.
 pub(crate) const RANGE_MS: i64 = 3_600_000;
-/// Maximum number of listed labels, and of listed metrics.
+/// Maximum number of listed labels, and maximum number of listed metrics.
 const SHOWN_MAX: usize = 100;
 /// Maximum number of listed metrics per label.
 const METRICS_OF_LABEL_MAX: usize = 5;
-/// Approximate size of a hash in a set.
+/// Approximate bytes of a hash in a set.
 const HASH_SIZE: usize = 20;
-/// Approximate size of a count and its key in a map.
+/// Approximate bytes of a count and its key in a map.
 const COUNT_SIZE: usize = 160;
 
 /// The new series of a range, and their causes.
@@ -52,7 +52,7 @@ pub(crate) struct LabelChurn {
     pub(crate) label: String,
     /// New series with a new value of this label.
     pub(crate) new_series: u64,
-    /// Of all new series, in percent.
+    /// `new_series` as a percentage of all new series.
     pub(crate) percent: f64,
     /// New series that no other label created.
     pub(crate) new_series_alone: u64,
@@ -76,7 +76,7 @@ pub(crate) struct MetricChurn {
 /// Finds the causes of new series after `end_ms - length_ms` and up to `end_ms`.
 ///
 /// # Errors
-/// As [`Db::select_labels`].
+/// The errors of [`Db::select_labels`].
 pub(crate) fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
     let start_ms = end_ms.saturating_sub(length_ms);
     // As in PromQL, ranges exclude their left end.
@@ -166,11 +166,11 @@ impl Search {
             .collect();
         self.n_combinations += u64::from(causes.is_empty());
         let metric = labels.get(METRIC_NAME).unwrap_or_default();
-        let (of_metric, is_first) = entry(&mut self.metrics, metric);
+        let (metric_causes, is_first) = entry(&mut self.metrics, metric);
         let mut n_counts = u64::from(is_first);
-        of_metric.n_series += 1;
+        metric_causes.n_series += 1;
         for (name, hash) in &causes {
-            let (count, is_first) = entry(&mut of_metric.labels, name);
+            let (count, is_first) = entry(&mut metric_causes.labels, name);
             *count += 1;
             n_counts += u64::from(is_first);
             let (of_label, _) = entry(&mut self.labels, name);
@@ -189,8 +189,8 @@ impl Search {
         let mut metrics: Vec<_> = self.metrics.iter().collect();
         metrics.sort_by(|a, b| b.1.n_series.cmp(&a.1.n_series).then_with(|| a.0.cmp(b.0)));
         let mut of_label: BTreeMap<&str, Vec<(u64, &str)>> = BTreeMap::new();
-        for (metric, of_metric) in &metrics {
-            for (label, n_series) in &of_metric.labels {
+        for (metric, metric_causes) in &metrics {
+            for (label, n_series) in &metric_causes.labels {
                 of_label.entry(label).or_default().push((*n_series, metric.as_str()));
             }
         }

@@ -1,6 +1,6 @@
-//! What operators should know now, as a list and as a stream of events.
+//! Notifications for operators, as a list and as a stream of events.
 //!
-//! The texts are Prometheus', whose web page shows them. A subscriber that does not keep up misses events; there are at
+//! The texts are Prometheus', whose web page shows them. A subscriber that does not keep up misses events. There are at
 //! most `--web.max-notifications-subscribers` subscribers.
 
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ pub(crate) const STARTING_UP: &str = "Prometheus is starting and replaying the w
 /// The server is about to stop.
 pub(crate) const SHUTTING_DOWN: &str = "Prometheus is shutting down and gracefully stopping all operations.";
 
-/// Events that wait for a subscriber.
+/// Maximum number of events that wait for a subscriber.
 const EVENTS_QUEUED_MAX: usize = 10;
 
-/// A change of what operators should know.
+/// The activation or deactivation of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) text: &'static str,
-    /// Since when it holds, or when it ended.
+    /// Time of the activation or deactivation.
     pub(crate) date: Timestamp,
     pub(crate) active: bool,
 }
@@ -68,7 +68,7 @@ impl Notifications {
             board.active.remove(text);
         }
         let event = Event { text, date, active };
-        // A full subscriber misses this event; a closed one is removed.
+        // A subscriber with a full queue misses this event. A closed subscriber is removed.
         board.subscribers.retain(|to| !matches!(to.try_send(event.clone()), Err(mpsc::error::TrySendError::Closed(_))));
     }
 
@@ -84,7 +84,7 @@ impl Notifications {
         self.board().list()
     }
 
-    /// Returns a stream of the active notifications and then of changes; `None` if there are too many subscribers.
+    /// Returns a stream of the active notifications and then of changes, or `None` if there are too many subscribers.
     pub(crate) fn subscribe(&self) -> Option<mpsc::Receiver<Event>> {
         let mut board = self.board();
         board.subscribers.retain(|subscriber| !subscriber.is_closed());

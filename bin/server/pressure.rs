@@ -1,10 +1,10 @@
-//! Memory pressure: how close the process is to the memory that it may use.
+//! Memory pressure: how close the memory use of the process is to its limit.
 //!
 //! Budgets bound what requests allocate; memory outside of them (the allocator, other processes in the same cgroup, estimates)
 //! shows here. Work is rejected before the kernel kills the process: queries at `--memory.refuse-at`, writes halfway between
 //! that and the limit, so that samples are accepted for as long as possible.
 //!
-//! Threads: the housekeeping thread updates it a few times a second; requests read the last value.
+//! Threads: the housekeeping thread updates it a few times per second. Requests read the last value.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use crate::machine::Memory;
 #[derive(Debug)]
 pub(crate) struct Pressure {
     memory: Memory,
-    /// Percentage of the limit above which queries are rejected; 100: never.
+    /// Percentage of the limit above which queries are rejected. At 100 they are never rejected.
     refuse_at_percent: u64,
     used: AtomicU64,
     limit: AtomicU64,
@@ -44,7 +44,7 @@ impl Pressure {
     /// Checks whether queries are admitted.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason of the rejection.
     pub(crate) fn check_queries(&self) -> Result<(), String> {
         self.check_at(self.refuse_at_percent)
     }
@@ -52,7 +52,7 @@ impl Pressure {
     /// Checks whether writes are admitted.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason of the rejection.
     pub(crate) fn check_writes(&self) -> Result<(), String> {
         self.check_at(self.refuse_at_percent.midpoint(100))
     }

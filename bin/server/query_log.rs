@@ -33,7 +33,7 @@ pub(crate) struct LoggedQuery<'a> {
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
     pub(crate) step_s: i64,
-    /// Why it failed.
+    /// The reason why the query failed, if it did.
     pub(crate) error: Option<&'a str>,
     /// Timings and samples, as `stats=all` returns them.
     pub(crate) stats: Value,
@@ -60,7 +60,7 @@ impl QueryLog {
         Ok(Opened(Some((path.to_owned(), file.with_context(|| format!("open query log {path:?}"))?))))
     }
 
-    /// Writes to this file from now on. After a rotation it is a new file at the same path.
+    /// Directs further queries to this file. After a rotation it is a new file at the same path.
     pub(crate) fn write_to(&self, Opened(opened): Opened) {
         self.enabled.set(opened.is_some().into());
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = opened;

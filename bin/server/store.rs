@@ -42,7 +42,7 @@ impl Store {
     /// Opens a data directory; returns when the series of its log are known.
     ///
     /// # Errors
-    /// As [`Db::open`].
+    /// The errors of [`Db::open`].
     pub(crate) fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let lookback_delta_ms = options.engine.lookback_delta_ms;

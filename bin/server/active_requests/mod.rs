@@ -18,7 +18,7 @@ use log::{ActiveRequestLog, Record, State};
 
 use super::request_context::{RequestContext, truncate};
 
-/// The class of a request; each has its own gate.
+/// The class of a request. Each class has its own gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Query,
@@ -39,7 +39,7 @@ impl Class {
     }
 }
 
-/// How far a request is.
+/// The stage of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
@@ -66,15 +66,15 @@ pub(crate) struct ActiveRequest {
     pub(crate) class: Class,
     pub(crate) ctx: QueryContext,
     arrived: Instant,
-    /// How long it was queued; set when its work begins.
+    /// Time that the request was queued; set when its work begins.
     queued: OnceLock<Duration>,
     stage: AtomicU8,
-    /// Its slot in the active-request log.
+    /// The slot of the request in the active-request log.
     slot: Mutex<Option<u32>>,
 }
 
 impl ActiveRequest {
-    /// Writes the request's state, and why it failed, to the active-request log.
+    /// Writes the state of the request, and the reason if it failed, to the active-request log.
     pub(crate) fn record_in(&self, log: &ActiveRequestLog, state: State, reason: &str) {
         let Self { context, ctx, .. } = self;
         let record = Record {
@@ -96,7 +96,7 @@ impl ActiveRequest {
         log.write(&mut self.slot.lock().unwrap_or_else(PoisonError::into_inner), &record);
     }
 
-    /// Notes that work on the request begins.
+    /// Records that work on the request begins.
     pub(crate) fn begin(&self) {
         self.queued.get_or_init(|| self.arrived.elapsed());
         self.stage.store(Stage::Working as u8, Ordering::Relaxed);
@@ -106,12 +106,12 @@ impl ActiveRequest {
         if self.stage.load(Ordering::Relaxed) == Stage::Waiting as u8 { Stage::Waiting } else { Stage::Working }
     }
 
-    /// Returns the time since it arrived.
+    /// Returns the time since the request arrived.
     pub(crate) fn age(&self) -> Duration {
         self.arrived.elapsed()
     }
 
-    /// Returns the time for which it was, or has been, queued.
+    /// Returns the time that the request was queued, up to now if it still is.
     pub(crate) fn queued(&self) -> Duration {
         self.queued.get().copied().unwrap_or_else(|| self.arrived.elapsed())
     }
@@ -120,7 +120,7 @@ impl ActiveRequest {
 /// All active requests.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveRequests {
-    /// By id.
+    /// Requests by id.
     requests: Mutex<HashMap<u64, Arc<ActiveRequest>>>,
 }
 
@@ -157,7 +157,7 @@ impl ActiveRequests {
         self.requests().values().for_each(|request| request.ctx.interrupt(reason));
     }
 
-    /// Interrupts a request for data; returns `false` if there is none with this id.
+    /// Interrupts a request for data. Returns `false` if there is none with this id.
     pub(crate) fn kill(&self, id: u64) -> bool {
         let requests = self.requests();
         requests
@@ -179,13 +179,14 @@ impl ActiveRequests {
         self.requests().len()
     }
 
-    /// Interrupts the request that holds the most memory, unless one that holds some is interrupted already. Returns `true` if
-    /// memory is about to be freed.
+    /// Interrupts the request that holds the most memory, unless an interrupted request still holds memory. Returns
+    /// `true` if memory is about to be freed.
     pub(crate) fn interrupt_heaviest(&self, reason: Interrupt) -> bool {
         self.interrupt_heavier_than(0, None, reason)
     }
 
-    /// Interrupts the heaviest request other than `asking` that holds more than `size`, unless one is interrupted already.
+    /// Interrupts the heaviest request that holds more than `size` bytes, other than `asking`, unless an interrupted
+    /// request still holds memory.
     fn interrupt_heavier_than(&self, size: usize, asking: Option<&MemoryBudget>, reason: Interrupt) -> bool {
         let requests = self.requests();
         let held = |request: &Arc<ActiveRequest>| request.ctx.memory().used();
@@ -198,7 +199,9 @@ impl ActiveRequests {
         if others.iter().any(|request| request.ctx.interrupted().is_some()) {
             return true;
         }
-        let Some(heaviest) = others.into_iter().max_by_key(|request| held(request)).filter(|of| held(of) > size) else {
+        let Some(heaviest) =
+            others.into_iter().max_by_key(|request| held(request)).filter(|request| held(request) > size)
+        else {
             return false;
         };
         heaviest.ctx.interrupt(reason);
@@ -212,7 +215,7 @@ impl ActiveRequests {
     }
 }
 
-/// Bytes of a query in a log message.
+/// Maximum bytes of a query in a log message.
 const LOGGED_SIZE_MAX: usize = 1000;
 
 impl MemoryReclaimer for ActiveRequests {
