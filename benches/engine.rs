@@ -1,4 +1,4 @@
-//! The storage engine: appends to known series, new series, replay, scans.
+//! Storage engine: appends to known series, series creation, replay, scans.
 
 mod common;
 #[path = "common/fill.rs"]
@@ -16,7 +16,7 @@ fn append(c: &mut Criterion) {
     let mut group = c.benchmark_group("append");
     group.sample_size(20);
 
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("create a temporary directory");
     let db = common::open(dir.path(), 2, 1);
     let handles = fill::series(&db, N_SERIES);
     let (mut batch, mut step) = (WriteBatch::default(), 0);
@@ -33,14 +33,14 @@ fn append(c: &mut Criterion) {
     group.throughput(Throughput::Elements(N_NEW as u64));
     group.bench_function("new series", |b| {
         let empty = || {
-            let dir = tempfile::tempdir().expect("a folder");
+            let dir = tempfile::tempdir().expect("create a temporary directory");
             (common::open(dir.path(), 2, 1), dir)
         };
         b.iter_batched(
             empty,
             |(db, dir)| {
                 for labels in &labels {
-                    black_box(db.series(labels).expect("there is room"));
+                    black_box(db.series(labels).expect("write within the limits"));
                 }
                 (db, dir)
             },
@@ -50,12 +50,12 @@ fn append(c: &mut Criterion) {
 }
 
 fn read(c: &mut Criterion) {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("create a temporary directory");
     let db = common::open(dir.path(), 2, 1);
     let handles = fill::series(&db, N_SERIES);
     let mut batch = WriteBatch::default();
     (0..N_STEPS).for_each(|step| fill::append_step(&db, &handles, step, &mut batch));
-    db.sync().expect("the disk works");
+    db.sync().expect("write to disk");
 
     let mut group = c.benchmark_group("read");
     group.sample_size(10);
@@ -71,9 +71,9 @@ fn read(c: &mut Criterion) {
 
 fn scan(db: &Db) {
     let mut columns = SampleColumns::default();
-    for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).expect("no limits") {
+    for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).expect("read without limits") {
         columns.clear();
-        series.and_then(|series| series.read(&mut columns)).expect("no limits");
+        series.and_then(|series| series.read(&mut columns)).expect("read without limits");
         black_box(&columns);
     }
 }

@@ -25,7 +25,7 @@ fn parse(c: &mut Criterion) {
     let mut group = c.benchmark_group("parse");
     group.throughput(Throughput::Bytes(DASHBOARD.len() as u64));
     group.bench_function("dashboard query", |b| {
-        b.iter(|| promql::parse(black_box(DASHBOARD), &Features::default()).expect("it is valid"));
+        b.iter(|| promql::parse(black_box(DASHBOARD), &Features::default()).expect("evaluate a valid query"));
     });
 }
 
@@ -39,7 +39,7 @@ fn filled(dir: &std::path::Path) -> Db {
 }
 
 fn evaluate(c: &mut Criterion) {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("create a temporary directory");
     let db = filled(dir.path());
     let engine = Engine::new(EngineOptions { samples_max: usize::MAX, ..EngineOptions::default() });
     let end_ms = common::START_MS + (N_STEPS - 1) * common::STEP_MS;
@@ -65,19 +65,19 @@ fn evaluate(c: &mut Criterion) {
         let ctx = QueryContext::unbounded();
         group.bench_function(format!("{name}, one step"), |b| {
             let request = Request::new(query, Times::Instant(end_ms));
-            b.iter(|| engine.run(&db, &ctx, &request).expect("it is valid"));
+            b.iter(|| engine.run(&db, &ctx, &request).expect("evaluate a valid query"));
         });
         group.bench_function(format!("{name}, 60 steps"), |b| {
             let start_ms = end_ms - 59 * 30_000;
             let request = Request::new(query, Times::Range { start_ms, end_ms, step_ms: 30_000 });
-            b.iter(|| engine.run(&db, &ctx, &request).expect("it is valid"));
+            b.iter(|| engine.run(&db, &ctx, &request).expect("evaluate a valid query"));
         });
     }
 }
 
 /// Measures the time until the error; the excess over 200 ms is the delay in detecting the deadline.
 fn deadline(c: &mut Criterion) {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("create a temporary directory");
     let db = filled(dir.path());
     let engine = Engine::new(EngineOptions { samples_max: usize::MAX, ..EngineOptions::default() });
     let (start_ms, end_ms) = (common::START_MS, common::START_MS + N_STEPS * common::STEP_MS);
@@ -145,7 +145,7 @@ fn buckets(db: &Db) -> Vec<SeriesHandle> {
         ])
         .expect("names are unique")
     };
-    let series = |i| db.series(&labels(i)).expect("there is room");
+    let series = |i| db.series(&labels(i)).expect("write within the limits");
     (0..N_HISTOGRAMS * BOUNDS.len()).map(series).collect()
 }
 
@@ -157,19 +157,19 @@ fn append_buckets(db: &Db, handles: &[SeriesHandle], step: i64, batch: &mut Writ
         let value = (step * (bound + 1) * (1 + histogram % 7)) as f64;
         batch.push(handle, Sample { timestamp_ms, value }, 0);
     }
-    db.append(batch).expect("there is room");
+    db.append(batch).expect("write within the limits");
 }
 
 /// Six hours in blocks; measures the CPU time of all threads.
 fn dashboards(c: &mut Criterion) {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("create a temporary directory");
     let db = common::open(dir.path(), 2, 1);
     let (fleet, buckets, mut batch) = (fill::series(&db, N_FLEET), buckets(&db), WriteBatch::default());
     for step in 0..DASHBOARD_STEPS {
         fill::append_step(&db, &fleet, step, &mut batch);
         append_buckets(&db, &buckets, step, &mut batch);
     }
-    db.compact_fully().expect("the disk works");
+    db.compact_fully().expect("write to disk");
     let (start_ms, end_ms) = (common::START_MS, common::START_MS + DASHBOARD_STEPS * common::STEP_MS);
 
     let mut group = c.benchmark_group("dashboard");
@@ -184,7 +184,7 @@ fn dashboards(c: &mut Criterion) {
                     for _ in 0..n {
                         let times = Times::Range { start_ms, end_ms, step_ms: DASHBOARD_STEP_MS };
                         let answer = engine.run(&db, &ctx, &Request::new(query, times));
-                        black_box(answer.expect("it is valid"));
+                        black_box(answer.expect("evaluate a valid query"));
                     }
                     cpu_time() - before
                 });
@@ -195,7 +195,7 @@ fn dashboards(c: &mut Criterion) {
 
 /// Returns the CPU time of all threads, as wall time says little on a busy machine.
 fn cpu_time() -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("this is Linux");
+    let tasks = std::fs::read_dir("/proc/self/task").expect("read from /proc");
     let nanos = tasks.flatten().map(|task| {
         let stat = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
         stat.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)

@@ -35,14 +35,14 @@ fn requests(step: i64) -> Vec<messages::WriteRequest> {
 /// Converts a request to version 2.0.
 fn version_2(request: &messages::WriteRequest) -> messages::v2::Request {
     let (mut symbols, mut known) = (vec![Vec::new()], HashMap::from([(Vec::new(), 0)]));
-    let mut refer = |text: &[u8]| {
+    let mut intern = |text: &[u8]| {
         *known.entry(text.to_vec()).or_insert_with(|| {
             symbols.push(text.to_vec());
             symbols.len() as u32 - 1
         })
     };
     let series = |series: &messages::TimeSeries| {
-        let labels_refs = series.labels.iter().flat_map(|of| [refer(&of.name), refer(&of.value)]).collect();
+        let labels_refs = series.labels.iter().flat_map(|of| [intern(&of.name), intern(&of.value)]).collect();
         let sample = |of: &messages::Sample| messages::v2::Sample {
             value: of.value,
             timestamp_ms: of.timestamp_ms,
@@ -64,22 +64,22 @@ fn decode(c: &mut Criterion) {
 
     let mut decompressed = vec![0; message.len()];
     group.bench_function("snappy", |b| {
-        b.iter(|| snap::raw::Decoder::new().decompress(&body, &mut decompressed).expect("a sound block"));
+        b.iter(|| snap::raw::Decoder::new().decompress(&body, &mut decompressed).expect("decompress a valid block"));
     });
     let mut batch = DecodedBatch::default();
     group.bench_function("protobuf and hashes", |b| {
-        b.iter(|| decode_v1(black_box(&message), &hasher, &limits, &mut batch).expect("a sound message"));
+        b.iter(|| decode_v1(black_box(&message), &hasher, &limits, &mut batch).expect("decode a valid message"));
     });
     let message = version_2(request).encode_to_vec();
     group.bench_function("protobuf and hashes, version 2.0", |b| {
-        b.iter(|| decode_v2(black_box(&message), &hasher, &limits, &mut batch).expect("a sound message"));
+        b.iter(|| decode_v2(black_box(&message), &hasher, &limits, &mut batch).expect("decode a valid message"));
     });
 }
 
 fn receive(c: &mut Criterion) {
     let mut group = c.benchmark_group("receive");
     group.sample_size(20).throughput(Throughput::Elements(N_SERIES as u64));
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("create a temporary directory");
     let receiver = Receiver::new(Arc::new(common::open(dir.path(), 2, 1)), Limits::default());
     let mut step = 0;
     let mut bodies = || {
@@ -88,7 +88,13 @@ fn receive(c: &mut Criterion) {
     };
     let write = |bodies: Vec<Vec<u8>>| {
         for body in &bodies {
-            assert!(receiver.write(&Origin::default(), Version::V1, body).expect("there is room").rejects.is_empty());
+            assert!(
+                receiver
+                    .write(&Origin::default(), Version::V1, body)
+                    .expect("write within the limits")
+                    .rejects
+                    .is_empty()
+            );
         }
         bodies
     };
@@ -96,7 +102,8 @@ fn receive(c: &mut Criterion) {
     group.bench_function("known series, one thread", |b| b.iter_batched(&mut bodies, write, BatchSize::PerIteration));
 }
 
-/// Known series with rules that match none of them: the route cache makes the number of rules irrelevant.
+/// Known series with relabel rules that match none of them. Because of the route cache, the cost must not depend on the
+/// number of rules.
 fn rules(c: &mut Criterion) {
     let mut group = c.benchmark_group("rules");
     group.sample_size(20).throughput(Throughput::Elements(N_SERIES as u64));
@@ -115,9 +122,9 @@ fn rules(c: &mut Criterion) {
 }
 
 fn bench_rules(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, rules: Vec<RelabelConfig>) {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("create a temporary directory");
     let receiver = Receiver::new(Arc::new(common::open(dir.path(), 2, 1)), Limits::default());
-    receiver.set_rules(Rules::new(rules).expect("sound rules"));
+    receiver.set_rules(Rules::new(rules).expect("parse valid rules"));
     let mut step = 0;
     let mut bodies = || {
         step += 1;
@@ -125,7 +132,13 @@ fn bench_rules(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, rules: Vec<
     };
     let write = |bodies: Vec<Vec<u8>>| {
         for body in &bodies {
-            assert!(receiver.write(&Origin::default(), Version::V1, body).expect("there is room").rejects.is_empty());
+            assert!(
+                receiver
+                    .write(&Origin::default(), Version::V1, body)
+                    .expect("write within the limits")
+                    .rejects
+                    .is_empty()
+            );
         }
         bodies
     };

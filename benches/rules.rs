@@ -86,7 +86,7 @@ fn main() {
 
 impl Case {
     fn new(name: &'static str) -> Self {
-        let dir = tempfile::tempdir().expect("a folder");
+        let dir = tempfile::tempdir().expect("create a temporary directory");
         let options = Options {
             shards: 2,
             wal_sync: WalSync::Never,
@@ -94,14 +94,14 @@ impl Case {
             clock: Arc::new(ManualClock::at(common::START_MS + 24 * 3_600_000)),
             ..Options::default()
         };
-        let db = Arc::new(Db::open(dir.path(), options).expect("a fresh folder opens"));
+        let db = Arc::new(Db::open(dir.path(), options).expect("open an empty directory"));
         let receiver = Receiver::new(Arc::clone(&db), Limits::default());
-        receiver.set_rules(Rules::new(rules(name)).expect("sound rules"));
+        receiver.set_rules(Rules::new(rules(name)).expect("parse valid rules"));
         Self { name, receiver, db, rounds: Vec::new(), later: Duration::ZERO, _dir: dir }
     }
 
     fn write(&self, body: &[u8]) {
-        let written = self.receiver.write(&Origin::default(), Version::V1, body).expect("there is room");
+        let written = self.receiver.write(&Origin::default(), Version::V1, body).expect("write within the limits");
         assert!(written.rejects.is_empty(), "{}", written.rejects);
     }
 
@@ -113,14 +113,14 @@ impl Case {
 
     fn flush(&mut self) {
         let before = cpu_time();
-        self.db.flush().expect("the disk works");
-        self.db.compact().expect("the disk works");
+        self.db.flush().expect("write to disk");
+        self.db.compact().expect("write to disk");
         self.later += cpu_time() - before;
     }
 
     fn merge(&mut self) {
         let before = cpu_time();
-        self.db.compact_fully().expect("the disk works");
+        self.db.compact_fully().expect("write to disk");
         self.later += cpu_time() - before;
     }
 }
@@ -181,7 +181,7 @@ fn median(mut of: Vec<f64>) -> f64 {
 fn cpu_time() -> Duration {
     // The kernel updates the counter at ticks, milliseconds apart, and on every context switch.
     std::thread::yield_now();
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("read from /proc");
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");
     Duration::from_nanos(ns)
 }

@@ -88,7 +88,7 @@ impl Bench {
             batch: WriteBatch::default(),
             next_round: 0,
             empty_bytes: resident_bytes(),
-            dir: tempfile::tempdir().expect("a folder"),
+            dir: tempfile::tempdir().expect("create a temporary directory"),
             fleet: Fleet::new(FleetOptions { active_series: args.series, ..FleetOptions::default() }),
             args,
         }
@@ -133,10 +133,10 @@ impl Bench {
             let labels = |&place| self.fleet.labels(SeriesId { place, ..self.fleet.series_at(place, 0) });
             let labels: Vec<_> = places.iter().map(labels).collect();
             let started = cpu_time();
-            self.handles.extend(labels.iter().map(|labels| db.series(labels).expect("there is room")));
+            self.handles.extend(labels.iter().map(|labels| db.series(labels).expect("write within the limits")));
             cpu += cpu_time() - started;
         }
-        db.sync().expect("the disk works");
+        db.sync().expect("write to disk");
         line("CPU of a new series", format!("{:.2} us", cpu.as_secs_f64() * 1e6 / self.n_series()));
     }
 
@@ -159,7 +159,7 @@ impl Bench {
             for ((sample, handle), tag) in samples.iter().zip(handles).zip(0..) {
                 self.batch.push(*handle, *sample, tag);
             }
-            db.append(&mut self.batch).expect("there is room");
+            db.append(&mut self.batch).expect("write within the limits");
             assert!(self.batch.rejected().is_empty(), "rounds ascend");
         }
         cpu_time() - started
@@ -191,7 +191,7 @@ impl Bench {
             if idx == 0 {
                 line("first flush: takes, appends wait", format!("{:.2?}, {paused_us} us", started.elapsed()));
             }
-            db.compact().expect("the disk works");
+            db.compact().expect("write to disk");
             after = self.own_bytes();
         }
         line("CPU of a sample of a known series", format!("{:.3} us", cpu.as_secs_f64() * 1e6 / n_samples));
@@ -214,14 +214,14 @@ impl Bench {
             let probing = scope.spawn(|| {
                 let (mut batch, mut longest) = (WriteBatch::default(), Duration::ZERO);
                 let handles: Vec<_> = (0..N_PROBES)
-                    .map(|i| db.series(&probe(i).expect("names are unique")).expect("there is room"))
+                    .map(|i| db.series(&probe(i).expect("names are unique")).expect("write within the limits"))
                     .collect();
                 for k in 0..25_000 {
                     batch.clear();
                     let sample = Sample { timestamp_ms: now_ms + k, value: 1.0 };
                     handles.iter().for_each(|&handle| batch.push(handle, sample, 0));
                     let started = Instant::now();
-                    db.append(&mut batch).expect("there is room");
+                    db.append(&mut batch).expect("write within the limits");
                     longest = longest.max(started.elapsed());
                     if is_over.load(Ordering::Relaxed) {
                         break;
@@ -230,7 +230,7 @@ impl Bench {
                 }
                 longest
             });
-            let stats = db.flush().expect("the disk works");
+            let stats = db.flush().expect("write to disk");
             is_over.store(true, Ordering::Relaxed);
             (stats, probing.join().expect("it asserts nothing"))
         })
@@ -243,7 +243,7 @@ impl Bench {
             sizes(&stats),
         );
         let (started, cpu) = (Instant::now(), cpu_time());
-        db.compact_fully().expect("the disk works");
+        db.compact_fully().expect("write to disk");
         let stats = db.stats();
         line("merging all", format!("{:.1?}, {:.1?} of CPU", started.elapsed(), cpu_time() - cpu));
         line("blocks", format!("{}", stats.n_blocks));
@@ -264,8 +264,8 @@ impl Bench {
         }
         self.scan(db, "scan of all series with their labels", LabelHint::All);
         let cpu = cpu_time();
-        let set = db.select_labels(&query(), &[], TimeRange::ALL).expect("nothing limits it");
-        black_box(set.map(|series| series.expect("nothing limits it").labels().len()).sum::<usize>());
+        let set = db.select_labels(&query(), &[], TimeRange::ALL).expect("read without limits");
+        black_box(set.map(|series| series.expect("read without limits").labels().len()).sum::<usize>());
         let of_series = (cpu_time() - cpu).as_secs_f64() * 1e6 / self.n_series();
         line("labels of all series", format!("{of_series:.2} us a series"));
         self.single_series(db, "read before");
@@ -277,9 +277,9 @@ impl Bench {
         let (mut n_samples, mut n_series) = (0, 0);
         let hints = SelectHints { labels, ..SelectHints::default() };
         let cpu = cpu_time();
-        for series in db.select_with(&query(), &[], TimeRange::ALL, hints).expect("nothing limits it") {
+        for series in db.select_with(&query(), &[], TimeRange::ALL, hints).expect("read without limits") {
             columns.clear();
-            series.and_then(|series| series.read(&mut columns)).expect("nothing limits it");
+            series.and_then(|series| series.read(&mut columns)).expect("read without limits");
             n_samples += columns.len();
             n_series += 1;
         }
@@ -305,9 +305,9 @@ impl Bench {
             .map(|(name, value)| Matcher::new(MatchOp::Equal, name, value).expect("it is no regular expression"))
             .collect();
         let (mut columns, started) = (SampleColumns::default(), Instant::now());
-        let mut set = db.select(&query(), &matchers, TimeRange::ALL).expect("nothing limits it");
-        let series = set.next().expect("it is there").expect("nothing limits it");
-        series.read(&mut columns).expect("nothing limits it");
+        let mut set = db.select(&query(), &matchers, TimeRange::ALL).expect("read without limits");
+        let series = set.next().expect("it is there").expect("read without limits");
+        series.read(&mut columns).expect("read without limits");
         let took = started.elapsed();
         assert!(!columns.is_empty());
         set.next().is_none().then_some(took)

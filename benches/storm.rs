@@ -1,14 +1,14 @@
 //! A burst of new series: the latency of requests with known series while other senders create many new ones. Prints a table.
 //!
-//! Not a criterion bench, as it measures the 99th percentile of concurrent requests. The server is a process of its own at its
-//! defaults (`cargo build --profile dist` builds it); the senders are threads with one connection each. Requests are encoded
-//! ahead, so that senders only wait for responses. Quiet phases and bursts alternate; each burst has other series and retries
-//! as it is told to. At the end all samples are counted.
+//! Not a criterion bench: it measures the p99 latency of concurrent requests. The server is a process of its own at its
+//! defaults (`cargo build --profile dist` builds it); the senders are threads with one connection each. Requests are
+//! encoded ahead, so that senders only wait for responses. Quiet phases and bursts alternate; each burst has other
+//! series and retries as it is told to. At the end all samples are counted.
 
 #[allow(dead_code, reason = "no store is opened in this process")]
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
-#[allow(dead_code, unused_imports, reason = "the storm speaks version 1.0 only")]
+#[allow(dead_code, unused_imports, reason = "this bench uses remote write 1.0 only")]
 mod messages;
 #[path = "storm/server.rs"]
 mod server;
@@ -23,9 +23,9 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Parser;
 use server::{Connection, Outcome, Server, request};
 
-/// As Prometheus' default `max_samples_per_send`.
+/// Prometheus' default `max_samples_per_send`.
 const SERIES_PER_REQUEST: usize = 2_000;
-/// How far back the samples begin.
+/// Age of the first sample.
 const AGE_MS: i64 = 3_600_000;
 
 #[derive(Debug, Parser)]
@@ -67,7 +67,7 @@ struct Known {
 
 fn main() {
     let args = Args::parse();
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = tempfile::tempdir().expect("create a temporary directory");
     let server = Server::start(&args.server, &dir.path().join("data"));
     let start_ms = now_ms() - AGE_MS;
     let mut connection = server.connect();
@@ -80,31 +80,31 @@ fn main() {
     let n_requests = args.storms * (n_quiet + n_storm);
     let bodies = (1..).flat_map(|step| requests(0..args.known, start_ms, step)).take(n_requests).collect();
     let mut known = Known { bodies, next: 0 };
-    println!("{} known series in {} requests a second, {} new ones a storm", args.known, args.rate, args.new);
+    println!("{} known series at {} requests per second, {} new series per storm", args.known, args.rate, args.new);
     let (mut quiet, mut stormy) = (Vec::new(), Vec::new());
     for storm in 0..args.storms {
         let first = args.known + storm * args.new;
         let bodies: Vec<_> = requests(first..first + args.new, start_ms, 1).collect();
-        let of_quiet = send_steadily(&mut connection, known.take(n_quiet), args.rate, &AtomicBool::new(false));
-        report("quiet", &of_quiet);
+        let quiet_latencies = send_steadily(&mut connection, known.take(n_quiet), args.rate, &AtomicBool::new(false));
+        report("quiet", &quiet_latencies);
         let over = AtomicBool::new(false);
-        let (of_storm, Storm { duration, n_repeated }) = thread::scope(|scope| {
-            let bodies_of_known = known.take(n_storm);
+        let (storm_latencies, Storm { duration, n_repeated }) = thread::scope(|scope| {
+            let known_bodies = known.take(n_storm);
             let connection = &mut connection;
-            let steady = scope.spawn(|| send_steadily(connection, bodies_of_known, args.rate, &over));
+            let steady = scope.spawn(|| send_steadily(connection, known_bodies, args.rate, &over));
             let outcome = send_storm(&server, &bodies, &args);
             over.store(true, Ordering::Relaxed);
             (steady.join().expect("no panic"), outcome)
         });
-        report("storm", &of_storm);
-        println!("       all new series are there after {duration:.1?}, {n_repeated} requests repeated");
-        quiet.extend(of_quiet);
-        stormy.extend(of_storm);
+        report("storm", &storm_latencies);
+        println!("       all new series stored after {duration:.1?}, {n_repeated} requests retried");
+        quiet.extend(quiet_latencies);
+        stormy.extend(storm_latencies);
     }
     report("quiet, all", &quiet);
     report("storm, all", &stormy);
     let n_acknowledged = args.known + args.storms * args.new + SERIES_PER_REQUEST * (quiet.len() + stormy.len());
-    assert_eq!(n_samples(&mut connection), n_acknowledged, "nothing that was acknowledged is lost");
+    assert_eq!(n_samples(&mut connection), n_acknowledged, "every acknowledged sample is stored");
     println!("CPU of the server {:.1?}", cpu_of(server.id()));
 }
 
@@ -116,7 +116,7 @@ impl Known {
     }
 }
 
-/// Returns requests with one sample of each of some series.
+/// Returns requests with one sample of each of `series`.
 fn requests(series: Range<usize>, start_ms: i64, step: i64) -> impl Iterator<Item = Vec<u8>> {
     let end = series.end;
     series.step_by(SERIES_PER_REQUEST).map(move |first| {
@@ -159,7 +159,8 @@ fn send_storm(server: &Server, requests: &[Vec<u8>], args: &Args) -> Storm {
     let started = Instant::now();
     let (next, n_repeated) = (Mutex::new((0..).zip(requests)), AtomicUsize::new(0));
     let take = || next.lock().expect("no panic").next();
-    let between = Duration::from_millis(args.within_ms.into()) / u32::try_from(requests.len()).expect("they are few");
+    let between =
+        Duration::from_millis(args.within_ms.into()) / u32::try_from(requests.len()).expect("fewer than 2^32 requests");
     thread::scope(|scope| {
         for mut connection in connections {
             let (take, n_repeated) = (&take, &n_repeated);
@@ -177,7 +178,7 @@ fn send_storm(server: &Server, requests: &[Vec<u8>], args: &Args) -> Storm {
     Storm { duration: started.elapsed(), n_repeated: n_repeated.into_inner() }
 }
 
-/// Queries the number of samples on the server.
+/// Returns the number of samples that the server has of this bench.
 fn n_samples(connection: &mut Connection) -> usize {
     let of = |name| {
         // sum(count_over_time(name{job="kubelet"}[2h]))
@@ -191,12 +192,12 @@ fn n_samples(connection: &mut Connection) -> usize {
 
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later than 1970");
-    i64::try_from(since.as_millis()).expect("it is not that late")
+    i64::try_from(since.as_millis()).expect("milliseconds since 1970 fit an i64")
 }
 
 /// Returns the CPU time of a process.
 fn cpu_of(id: u32) -> Duration {
-    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("it runs");
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("read CPU time of the server");
     // After the name of the program: user and system time are the 12th and 13th field, in hundredths of a second.
     let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("it is a number")).sum();

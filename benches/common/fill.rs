@@ -6,7 +6,7 @@ use crate::common;
 
 /// Creates `n_series` series and returns their handles.
 pub(crate) fn series(db: &Db, n_series: usize) -> Vec<SeriesHandle> {
-    (0..n_series).map(|i| db.series(&common::labels(i)).expect("there is room")).collect()
+    (0..n_series).map(|i| db.series(&common::labels(i)).expect("write within the limits")).collect()
 }
 
 /// Appends one sample to each series, in requests of 2,000.
@@ -20,7 +20,7 @@ pub(crate) fn append_step(db: &Db, handles: &[SeriesHandle], step: i64, batch: &
             };
             batch.push(handle, sample, k as u32);
         }
-        db.append(batch).expect("there is room");
+        db.append(batch).expect("write within the limits");
         assert!(batch.rejected().is_empty(), "steps ascend");
     }
 }

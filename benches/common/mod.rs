@@ -56,5 +56,5 @@ pub(crate) fn value(i: usize, step: i64) -> f64 {
 pub(crate) fn open(dir: &std::path::Path, shards: usize, replay_concurrency: usize) -> Db {
     let options =
         Options { shards, wal_sync: WalSync::Never, wal_replay_concurrency: replay_concurrency, ..Options::default() };
-    Db::open(dir, options).expect("a fresh folder opens")
+    Db::open(dir, options).expect("open an empty directory")
 }

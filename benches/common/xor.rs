@@ -20,7 +20,7 @@ impl BitWriter {
     }
 }
 
-/// Returns the size of values in chunks of 120.
+/// Returns the encoded size of `values` in bytes, in chunks of 120.
 pub(crate) fn size(values: &[f64]) -> usize {
     values.chunks(120).map(|chunk| encode(chunk).len()).sum()
 }
@@ -40,15 +40,17 @@ fn put_xor(bits: &mut BitWriter, xor: u64, window: &mut Option<(u32, u32)>) {
         return bits.put(0, 1);
     }
     let (leading, trailing) = (xor.leading_zeros().min(31), xor.trailing_zeros());
-    if let Some((before, behind)) = window.filter(|&(before, behind)| leading >= before && trailing >= behind) {
+    let fits =
+        |&(window_leading, window_trailing): &(u32, u32)| leading >= window_leading && trailing >= window_trailing;
+    if let Some((window_leading, window_trailing)) = window.filter(fits) {
         bits.put(0b10, 2);
-        return bits.put(xor >> behind, 64 - before - behind);
+        return bits.put(xor >> window_trailing, 64 - window_leading - window_trailing);
     }
     *window = Some((leading, trailing));
     let significant = 64 - leading - trailing;
     bits.put(0b11, 2);
     bits.put(leading.into(), 5);
-    // 64 is written as 0.
+    // The field has 6 bits: 64 is written as 0, as in Prometheus.
     bits.put(u64::from(significant & 63), 6);
     bits.put(xor >> trailing, significant);
 }

@@ -36,8 +36,8 @@ impl Bench {
                 let timestamp_ms = self.fleet.timestamp_ms(0, self.next_round + minutes * 2);
                 let last = self.handles.last().expect("there are series");
                 self.batch.push(*last, Sample { timestamp_ms, value: 1.0 }, 0);
-                db.append(&mut self.batch).expect("there is room");
-                db.flush().expect("the disk works");
+                db.append(&mut self.batch).expect("write within the limits");
+                db.flush().expect("write to disk");
             }
             *after = self.own_bytes();
         }
@@ -55,7 +55,7 @@ impl Bench {
         small.resolve(&db);
         for _ in 0..N_BLOCKS {
             small.rounds(&db, 1);
-            db.flush().expect("the disk works");
+            db.flush().expect("write to disk");
         }
         drop(db);
         let started = Instant::now();
@@ -96,7 +96,7 @@ impl Bench {
             number += import(&fs, &dir, &import_dir, number);
         }
         db.import().expect("the blocks were just written");
-        db.compact_fully().expect("the disk works");
+        db.compact_fully().expect("write to disk");
         line(what, format!("{}, {} samples", sizes(&db.stats()), db.stats().blocks_samples));
     }
 
@@ -108,7 +108,8 @@ impl Bench {
     /// Looks all series up, or makes them.
     fn resolve(&mut self, db: &varve_tsdb::Db) {
         let labels = |place| self.fleet.labels(SeriesId { place, ..self.fleet.series_at(place, 0) });
-        let handles = (0..self.fleet.n_places()).map(|place| db.series(&labels(place)).expect("there is room"));
+        let handles =
+            (0..self.fleet.n_places()).map(|place| db.series(&labels(place)).expect("write within the limits"));
         self.handles = handles.collect();
     }
 }

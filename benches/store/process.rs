@@ -5,14 +5,14 @@ use std::time::Duration;
 
 /// Returns the CPU time of this thread.
 pub(crate) fn cpu_time() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("read from /proc");
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");
     Duration::from_nanos(ns)
 }
 
 /// Returns the CPU time of the process.
 pub(crate) fn cpu_of_process() -> Duration {
-    let text = std::fs::read_to_string("/proc/self/stat").expect("this is Linux");
+    let text = std::fs::read_to_string("/proc/self/stat").expect("read from /proc");
     // After the name of the program, which may contain any character: user and system time are the 12th and 13th field, in
     // hundredths of a second.
     let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
@@ -22,7 +22,7 @@ pub(crate) fn cpu_of_process() -> Duration {
 
 /// Returns the resident size of the process.
 pub(crate) fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let status = std::fs::read_to_string("/proc/self/status").expect("read from /proc");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is always there");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("it is a number") << 10
 }

@@ -1,11 +1,11 @@
-//! The load generator: a simulated kube-prometheus fleet, written to any server by remote write, read back, queried as
-//! dashboards query it, and a comparison of servers side by side.
+//! Load generator: simulates a kube-prometheus fleet, writes it to any server by remote write, reads it back, runs
+//! dashboard queries, and compares servers.
 //!
 //! Used by the binary `varve-bench`, by the benches (the fleet alone) and by the comparison of queries in `tests/`.
 //! docs/bench.md describes the commands.
 //!
 //! Invariants
-//! 1. It is a client: it knows a server by its HTTP API, its process id and its files only.
+//! 1. It accesses a server only through its HTTP API, its process id and its files.
 //! 2. Equal options give equal series and samples ([`Fleet`]).
 //!
 //! Threads: one per connection.
@@ -34,7 +34,7 @@ pub use fleet::{Fleet, FleetOptions, SeriesId};
 
 use args::Command;
 
-/// Runs a command to its end; it prints its results to standard output.
+/// Runs a command and prints its results to standard output.
 ///
 /// # Errors
 /// If a server cannot be run or reached, rejects samples, or differs from what is expected.

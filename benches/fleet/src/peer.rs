@@ -48,7 +48,7 @@ impl Drop for Scratch {
 }
 
 impl Peer {
-    /// Starts a program and waits until the path `ready` succeeds; `flags` adds the address to listen on.
+    /// Starts `program` and waits until GET `ready` succeeds. `flags` adds the listen address to the command.
     pub(crate) fn start(
         name: &'static str,
         program: &Path,
@@ -63,7 +63,7 @@ impl Peer {
         let mut peer = Self { name, child, port };
         let client = Client::new(&peer.url(""));
         peer.wait_at(START_POLL_INTERVAL, "start", TIMEOUT, |peer| {
-            if let Some(status) = peer.child.try_wait().context("ask for the state of a child")? {
+            if let Some(status) = peer.child.try_wait().context("wait for the child process")? {
                 bail!("{} exited: {status}", peer.name);
             }
             Ok(client.get(ready).is_ok_and(|response| response.is_success()).then_some(()))
@@ -112,7 +112,7 @@ impl Peer {
         // The standard library can send SIGKILL only.
         let sent = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().context("run sh")?;
         anyhow::ensure!(sent.success(), "send SIGTERM to {}", self.name);
-        self.wait("stop", TIMEOUT, |peer| peer.child.try_wait().context("ask for the state of a child"))?;
+        self.wait("stop", TIMEOUT, |peer| peer.child.try_wait().context("wait for the child process"))?;
         Ok(())
     }
 }
@@ -125,7 +125,7 @@ impl Drop for Peer {
     }
 }
 
-/// Returns the total size of the files under a directory; files that disappear meanwhile are ignored.
+/// Returns the total size of the files under a directory; files removed during the walk are ignored.
 pub(crate) fn size_bytes(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let size = |entry: std::fs::DirEntry| match entry.file_type() {

@@ -13,7 +13,7 @@ use crate::fleet::{Fleet, SeriesId};
 /// Verifies a fleet and prints the number of samples.
 ///
 /// # Errors
-/// The first difference.
+/// If the server cannot be queried, or at the first difference.
 pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
     let (fleet, n_rounds) = (Fleet::new(args.fleet.options(args.start)), args.fleet.n_rounds());
     let client = Client::new(&args.url);
@@ -55,9 +55,9 @@ fn check(client: &Client, fleet: &Fleet, labels: &Labels, n_rounds: i64, expect:
     let response: Value = serde_json::from_slice(&response.body).context("parse the response")?;
     let result = response["data"]["result"].as_array().context("find the result in the response")?;
     // More than one series means that samples are stored under other labels.
-    let [series] = &result[..] else { bail!("{} series instead of one", result.len()) };
+    let [series] = &result[..] else { bail!("expected 1 series, found {}", result.len()) };
     let stored = series["values"].as_array().context("find the values in the response")?;
-    ensure!(stored.len() == expect.len(), "{} samples instead of {}", stored.len(), expect.len());
+    ensure!(stored.len() == expect.len(), "found {} samples, expected {}", stored.len(), expect.len());
     stored.iter().zip(expect).try_for_each(|(stored, expect)| compare(stored, expect))
 }
 

@@ -1,4 +1,5 @@
-//! `varve-bench compare`: the same load for Varve and its peers, one after the other on empty data directories.
+//! `varve-bench compare`: applies the same load to Varve and its peers, one server at a time, each on an empty data
+//! directory.
 //!
 //! docs/bench.md lists the steps. The order of servers alternates between rounds, so that a temporarily busy machine favours
 //! none. Results are medians over the rounds.
@@ -23,7 +24,7 @@ use server::{Running, Server};
 
 /// A metric with one series per machine: a restarted server must return all its samples.
 const PROBE: &str = "node_load1";
-/// Metrics of many series, by which lost samples are counted.
+/// Metrics with many series, used to count lost samples.
 const SAMPLED: [&str; 4] = [
     "node_cpu_seconds_total",
     "container_memory_rss",
@@ -34,8 +35,8 @@ const SAMPLED: [&str; 4] = [
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// 1 / LAST_PART of the scrapes is written right before the crash.
 const LAST_PART: i64 = 10;
-/// A wrong response that has not changed for this long is final.
-const SETTLED: Duration = Duration::from_secs(30);
+/// A response that stays wrong and unchanged for this long counts as final.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The resolution of the measured restart time.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const CONNECTIONS: usize = 2;
@@ -79,7 +80,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs one server through all steps.
+    /// Runs all steps against one server.
     fn run(&mut self, server: &Server) -> Result<Measurements> {
         let mut running = server.start()?;
         let n_before = self.n_rounds - (self.n_rounds / LAST_PART).max(1);
@@ -129,7 +130,7 @@ impl Bench {
         Ok(written)
     }
 
-    /// Queries until the response is correct; returns `None` if it stays wrong.
+    /// Polls until the response is correct. Returns the time since `since`, or `None` if the response stays wrong.
     fn wait_until_correct(&self, running: &Running, n_expected: u64, since: Instant) -> Result<Option<Duration>> {
         let mut last = (u64::MAX, Instant::now());
         while since.elapsed() < TIMEOUT {
@@ -140,7 +141,7 @@ impl Bench {
                 }
                 if last.0 != n_found {
                     last = (n_found, Instant::now());
-                } else if last.1.elapsed() > SETTLED {
+                } else if last.1.elapsed() > SETTLE_TIMEOUT {
                     return Ok(None);
                 }
             }

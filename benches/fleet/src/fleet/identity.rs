@@ -43,7 +43,7 @@ impl Node {
     }
 }
 
-/// A generation of a pod.
+/// One pod: the pod of a slot in one generation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pod {
     pub(super) seed: u64,
@@ -62,7 +62,7 @@ impl Pod {
         out.push_str(NAMESPACES[draw(self.workload, NAMESPACES.len())]);
     }
 
-    /// Writes the name of the ReplicaSet: application and template hash.
+    /// Writes the name of the pod's ReplicaSet: application and template hash.
     pub(super) fn owner(self, out: &mut String) {
         let app = APPS[draw(mix(self.workload), APPS.len())];
         push(out, format_args!("{app}-{:02}-", self.workload >> 32 & 31));

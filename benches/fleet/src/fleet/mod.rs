@@ -35,15 +35,15 @@ use model::Moment;
 use noise::{below, mix2};
 use template::{Job, Row, Subject};
 
-/// Machines that share a control plane.
+/// Number of machines per control plane.
 const NODES_PER_PLANE: usize = 200;
-/// Resources that the control plane of a small fleet serves, and of a large one.
+/// Minimum and maximum number of API resources of a control plane; grows with the fleet.
 const RESOURCES_MIN: usize = 2;
 const RESOURCES_MAX: usize = 40;
-/// Processes restart after three days, and pods without churn are up to a week old, at 30 s.
+/// Lifetime of a process (three days), and maximum age of a pod without churn (a week), in rounds of 30 s.
 const PROCESS_ROUNDS: i64 = 8_640;
 const POD_AGE_ROUNDS_MAX: i64 = 20_160;
-/// Minimum lifetime of a pod, whatever the churn.
+/// Minimum lifetime of a pod at any churn rate.
 const POD_ROUNDS_MIN: i64 = 4;
 /// Maximum number of active series.
 pub(crate) const ACTIVE_SERIES_MAX: usize = 1 << 30;
@@ -61,9 +61,9 @@ pub struct FleetOptions {
     pub interval_ms: i64,
     /// Time of round 0 in milliseconds; the scrapes of targets are spread over the interval after it.
     pub start_ms: i64,
-    /// Share of the pods that is replaced per hour.
+    /// Fraction of the pods that is replaced per hour.
     pub churn_per_hour: f64,
-    /// The number from which labels, rates and noise are computed.
+    /// Seed of labels, rates and noise.
     pub seed: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct SeriesId {
     pub generation: u32,
 }
 
-/// A simulated fleet; see the module.
+/// A simulated fleet; see the module documentation.
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,
@@ -107,7 +107,7 @@ struct Place<'a> {
     node: Node,
 }
 
-/// How far a series is in the life of its process or pod.
+/// The current process or pod of a series, and the rounds since it started.
 struct Life {
     generation: u32,
     elapsed: u64,
@@ -123,7 +123,8 @@ impl Fleet {
         assert!((1..=SERIES_PER_NODE_MAX).contains(&options.series_per_node), "series per node are out of bounds");
         assert!(options.interval_ms > 0, "the interval must be more than 0");
         let n_nodes = options.active_series.div_ceil(options.series_per_node);
-        let n_planes = u32::try_from(n_nodes.div_ceil(NODES_PER_PLANE)).expect("fewer than places");
+        let n_planes =
+            u32::try_from(n_nodes.div_ceil(NODES_PER_PLANE)).expect("a fleet has fewer control planes than series");
         let n_resources = (n_nodes * RESOURCES_MAX / NODES_PER_PLANE * 2).clamp(RESOURCES_MIN, RESOURCES_MAX);
         Self {
             options,
@@ -153,7 +154,7 @@ impl Fleet {
         SeriesId { place, generation }
     }
 
-    /// Returns the timestamp of a round's sample of a place.
+    /// Returns the timestamp of the sample at `place` in `round`.
     #[must_use]
     pub fn timestamp_ms(&self, place: u32, round: i64) -> i64 {
         let Place { row, node } = self.place(place);
@@ -233,13 +234,13 @@ impl Fleet {
     }
 
     fn life(&self, place: &Place<'_>, round: i64) -> Life {
-        let (of, span, age_max) = match place.row.subject.slot() {
+        let (key, lifetime, age_max) = match place.row.subject.slot() {
             Some(slot) => (u64::from(slot) << 8, self.pod_rounds, self.pod_rounds.min(POD_AGE_ROUNDS_MAX)),
             None => (place.row.job as u64 | 1 << 32, PROCESS_ROUNDS, PROCESS_ROUNDS),
         };
-        let age = below(mix2(place.node.seed, of), age_max.unsigned_abs());
+        let age = below(mix2(place.node.seed, key), age_max.unsigned_abs());
         let since = round.max(0).unsigned_abs() + age;
-        let (life, elapsed) = (since / span.unsigned_abs(), since % span.unsigned_abs());
+        let (life, elapsed) = (since / lifetime.unsigned_abs(), since % lifetime.unsigned_abs());
         // A restarted process keeps its series.
         let generation =
             if place.row.subject == Subject::Machine { 0 } else { u32::try_from(life).unwrap_or(u32::MAX) };

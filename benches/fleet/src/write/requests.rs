@@ -1,7 +1,7 @@
-//! The requests of a fleet's scrapes, encoded while they are sent or ahead.
+//! Write requests for the scrapes of a fleet, encoded while sending or in advance.
 //!
-//! Connections share a [`Round`]; each request goes to one of them. Requests that are encoded ahead cost the sender next to
-//! nothing while it sends, so that on a machine shared with the server the server is what is measured.
+//! Connections share a [`Round`]; each request is sent on one of them. Encoding in advance keeps the sender's CPU time
+//! out of the measurement if sender and server share a machine.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct Request {
     pub(crate) n_samples: u64,
 }
 
-/// Receives one request after the other.
+/// Callback that receives the requests of a round, one at a time.
 pub(crate) type Sink<'a> = dyn FnMut(Request) -> Result<()> + 'a;
 
 /// The requests of one round.
@@ -54,14 +54,14 @@ struct CachedLabels {
 }
 
 /// A round whose requests are encoded when they are sent; each free connection takes the next machine.
-pub(crate) struct Live<'a> {
+pub(crate) struct LiveRound<'a> {
     encoder: &'a Encoder<'a>,
     number: i64,
     n_taken: AtomicUsize,
 }
 
 /// A round whose requests are already encoded.
-pub(crate) struct Ahead {
+pub(crate) struct PreparedRound {
     requests: Vec<Request>,
     n_taken: AtomicUsize,
 }
@@ -72,23 +72,29 @@ impl<'a> Encoder<'a> {
         Self { fleet, version, samples_per_request, machines }
     }
 
-    pub(crate) fn round(&'a self, number: i64) -> Live<'a> {
-        Live { encoder: self, number, n_taken: AtomicUsize::new(0) }
+    pub(crate) fn round(&'a self, number: i64) -> LiveRound<'a> {
+        LiveRound { encoder: self, number, n_taken: AtomicUsize::new(0) }
     }
 
-    /// Encodes rounds until their requests exceed `max_bytes`, at least one, and removes them from `rounds`.
-    pub(crate) fn ahead(&self, rounds: &mut Range<i64>, max_bytes: usize, n_threads: usize) -> Result<Vec<Ahead>> {
+    /// Encodes rounds, at least one, until their requests have `max_bytes` bytes or more. Removes the encoded rounds
+    /// from `rounds`.
+    pub(crate) fn ahead(
+        &self,
+        rounds: &mut Range<i64>,
+        max_bytes: usize,
+        n_threads: usize,
+    ) -> Result<Vec<PreparedRound>> {
         let (mut ahead, mut n_bytes) = (Vec::new(), 0);
         while n_bytes < max_bytes {
             let Some(number) = rounds.next() else { break };
-            let requests = self.all_of(number, n_threads)?;
+            let requests = self.encode_round(number, n_threads)?;
             n_bytes += requests.iter().map(|request| request.body.len()).sum::<usize>();
-            ahead.push(Ahead { requests, n_taken: AtomicUsize::new(0) });
+            ahead.push(PreparedRound { requests, n_taken: AtomicUsize::new(0) });
         }
         Ok(ahead)
     }
 
-    fn all_of(&self, number: i64, n_threads: usize) -> Result<Vec<Request>> {
+    fn encode_round(&self, number: i64, n_threads: usize) -> Result<Vec<Request>> {
         let round = self.round(number);
         let gather = || {
             let mut requests = Vec::new();
@@ -147,7 +153,7 @@ impl<'a> Encoder<'a> {
     }
 }
 
-impl Round for Live<'_> {
+impl Round for LiveRound<'_> {
     fn share(&self, sink: &mut Sink<'_>) -> Result<()> {
         let mut request = WriteRequest::default();
         while let Some(machine) = self.encoder.machines.get(self.n_taken.fetch_add(1, Ordering::Relaxed)) {
@@ -157,7 +163,7 @@ impl Round for Live<'_> {
     }
 }
 
-impl Round for Ahead {
+impl Round for PreparedRound {
     fn share(&self, sink: &mut Sink<'_>) -> Result<()> {
         while let Some(request) = self.requests.get(self.n_taken.fetch_add(1, Ordering::Relaxed)) {
             sink(request.clone())?;
