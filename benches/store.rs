@@ -337,17 +337,17 @@ impl Bench {
 
     /// What takes the bytes of the log behind the last flush.
     fn log_parts(&self) {
-        let survey = inspect::inspect(&RealFs, self.dir.path(), &mut |_, _| {}).expect("the log is there").parts;
-        let of_sample = |bits: u64| bits as f64 / 8.0 / survey.n_samples as f64;
-        let inspect::SampleSizes { head, refs, times, values, .. } = survey.samples;
-        let parts = [survey.sample_frames * 8, head, refs, times, values].map(of_sample);
+        let log = inspect::inspect(&RealFs, self.dir.path(), &mut |_, _| {}).expect("the log is there").parts;
+        let of_sample = |bits: u64| bits as f64 / 8.0 / log.n_samples as f64;
+        let inspect::SampleSizes { head, refs, times, values, .. } = log.samples;
+        let parts = [log.sample_frames * 8, head, refs, times, values].map(of_sample);
         let [frames, heads, refs, times, values] = parts;
         let all: f64 = parts.iter().sum();
         line(
             "log of a sample: all = frames + heads of records + series + timestamps + values",
             format!("{all:.3} = {frames:.3} + {heads:.3} + {refs:.3} + {times:.3} + {values:.3} bytes"),
         );
-        line("checkpoint of a series", format!("{:.1} bytes", survey.checkpoints as f64 / self.n_series()));
+        line("checkpoint of a series", format!("{:.1} bytes", log.checkpoints as f64 / self.n_series()));
     }
 
     /// Opens the store, and returns the most that was resident meanwhile.

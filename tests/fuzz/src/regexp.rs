@@ -27,7 +27,7 @@ pub fn regexp_parse(input: &[u8]) {
     assert!(escaped.is_match(text));
 }
 
-/// Tells whether a pattern means the same in Go and in Rust: escapes, flags, repetition counts, and classes in which Rust
+/// Returns `true` if a pattern means the same in Go and in Rust: escapes, flags, repetition counts, and classes in which Rust
 /// has operators may not.
 fn is_common(pattern: &str) -> bool {
     let other = ["\\", "(?", "{", "}", "&&", "--", "~~", "[[", "[^[", "[]", "[^]"];

@@ -220,7 +220,7 @@ proptest! {
     #[test]
     fn a_crash_during_the_replay_changes_no_result(
         logged in proptest::collection::vec((0..4_usize, 0..50_i64, 0..3_u8, 0..3_i64), 1..60),
-        held in proptest::collection::vec((0..6_usize, 0..60_i64, 0..3_u8, 0..3_i64), 0..60),
+        buffered in proptest::collection::vec((0..6_usize, 0..60_i64, 0..3_u8, 0..3_i64), 0..60),
         later in proptest::collection::vec((0..6_usize, 0..80_i64, 0..3_u8, 0..3_i64), 0..20),
         (window, shards, shards_after) in (prop_oneof![Just(0), Just(HOUR)], 0..3_u32, 0..3_u32),
         has_starts in any::<bool>(),
@@ -243,9 +243,9 @@ proptest! {
         note(&mut model, &logged, &send(&db, &logged));
         drop(db);
         let slow = Slow::open(dir.path(), options(shards_after));
-        for part in held.chunks(20) {
-            let held = request(part, has_starts);
-            note(&mut model, &held, &send(&slow.db, &held));
+        for part in buffered.chunks(20) {
+            let request = request(part, has_starts);
+            note(&mut model, &request, &send(&slow.db, &request));
         }
         let image = crash_image(dir.path());
         slow.go_on();
@@ -411,7 +411,7 @@ fn a_failed_replay_fails_reads_and_writes_and_loses_nothing_acknowledged() {
     assert_eq!(
         everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(),
         5,
-        "4 of 5, and the one that was held"
+        "4 of 5, and the one that was buffered"
     );
 }
 
@@ -433,12 +433,12 @@ fn closing_ends_the_replay_and_the_next_one_is_complete() {
     let dir = tempfile::tempdir().unwrap();
     let requests: Vec<_> = (0..100).map(|i| [(0, NOW_MS + i, i as f64)]).collect();
     history(dir.path(), &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
-    for held in 0..3 {
+    for i in 0..3 {
         let fs = FaultFs::with_room(u64::MAX);
         fs.set_slow_files(Some("samples-"));
         let options = Options { wal_replay_in_background: true, fs: Arc::new(fs.clone()), ..options() };
         let db = Db::open(dir.path(), options).unwrap();
-        append(&db, &[(0, NOW_MS + 1000 + held, 0.0)]);
+        append(&db, &[(0, NOW_MS + 1000 + i, 0.0)]);
         scope(|scope| {
             scope.spawn(|| drop(db));
             fs.set_slow_files(None);

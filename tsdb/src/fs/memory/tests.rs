@@ -236,8 +236,8 @@ fn bytes_of_a_failed_sync_may_be_lost_whatever_later_syncs_return() {
 }
 
 /// Replaces `/old`, omitting one step.
-fn replace(fs: &dyn Fs, left_out: usize) -> io::Result<()> {
-    let step = |number: usize, act: &dyn Fn() -> io::Result<()>| if number == left_out { Ok(()) } else { act() };
+fn replace(fs: &dyn Fs, skipped_step: usize) -> io::Result<()> {
+    let step = |number: usize, act: &dyn Fn() -> io::Result<()>| if number == skipped_step { Ok(()) } else { act() };
     step(0, &|| match fs.remove(path("/spare")) {
         Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -251,7 +251,7 @@ fn replace(fs: &dyn Fs, left_out: usize) -> io::Result<()> {
 }
 
 /// Runs the replacement with each failing operation and each kind of fault, cuts the power, and counts wrong outcomes.
-fn failures_of_replace(left_out: usize) -> usize {
+fn failures_of_replace(skipped_step: usize) -> usize {
     let mut n_wrong = 0;
     for fault in [Fault::Fails(io::ErrorKind::StorageFull), Fault::Cut, Fault::Dies] {
         for at in 0.. {
@@ -260,13 +260,13 @@ fn failures_of_replace(left_out: usize) -> usize {
             write(&fs, "/spare", "left by an earlier crash", true).unwrap();
             fs.sync_dir(path("/")).unwrap();
             fs.fail_at(fs.n_operations() + at, fault);
-            let done = replace(&fs, left_out);
+            let done = replace(&fs, skipped_step);
             for seed in 0..50 {
                 let after = fs.crash(PowerCut::Seeded(seed));
                 let found = read(&after, "/old");
                 let is = |contents: &str| found.as_deref() == Some(contents);
                 let right = is("new contents") || done.is_err() && is("old contents");
-                n_wrong += usize::from(!right || replace(&after, left_out).is_err());
+                n_wrong += usize::from(!right || replace(&after, skipped_step).is_err());
             }
             if fs.failed().is_none() {
                 break;
