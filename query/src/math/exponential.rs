@@ -1,8 +1,8 @@
-//! e and 2 to the power of a number.
+//! Exponential functions with base e and 2.
 
 use super::{BIAS, FRACTION_BITS, scaled};
 
-/// 1/k! for k from 8 down to 2, and 1: the Taylor series without a factor of x.
+/// 1/k! for k from 8 to 2, and 1: the coefficients of the Taylor series of (e^x - 1) / x.
 const TAYLOR: [f64; 8] = [
     2.480_158_730_158_730_2e-5,
     1.984_126_984_126_984e-4,
@@ -13,14 +13,15 @@ const TAYLOR: [f64; 8] = [
     0.5,
     1.0,
 ];
-/// From here on e^x overflows.
+/// From this value on, e^x overflows.
 const OVERFLOW: f64 = 7.097_827_128_933_84e2;
-/// ln 2 in two parts; the upper one has few enough bits for an exact product.
+/// ln 2 in two parts. The upper part has so few bits that its product with an exponent is exact.
 const LN2_UPPER: f64 = 0.693_147_180_559_662_956_511_601_805_686_950_683_593_75;
 const LN2_LOWER: f64 = 0.282_352_905_630_315_771_225_884_481_750_134_360_255_254_120_68e-12;
 
-/// e to the power of a number. The nearest power of two is extracted, the remainder divided by 16, and the result of the series
-/// minus one doubled four times. A power of two of 1,024 is an overflow, even if the result would be finite.
+/// Returns e to the power of a number. Extracts the nearest power of two, divides the remainder by 16, and doubles the
+/// result of the series, minus one, four times. A power of two of 1,024 counts as overflow even if the result would be
+/// finite.
 pub(crate) fn exp(value: f64) -> f64 {
     if !value.is_finite() {
         return if value == f64::NEG_INFINITY { 0.0 } else { value };
@@ -29,7 +30,7 @@ pub(crate) fn exp(value: f64) -> f64 {
         return f64::INFINITY;
     }
     let power = (value * std::f64::consts::LOG2_E).round_ties_even();
-    // The result is 0.
+    // The result underflows to 0.
     if power < f64::from(-BIAS - i32::try_from(FRACTION_BITS).expect("52")) {
         return 0.0;
     }
@@ -54,7 +55,7 @@ fn times_power(value: f64, power: i32) -> f64 {
     }
 }
 
-/// 2 to the power of a number.
+/// Returns 2 to the power of a number.
 pub(crate) fn exp2(value: f64) -> f64 {
     const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
     const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;

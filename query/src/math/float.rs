@@ -1,6 +1,6 @@
 //! Floating-point operations of Go that differ from Rust's: extrema, conversion, comparison.
 
-/// Go's `math.Max`: infinity takes precedence over NaN, NaN over all other values.
+/// Go's `math.Max`: infinity takes precedence over NaN, and NaN over all other values.
 #[inline]
 pub(crate) fn max(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
@@ -16,7 +16,7 @@ pub(crate) fn max(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Go's `math.Min`: negative infinity takes precedence over NaN, NaN over all other values.
+/// Go's `math.Min`: negative infinity takes precedence over NaN, and NaN over all other values.
 #[inline]
 pub(crate) fn min(a: f64, b: f64) -> f64 {
     if a == f64::NEG_INFINITY || b == f64::NEG_INFINITY {

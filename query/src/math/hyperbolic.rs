@@ -5,11 +5,11 @@ use std::f64::consts::LN_2;
 use super::logarithm::ln_1p;
 use super::{exp, ln, polynomial};
 
-/// From here on the smaller exponential is negligible.
+/// From this value on, the smaller exponential is negligible.
 const ONE_EXPONENTIAL: f64 = 21.0;
-/// From here on 1 is negligible beside the square: the inverse is the logarithm of the double.
+/// From this value on, 1 is negligible compared with the square, so the inverse is the logarithm of twice the value.
 const ONE_IS_NEGLIGIBLE: f64 = (1_u64 << 28) as f64;
-/// Below this, an odd function of slope 1 equals its argument.
+/// Below this value, an odd function with slope 1 at 0 returns its argument.
 const NEAR_ZERO: f64 = 1.0 / (1_u64 << 28) as f64;
 
 /// Hyperbolic sine.
@@ -48,7 +48,7 @@ pub(crate) fn cosh(value: f64) -> f64 {
 
 /// Hyperbolic tangent.
 pub(crate) fn tanh(value: f64) -> f64 {
-    /// Half of the logarithm of 2^127: from here on the result is 1.
+    /// Half of the logarithm of 2^127. From this value on, the result is 1.
     const ONE: f64 = 0.5 * 88.029_691_931_113_05;
     const P: [f64; 3] = [-9.643_991_794_250_523e-1, -9.928_772_310_019_186e1, -1.614_687_684_417_084_5e3];
     const Q: [f64; 4] = [1.0, 1.128_116_784_916_329_3e2, 2.235_488_390_601_004_5e3, 4.844_063_053_251_255e3];

@@ -1,11 +1,11 @@
-//! Sums and means with compensation for rounding, as Prometheus computes them.
+//! Sums and means with Prometheus' compensation for rounding.
 
-/// A running sum with compensation: Kahan summation with Neumaier's improvement, as Prometheus' `kahansum.Inc`.
+/// A running sum with compensation: Kahan summation with Neumaier's improvement, like Prometheus' `kahansum.Inc`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct KahanSum {
     /// The sum so far.
     pub(crate) sum: f64,
-    /// The error of `sum` due to rounding; 0 once the sum has overflowed.
+    /// The rounding error of `sum`; 0 after the sum has overflowed.
     pub(crate) compensation: f64,
 }
 
@@ -38,11 +38,12 @@ impl KahanSum {
     }
 }
 
-/// A running mean, as `avg` and `avg_over_time` compute it: the sum, divided at the end; once the sum overflows, the mean.
+/// A running mean, for `avg` and `avg_over_time`. Holds the sum and divides it at the end; if the sum overflows,
+/// switches to the incremental mean.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mean {
     count: f64,
-    /// The sum, or the mean once `incremental`.
+    /// The sum, or the mean if `incremental`.
     sum: KahanSum,
     incremental: bool,
 }

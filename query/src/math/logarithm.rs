@@ -6,7 +6,7 @@ use super::{BIAS, EXPONENT_MASK, FRACTION_BITS, split};
 
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-/// Coefficients of the series in s^2, where s is f / (2 + f), after its first term.
+/// Coefficients of the series in s^2 after the first term, where s is f / (2 + f).
 const L: [f64; 7] = [
     6.666_666_666_666_735e-1,
     3.999_999_999_940_942e-1,
@@ -17,7 +17,7 @@ const L: [f64; 7] = [
     1.479_819_860_511_658_6e-1,
 ];
 
-/// Natural logarithm. Subnormal numbers are treated as normal.
+/// Returns the natural logarithm. Treats subnormal numbers as normal.
 pub(crate) fn ln(value: f64) -> f64 {
     if value == 0.0 {
         return f64::NEG_INFINITY;
@@ -41,7 +41,7 @@ pub(crate) fn ln(value: f64) -> f64 {
     k * LN2_HIGH - ((half_square - (s * (half_square + (odd + even)) + k * LN2_LOW)) - f)
 }
 
-/// Logarithm to base 2; exact for powers of 2.
+/// Returns the logarithm to base 2; exact for powers of 2.
 pub(crate) fn log2(value: f64) -> f64 {
     let (fraction, power) = split(value);
     if fraction == 0.5 {
@@ -75,15 +75,15 @@ pub(super) fn ln_1p(value: f64) -> f64 {
     if size < SQRT_2 - 1.0 && value > FRAC_1_SQRT_2 - 1.0 { ln_1p_small(value) } else { ln_1p_reduced(value) }
 }
 
-/// ln (1 + f), where 1 + f needs no reduction.
+/// Returns ln (1 + f) for an `f` near 0, without extracting a power of two.
 fn ln_1p_small(f: f64) -> f64 {
     let half_square = 0.5 * f * f;
     f - (half_square - series(f, half_square))
 }
 
-/// ln (1 + value), after extracting a power of two.
+/// Returns ln (1 + value) after extracting a power of two.
 fn ln_1p_reduced(value: f64) -> f64 {
-    /// The fraction of the square root of two.
+    /// Fraction bits of the square root of two.
     const SQRT2_FRACTION: u64 = 0x6_a09e_667f_3bcd;
     const FRACTION_MASK: u64 = (1 << FRACTION_BITS) - 1;
     let (sum, lost) = if value.abs() < (1_u64 << 53) as f64 {
@@ -112,7 +112,7 @@ fn ln_1p_reduced(value: f64) -> f64 {
     k * LN2_HIGH - ((half_square - (series(f, half_square) + (k * LN2_LOW + lost))) - f)
 }
 
-/// ln of a number close to 2^`k`.
+/// Returns ln of a number near 2^`k`.
 fn ln_near_power_of_two(f: f64, k: f64, lost: f64) -> f64 {
     if f == 0.0 {
         return if k == 0.0 { 0.0 } else { k * LN2_HIGH + (lost + k * LN2_LOW) };

@@ -1,12 +1,12 @@
-//! Elementary functions with the bits of Prometheus, which are those of Go's `math` package on amd64 with fused
-//! multiplication; compensated sums; floating-point operations of Go.
+//! Elementary functions whose results have the same bits as in Go's `math` package on amd64 with fused multiplication,
+//! and so as in Prometheus. Also compensated sums, and floating-point operations of Go.
 //!
-//! The results of the C library differ from Go's in the last digits. Each function here performs the steps of Go in the same
-//! order: the reductions and polynomials of Cephes and of FreeBSD's msun, and Go's own for powers. The quirks are the same:
-//! [`exp`] overflows from 709.44 on, [`ln`] treats numbers below 2.2e-308 as normal. Square roots and roundings are exact
-//! everywhere and are those of the standard library.
+//! The results of the C library differ from Go's in the last digits. Each function here performs the steps of Go in the
+//! same order: the reductions and polynomials of Cephes and of FreeBSD's msun, and Go's own for powers. Quirks are the
+//! same, too: [`exp`] overflows from 709.44 on, and [`ln`] treats numbers below 2.2e-308 as normal. Square roots and
+//! rounding are exact on all platforms and come from the standard library.
 //!
-//! `golden.txt` contains results of Go 1.26.8, which the tests compare bit for bit.
+//! `golden.txt` contains results of Go 1.26.8. Tests compare them bit for bit.
 #![expect(clippy::excessive_precision, reason = "coefficients stand as they are published")]
 
 mod exponential;
@@ -23,13 +23,13 @@ pub(crate) use logarithm::{ln, log2, log10};
 pub(crate) use power::pow;
 pub(crate) use trigonometric::{acos, asin, atan, atan2, cos, deg, rad, sin, tan};
 
-/// Number of fraction bits.
+/// Number of fraction bits of a float.
 const FRACTION_BITS: u32 = 52;
-/// The exponent bias.
+/// Exponent bias of a float.
 const BIAS: i32 = 1023;
 const EXPONENT_MASK: u64 = 0x7ff;
 
-/// The sign; 0, -0 and NaN are unchanged.
+/// Returns the sign, 1 or -1. Returns 0, -0 and NaN unchanged.
 pub(crate) fn sgn(value: f64) -> f64 {
     if value == 0.0 || value.is_nan() { value } else { 1.0_f64.copysign(value) }
 }
@@ -46,7 +46,7 @@ fn split(value: f64) -> (f64, i32) {
     (f64::from_bits(fraction), exponent(bits) + 1 + shift)
 }
 
-/// Returns `fraction` times two to the power of `shift`, rounded once.
+/// Returns `fraction` times 2^`shift`, rounded once.
 fn scaled(fraction: f64, shift: i32) -> f64 {
     if fraction == 0.0 || !fraction.is_finite() {
         return fraction;
@@ -60,7 +60,7 @@ fn scaled(fraction: f64, shift: i32) -> f64 {
     if power > BIAS {
         return f64::INFINITY.copysign(fraction);
     }
-    // A subnormal result is scaled by 2^53, and rounded by the last multiplication.
+    // A subnormal result is first scaled by 2^53. The last multiplication rounds it.
     let (power, unit) = if power < -1022 { (power + 53, 1.0 / (1_u64 << 53) as f64) } else { (power, 1.0) };
     let stored = u64::from((power + BIAS).unsigned_abs());
     unit * f64::from_bits(bits & !(EXPONENT_MASK << FRACTION_BITS) | stored << FRACTION_BITS)

@@ -1,13 +1,14 @@
-//! Powers with any exponent.
+//! Powers with arbitrary exponents.
 
 use super::{exp, ln, scaled, split};
 
-/// Larger powers of two overflow or underflow.
+/// Powers of two with larger exponents overflow or underflow.
 const POWER_MAX: i32 = 1 << 12;
-/// All numbers from here on are even.
+/// All floats from this value on are even integers.
 const ALL_EVEN: f64 = (1_u64 << 53) as f64;
 
-/// `base` to the power of `exponent`: the integer part by repeated squaring, the fraction by the logarithm.
+/// Returns `base` to the power of `exponent`. Computes the power of the integer part by repeated squaring, and that of
+/// the fraction by the logarithm.
 pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
     if let Some(result) = special(base, exponent) {
         return result;
@@ -32,7 +33,7 @@ pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
     if exponent < 0.0 { scaled(1.0 / product, -power) } else { scaled(product, power) }
 }
 
-/// Multiplies `product` by `base` to the power of `exponent`; powers of two are counted separately.
+/// Multiplies `product` by `base` to the power of `exponent`. Returns the product and a separate power of two.
 fn times_whole_power(mut product: f64, base: f64, mut exponent: u64) -> (f64, i32) {
     let (mut square, mut square_power) = split(base);
     let mut power = 0;
@@ -55,7 +56,7 @@ fn times_whole_power(mut product: f64, base: f64, mut exponent: u64) -> (f64, i3
     (product, power)
 }
 
-/// Special cases.
+/// Returns the result for special cases.
 fn special(base: f64, exponent: f64) -> Option<f64> {
     if exponent == 0.0 || base == 1.0 {
         return Some(1.0);
@@ -73,7 +74,7 @@ fn special(base: f64, exponent: f64) -> Option<f64> {
         return Some(pow_infinite(base, exponent > 0.0));
     }
     if base.is_infinite() {
-        // The power of -Inf is that of its inverse, -0.
+        // A power of -Inf is the power of its inverse, -0, with the negated exponent.
         let of_positive_infinity = if exponent < 0.0 { 0.0 } else { f64::INFINITY };
         return Some(if base < 0.0 { pow(-0.0, -exponent) } else { of_positive_infinity });
     }
@@ -89,7 +90,7 @@ fn pow_zero(base: f64, exponent: f64) -> f64 {
     if keeps_sign { size.copysign(base) } else { size }
 }
 
-/// A power whose exponent is infinite, or even and just as large.
+/// Returns a power whose exponent is infinite, or an even number so large that it has the same effect.
 fn pow_infinite(base: f64, is_positive: bool) -> f64 {
     if base == -1.0 {
         1.0

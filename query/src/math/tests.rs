@@ -1,6 +1,6 @@
 use super::*;
 
-/// Lines with the name of a function, the bits of its arguments, and those of its result.
+/// Each line has the name of a function, the bits of its arguments, and the bits of its result.
 const GOLDEN: &str = include_str!("golden.txt");
 
 fn number(text: &str) -> f64 {

@@ -21,7 +21,7 @@ const COSINE: [f64; 6] = [
     4.166_666_666_666_659_5e-2,
 ];
 
-/// An angle as an even octant and a remainder of at most an eighth of the circle around 0.
+/// An angle as an even octant and a remainder of at most pi/4 around 0.
 #[derive(Debug, Clone, Copy)]
 struct Reduced {
     octant: u64,
@@ -90,12 +90,12 @@ pub(crate) fn tan(value: f64) -> f64 {
     if value < 0.0 { -size } else { size }
 }
 
-/// From here on reduction needs more bits of pi than three numbers hold.
+/// From this angle on, reduction needs more bits of pi than three floats hold.
 const LARGE: f64 = (1_u64 << 29) as f64;
-/// pi/4 in three parts, whose products with the octants of smaller angles are exact.
+/// pi/4 in three parts. Products of the parts with the octants of angles below `LARGE` are exact.
 const FRAC_PI_4_PARTS: [f64; 3] = [7.853_981_256_484_985e-1, 3.774_894_707_930_798e-8, 2.695_151_429_079_059_5e-15];
 
-/// Reduces a finite angle that is not negative by whole octants.
+/// Reduces a finite, non-negative angle by whole octants.
 fn reduce(angle: f64) -> Reduced {
     if angle >= LARGE {
         return reduce_large(angle);
@@ -107,7 +107,7 @@ fn reduce(angle: f64) -> Reduced {
     Reduced { octant: octant & 7, rest }
 }
 
-/// 4/pi in digits of 64 bits, the first one before the point.
+/// 4/pi in digits of 64 bits. The point is after the first digit.
 const FOUR_OVER_PI: [u64; 20] = [
     0x0000_0000_0000_0001,
     0x45f3_06dc_9c88_2a53,
@@ -131,7 +131,7 @@ const FOUR_OVER_PI: [u64; 20] = [
     0xac06_608d_f8f6_d757,
 ];
 
-/// Reduces a large angle by a product with the relevant digits of 4/pi (Payne and Hanek).
+/// Reduces a large angle by multiplying it with the relevant digits of 4/pi (Payne-Hanek reduction).
 fn reduce_large(angle: f64) -> Reduced {
     let bits = angle.to_bits();
     let mantissa = bits & ((1 << FRACTION_BITS) - 1) | 1 << FRACTION_BITS;
@@ -149,8 +149,8 @@ fn reduce_large(angle: f64) -> Reduced {
     Reduced { octant, rest: fraction * FRAC_PI_4 }
 }
 
-/// Converts 128 bits to a binary fraction, truncated to the precision of a float. As in Go, `low` begins with the last three bits
-/// of `high`.
+/// Converts 128 bits to a binary fraction, truncated to the precision of a float. As in Go, `low` starts with the last
+/// three bits of `high`.
 fn fraction_of(high: u64, low: u64) -> f64 {
     let leading = high.leading_zeros();
     let bits = u128::from(high) << 64 | u128::from(low);
@@ -159,12 +159,12 @@ fn fraction_of(high: u64, low: u64) -> f64 {
     f64::from_bits(stored << FRACTION_BITS | fraction)
 }
 
-/// Radians as degrees.
+/// Converts radians to degrees.
 pub(crate) fn deg(angle: f64) -> f64 {
     angle * 180.0 / PI
 }
 
-/// Degrees as radians.
+/// Converts degrees to radians.
 pub(crate) fn rad(angle: f64) -> f64 {
     angle * PI / 180.0
 }
@@ -199,7 +199,7 @@ pub(crate) fn atan(value: f64) -> f64 {
     }
 }
 
-/// The angle of a point, from -pi to pi.
+/// Returns the angle of a point, from -pi to pi.
 pub(crate) fn atan2(y: f64, x: f64) -> f64 {
     if y.is_nan() || x.is_nan() {
         return f64::NAN;
@@ -215,7 +215,7 @@ pub(crate) fn atan2(y: f64, x: f64) -> f64 {
     }
 }
 
-/// The absolute angle of a point that lies on an axis or at infinity.
+/// Returns the absolute angle of a point on an axis or at infinity.
 fn on_axis_or_diagonal(y: f64, x: f64) -> f64 {
     if y != 0.0 && x != 0.0 && x.is_infinite() == y.is_infinite() {
         return if x > 0.0 { FRAC_PI_4 } else { 3.0 * PI / 4.0 };
@@ -227,7 +227,7 @@ fn on_axis_or_diagonal(y: f64, x: f64) -> f64 {
 }
 
 fn atan_of_positive(value: f64) -> f64 {
-    /// The error of the float for half of pi.
+    /// The rounding error of pi/2 as a float.
     const FRAC_PI_2_REST: f64 = 6.123_233_995_736_766e-17;
     const TAN_3_PI_8: f64 = 2.414_213_562_373_095;
     if value <= 0.66 {
@@ -239,7 +239,7 @@ fn atan_of_positive(value: f64) -> f64 {
     }
 }
 
-/// Arc tangent of a number of at most 0.66.
+/// Arc tangent of a number that is at most 0.66.
 fn atan_of_small(value: f64) -> f64 {
     const P: [f64; 5] = [
         -8.750_608_600_031_904e-1,

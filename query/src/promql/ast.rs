@@ -1,6 +1,6 @@
 //! The syntax tree of an expression.
 //!
-//! Times and durations are in milliseconds; positions are byte offsets into the query.
+//! Times and durations are in milliseconds. Positions are byte offsets into the query.
 
 use varve_tsdb::Matcher;
 
@@ -10,18 +10,18 @@ pub use super::value_type::ValueType;
 /// Bytes `start..end` of the query text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: usize,
-    /// One past the last byte.
+    /// Offset after the last byte.
     pub end: usize,
 }
 
 /// An expression and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// The kind of expression and its operands.
     pub kind: ExprKind,
-    /// Its position, for error messages and annotations.
+    /// The position, for error messages and annotations.
     pub span: Span,
 }
 
@@ -30,7 +30,7 @@ pub struct Expr {
 pub enum ExprKind {
     /// `1.5`, `0x1f`, `Inf`, `5m` (300).
     Number(NumberLiteral),
-    /// `"text"`; any bytes, like strings in Go.
+    /// `"text"`; the bytes need not be UTF-8.
     String(Box<[u8]>),
     /// `up{job="node"} offset 5m @ 100`
     Vector(VectorSelector),
@@ -53,13 +53,13 @@ pub enum ExprKind {
 /// A number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NumberLiteral {
-    /// The value; durations in seconds.
+    /// The value; for durations, in seconds.
     pub value: f64,
-    /// Written as a duration, and printed as one.
+    /// The number was written as a duration, and is printed as one.
     pub is_duration: bool,
 }
 
-/// A duration in `[...]` or after `offset`: fixed, or an expression that is evaluated per query.
+/// A duration in `[...]` or after `offset`: fixed, or an expression that depends on the times of the query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Duration {
     /// Milliseconds.
@@ -71,9 +71,9 @@ pub enum Duration {
 /// A duration expression and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DurationExpr {
-    /// What it is.
+    /// The kind of expression and its operands.
     pub kind: DurationExprKind,
-    /// Its position.
+    /// The position of the expression.
     pub span: Span,
 }
 
@@ -99,9 +99,9 @@ pub enum DurationExprKind {
 /// `min_of` or `max_of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extremum {
-    /// The smaller.
+    /// `min_of`
     Min,
-    /// The greater.
+    /// `max_of`
     Max,
 }
 
@@ -112,18 +112,18 @@ pub enum At {
     Timestamp(i64),
     /// The start of the query's range.
     Start,
-    /// Its end.
+    /// The end of the query's range.
     End,
 }
 
 /// A selector of series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSelector {
-    /// The name before the braces; empty if there is none.
+    /// The metric name before the braces; empty if there is none.
     pub name: String,
-    /// All matchers in the order of the text; that of `name` is last.
+    /// All matchers in the order of the text. The matcher of `name` is last.
     pub matchers: Vec<Matcher>,
-    /// `offset`; positive is into the past.
+    /// `offset`. Positive offsets are into the past.
     pub offset: Option<Duration>,
     /// `@`
     pub at: Option<At>,
@@ -131,19 +131,19 @@ pub struct VectorSelector {
     pub extension: Option<RangeExtension>,
 }
 
-/// How a selector treats the edges of its range (feature `promql-extended-range-selectors`).
+/// The treatment of the ends of a range (feature `promql-extended-range-selectors`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeExtension {
-    /// The last sample at or before the start counts as the first.
+    /// The last sample at or before the start of the range is used as its first sample.
     Anchored,
-    /// Values at the edges are interpolated.
+    /// Values at the ends of the range are interpolated.
     Smoothed,
 }
 
-/// A selector with a range, left end excluded, right end included.
+/// A selector with a range. The left end is excluded, the right end included.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixSelector {
-    /// Always [`ExprKind::Vector`].
+    /// The selector, always an [`ExprKind::Vector`].
     pub selector: Box<Expr>,
     /// The length of the range.
     pub range: Duration,
@@ -156,7 +156,7 @@ pub struct Subquery {
     pub expr: Box<Expr>,
     /// The length of the range.
     pub range: Duration,
-    /// Interval between evaluations; `None`: the default of the engine.
+    /// Interval between evaluations; `None` is the default of the engine.
     pub step: Option<Duration>,
     /// `offset`
     pub offset: Option<Duration>,
@@ -169,7 +169,7 @@ pub struct Subquery {
 pub struct Call {
     /// The function.
     pub function: &'static Function,
-    /// Its arguments; their number and types are valid for the function.
+    /// The arguments. Their number and types are valid for the function.
     pub args: Vec<Expr>,
 }
 
@@ -178,13 +178,13 @@ pub struct Call {
 pub struct Aggregate {
     /// The operator.
     pub op: AggregateOp,
-    /// The vector.
+    /// The aggregated vector.
     pub expr: Box<Expr>,
-    /// `k`, the quantile, the label name.
+    /// The parameter: `k`, a quantile or a label name.
     pub param: Option<Box<Expr>>,
-    /// Label names of `by` and `without`, as in the text.
+    /// Label names of `by` or `without`, in the order of the text.
     pub grouping: Vec<String>,
-    /// `without` rather than `by`.
+    /// `true` for `without`, `false` for `by`.
     pub without: bool,
 }
 
@@ -210,16 +210,16 @@ pub enum AggregateOp {
 
 /// Two expressions and an operator.
 ///
-/// A chain such as `a or b or c` leans to the left and may have [`super::CHAIN_LEN_MAX`] operators. Dropping, cloning and
-/// comparing it takes no stack; other code follows [`Binary::chain`] instead of recursing into `lhs`.
+/// A chain such as `a or b or c` leans to the left and may have [`super::CHAIN_LEN_MAX`] operators. Dropping, cloning
+/// and comparing a chain is not recursive. Other code must use [`Binary::chain`] instead of recursing into `lhs`.
 pub struct Binary {
     /// The operator.
     pub op: BinaryOp,
-    /// Left.
+    /// The left operand.
     pub lhs: Box<Expr>,
-    /// Right.
+    /// The right operand.
     pub rhs: Box<Expr>,
-    /// How series are matched; `Some` if and only if both sides are vectors.
+    /// The matching of series; `Some` if and only if both operands are vectors.
     pub matching: Option<VectorMatching>,
     /// `bool`: comparisons return 0 or 1 instead of filtering.
     pub return_bool: bool,
@@ -251,14 +251,14 @@ pub enum BinaryOp {
     TrimLower,
 }
 
-/// How the series of two vectors are matched.
+/// The matching of the series of two vectors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorMatching {
-    /// The cardinality of a match.
+    /// The number of series that may match on each side.
     pub cardinality: Cardinality,
     /// Labels of `on` or `ignoring`.
     pub labels: Vec<String>,
-    /// `on` rather than `ignoring`.
+    /// `true` for `on`, `false` for `ignoring`.
     pub on: bool,
     /// Labels in `group_left(...)` and `group_right(...)`.
     pub include: Vec<String>,
@@ -268,7 +268,7 @@ pub struct VectorMatching {
     pub fill_right: Option<f64>,
 }
 
-/// The cardinality of a match.
+/// The number of series that may match on each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named as in Prometheus")]
 pub enum Cardinality {
@@ -277,7 +277,7 @@ pub enum Cardinality {
     ManyToOne,
     /// `group_right`
     OneToMany,
-    /// set operators
+    /// Set operators
     ManyToMany,
 }
 
@@ -299,7 +299,7 @@ pub enum UnaryOp {
 }
 
 impl Expr {
-    /// Returns the type of the expression's value. Cost: the number of scalars in a chain of operators on them.
+    /// Returns the type of the expression's value. Cost: linear in the length of a chain of operators on scalars.
     #[must_use]
     pub fn value_type(&self) -> ValueType {
         match &self.kind {
@@ -314,7 +314,8 @@ impl Expr {
         }
     }
 
-    /// Returns the direct children, in Prometheus' order: those of an aggregation are the vector and the parameter.
+    /// Returns the direct children in Prometheus' order. The children of an aggregation are the vector, then the
+    /// parameter.
     #[must_use]
     pub fn children(&self) -> Vec<&Self> {
         match &self.kind {
@@ -336,7 +337,7 @@ impl Binary {
     fn value_type(&self) -> ValueType {
         let (first, links) = self.chain();
         let scalar = |expr: &Expr| expr.value_type() == ValueType::Scalar;
-        // Only two scalars result in a scalar; a link with a matching has two vectors.
+        // The result is a scalar only if both operands are scalars. A link with a matching has two vectors.
         let all_scalars = links.iter().all(|link| link.matching.is_none() && scalar(&link.rhs)) && scalar(first);
         if all_scalars { ValueType::Scalar } else { ValueType::Vector }
     }
@@ -382,7 +383,7 @@ impl AggregateOp {
         }
     }
 
-    /// Returns the type of the parameter before the vector; `None` if there is no parameter.
+    /// Returns the type of the parameter before the vector; `None` if the operator has none.
     #[must_use]
     pub const fn param_type(self) -> Option<ValueType> {
         match self {

@@ -1,8 +1,8 @@
 //! Chains of binary operators: `a or b or c`.
 //!
-//! Operators of equal or descending precedence form a tree that leans to the left and is as deep as the chain is long. The
-//! traits here walk it link by link, so a long chain takes no stack. Right sides recurse; their depth is bounded by
-//! [`super::DEPTH_MAX`].
+//! Operators of equal or descending precedence form a tree that leans to the left and is as deep as the chain is long.
+//! The traits here iterate over the links instead of recursing. They recurse only into right sides, whose depth is
+//! bounded by [`super::DEPTH_MAX`].
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use super::ast::{Binary, Expr, ExprKind, NumberLiteral, Span};
 use super::printer;
 
 impl Binary {
-    /// Returns the leftmost operand and the operators from left to right; the last of them is `self`.
+    /// Returns the leftmost operand and the operators from left to right. The last operator is `self`.
     ///
-    /// For `a + b - c` these are `a` and the links `+ b`, `- c`.
+    /// For `a + b - c`, returns `a` and the links `+ b`, `- c`.
     #[must_use]
     pub fn chain(&self) -> (&Expr, Vec<&Self>) {
         let mut links = vec![self];
@@ -25,7 +25,7 @@ impl Binary {
         (first, links)
     }
 
-    /// Returns `true` if two links are equal apart from their left sides.
+    /// Returns `true` if two links are equal, ignoring their left sides.
     fn same_link(&self, other: &Self) -> bool {
         let head = |b: &Self| (b.op, b.return_bool);
         head(self) == head(other) && self.matching == other.matching && self.rhs == other.rhs
@@ -54,11 +54,11 @@ impl Drop for Binary {
     }
 }
 
-/// Takes the expression if it is another link.
-fn take_link(place: &mut Expr) -> Option<Expr> {
+/// Takes the expression out of `slot` if it is another link.
+fn take_link(slot: &mut Expr) -> Option<Expr> {
     let placeholder = || ExprKind::Number(NumberLiteral { value: 0.0, is_duration: false });
-    let is_link = matches!(place.kind, ExprKind::Binary(_));
-    is_link.then(|| std::mem::replace(place, Expr { kind: placeholder(), span: Span::default() }))
+    let is_link = matches!(slot.kind, ExprKind::Binary(_));
+    is_link.then(|| std::mem::replace(slot, Expr { kind: placeholder(), span: Span::default() }))
 }
 
 impl Clone for Binary {
@@ -67,7 +67,7 @@ impl Clone for Binary {
         let (last, links) = links.split_last().expect("a chain has at least the operator itself");
         let mut lhs = first.clone();
         for (at, link) in links.iter().enumerate() {
-            // The span of a link is that of the left side of the next one.
+            // The span of a link equals the span of the left side of the next link.
             let span = links.get(at + 1).unwrap_or(last).lhs.span;
             lhs = Expr { kind: ExprKind::Binary(link.clone_onto(lhs)), span };
         }

@@ -1,6 +1,6 @@
-//! The type checker: rejects trees with valid syntax that Prometheus rejects.
+//! The type checker: rejects expressions that have valid syntax but that Prometheus rejects.
 //!
-//! Errors are found in Prometheus' order, from the operands up, so the first one is the same.
+//! Expressions are checked in Prometheus' order, operands first, so the first error is the same.
 
 use super::ast::{
     Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Span, ValueType, VectorMatching, VectorSelector,
@@ -100,7 +100,7 @@ impl Checker<'_> {
             }
             let Some(expected) = call.function.arg_type(position) else { break };
             match &arg.kind {
-                // The second argument of `info` selects labels, not series: it may match everything.
+                // The second argument of `info` selects labels, not series, so it may match everything.
                 ExprKind::Vector(_) if is_info && position == 1 => {}
                 _ => self.expect(arg, expected, TypeContext::Argument(call.function.name))?,
             }
@@ -122,7 +122,7 @@ impl Checker<'_> {
         self.fail(span, format!("expected {expected} argument(s) in call to {name}, got {found}"))
     }
 
-    /// Checks that the second argument of `info` consists of matchers only.
+    /// Checks that the second argument of `info` has only matchers.
     #[inline(never)]
     fn info_labels(&self, call: &Call, span: Span) -> Result<()> {
         let Some(labels) = call.args.get(1) else { return Ok(()) };
@@ -189,7 +189,7 @@ impl Checker<'_> {
     }
 
     fn not_both_vectors(&self, binary: &Binary, span: Span) -> Result<()> {
-        // The parser keeps a matching here only if it has labels or fill values.
+        // Unless both operands are vectors, the parser creates a matching only if it has labels or fill values.
         match &binary.matching {
             Some(matching) if !matching.labels.is_empty() => {
                 self.fail(span, "vector matching only allowed between instant vectors")
@@ -221,7 +221,7 @@ impl Checker<'_> {
         self.fail(span, format!("expected type {expected} in {context}, got {found}"))
     }
 
-    /// Fails at the operator, which follows the left side and blanks.
+    /// Fails at the position of the operator, after the left side and blanks.
     fn fail_at_operator<T>(&self, binary: &Binary, message: impl Into<String>) -> Result<T> {
         let end = binary.lhs.span.end;
         let blanks = self.text[end..].bytes().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
@@ -237,7 +237,7 @@ fn fills(matching: &VectorMatching) -> bool {
     matching.fill_left.is_some() || matching.fill_right.is_some()
 }
 
-/// Returns a label that is both matched on and included from the other side.
+/// Returns a label that is both in `on` and in `group_left` or `group_right`.
 fn label_on_and_included(matching: &VectorMatching) -> Option<&str> {
     let included = |label: &&String| matching.on && matching.include.contains(label);
     matching.labels.iter().find(included).map(String::as_str)

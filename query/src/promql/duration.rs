@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::quote;
 
-/// The units in milliseconds, from the longest to the shortest. In a duration each occurs at most once, in this order.
+/// The units in milliseconds, from longest to shortest. In a duration, each unit occurs at most once, in this order.
 const UNITS: [(&str, u64); 7] = [
     ("y", 365 * 24 * 3_600_000),
     ("w", 7 * 24 * 3_600_000),
@@ -15,13 +15,13 @@ const UNITS: [(&str, u64); 7] = [
     ("ms", 1),
 ];
 
-/// Durations are less than 2^63 nanoseconds, about 292 years.
+/// Maximum duration in milliseconds. It is less than 2^63 nanoseconds, about 292 years.
 const MILLISECONDS_MAX: u64 = (i64::MAX / 1_000_000) as u64;
 
 /// Parses a duration such as `1h30m`, in milliseconds.
 ///
 /// # Errors
-/// The message of Prometheus' `ParseDuration`.
+/// The error message of Prometheus' `ParseDuration`.
 pub(super) fn parse(text: &str) -> Result<u64, String> {
     let malformed = || format!("not a valid duration string: {}", quote::quoted(text));
     let (mut total, mut units, mut rest) = (0_u64, UNITS.iter(), text);
@@ -57,7 +57,7 @@ fn split_number_and_unit(text: &str) -> (&str, &str, &str) {
     (number, unit, rest)
 }
 
-/// Writes a duration. Years and weeks are used only without a remainder: `90d`, not `12w6d`.
+/// Writes a duration. Uses years and weeks only if there is no remainder: `90d`, not `12w6d`.
 pub(super) fn write(out: &mut dyn Write, milliseconds: i64) -> fmt::Result {
     if milliseconds == 0 {
         return out.write_str("0s");

@@ -6,17 +6,17 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError(Box<Problem>);
 
-/// Boxed, as every level of the parser returns a result or an error.
+/// The error data, boxed because every function of the parser returns a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Problem {
     offset: usize,
-    /// `None` for an empty query, which has no positions.
+    /// The position; `None` for an empty query.
     position: Option<Position>,
     message: String,
     limit: Option<&'static str>,
 }
 
-/// A position in a query; lines and columns count from 1, columns in bytes.
+/// A position in a query. Lines and columns count from 1; columns count bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     line: usize,
@@ -30,7 +30,7 @@ impl ParseError {
         Self(Box::new(Problem { offset, position, message: message.into(), limit: None }))
     }
 
-    /// Adds the flag of the limit that the query exceeds.
+    /// Adds the flag that sets the exceeded limit.
     pub(super) fn with_limit(mut self, flag: &'static str) -> Self {
         self.0.limit = Some(flag);
         self
@@ -48,7 +48,7 @@ impl ParseError {
         &self.0.message
     }
 
-    /// Returns the flag of the limit that the query exceeds.
+    /// Returns the flag that sets the exceeded limit, if the error is about a limit.
     #[must_use]
     pub fn limit(&self) -> Option<&'static str> {
         self.0.limit

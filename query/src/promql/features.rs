@@ -1,14 +1,14 @@
-//! Optional parts of the language, which Prometheus has behind `--enable-feature`, and limits on queries.
+//! Optional parts of the language, which Prometheus enables with `--enable-feature`, and limits on queries.
 
 use super::ast::AggregateOp;
 use super::{DEPTH_MAX, QUERY_SIZE_MAX};
 
-/// Optional parts of PromQL. The default is that of Prometheus.
+/// Optional parts of PromQL. The defaults are those of Prometheus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
     /// `promql-experimental-functions`: experimental functions and aggregations.
     pub experimental_functions: bool,
-    /// `promql-duration-expr`: arithmetic in durations. On unless turned off.
+    /// `promql-duration-expr`: arithmetic in durations. Enabled by default.
     pub duration_expr: bool,
     /// `promql-extended-range-selectors`: `anchored` and `smoothed`.
     pub extended_range_selectors: bool,
@@ -26,7 +26,7 @@ pub struct Features {
     pub limits: Limits,
 }
 
-/// Limits on the size of a query, which [`QUERY_SIZE_MAX`] and [`DEPTH_MAX`] cap.
+/// Limits on the size of a query, at most [`QUERY_SIZE_MAX`] and [`DEPTH_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum size in bytes.
@@ -67,7 +67,7 @@ impl Features {
         }
     }
 
-    /// Enables the feature that Prometheus calls `name`; returns `true` if it exists.
+    /// Enables the feature with Prometheus' name `name`. Returns `true` if it exists.
     pub fn enable(&mut self, name: &str) -> bool {
         let feature = match name {
             "promql-experimental-functions" => &mut self.experimental_functions,

@@ -3,19 +3,19 @@
 use super::value_type::ValueType;
 use ValueType::{Matrix, Scalar, String, Vector};
 
-/// A function's name and signature.
+/// The name and signature of a function.
 #[derive(Debug, PartialEq)]
 pub struct Function {
     /// The name in PromQL.
     pub name: &'static str,
-    /// Types of the arguments; `variadic` tells how often the last one repeats.
+    /// Types of the arguments. `variadic` determines how often the last argument repeats.
     pub args: &'static [ValueType],
-    /// Number of arguments in place of the last one, as in Prometheus: 0 means exactly one, `n` means up to `n`, negative means any
-    /// number.
+    /// Number of arguments that the last type stands for, as in Prometheus: 0 means exactly one, `n` up to `n`, and a
+    /// negative number any number.
     pub variadic: i8,
     /// The type of the result.
     pub return_type: ValueType,
-    /// Needs the feature `promql-experimental-functions`.
+    /// Requires the feature `promql-experimental-functions`.
     pub experimental: bool,
 }
 
@@ -56,7 +56,7 @@ impl Function {
     }
 }
 
-/// Finds a function by its name, which is case-sensitive. Cost: a binary search.
+/// Finds a function by its case-sensitive name. Cost: a binary search.
 #[must_use]
 pub fn lookup(name: &str) -> Option<&'static Function> {
     FUNCTIONS.binary_search_by(|function| function.name.cmp(name)).ok().map(|at| &FUNCTIONS[at])

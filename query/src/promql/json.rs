@@ -1,7 +1,8 @@
 //! The syntax tree as JSON, in the format of Prometheus' `parse_query`.
 //!
-//! Fields that Prometheus 3.14 added (`rangeExpr`, `offsetExpr`, `stepExpr`, `anchored`, `smoothed`, `fillValues`) are written
-//! only if the query uses them, so the trees of other queries are those of all versions. Keys are sorted.
+//! Fields that Prometheus 3.14 added (`rangeExpr`, `offsetExpr`, `stepExpr`, `anchored`, `smoothed`, `fillValues`) are
+//! written only if the query uses them, so that the trees of other queries are the same for all versions. Keys are
+//! sorted.
 
 use std::fmt::{self, Write};
 
@@ -17,7 +18,7 @@ use varve_tsdb::Matcher;
 pub fn to_json(expr: &Expr) -> String {
     let mut json = Json { out: String::new() };
     json.expr(expr).expect("writing to a string cannot fail");
-    // These three occur only in strings, where Prometheus' encoder escapes them for browsers.
+    // These three characters occur only in strings, where Prometheus' encoder escapes them for browsers.
     json.out.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
@@ -70,7 +71,7 @@ impl Json {
         self.out.write_str(",\"type\":\"matrixSelector\"}")
     }
 
-    /// Writes the fields of both kinds of selectors, and the range in its place.
+    /// Writes the fields that instant and range selectors share. Writes the range, if any, between them.
     fn selector(&mut self, selector: &VectorSelector, range: Option<&Duration>) -> fmt::Result {
         if selector.extension == Some(RangeExtension::Anchored) {
             self.out.push_str("\"anchored\":true,");
@@ -136,7 +137,8 @@ impl Json {
         write!(self.out, ",\"type\":\"aggregation\",\"without\":{}}}", aggregate.without)
     }
 
-    /// Writes a chain of operators: the starts of its links from the outside in, then their ends from the inside out.
+    /// Writes a chain of operators without recursion: the starts of the links from the outside in, then their ends from
+    /// the inside out.
     fn chain(&mut self, binary: &Binary) -> fmt::Result {
         let (first, links) = binary.chain();
         for link in links.iter().rev() {
@@ -178,7 +180,7 @@ impl Json {
         write!(self.out, ",\"on\":{}}}", matching.on)
     }
 
-    /// Writes a number, as a JSON number if it is finite.
+    /// Writes a fill value, as a JSON number if it is finite.
     fn fill(&mut self, value: Option<f64>) -> fmt::Result {
         match value {
             Some(value) if value.is_finite() => write!(self.out, "{}", Plain(value)),
@@ -187,7 +189,7 @@ impl Json {
         }
     }
 
-    /// Writes a duration in milliseconds; a duration expression as 0 and the expression.
+    /// Writes a duration in milliseconds. Writes a duration expression as 0 and the expression.
     fn duration(&mut self, name: &str, duration: Option<&Duration>) -> fmt::Result {
         let milliseconds = match duration {
             Some(Duration::Fixed(milliseconds)) => *milliseconds,
@@ -202,7 +204,8 @@ impl Json {
     fn duration_expr(&mut self, expr: &DurationExpr, wrapped: bool) -> fmt::Result {
         let (op, lhs, rhs): (_, Option<&DurationExpr>, Option<&DurationExpr>) = match &expr.kind {
             DurationExprKind::Number(literal) if wrapped => {
-                // Prometheus' tree has parentheses only on operations, and turns a number into one for them.
+                // In Prometheus' tree, only operations have parentheses, so it turns a number in parentheses into an
+                // operation.
                 self.out.push_str("{\"lhs\":null,\"op\":\"+\",\"rhs\":");
                 self.duration_number(literal)?;
                 return self.out.write_str(",\"type\":\"durationExpr\",\"wrapped\":true}");
@@ -250,7 +253,7 @@ impl Json {
         }
     }
 
-    /// Writes a number as a string, as it may be infinite.
+    /// Writes a number as a string, because it may be infinite.
     fn number(&mut self, value: f64) -> fmt::Result {
         self.out.push('"');
         write!(self.out, "{}", Plain(value))?;
@@ -261,7 +264,7 @@ impl Json {
         self.string(name.as_bytes())
     }
 
-    /// Writes a string; each byte that is not part of a character becomes a replacement character.
+    /// Writes a string. Replaces each byte that is not valid UTF-8 by a replacement character.
     fn string(&mut self, bytes: &[u8]) -> fmt::Result {
         self.out.push('"');
         for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! PromQL text, up to a checked syntax tree, and back to text.
+//! The PromQL language: parses text to a checked syntax tree, and prints trees.
 //!
 //! ```text
 //! text -> lexer -> tokens -> parser -> tree -> check -> Expr -> plan
@@ -10,12 +10,12 @@
 //! has its own parser.
 //!
 //! Invariants
-//! 1. An error is the first one that Prometheus reports for the text, with its line and column.
-//! 2. Parsing ends at the first error; types are checked only if the syntax is valid.
-//! 3. In a tree that `parse` returns, the numbers and types of all arguments are valid, and a `Binary` has a matching if and
-//!    only if both its sides are vectors.
-//! 4. All recursion is bounded by [`DEPTH_MAX`]. A chain of operators, `a or b or c`, leans to the left and may be longer:
-//!    code that walks it follows [`ast::Binary::chain`] instead of recursing.
+//! 1. An error is the first error that Prometheus reports for the text, with the same line and column.
+//! 2. Parsing stops at the first error. Types are checked only if the syntax is valid.
+//! 3. In a tree that `parse` returns, the numbers and types of all arguments are valid, and a `Binary` has a matching
+//!    if and only if both operands are vectors.
+//! 4. All recursion is bounded by [`DEPTH_MAX`]. A chain of operators, `a or b or c`, leans to the left and may be
+//!    longer. Code that walks a chain uses [`ast::Binary::chain`] instead of recursing.
 
 pub mod ast;
 mod chain;

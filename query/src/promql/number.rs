@@ -1,4 +1,4 @@
-//! Numbers, parsed as in Go.
+//! Parser for numbers in Go's syntax.
 
 use super::quote;
 
@@ -6,7 +6,7 @@ use super::quote;
 /// floating-point number; `_` between digits; `Inf` and `NaN` in any case.
 ///
 /// # Errors
-/// The message of Go's `strconv.ParseFloat`.
+/// The error message of Go's `strconv.ParseFloat`.
 pub(super) fn parse(text: &str) -> Result<f64, String> {
     if let Some(integer) = parse_integer(text) {
         return Ok(integer as f64);

@@ -1,19 +1,19 @@
-//! The pretty printer of `format_query`: expressions that do not fit on a line are split and indented.
+//! The pretty printer of `format_query`: splits and indents expressions that do not fit on a line.
 
 use std::fmt::{self, Write};
 
 use super::ast::{Binary, Expr, ExprKind};
 use super::printer;
 
-/// Expressions of more bytes are split.
+/// Maximum size in bytes of an expression on one line; longer expressions are split.
 const LINE_SIZE_MAX: usize = 100;
 
-/// Maximum size of the text; a longer one is printed on one line.
+/// Maximum size of the text in bytes. If it is longer, the expression is printed on one line.
 ///
-/// Each link of a chain of operators indents all links before it, so the size is quadratic in the length of the chain.
+/// In a chain of operators, each link indents all previous links, so the size is quadratic in the length of the chain.
 const TEXT_SIZE_MAX: usize = 16 << 20;
 
-/// Returns the text of an expression, split into indented lines where it is long, as `format_query` does.
+/// Returns the text of an expression like `format_query`: long parts are split into indented lines.
 #[must_use]
 pub fn prettify(expr: &Expr) -> String {
     let mut out = Bounded { text: String::new(), size_max: TEXT_SIZE_MAX };
@@ -79,10 +79,11 @@ fn write_split(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
     out.write_char(')')
 }
 
-/// Writes a chain of operators: each operator on its own line, each link one level deeper than the next one.
+/// Writes a chain of operators: each operator on its own line, and each link one level deeper than the next link.
 fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Result {
     let (first, links) = binary.chain();
-    // The first links that fit on a line together are one expression; each takes at least the 4 bytes of ` + a`.
+    // The first links that together fit on a line are printed as one expression. Each link has at least 4 bytes (` +
+    // a`).
     let fits = |link: &&&Binary| fits_on_line_as(|out| printer::write_binary(out, link));
     let (on_line, split) = links.split_at(links.iter().take(LINE_SIZE_MAX / 4).take_while(fits).count());
     let n_split = split.len();
@@ -103,7 +104,7 @@ fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Resul
     Ok(())
 }
 
-/// Writes the operand of a sign, without blanks between them.
+/// Writes the operand of a sign, without blanks between sign and operand.
 fn write_operand(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
     let mut trimmed = Trimmed { out, started: false };
     write_expr(&mut trimmed, expr, level)
@@ -124,7 +125,7 @@ fn fits_on_line_as(write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> bool {
     write(&mut Bounded { text: String::new(), size_max: LINE_SIZE_MAX }).is_ok()
 }
 
-/// A string that fails to grow beyond a size, so checking the size is cheap.
+/// A string with a maximum size. Writing more fails, so that checking the size of a long text is cheap.
 struct Bounded {
     text: String,
     size_max: usize,

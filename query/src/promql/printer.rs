@@ -1,4 +1,4 @@
-//! The printer: from a syntax tree to text on one line.
+//! The printer: formats a syntax tree on one line.
 
 use std::fmt::{self, Write};
 
@@ -14,7 +14,8 @@ use varve_tsdb::{MatchOp, Matcher};
 
 type Out<'a> = &'a mut dyn Write;
 
-/// Returns the text of an expression, on one line. Parsing it gives the same tree, apart from the order of matchers.
+/// Returns the text of an expression on one line. Parsing the text gives the same tree, except for the order of
+/// matchers.
 #[must_use]
 pub fn print(expr: &Expr) -> String {
     let mut out = String::new();
@@ -66,7 +67,7 @@ pub(super) fn write_expr(out: Out<'_>, expr: &Expr) -> fmt::Result {
     }
 }
 
-/// Writes a binary expression; long chains take no stack.
+/// Writes a binary expression. Does not recurse into the left side.
 pub(super) fn write_binary(out: Out<'_>, binary: &Binary) -> fmt::Result {
     let (first, links) = binary.chain();
     write_expr(out, first)?;
@@ -122,7 +123,7 @@ fn write_fill(out: Out<'_>, name: &str, value: f64) -> fmt::Result {
     out.write_char(')')
 }
 
-/// Writes an aggregation up to its opening parenthesis.
+/// Writes an aggregation up to the opening parenthesis of its arguments.
 pub(super) fn write_aggregate_head(out: Out<'_>, aggregate: &Aggregate) -> fmt::Result {
     out.write_str(aggregate.op.as_str())?;
     if !aggregate.without && aggregate.grouping.is_empty() {
@@ -146,7 +147,7 @@ fn write_selector(out: Out<'_>, selector: &VectorSelector) -> fmt::Result {
     };
     let mut matchers: Vec<_> = selector.matchers.iter().filter(|m| !is_name(m)).map(matcher_text).collect();
     if matchers.is_empty() {
-        // The second argument of `info` is an expression only with braces.
+        // The second argument of `info` may have no matchers, and is valid only with braces.
         return if selector.name.is_empty() { out.write_str("{}") } else { Ok(()) };
     }
     matchers.sort_unstable();

@@ -1,10 +1,10 @@
-//! String literals: parsed as in Prometheus, formatted as in Go.
+//! String literals: parses them as Prometheus does, and formats them as Go does.
 
 use std::fmt::{self, Write};
 
-/// Returns the bytes of a string literal, which includes its quotes; `None` if it is malformed.
+/// Returns the bytes of the string literal `literal`, which includes the quotes; `None` if it is malformed.
 ///
-/// Strings in `"` and `'` have Go's escapes; strings in backquotes have none.
+/// Strings in `"` and `'` have Go's escapes. Strings in backquotes have no escapes.
 pub(super) fn unquote(literal: &str) -> Option<Vec<u8>> {
     let quote = literal.chars().next()?;
     let body = literal.get(1..)?.strip_suffix(quote)?;
@@ -63,7 +63,7 @@ fn digits(text: &str, len: usize, radix: u32) -> Option<(u32, &str)> {
     all_digits.then(|| u32::from_str_radix(digits, radix).ok())?.map(|code| (code, rest))
 }
 
-/// Writes bytes as Go's `strconv.Quote`: unprintable characters and bytes that are not characters are escaped.
+/// Writes bytes like Go's `strconv.Quote`: escapes unprintable characters and bytes that are not valid UTF-8.
 pub(super) fn write_quoted(out: &mut dyn Write, bytes: &[u8]) -> fmt::Result {
     out.write_char('"')?;
     for chunk in bytes.utf8_chunks() {
@@ -106,7 +106,7 @@ fn write_escaped(out: &mut dyn Write, c: char, quote: char) -> fmt::Result {
     }
 }
 
-/// Returns a string in double quotes, escaped as by Go's `strconv.Quote`.
+/// Returns a string in double quotes, escaped like Go's `strconv.Quote`.
 #[must_use]
 pub fn quoted(text: impl AsRef<[u8]>) -> String {
     let mut out = String::with_capacity(text.as_ref().len() + 2);
@@ -114,7 +114,7 @@ pub fn quoted(text: impl AsRef<[u8]>) -> String {
     out
 }
 
-/// Returns a character in single quotes, as Go's `%q`; the end of the text is the replacement character.
+/// Returns a character in single quotes, like Go's `%q`. The end of the text is shown as the replacement character.
 pub(super) fn quoted_char(c: Option<char>) -> String {
     let mut out = String::from("'");
     let _ = write_escaped(&mut out, c.unwrap_or(char::REPLACEMENT_CHARACTER), '\'');
@@ -122,19 +122,20 @@ pub(super) fn quoted_char(c: Option<char>) -> String {
     out
 }
 
-/// Returns a character's code point, and the character if it is printable, as Go's `%#U`.
+/// Returns the code point of a character, and the character if it is printable, like Go's `%#U`.
 pub(super) fn code_point(c: char) -> String {
     let code = format!("U+{:04X}", u32::from(c));
     if is_printable(c) { format!("{code} '{c}'") } else { code }
 }
 
-/// Returns `true` if a character is a letter, mark, number, punctuation, symbol or the space, as Go's `unicode.IsPrint`.
+/// Returns `true` if a character is a letter, mark, number, punctuation, symbol or the space, like Go's
+/// `unicode.IsPrint`.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // The standard library exposes this property only by escaping strings, where marks after another character are not
-    // escaped.
+    // The standard library exposes this property only by escaping strings. It does not escape a mark after another
+    // character.
     let mut text = [b'a', 0, 0, 0, 0];
     let end = 1 + c.encode_utf8(&mut text[1..]).len();
     let text = std::str::from_utf8(&text[..end]).expect("consists of characters");

@@ -1,10 +1,10 @@
-//! The selectors of an expression.
+//! Finds the selectors of an expression.
 
 use varve_tsdb::Matcher;
 
 use super::ast::{Expr, ExprKind};
 
-/// Returns the matchers of every selector in an expression, whatever its modifiers, from left to right.
+/// Returns the matchers of every selector in an expression, from left to right. Ignores modifiers.
 #[must_use]
 pub fn selectors(expr: &Expr) -> Vec<Vec<Matcher>> {
     let (mut found, mut pending) = (Vec::new(), vec![expr]);

@@ -37,7 +37,7 @@ pub(super) enum TokenKind {
     Duration,
     String,
     Identifier,
-    /// An identifier with a colon in it.
+    /// An identifier that contains a colon.
     MetricIdentifier,
     Operator(BinaryOp),
     Aggregate(AggregateOp),
@@ -63,7 +63,7 @@ pub(super) enum Keyword {
     Without,
 }
 
-/// The functions that depend on the query rather than on its data.
+/// Functions that are evaluated before the query, without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Preprocessor {
     Start,
@@ -75,7 +75,7 @@ pub(super) enum Preprocessor {
 }
 
 impl TokenKind {
-    /// Returns the kind of an identifier outside of braces; keywords are case-insensitive.
+    /// Returns the kind of an identifier outside of braces. Keywords are case-insensitive.
     pub(super) fn of_identifier(text: &str) -> Self {
         let mut lower = [0; KEYWORD_SIZE_MAX];
         let Some(lower) = lower.get_mut(..text.len()) else { return Self::of_name(text) };
@@ -149,7 +149,7 @@ impl Token {
     }
 }
 
-/// Quotes a string; only its first characters if it is long.
+/// Quotes a string. Quotes only the first characters if it is long.
 fn shortened(text: &str) -> String {
     if text.len() <= SHORTENED_LEN {
         return quote::quoted(text);
@@ -192,8 +192,8 @@ fn keyword(lower: &[u8]) -> Option<TokenKind> {
     })
 }
 
-/// The length of `count_values`.
+/// Size in bytes of the longest keyword, `count_values`.
 const KEYWORD_SIZE_MAX: usize = 12;
 
-/// Number of characters of a long token in an error message.
+/// Maximum number of characters of a token in an error message.
 const SHORTENED_LEN: usize = 10;

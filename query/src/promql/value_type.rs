@@ -1,4 +1,4 @@
-//! The types of values.
+//! The types of expression values.
 
 /// The type of the value of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

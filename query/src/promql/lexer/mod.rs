@@ -1,8 +1,8 @@
 //! The lexer: from text to tokens.
 //!
-//! The meaning of a character depends on the state: in braces `or` is a name and `=~` an operator; in brackets there are only
-//! durations. Positions and messages of errors are those of Prometheus' lexer, which reports some after the character they are
-//! about.
+//! The meaning of a character depends on the state. In braces, `or` is a name and `=~` an operator. In brackets, there
+//! are only durations. Positions and messages of errors are those of Prometheus' lexer, which reports some errors after
+//! the character that causes them.
 
 mod number;
 mod string;
@@ -18,7 +18,7 @@ pub(super) struct LexError {
     pub(super) message: String,
 }
 
-/// Produces one token after the other. It must not be used after an error.
+/// Produces one token at a time. Must not be used after an error.
 #[derive(Debug)]
 pub(super) struct Lexer<'q> {
     text: &'q str,
@@ -27,7 +27,7 @@ pub(super) struct Lexer<'q> {
     state: State,
     /// The open bracket contains a `:`.
     after_colon: bool,
-    /// Some bracket contained a number; as in Prometheus, the next bracket does not reset this.
+    /// A previous bracket or this one contained a number. As in Prometheus, the next bracket does not reset this.
     after_duration: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'q> Lexer<'q> {
         Self { text, at: 0, paren_depth: 0, state, after_colon: false, after_duration: false }
     }
 
-    /// Returns the next token; at the end of the text always [`TokenKind::EndOfInput`].
+    /// Returns the next token; at the end of the text, always [`TokenKind::EndOfInput`].
     pub(super) fn next_token(&mut self) -> Result<Token> {
         self.skip_blanks();
         let start = self.at;
@@ -146,7 +146,7 @@ impl<'q> Lexer<'q> {
         let text = &self.text[start..self.at];
         let kind = TokenKind::of_identifier(text);
         let is_fill = matches!(kind, TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight));
-        // `fill` may be a metric name; only `fill (` is the modifier.
+        // `fill` is a modifier only before `(`; otherwise it may be a metric name.
         if is_fill && !self.text[self.at..].trim_start_matches(is_space).starts_with('(') {
             return Ok(TokenKind::Identifier);
         }

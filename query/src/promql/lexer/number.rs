@@ -1,14 +1,14 @@
 //! Finds the end of a number or duration.
 //!
-//! The accepted text may still be invalid: the parser rejects it when it parses the value. Text that is rejected here is
-//! rejected as in Prometheus' lexer, with the same part of it in the message.
+//! The accepted text may still be invalid; the parser then rejects the value. Text that is rejected here is rejected by
+//! Prometheus' lexer, too, with the same part of the text in the message.
 
-/// What was found, and where it ends.
+/// The kind of literal found, and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scan {
     Number(usize),
     Duration(usize),
-    /// Neither; the end of the text in the error message.
+    /// Neither. Holds the end of the text in the error message.
     Malformed(usize),
 }
 
@@ -30,7 +30,7 @@ struct Scanner<'q> {
 }
 
 impl Scanner<'_> {
-    /// Consumes digits, `.`, `e` and `_`; returns `false` if one cannot follow the previous one.
+    /// Consumes digits, `.`, `e` and `_`. Returns `false` if a character cannot follow the previous one.
     fn number(&mut self) -> bool {
         let hexadecimal = self.accept(b"0") && self.accept(b"xX");
         if hexadecimal {
@@ -84,7 +84,7 @@ impl Scanner<'_> {
         self.accept(b"s");
         while self.accept_digit(false) {
             while self.accept_digit(false) {}
-            // A year can only come first.
+            // Years can only be first.
             if !self.accept(b"smhdw") {
                 return false;
             }

@@ -51,7 +51,7 @@ impl Lexer<'_> {
             let Some(digit) = c.to_digit(radix) else {
                 return self.fail(start, format!("illegal character {} in escape sequence", code_point(c)));
             };
-            // At most eight hexadecimal digits: it cannot overflow.
+            // There are at most eight hexadecimal digits, so this cannot overflow.
             code = code * radix + digit;
         }
         if code > max || (0xd800..0xe000).contains(&code) {

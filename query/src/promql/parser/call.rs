@@ -6,7 +6,7 @@ use crate::promql::functions;
 use crate::promql::quote::quoted;
 use crate::promql::token::{Keyword, Token, TokenKind};
 
-/// The arguments in parentheses.
+/// Parsed arguments in parentheses.
 struct Args {
     exprs: Vec<Expr>,
     height: usize,

@@ -1,8 +1,8 @@
 //! Durations in brackets and after `offset`: `5m`, `300`, `step() * 2`.
 //!
-//! In brackets a duration expression extends as far as possible. After `offset` it ends after a duration, `step()` and the like:
-//! `x offset 5m * 2` is `(x offset 5m) * 2`. Only an expression that begins with a parenthesis or with two signs continues:
-//! `x offset (5m) * 2` is `x offset ((5m) * 2)`. This is Prometheus' grammar.
+//! In brackets, a duration expression extends as far as possible. After `offset`, it ends after a single operand such
+//! as a duration or `step()`: `x offset 5m * 2` is `(x offset 5m) * 2`. Only an expression that begins with a
+//! parenthesis or with two signs continues: `x offset (5m) * 2` is `x offset ((5m) * 2)`. This is Prometheus' grammar.
 
 use super::{Parser, Result, SIGN_POWER, binding_power, span_of};
 use crate::promql::DURATION_LEN_MAX;
@@ -80,7 +80,7 @@ impl Parser<'_> {
 
     fn duration_operators(&mut self, mut lhs: DurationExpr, power: u8, parts: &mut Parts) -> Result<DurationExpr> {
         while let TokenKind::Operator(op) = self.peek()?.kind {
-            // Operators that bind less than addition do not exist in durations.
+            // Durations have no operators that bind less strongly than addition.
             if binding_power(op) < power.max(binding_power(BinaryOp::Add)) || op == BinaryOp::Atan2 {
                 break;
             }
@@ -146,14 +146,14 @@ impl Parser<'_> {
         let inner = self.duration(0, parts)?;
         self.expect(TokenKind::RightParen)?;
         let span = Span { start, end: self.end };
-        // Prometheus' tree does not distinguish one pair of parentheses from several.
+        // Prometheus' tree does not distinguish one pair of parentheses from several pairs.
         Ok(match inner.kind {
             DurationExprKind::Paren(_) => DurationExpr { kind: inner.kind, span },
             _ => DurationExpr { kind: DurationExprKind::Paren(Box::new(inner)), span },
         })
     }
 
-    /// Applies a sign. That of a number becomes part of the number; `+` is dropped.
+    /// Applies a sign. The sign of a number becomes part of the number. Drops `+`.
     fn signed_duration(&self, sign: UnaryOp, start: usize, mut operand: DurationExpr) -> Result<DurationExpr> {
         let span = Span { start, end: operand.span.end };
         if let DurationExprKind::Number(literal) = &mut operand.kind {
@@ -201,7 +201,7 @@ fn sign_of(kind: TokenKind) -> UnaryOp {
     }
 }
 
-/// Converts seconds to milliseconds; nanoseconds are rounded first, as in Prometheus.
+/// Converts seconds to milliseconds. Rounds to nanoseconds first, as in Prometheus.
 fn fixed_or_expression(duration: DurationExpr) -> Duration {
     match &duration.kind {
         DurationExprKind::Number(literal) => Duration::Fixed((literal.value * 1e9).round() as i64 / 1_000_000),
@@ -209,5 +209,5 @@ fn fixed_or_expression(duration: DurationExpr) -> Duration {
     }
 }
 
-/// Maximum number of seconds whose nanoseconds fit into 64 bits.
+/// Maximum number of seconds whose nanoseconds fit in 64 bits.
 const SECONDS_MAX: f64 = 9_223_372_036.854_776;

@@ -1,5 +1,5 @@
-//! Modifiers of binary operators: `bool`, `on`, `ignoring`, `group_left`, `fill`, ...; and label lists, which `by` and
-//! `without` have as well.
+//! Modifiers of binary operators: `bool`, `on`, `ignoring`, `group_left`, `fill`, ... Also label lists, which `by` and
+//! `without` use, too.
 
 use super::{BinaryModifiers, Context, Parser, Result};
 use crate::promql::ast::{BinaryOp, Cardinality, ValueType, VectorMatching};
@@ -51,7 +51,7 @@ impl Parser<'_> {
             (matching.fill_left, matching.fill_right) = (Some(value), Some(value));
             return Ok(());
         }
-        // Each side at most once, in either order.
+        // Each side occurs at most once, in either order.
         for _ in 0..2 {
             if matching.fill_left.is_none() && self.eat(TokenKind::Keyword(Keyword::FillLeft))? {
                 matching.fill_left = Some(self.fill_value()?);
@@ -123,8 +123,8 @@ impl BinaryModifiers {
         self.matching.fill_left.is_some() || self.matching.fill_right.is_some()
     }
 
-    /// Returns the matching of two operands; `None` if one is not a vector. Invalid labels and fill values are kept for the type
-    /// checker to reject.
+    /// Returns the matching of two operands; `None` if one is not a vector. Invalid labels and fill values remain in
+    /// the matching, and the type checker rejects them.
     pub(super) fn into_matching(self, lhs: ValueType, rhs: ValueType) -> Option<VectorMatching> {
         let vectors = lhs == ValueType::Vector && rhs == ValueType::Vector;
         let used = vectors || self.fills() || !self.matching.labels.is_empty();

@@ -1,11 +1,11 @@
-//! The parser: from tokens to a tree whose types are not checked yet.
+//! The parser: from tokens to a syntax tree without type checks.
 //!
-//! A Pratt parser: `expression(power)` reads an operand and then all operators that bind at least as strongly as `power`. It
-//! looks ahead by one token, and only where Prometheus' generated parser does: the order of reading decides which of two errors
-//! is reported.
+//! This is a Pratt parser: `expression(power)` reads an operand and then all operators that bind at least as strongly
+//! as `power`. The lookahead is one token, and is read only where Prometheus' generated parser reads it, because the
+//! order of reading determines which of two errors is reported.
 //!
-//! Recursive functions are small, and the functions that build nodes and errors are not inlined: [`DEPTH_MAX`] levels take less
-//! than a megabyte of stack.
+//! Recursive functions are small, and functions that build nodes and errors are not inlined, so that [`DEPTH_MAX`]
+//! levels need less than a megabyte of stack.
 
 mod call;
 mod durations;
@@ -36,7 +36,7 @@ pub(super) fn parse_expression(text: &str, features: &Features) -> Result<Expr> 
 
 /// Parses a selector of series as in the parameter `match[]`: `up`, `{job="node"}`, without modifiers.
 ///
-/// As in Prometheus' parser, the matchers may all match the empty string (`{}`); the caller may reject that.
+/// As in Prometheus' parser, all matchers may match the empty string (`{}`). The caller may reject such a selector.
 ///
 /// # Errors
 /// The first [`ParseError`].
@@ -56,30 +56,30 @@ struct Parser<'q> {
     text: &'q str,
     lexer: Lexer<'q>,
     features: &'q Features,
-    /// At most [`DEPTH_MAX`].
+    /// Maximum nesting depth, at most [`DEPTH_MAX`].
     depth_max: usize,
-    /// The lookahead token.
+    /// The lookahead token, if it was read.
     ahead: Option<Token>,
-    /// The end of the last consumed token.
+    /// Byte offset of the end of the last consumed token.
     end: usize,
-    /// What is being parsed; part of the message about an unexpected token.
+    /// The construct that is being parsed, for messages about unexpected tokens.
     context: Context,
     /// Number of active calls of `expression`.
     depth: usize,
 }
 
-/// An expression and what its parent needs.
+/// An expression, and the properties that its parent needs.
 struct Node {
     /// Boxed, so that nodes are small.
     expr: Box<Expr>,
     value_type: ValueType,
-    /// Depth of the tree; a chain of operators is one level.
+    /// Depth of the tree. A chain of operators counts as one level.
     height: usize,
-    /// Number of operators in the chain, if it is one.
+    /// Number of operators if the expression is a chain; otherwise 0.
     chain_len: usize,
 }
 
-/// What is being parsed.
+/// The construct that is being parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Context {
     Expression,
@@ -272,7 +272,7 @@ impl<'q> Parser<'q> {
     }
 
     fn bounded(&self, node: Node) -> Result<Node> {
-        // Modifiers such as `[5m:]` nest expressions without recursion of the parser.
+        // Modifiers such as `[5m:]` nest expressions without recursion in the parser.
         if node.height > self.depth_max { Err(self.too_deep(node.expr.span.start)) } else { Ok(node) }
     }
 
@@ -312,7 +312,7 @@ impl<'q> Parser<'q> {
         Ok(token)
     }
 
-    /// Consumes the next token if it is of this kind.
+    /// Consumes the next token if it has this kind. Returns `true` if it does.
     fn eat(&mut self, kind: TokenKind) -> Result<bool> {
         let found = self.peek()?.kind == kind;
         if found {

@@ -92,7 +92,7 @@ impl Parser<'_> {
             TokenKind::Preprocessor(Preprocessor::End) => At::End,
             _ => {
                 let seconds = self.signed_number()?;
-                // The limit is that of milliseconds in 64 bits, compared with seconds as in Prometheus.
+                // As in Prometheus, seconds are compared with the limits of 64-bit milliseconds.
                 let bounded = seconds > i64::MIN as f64 && seconds < i64::MAX as f64;
                 let out_of_bounds = || format!("timestamp out of bounds for @ modifier: {}", six_digits(seconds));
                 return match bounded {
@@ -145,7 +145,7 @@ fn selector_of(expr: &mut Expr) -> Option<&mut VectorSelector> {
     }
 }
 
-/// Returns the fields of `offset` and `@`.
+/// Returns the fields for `offset` and `@` of an expression that supports them.
 fn time_modifiers(expr: &mut Expr) -> Option<(&mut Option<Duration>, &mut Option<At>)> {
     match &mut expr.kind {
         ExprKind::Subquery(subquery) => Some((&mut subquery.offset, &mut subquery.at)),
@@ -155,7 +155,7 @@ fn time_modifiers(expr: &mut Expr) -> Option<(&mut Option<Duration>, &mut Option
     }
 }
 
-/// Formats as Go's `%f`.
+/// Formats a number like Go's `%f`.
 fn six_digits(value: f64) -> String {
     match value {
         f64::INFINITY => "+Inf".to_owned(),

@@ -8,7 +8,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher};
 
 impl Parser<'_> {
-    /// Parses a selector after its name, or one that begins with a brace.
+    /// Parses a selector after its name, or from its opening brace if it has no name.
     #[inline(never)]
     pub(super) fn selector(&mut self, name: Option<Token>) -> Result<Node> {
         let start = match name {
@@ -34,7 +34,7 @@ impl Parser<'_> {
         self.matchers(Some(token))
     }
 
-    /// Parses the braces, if there are any, and appends the matcher of the name before them.
+    /// Parses the braces, if any, and appends the matcher of the metric name before them.
     fn matchers(&mut self, name: Option<Token>) -> Result<Vec<Matcher>> {
         let mut matchers = Vec::with_capacity(1);
         if self.eat(TokenKind::LeftBrace)? {
@@ -78,8 +78,8 @@ impl Parser<'_> {
 
     /// Parses a literal that is a label name, metric name or value.
     ///
-    /// Prometheus accepts any bytes here. Names and values in its storage and in Varve's are UTF-8, so other bytes are a mistake,
-    /// and rejected.
+    /// Prometheus accepts any bytes here. Varve rejects bytes that are not UTF-8, because stored names and values are
+    /// UTF-8 in both.
     fn utf8_literal(&self, token: Token) -> Result<String> {
         String::from_utf8(self.string_literal(token)?)
             .map_err(|e| self.error(token.start, format!("invalid UTF-8 in selector: {}", quoted(e.as_bytes()))))

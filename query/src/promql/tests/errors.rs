@@ -1,4 +1,4 @@
-//! Messages and positions of errors that the golden files do not contain, as in Prometheus 3.14.
+//! Messages and positions of errors in Prometheus 3.14 that the golden files do not contain.
 
 use super::*;
 

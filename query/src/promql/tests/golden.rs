@@ -1,12 +1,13 @@
-//! Trees, prints and errors of Prometheus for thousands of queries.
+//! Compares trees, printed queries and errors with those of Prometheus for thousands of queries.
 
 use serde_json::Value;
 
 use super::*;
 
-/// Queries for which Prometheus 3.14 differs from 3.5, the version of the golden files, with the result of 3.14.
+/// Queries for which Prometheus 3.14 differs from 3.5, the version of the golden files. The second string is the result
+/// of 3.14.
 const SINCE_3_5: [(&str, &str); 2] = [
-    // printer.go: names in `on` and `group_left` are quoted if they need it. Before, the text could not be parsed again.
+    // printer.go: names in `on` and `group_left` are quoted if necessary. In 3.5, the printed text could not be parsed.
     (r#"x * on ("a.b") group_left ("c.d") y"#, r#"x * on ("a.b") group_left ("c.d") y"#),
     // generated_parser.y: the message lists the allowed calls.
     ("x offset", "1:9: parse error: unexpected end of input in offset, expected number, duration, step(), or range()"),
@@ -38,7 +39,7 @@ fn every_tree_is_that_of_prometheus() {
     }
 }
 
-/// Prometheus 3.5 has no duration expressions in its trees.
+/// Removes duration expressions, which Prometheus 3.5 does not have in its trees.
 fn remove_duration_expressions(tree: &mut Value) {
     match tree {
         Value::Object(fields) => {
@@ -95,7 +96,7 @@ fn query_of(line: &str) -> Option<&str> {
         _ => 7,         // range from T to T step D
     };
     let query = words.nth(words_before - 1)?;
-    // The query begins with this word.
+    // The query starts with this word.
     Some(line[query.as_ptr() as usize - line.as_ptr() as usize..].trim_end())
 }
 

@@ -1,10 +1,10 @@
-//! Long and deep queries give an error or a tree, and never crash.
+//! Long and deep queries return an error or a tree, and never crash.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Parses a query, and calls everything that walks its tree.
+/// Parses a query, and calls every function that walks its tree.
 fn exercise(query: &str) -> ast::Expr {
     let expr = parse(query, &Features::all()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(expr.clone(), expr);
@@ -60,7 +60,7 @@ fn a_chain_of_ten_thousand_operators_is_parsed_in_linear_time() {
         let first = if chain == " or x" { "x" } else { "1" };
         exercise(&format!("{first}{}", chain.repeat(10_000)));
     }
-    // It takes milliseconds; quadratic time would be minutes.
+    // Linear time is milliseconds; quadratic time would be minutes.
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     let message = error(&format!("x{}", " or x".repeat(CHAIN_LEN_MAX + 1)));
     assert_eq!(message, "1:1: parse error: expression has more than 16384 operators in a row");

@@ -1,4 +1,4 @@
-//! The parser against Prometheus: its trees, prints and errors, its test scripts, and random text.
+//! Tests of the parser: trees, printed queries and errors of Prometheus, its test scripts, and random text.
 
 mod errors;
 mod golden;
@@ -8,7 +8,7 @@ mod spans;
 
 use super::*;
 
-/// Returns a file of the shared folder, or prints that the test is skipped.
+/// Returns the contents of a file in the shared directory. If it does not exist, prints that the test is skipped.
 fn shared(path: &str) -> Option<String> {
     let path = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared")).join(path);
     let text = std::fs::read_to_string(&path).ok();
@@ -18,7 +18,7 @@ fn shared(path: &str) -> Option<String> {
     text
 }
 
-/// Returns the tree as JSON, with matchers in the order in which they are printed.
+/// Returns the tree as JSON, with matchers in the order of the printer.
 fn canonical(expr: &ast::Expr) -> serde_json::Value {
     let mut tree = serde_json::from_str(&to_json(expr)).unwrap();
     sort_matchers(&mut tree);

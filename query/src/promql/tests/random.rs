@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Pieces of queries. Not `Inf`: as in Prometheus it is printed with a sign, which is parsed as an operator in `Inf ^ x`.
+/// Pieces of queries. `Inf` is missing: as in Prometheus, it is printed with a sign, which `Inf ^ x` parses as an
+/// operator.
 const PIECES: &str = r#"
     x sum rate ( ) { } [ ] 5m 300 0x1f 1e3 NaN + - * / % ^ == != <= < >= > </ >/ =~ !~ = @ , : "a" 'b' `c` "\xff" "["
     # and or unless atan2 offset by without on ignoring bool group_left group_right fill fill_left fill_right anchored
@@ -26,7 +27,7 @@ fn pieces() -> Vec<&'static str> {
     PIECES.split_whitespace().chain([" ", "\n"]).collect()
 }
 
-/// Checks that a text gives an error, or a tree that prints to itself.
+/// Checks that parsing a text returns an error, or a tree whose printed text parses to the same tree.
 fn check(text: &str) -> Result<(), TestCaseError> {
     for features in [Features::all(), Features::default()] {
         let _ = parse_selector(text);
@@ -71,7 +72,7 @@ proptest! {
         check(&chars.iter().collect::<String>())?;
     }
 
-    // As in Prometheus, durations of many weeks may lose a millisecond in floating-point seconds.
+    // As in Prometheus, durations of many weeks may lose a millisecond because seconds are floats.
     #[test]
     fn numbers_of_any_size_print_to_themselves(value in any::<f64>(), milliseconds in 0..1_000_000_000_i64) {
         check(&format!("{value} + x @ {value:e} + x offset {milliseconds}ms + {milliseconds}ms"))?;
