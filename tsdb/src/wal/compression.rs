@@ -7,11 +7,11 @@ use zstd::bulk;
 use super::frame::{COMPRESSED, PAYLOAD_SIZE_MAX};
 use crate::chunk::varint::{put_u64, take_u64};
 
-/// Smaller payloads are not compressed: nothing is gained.
+/// Minimum payload bytes to compress; smaller payloads do not shrink.
 const COMPRESSED_SIZE_MIN: usize = 256;
 const COMPRESSION_LEVEL: i32 = 1;
 
-/// Compresses payloads. Its memory is reused.
+/// Compresses payloads. Reuses its buffers.
 #[derive(Default)]
 pub(super) struct Compressor {
     zstd: Option<bulk::Compressor<'static>>,
@@ -19,12 +19,13 @@ pub(super) struct Compressor {
 }
 
 impl Compressor {
-    /// Appends a payload, compressed if that makes it smaller. Returns the record byte, with [`COMPRESSED`] set if so.
+    /// Appends a payload, compressed if this makes it smaller. Returns the record byte, with [`COMPRESSED`] set if the
+    /// payload is compressed.
     pub(super) fn compress(&mut self, record: u8, payload: &[u8], dst: &mut Vec<u8>) -> u8 {
         let at = dst.len();
         if is_compressible(record, payload.len()) {
             put_u64(dst, payload.len() as u64);
-            // An error means that zstd is out of memory; the plain payload is written then.
+            // An error means that zstd is out of memory. Then the plain payload is written.
             if self.run(payload).is_ok() && dst.len() - at + self.compressed.len() < payload.len() {
                 dst.extend_from_slice(&self.compressed);
                 return record | COMPRESSED;
@@ -57,7 +58,7 @@ pub(super) fn is_compressible(record: u8, size: usize) -> bool {
     record & COMPRESSED == 0 && size >= COMPRESSED_SIZE_MIN
 }
 
-/// Decompresses payloads. Its memory is reused.
+/// Decompresses payloads. Reuses its buffers.
 #[derive(Default)]
 pub(crate) struct Decompressor {
     zstd: Option<bulk::Decompressor<'static>>,
@@ -65,7 +66,7 @@ pub(crate) struct Decompressor {
 }
 
 impl Decompressor {
-    /// Returns the record and its plain payload; `None` if it is damaged.
+    /// Returns the record number and the plain payload. Returns `None` if the payload is damaged.
     pub(crate) fn decompress<'a>(&'a mut self, record: u8, mut payload: &'a [u8]) -> Option<(u8, &'a [u8])> {
         if record & COMPRESSED == 0 {
             return Some((record, payload));
@@ -95,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn payloads_come_back_and_arbitrary_bytes_are_refused_or_have_their_size(
+        fn payloads_round_trip_and_arbitrary_bytes_are_rejected_or_have_their_size(
             payload in proptest::collection::vec(prop_oneof![0..3_u8, any::<u8>()], 0..2_000),
             at: usize, byte: u8, bytes in proptest::collection::vec(any::<u8>(), 0..100),
         ) {
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_come_back_and_wrong_sizes_are_refused() {
+    fn payloads_round_trip_and_wrong_sizes_are_rejected() {
         let (mut compressor, mut decompressor) = (Compressor::default(), Decompressor::default());
         for payload in [vec![], vec![1; 255], vec![1; 256], (0..=255).collect(), vec![7; 100_000]] {
             let mut compressed = Vec::new();

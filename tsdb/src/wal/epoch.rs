@@ -8,34 +8,33 @@ use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::options::SHARDS_MAX;
 
-/// The highest epoch number: it has six digits.
+/// The highest epoch number: directory names have six digits for it.
 const NUMBER_MAX: u32 = 999_999;
 
-/// An epoch: a folder `<number>-<logs>`, with one folder per log.
+/// An epoch: a directory `<number>-<logs>` with one subdirectory per log.
 ///
-/// When a store is opened with another number of logs, the next epoch begins; earlier ones are only read.
+/// When a store is opened with another number of logs, the next epoch begins. Earlier epochs are only read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch {
-    /// Counts up from 0.
+    /// Number of the epoch, from 0.
     pub(crate) number: u32,
     /// Number of logs.
     pub(crate) logs: usize,
 }
 
 impl Epoch {
-    /// Returns the epoch of a folder name, or `None` if it is not one.
+    /// Parses the name of an epoch directory. Returns `None` if it is not one.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (number, logs) = name.split_once('-')?;
         let epoch = Self { number: number.parse().ok()?, logs: logs.parse().ok()? };
-        // Reading an epoch looks for each of its logs, so the number must be one that a store can have written.
+        // A reader looks for every log of an epoch, so accept only a number of logs that a store can have written.
         let is_possible = epoch.number <= NUMBER_MAX && (1..=SHARDS_MAX).contains(&epoch.logs);
         (is_possible && epoch.name() == name).then_some(epoch)
     }
 
-    /// Returns the next epoch, with this number of logs.
+    /// Returns the next epoch, with `logs` logs.
     ///
-    /// # Errors
-    /// [`Error::Limit`] after the last one.
+    /// # Errors [`Error::Limit`] after epoch [`NUMBER_MAX`].
     pub(crate) fn next(self, logs: usize) -> Result<Self> {
         if self.number == NUMBER_MAX {
             let limit = NUMBER_MAX.into();
@@ -48,20 +47,20 @@ impl Epoch {
         format!("{:06}-{:03}", self.number, self.logs)
     }
 
-    /// Returns the folder of the epoch.
+    /// Returns the directory of the epoch.
     pub(crate) fn dir(self, wal_dir: &Path) -> PathBuf {
         wal_dir.join(self.name())
     }
 
-    /// Returns the folder of a log.
+    /// Returns the directory of a log.
     pub(crate) fn log_dir(self, wal_dir: &Path, log: usize) -> PathBuf {
         self.dir(wal_dir).join(format!("{log:03}"))
     }
 }
 
-/// Removes the epochs before `current`, oldest first, so that the logs that a crash leaves can be replayed. Called once
-/// every log of `current` has written a checkpoint after its replay, and all samples of earlier epochs are durable
-/// elsewhere. Foreign files stay, and the folders around them.
+/// Removes the epochs before `current`, oldest first, so that the logs that remain after a crash can be replayed.
+/// Called when every log of `current` has written a checkpoint after its replay, and all samples of earlier epochs are
+/// durable in blocks or in logs of `current`. Keeps foreign files and their directories.
 ///
 /// # Errors
 /// [`Error::Io`]; the caller may retry.
@@ -78,7 +77,7 @@ pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) 
     fs.sync_dir(wal_dir).map_err(Error::io("sync", wal_dir))
 }
 
-/// Removes the folder of a log, samples before definitions.
+/// Removes the directory of a log, samples before definitions.
 fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let names = match fs.list(dir) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -93,7 +92,7 @@ fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
     remove_dir(fs, dir)
 }
 
-/// Removes a folder unless it has foreign files.
+/// Removes a directory unless it contains foreign files.
 fn remove_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     match fs.remove_dir(dir) {
         Err(e) if e.kind() != ErrorKind::DirectoryNotEmpty => Err(Error::io("remove", dir)(e)),
@@ -107,7 +106,7 @@ mod tests {
     use crate::fs::RealFs;
 
     #[test]
-    fn names_come_back_and_others_are_refused() {
+    fn names_round_trip_and_others_are_rejected() {
         assert_eq!(Epoch::parse("000003-016"), Some(Epoch { number: 3, logs: 16 }));
         for bad in [
             "3-16",

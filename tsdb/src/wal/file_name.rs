@@ -3,7 +3,7 @@
 /// The suffix of a checkpoint that is being written.
 const TMP_SUFFIX: &str = ".tmp";
 
-/// What a file of the log holds.
+/// The kind of a file of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SegmentKind {
     /// Samples and exemplars.
@@ -14,7 +14,7 @@ pub enum SegmentKind {
     Checkpoint,
 }
 
-/// Where a log was cut: the number of the first series segment and of the first samples segment after the cut.
+/// A cut of a log: the number of the first series segment and of the first samples segment after the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cut(pub(crate) u64);
 
@@ -22,7 +22,7 @@ impl SegmentKind {
     /// All kinds, in the order of a replay.
     pub(crate) const ALL: [Self; 3] = [Self::Checkpoint, Self::Series, Self::Samples];
 
-    /// Returns its name in reports.
+    /// Returns the name of the kind in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.prefix().trim_end_matches('-')
@@ -36,7 +36,7 @@ impl SegmentKind {
         }
     }
 
-    /// Returns the file name for a number, for instance `samples-00000007`.
+    /// Returns the file name for a number, for example `samples-00000007`.
     pub(crate) fn file_name(self, number: u64) -> String {
         format!("{}{number:08}", self.prefix())
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names_come_back_and_others_are_refused() {
+    fn file_names_round_trip_and_others_are_rejected() {
         for (kind, number, name) in [
             (SegmentKind::Samples, 7, "samples-00000007"),
             (SegmentKind::Series, 123_456_789, "series-123456789"),

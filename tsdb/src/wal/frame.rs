@@ -1,4 +1,4 @@
-//! File headers and frames. A reader can find and verify each frame by itself.
+//! File headers and frames. A reader can find and verify each frame independently of the others.
 //!
 //! ```text
 //! file header                                  frame
@@ -12,17 +12,17 @@
 //! 20  4  crc      CRC-32C of bytes 0..20       12  -  payload
 //! 24  -  frames
 //! ```
-//! The salt is part of every checksum. So a frame that was copied into a label or a value, or that an earlier file left in a
-//! reused disk block, is not mistaken for a frame of this file. The check byte rejects most bytes that only look like a
-//! frame header, without a checksum over the size that they claim.
+//! The salt is part of every checksum. So a frame inside a label or value, or one that an earlier file left in a reused
+//! disk block, is not mistaken for a frame of this file. The check byte rejects most bytes that only look like a frame
+//! header, without computing a checksum over the size that the header claims.
 
 use super::file_name::SegmentKind;
 
-/// Size of the file header.
+/// Size of the file header in bytes.
 pub(crate) const HEADER_SIZE: usize = 24;
-/// Size of the frame header.
+/// Size of the frame header in bytes.
 pub(super) const FRAME_HEADER_SIZE: usize = 12;
-/// Maximum size of a payload, before and after compression. Writers close frames below 3 MiB: see `writer`,
+/// Maximum bytes of a payload, before and after compression. Writers close frames below 3 MiB: see `writer`,
 /// `record::histograms`, `checkpoint`.
 pub(super) const PAYLOAD_SIZE_MAX: usize = 8 << 20;
 /// The version of the format.
@@ -47,7 +47,7 @@ pub(crate) fn file_header(kind: SegmentKind, salt: u64) -> [u8; HEADER_SIZE] {
     Framing { salt }.file_header(kind)
 }
 
-/// Why a file header is rejected.
+/// Reason why a file header is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {
     /// Incomplete or damaged.
@@ -80,15 +80,15 @@ fn kind_byte(kind: SegmentKind) -> u8 {
     }
 }
 
-/// The salt of a file, which verifies its frames.
+/// The salt of a file. Verifies the frames of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Framing {
     salt: u64,
 }
 
 impl Framing {
-    /// Returns candidates for a damaged header: every header that differs in one bit and is valid, and the salt as stored.
-    /// Valid frames confirm the right one.
+    /// Returns candidates for the salt of a file with a damaged header: from every valid header that differs in one
+    /// bit, and the stored salt. The caller chooses the candidate that verifies frames.
     pub(super) fn guesses(header: &[u8; HEADER_SIZE], kind: SegmentKind) -> Vec<Self> {
         let flipped = (0..HEADER_SIZE * 8).filter_map(|bit| {
             let mut header = *header;
@@ -117,7 +117,7 @@ impl Framing {
         finish_frame(dst, at, self.salt, sequence, record);
     }
 
-    /// Returns the size of the frame at the start of `bytes`, header included; `None` if there is none.
+    /// Returns the size of the frame at the start of `bytes`, header included. Returns `None` if there is no frame.
     pub(super) fn frame_size(self, bytes: &[u8]) -> Option<usize> {
         let header = bytes.get(..FRAME_HEADER_SIZE)?;
         let size = read_u24(header, SIZE_OFFSET) as usize;
@@ -125,8 +125,9 @@ impl Framing {
         (sound && size <= PAYLOAD_SIZE_MAX).then_some(FRAME_HEADER_SIZE + size)
     }
 
-    /// Returns the sequence number and the record of a complete frame if its checksum is right. The number is `expected`, or
-    /// higher if frames are missing; `gap` bytes before the frame are not valid frames.
+    /// Returns the sequence number and the record of a complete frame if its checksum is valid. The sequence number is
+    /// `expected`, or higher if frames are missing. The `gap` bytes before the frame, which are not valid frames,
+    /// extend the range of accepted numbers.
     pub(super) fn check_frame(self, frame: &[u8], expected: u64, gap: u64) -> Option<(u64, u8)> {
         let low = read_u16(frame, SEQUENCE_OFFSET);
         let first = expected + u64::from(low.wrapping_sub(expected as u16));
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_comes_back_and_every_flipped_bit_is_detected() {
+    fn a_frame_round_trips_and_every_flipped_bit_is_detected() {
         let good = frame(b"payload", 9);
         assert_eq!(parse(&good, 9, 0), Some((9, 3)));
         for bit in 0..good.len() * 8 {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn sequence_numbers_are_found_after_a_gap_and_lower_ones_are_refused() {
+    fn sequence_numbers_are_found_after_a_gap_and_lower_ones_are_rejected() {
         for (sequence, expected, gap, found) in [
             (9, 0, 0, true),
             (65_545, 10, 0, true),
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_another_file_is_refused() {
+    fn a_frame_of_another_file_is_rejected() {
         let other = Framing { salt: SALT + 1 };
         let bytes = frame(b"x", 0);
         assert_eq!(other.check_frame(&bytes, 0, 0), None);

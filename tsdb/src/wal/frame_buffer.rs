@@ -7,10 +7,10 @@ use super::frame::{FRAME_HEADER_SIZE, begin_frame, finish_frame};
 #[derive(Debug, Default)]
 pub(super) struct FrameBuffer {
     bytes: Vec<u8>,
-    /// The start of each frame in `bytes`, and its record.
+    /// Start offset in `bytes` and record of each frame.
     frames: Vec<(usize, u8)>,
     compressor: Compressor,
-    /// The buffers that [`FrameBuffer::compress`] reads from, kept for the next call.
+    /// Input buffers of [`FrameBuffer::compress`], kept for reuse.
     plain: (Vec<u8>, Vec<(usize, u8)>),
 }
 
@@ -21,7 +21,8 @@ impl FrameBuffer {
         &mut self.bytes
     }
 
-    /// Returns the buffer of the last frame if it has this record and is smaller than `size`; otherwise begins a frame.
+    /// Returns the buffer of the last frame if it has record `record` and fewer than `size` bytes. Otherwise begins a
+    /// frame.
     pub(super) fn open(&mut self, record: u8, size: usize) -> &mut Vec<u8> {
         match self.frames.last() {
             Some(&(start, last)) if last == record && self.bytes.len() - start < size => &mut self.bytes,
@@ -29,14 +30,14 @@ impl FrameBuffer {
         }
     }
 
-    /// Appends a frame, compressed if that makes it smaller.
+    /// Appends a frame, compressed if this makes it smaller.
     pub(super) fn add(&mut self, record: u8, payload: &[u8]) {
         let start = begin_frame(&mut self.bytes);
         let record = self.compressor.compress(record, payload, &mut self.bytes);
         self.frames.push((start, record));
     }
 
-    /// Moves the frames of `other` to the end of these.
+    /// Moves the frames of `other` to the end of this buffer.
     pub(super) fn append(&mut self, other: &mut Self) {
         if self.is_empty() {
             std::mem::swap(&mut self.bytes, &mut other.bytes);
@@ -48,8 +49,8 @@ impl FrameBuffer {
         self.frames.extend(other.frames.drain(..).map(|(start, record)| (start + offset, record)));
     }
 
-    /// Compresses the payloads of large frames that are not compressed yet. The memory for that is retained only while
-    /// there are such frames.
+    /// Compresses the payloads of large uncompressed frames. Keeps the memory for this only while there are such
+    /// frames.
     pub(super) fn compress(&mut self) {
         let is_large = |i: usize| {
             let (start, record) = self.frames[i];
@@ -71,7 +72,7 @@ impl FrameBuffer {
         self.plain = (bytes, frames);
     }
 
-    /// Writes the frame headers, with sequence numbers from `sequence`. Returns the number of the next frame.
+    /// Writes the frame headers, with sequence numbers from `sequence`. Returns the sequence number of the next frame.
     pub(super) fn seal(&mut self, salt: u64, sequence: u64) -> u64 {
         for i in 0..self.frames.len() {
             let ((start, record), end) = (self.frames[i], self.end(i));

@@ -1,4 +1,4 @@
-//! The folder for damaged bytes that a replay skipped: nothing is deleted because it is damaged.
+//! The directory for damaged bytes that a replay skipped. Nothing is deleted because it is damaged.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -8,10 +8,9 @@ use super::reader::WINDOW_SIZE;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 
-/// Copies a range of a file of the log to the folder. The name of the copy says where the range was.
+/// Copies a range of a log file to the quarantine. The name of the copy contains the file and the offset.
 ///
-/// # Errors
-/// [`Error::Io`]. It is no error if an earlier start has copied the range.
+/// # Errors [`Error::Io`]. Succeeds if an earlier start has copied the range.
 pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Range<u64>) -> Result<()> {
     fs.create_dir(quarantine).map_err(Error::io("create", quarantine))?;
     let copy = quarantine.join(format!("{}.at-{}", qualified_name(path), range.start));
@@ -32,10 +31,9 @@ pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Ran
     fs.sync_dir(quarantine).map_err(Error::io("sync", quarantine))
 }
 
-/// Links a whole file of the log into the folder, so that it outlives the log.
+/// Links a whole log file into the quarantine, so that it outlives the log.
 ///
-/// # Errors
-/// [`Error::Io`]. It is no error if an earlier start has linked the file.
+/// # Errors [`Error::Io`]. Succeeds if an earlier start has linked the file.
 pub(crate) fn link_file(fs: &dyn Fs, quarantine: &Path, path: &Path) -> Result<()> {
     fs.create_dir(quarantine).map_err(Error::io("create", quarantine))?;
     let link = quarantine.join(qualified_name(path));

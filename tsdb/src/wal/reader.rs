@@ -1,7 +1,7 @@
-//! Reads a file of the log: its frames, and the bytes between them that are not valid frames.
+//! Reads a log file: frames, and the bytes between them that are not valid frames.
 //!
-//! A [`Reader`] holds [`WINDOW_SIZE`] bytes of the file. A larger frame is held completely; only one reader at a time holds
-//! such a frame ([`LargeFrameLock`]).
+//! A [`Reader`] holds [`WINDOW_SIZE`] bytes of the file. A larger frame is read completely, by one reader at a time
+//! ([`LargeFrameLock`]).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::fs::{Fs, ReadFile};
 /// Bytes of a file that are read at once.
 pub(super) const WINDOW_SIZE: usize = 1 << 20;
 
-/// Held by the one reader that reads a frame larger than [`WINDOW_SIZE`]. Its holder waits for nothing else.
+/// Held by the one reader that reads a frame larger than [`WINDOW_SIZE`]. The holder waits for nothing else.
 #[derive(Debug, Default)]
 pub(crate) struct LargeFrameLock(Mutex<()>);
 
@@ -32,7 +32,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) n_missing: u64,
     /// The record byte.
     pub(crate) record: u8,
-    /// The payload, as stored.
+    /// The payload, possibly compressed.
     pub(crate) payload: &'a [u8],
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Item<'a> {
 }
 
 impl Item<'_> {
-    /// Returns its size in the file.
+    /// Returns the size of the part in the file.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Item::Frame(frame) => frame.size,
@@ -76,7 +76,7 @@ pub(crate) enum Opened<'a> {
     Valid(Reader<'a>),
     /// The file is shorter than a header.
     Empty,
-    /// The header is damaged; the size of the file. No frame can be verified, as the salt is not known.
+    /// The header is damaged, so the salt is unknown and no frame can be verified. Contains the size of the file.
     Damaged(u64),
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Reader<'a> {
     next_sequence: u64,
 }
 
-/// As [`Item`], without the payload.
+/// Like [`Item`], without the payload.
 enum Step {
     Frame { offset: u64, size: usize, sequence: u64, n_missing: u64, record: u8 },
     Damaged(Range<u64>),
@@ -111,8 +111,7 @@ struct Window<'a> {
 
 /// Checks only the format version in the header of a file.
 ///
-/// # Errors
-/// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
+/// # Errors [`Error::Io`]; [`Error::Version`] if the format version is not supported.
 pub(crate) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Result<()> {
     let file = fs.open(path).map_err(Error::io("open", path))?;
     let file_size = file.size().map_err(Error::io("read", path))?;
@@ -132,10 +131,9 @@ fn unsupported(path: &Path, found: u8) -> Error {
 }
 
 impl<'a> Reader<'a> {
-    /// Opens a file of the log.
+    /// Opens a log file.
     ///
-    /// # Errors
-    /// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
+    /// # Errors [`Error::Io`]; [`Error::Version`] if the format version is not supported.
     pub(crate) fn open(fs: &dyn Fs, path: &Path, kind: SegmentKind, large: &'a LargeFrameLock) -> Result<Opened<'a>> {
         let mut window = Window::open(fs, path, large)?;
         let file_size = window.file_size;
@@ -151,7 +149,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Opens a file whose header is damaged, as if it had this salt.
+    /// Opens a file whose header is damaged, with the salt of `framing`.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -165,12 +163,12 @@ impl<'a> Reader<'a> {
         Ok(Reader { path: path.to_owned(), window, framing, at: HEADER_SIZE as u64, next_sequence: 0 })
     }
 
-    /// Returns what verifies the frames of the file.
+    /// Returns the framing, which verifies the frames of the file.
     pub(super) fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// Returns the next part; `None` at the end.
+    /// Returns the next part, or `None` at the end.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -190,7 +188,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Advances over the next part. If it is a frame, all of it is in the window.
+    /// Advances past the next part. If it is a frame, the whole frame is in the window.
     fn step(&mut self) -> std::io::Result<Option<Step>> {
         let start = self.at;
         if start >= self.window.file_size {
@@ -207,7 +205,8 @@ impl<'a> Reader<'a> {
         Ok(Some(if next.is_some() { Step::Damaged(start..self.at) } else { Step::Torn(start..self.at) }))
     }
 
-    /// Returns size, sequence number and record of the frame at `at` if it is valid; `gap` bytes before it are not.
+    /// Returns size, sequence number and record of the frame at `at` if it is valid. The `gap` bytes before it are not
+    /// valid frames.
     fn frame_at(&mut self, at: u64, gap: u64) -> std::io::Result<Option<(usize, u64, u8)>> {
         let header = self.window.get(at, FRAME_HEADER_SIZE)?;
         let Some(size) = self.framing.frame_size(header).filter(|&size| size as u64 <= self.window.file_size - at)
@@ -256,7 +255,7 @@ impl<'a> Window<'a> {
         Ok(&self.bytes[from..from + size])
     }
 
-    /// Returns the bytes in memory from `at` on, at least one; `at` is inside the file.
+    /// Returns the bytes in memory from `at` on, at least one. `at` must be inside the file.
     fn rest(&mut self, at: u64) -> std::io::Result<&[u8]> {
         self.get(at, 1)?;
         Ok(&self.bytes[(at - self.start) as usize..])

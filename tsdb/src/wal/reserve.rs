@@ -1,10 +1,10 @@
 //! A file that reserves disk space, so that a flush can start on a full disk.
 //!
-//! A flush frees more space than it needs, as segments are removed once its parts are written; but it cannot start without
-//! any. So `<data>/wal/reserve` is removed when a flush fails because the disk is full, and written again when the flush
-//! has cut the log.
+//! A flush frees more space than it needs, because segments are removed once its parts are written. But it cannot start
+//! without free space. So `<data>/wal/reserve` is removed when a flush fails because the disk is full, and written
+//! again when the flush has cut the log.
 //!
-//! Threads: the one that flushes. Crash: the next [`Reserve::fill`] replaces an incomplete file.
+//! Threads: only the flushing thread. Crash: the next [`Reserve::fill`] replaces an incomplete file.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, size_of_file};
 
-/// Size of the file. The parts of a flush are written one after the other, and space is freed only at its end.
+/// Size of the file in bytes. A flush writes its parts in sequence, and frees space only at its end.
 pub(crate) const RESERVE_SIZE: u64 = 8 << 20;
 const BUFFER_SIZE: usize = 1 << 20;
 
@@ -32,15 +32,14 @@ impl Reserve {
 
     /// Writes the file unless it is complete.
     ///
-    /// # Errors
-    /// [`Error::Io`], for instance if the disk is too full; the file is removed then.
+    /// # Errors [`Error::Io`], for example if the disk is full. Then the file is removed.
     pub(crate) fn fill(&self) -> Result<()> {
         if self.size() == RESERVE_SIZE {
             return Ok(());
         }
         self.release()?;
         self.write().inspect_err(|_| {
-            // If this fails as well, the next call retries.
+            // If the removal fails as well, the next call retries it.
             let _failed = self.release();
         })
     }
@@ -62,7 +61,7 @@ impl Reserve {
     }
 
     fn write(&self) -> Result<()> {
-        // Random bytes, as the file system may compress.
+        // Random bytes, because the file system may compress.
         let mut buffer = vec![0; BUFFER_SIZE];
         getrandom::fill(&mut buffer).map_err(|e| Error::io("fill", &self.path)(e.into()))?;
         let file = self.fs.create(&self.path).map_err(Error::io("create", &self.path))?;

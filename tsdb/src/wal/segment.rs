@@ -18,9 +18,9 @@ pub(super) struct SegmentWriter {
     segment: Option<Segment>,
     /// Closed segments that were not synced since their last write, in order.
     unsynced: Vec<UnsyncedFile>,
-    /// A segment was created since the last sync: the folder must be synced as well.
+    /// A segment was created since the last sync, so the directory must be synced as well.
     dir_dirty: bool,
-    /// The frames of the next write. After a failed write they include those of that write.
+    /// Frames of the next write, including the frames of a failed write.
     pub(super) frames: FrameBuffer,
 }
 
@@ -44,7 +44,7 @@ struct Segment {
     dirty: bool,
 }
 
-/// Why frames were not written.
+/// Reason why frames were not written.
 #[derive(Debug)]
 pub(super) enum WriteError {
     /// The file is unchanged; the frames are retained and can be written later.
@@ -66,7 +66,8 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes all frames to the current segment, or to the next one if that has reached `size_max`.
+    /// Writes all frames to the current segment, or to the next segment if the current one has reached `size_max`
+    /// bytes.
     pub(super) fn write(&mut self, fs: &dyn Fs, dir: &Path, size_max: u64) -> Result<(), WriteError> {
         if self.frames.is_empty() {
             return Ok(());
@@ -91,13 +92,14 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Closes the segment. The next sync of the log syncs it, in order: never before the definitions.
+    /// Closes the segment. The next sync of the log syncs it, samples never before definitions.
     pub(super) fn close(&mut self) {
         let dirty = self.segment.take().filter(|segment| segment.dirty);
         self.unsynced.extend(dirty.map(|Segment { number, path, file, .. }| UnsyncedFile { number, path, file }));
     }
 
-    /// Moves all files that need a sync to `unsynced`, and returns `true` if the folder needs one. All are marked as synced.
+    /// Moves all files that need a sync to `unsynced` and marks them as synced. Returns `true` if the directory needs a
+    /// sync.
     pub(super) fn take_unsynced(&mut self, unsynced: &mut Vec<UnsyncedFile>) -> bool {
         unsynced.append(&mut self.unsynced);
         if let Some(segment) = self.segment.as_mut().filter(|segment| segment.dirty) {
@@ -108,7 +110,7 @@ impl SegmentWriter {
         std::mem::take(&mut self.dir_dirty)
     }
 
-    /// Discards closed segments with a number below `number`: a checkpoint has replaced them.
+    /// Discards closed segments with numbers below `number`, which a checkpoint has replaced.
     pub(super) fn discard_before(&mut self, number: u64) {
         self.unsynced.retain(|unsynced| unsynced.number >= number);
     }
@@ -121,7 +123,7 @@ impl SegmentWriter {
         let file = fs.create(&path).map_err(Error::io("create", &path))?;
         if let Err(failed) = file.append(&file_header(self.kind, salt)) {
             if fs.remove(&path).is_err() {
-                // The number is taken by a file without a valid header, which replay skips.
+                // A file without a valid header occupies the number. Replay skips the file.
                 self.next_number += 1;
             }
             return Err(Error::io("write", &path)(failed));

@@ -1,7 +1,7 @@
 //! The log of a snapshot.
 //!
-//! Samples and series of a snapshot are in its blocks. Its log is that of the first epoch of a data directory, with a
-//! checkpoint that has metadata and exemplars but no series.
+//! The blocks of a snapshot contain its series and samples. Its log is in the first epoch of the data directory, and
+//! consists of a checkpoint with metadata and exemplars but no series.
 
 use std::iter;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::fs::Fs;
 use crate::labels::Metadata;
 use crate::sample::exemplar::NumberedExemplars;
 
-/// Writes the log of a snapshot below `wal_dir` and syncs all but the entry of that folder. `next_ref` is the lowest ref
-/// that no series has ever had.
+/// Writes the log of a snapshot below `wal_dir`. Syncs everything except the directory entry of `wal_dir`. `next_ref`
+/// is the next free series ref.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Limit`] if a label set is larger than any the store accepts.

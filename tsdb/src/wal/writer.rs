@@ -1,15 +1,16 @@
 //! Appending to a log, with group commit, and cutting it.
 //!
-//! A record takes three steps, each under a lock of its own: it is encoded into [`Pending`] (also under the lock of the
-//! shards' log, or of a head), written by the first of the waiting requests for all of them (`files`), and synced likewise
-//! (`syncing`). The lock order is head, `syncing`, `files`, `pending`. No sync happens under `files`: so [`Wal::rotate`],
-//! for which all appends wait, waits at most for a write to the operating system.
+//! A record takes three steps, each under its own lock. An append encodes it into [`Pending`] (also under the lock of
+//! the shards' log, or of a head). The first of the waiting requests writes the records of all of them (`files`). In
+//! the same way one request syncs for all (`syncing`). The lock order is head, `syncing`, `files`, `pending`. No sync
+//! happens under `files`. So [`Wal::rotate`], for which all appends wait, waits at most for a write to the operating
+//! system.
 //!
-//! A cut falls between two requests, as none is in flight while a log is rotated: all records appended before are in
-//! `pending`, in `files` or written. Rotating locks `files`, writes the remaining records and closes both segments before
-//! it unlocks: earlier records are in segments below the cut, later ones in others. A concurrent commit either locked
-//! `files` first, then rotating finds its records written, or it finds them written by rotating. A failed write closes no
-//! segment.
+//! A cut falls between two requests, because none is in flight while a log is rotated. All records appended before are
+//! in `pending`, in `files` or written. [`Wal::rotate`] locks `files`, writes the remaining records and closes both
+//! segments before it unlocks. So earlier records are in segments below the cut, later records in segments after it. If
+//! a concurrent commit locks `files` first, `rotate` finds its records written. Otherwise `rotate` writes them, and the
+//! commit finds them written. A failed write closes no segment.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,26 +33,26 @@ use crate::options::WalSync;
 use crate::sample::SeriesRef;
 use crate::sample::exemplar::{Exemplar, NumberedExemplars};
 
-/// Size at which a frame of definitions is closed.
+/// Bytes at which a frame of definitions is closed.
 const SERIES_FRAME_SIZE: usize = 1 << 20;
-/// Size at which a frame of exemplars is closed.
+/// Bytes at which a frame of exemplars is closed.
 const EXEMPLARS_FRAME_SIZE: usize = 1 << 16;
 
-/// The highest valid file number: as many again are left for new files.
+/// Maximum file number at open. It leaves as many numbers for new files.
 const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// Options of a log.
 #[derive(Debug, Clone)]
 pub(crate) struct WalOptions {
-    /// The number of the log, for error messages.
+    /// Index of the log, for error messages.
     pub(crate) number: usize,
-    /// The folder of the log.
+    /// Directory of the log.
     pub(crate) dir: PathBuf,
-    /// The disk.
+    /// File system of the data directory.
     pub(crate) fs: Arc<dyn Fs>,
-    /// When a commit syncs.
+    /// Whether a commit syncs.
     pub(crate) sync: WalSync,
-    /// Size at which a segment is closed.
+    /// Bytes at which a segment is closed.
     pub(crate) segment_size_bytes: u64,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct Wal {
     syncing: Mutex<()>,
     /// Held while a checkpoint is written.
     checkpointing: Mutex<()>,
-    /// The positions up to which all records are written, and synced.
+    /// Positions up to which all records are written, and synced.
     written: AtomicU64,
     synced: AtomicU64,
     /// A write failed; the next append retries it before it adds records.
@@ -75,14 +76,14 @@ pub(crate) struct Wal {
     poisoned: OnceLock<String>,
 }
 
-/// Whether a log accepts appends.
+/// Whether a log accepts appends, and why not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// It does.
+    /// The log accepts appends.
     Ok,
-    /// A write failed; each append retries it. The last error.
+    /// A write failed. Each append retries it. Contains the last error.
     Blocked(String),
-    /// Not until a restart. The failure that caused it.
+    /// The log rejects appends until a restart. Contains the cause.
     Poisoned(String),
 }
 
@@ -90,8 +91,8 @@ pub(crate) enum Health {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position(u64);
 
-/// Records that are appended and not written. Bounded by the requests in flight: each commits its records before it
-/// completes, and none appends while the log is blocked.
+/// Records that are appended but not written. The requests in flight bound their number: each request commits its
+/// records before it completes, and none appends while the log is blocked.
 #[derive(Debug, Default)]
 struct Pending {
     series: FrameBuffer,
@@ -107,11 +108,11 @@ struct Files {
 }
 
 impl Wal {
-    /// Opens a log for appending after the segments and checkpoints that the folder already has. The first write creates
+    /// Opens a log for appending after the existing segments and checkpoints of its directory. The first write creates
     /// a file.
     ///
-    /// # Errors
-    /// [`Error::Io`] if the folder cannot be created or read; [`Error::Corrupt`] if a file leaves no number for the next.
+    /// # Errors [`Error::Io`] if the directory cannot be created or read; [`Error::Corrupt`] if a file number exceeds
+    /// the maximum.
     pub(crate) fn open(options: WalOptions) -> Result<Self> {
         options.fs.create_dir(&options.dir).map_err(Error::io("create", &options.dir))?;
         let names = options.fs.list(&options.dir).map_err(Error::io("list", &options.dir))?;
@@ -123,7 +124,7 @@ impl Wal {
                 return Err(Error::Corrupt { path, offset: 0, reason });
             }
         }
-        // A checkpoint has the number of the first live segment, whether that exists or not.
+        // A checkpoint has the number of the first live segment, which may not exist.
         let first = last(SegmentKind::Checkpoint).unwrap_or(0);
         let stream = |kind| SegmentWriter::new(kind, last(kind).map_or(0, |last| last + 1).max(first));
         Ok(Self {
@@ -142,8 +143,8 @@ impl Wal {
 
     /// Returns `Ok` if the log accepts appends. After a failed write it first retries the write.
     ///
-    /// # Errors
-    /// [`Error::Poisoned`] until a restart, [`Error::Io`] while the disk is full.
+    /// # Errors [`Error::Poisoned`] until a restart; [`Error::Io`] if the retried write fails, for example on a full
+    /// disk.
     pub(crate) fn ready(&self) -> Result<()> {
         if self.blocked.load(Ordering::Acquire) {
             self.commit(self.end())?;
@@ -176,7 +177,7 @@ impl Wal {
         pending.position += 1;
     }
 
-    /// Appends samples of series whose definitions were appended before.
+    /// Appends samples. The definitions of their series must have been appended before.
     pub(crate) fn append_samples(&self, column: &SampleColumn) {
         let mut pending = self.pending();
         let Pending { samples: frames, position, scratch, .. } = &mut *pending;
@@ -193,14 +194,14 @@ impl Wal {
         }
     }
 
-    /// Appends histograms of series whose definitions were appended before, and their start timestamps.
+    /// Appends histograms and their start timestamps. The definitions of their series must have been appended before.
     pub(crate) fn append_histograms(&self, histograms: &[LoggedHistogram], start_timestamps: &StartTimestamps) {
         let mut pending = self.pending();
         let sample = |place: usize| (histograms[place].series, histograms[place].timestamp_ms);
         let (mut at, mut encoded) = (0, Vec::new());
         while at < histograms.len() {
             let rest = &histograms[at..];
-            // Start timestamps come first, but their number is known only once the histograms are encoded.
+            // Start timestamps precede the histograms, but which ones is known only after the histograms are encoded.
             encoded.clear();
             let taken = &rest[..rest.len().min(RECORD_SAMPLES_MAX)];
             let end = at + taken.len() - encode_histograms(&mut encoded, taken).len();
@@ -213,7 +214,7 @@ impl Wal {
         }
     }
 
-    /// Appends an exemplar with its id, of a series whose definition was appended before.
+    /// Appends an exemplar with its id. The definition of its series must have been appended before.
     pub(crate) fn append_exemplar(&self, id: u64, series: SeriesRef, exemplar: &Exemplar) {
         let mut pending = self.pending();
         encode_exemplar(pending.samples.open(EXEMPLARS, EXEMPLARS_FRAME_SIZE), id, series, exemplar);
@@ -252,17 +253,15 @@ impl Wal {
 
     /// Writes all records to the operating system, so that a cut finds little to write.
     ///
-    /// # Errors
-    /// As [`Wal::rotate`].
+    /// # Errors The errors of [`Wal::rotate`].
     pub(crate) fn write_out(&self) -> Result<()> {
         self.write_pending(&mut self.files())
     }
 
-    /// Cuts the log: on return all records are in closed segments, and later ones go to new segments. No request is in
-    /// flight; definitions may be before or after the cut. Nothing is synced.
+    /// Cuts the log: on return all records are in closed segments, and later records go to new segments. The caller
+    /// ensures that no request is in flight. Concurrent definitions may be before or after the cut. Syncs nothing.
     ///
-    /// # Errors
-    /// [`Error::Io`] and [`Error::Poisoned`]; the log is not cut then and stays usable.
+    /// # Errors [`Error::Io`] and [`Error::Poisoned`]. Then the log is not cut.
     pub(crate) fn rotate(&self) -> Result<Cut> {
         let mut files = self.files();
         self.write_pending(&mut files)?;
@@ -275,14 +274,14 @@ impl Wal {
         Ok(Cut(cut))
     }
 
-    /// Replaces all segments before `cut` by a checkpoint: the definitions of `series` with their last timestamps
-    /// (`i64::MIN` if there is none), `next_ref` as the lowest ref that no series has ever had, `metadata` and
-    /// `exemplars`. `series` has every series that was defined before the cut and that samples after it may name. All
-    /// samples before the cut are durable elsewhere.
+    /// Replaces all segments before `cut` with a checkpoint: the definitions of `series` with their last timestamps
+    /// (`i64::MIN` if there is none), the next free series ref, `metadata` and `exemplars`. `series` must contain every
+    /// series that was defined before the cut and that samples after the cut may refer to. All samples before the cut
+    /// must be durable in blocks.
     ///
-    /// # Errors
-    /// Those of `series`, [`Error::Io`], [`Error::Limit`] if a label set is larger than any the store accepts. The
-    /// segments before the cut are still live then. A segment that cannot be removed is no error; the next call retries.
+    /// # Errors The errors of `series`, [`Error::Io`], [`Error::Limit`] if a label set exceeds the limit of the store.
+    /// Then the segments before the cut stay live. A segment that cannot be removed is no error: the next call retries
+    /// the removal.
     pub(crate) fn checkpoint<'a>(
         &self,
         cut: Cut,
@@ -310,12 +309,11 @@ impl Wal {
 
     /// Returns the size of the log's files in bytes.
     ///
-    /// # Errors
-    /// [`Error::Io`] if the folder cannot be read.
+    /// # Errors [`Error::Io`] if the directory cannot be read.
     pub(crate) fn size(&self) -> Result<u64> {
         let WalOptions { fs, dir, .. } = &self.options;
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
-        // A file that a checkpoint removes meanwhile counts as empty.
+        // A file that a concurrent checkpoint removes counts as empty.
         Ok(names.iter().map(|name| size_of_file(&**fs, &dir.join(name))).sum())
     }
 
@@ -348,7 +346,7 @@ impl Wal {
         pending.position
     }
 
-    /// Syncs all records before `position`. They are written already.
+    /// Syncs all records before `position`, which must be written.
     fn sync_to(&self, position: u64) -> Result<()> {
         if self.synced.load(Ordering::Acquire) >= position {
             return Ok(());
@@ -386,14 +384,14 @@ impl Wal {
         }
     }
 
-    /// Rejects all writes from now on, and returns the error for that. The first reason is retained.
+    /// Rejects all further writes. Returns the error for them; it contains the first reason.
     fn poison(&self, reason: String) -> Error {
         tracing::error!(log = self.options.number, reason, "the WAL accepts no writes until a restart");
         let reason = self.poisoned.get_or_init(|| reason).clone();
         Error::Poisoned { log: self.options.number, reason }
     }
 
-    // A panic under one of these two locks leaves whole records, so both stay usable.
+    // A panic under `pending` or `files` leaves complete records, so both locks stay usable.
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock()
     }

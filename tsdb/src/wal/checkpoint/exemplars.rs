@@ -1,4 +1,5 @@
-//! The exemplars of a checkpoint, by series. They carry its labels, as the series may have left the head.
+//! The exemplars of a checkpoint, by series. Each group contains the labels, as the series may have been evicted from
+//! the head.
 //!
 //! ```text
 //! repeated:
@@ -12,10 +13,10 @@ use crate::labels::label_set::LABELS_SIZE_MAX;
 use crate::sample::exemplar::{Exemplar, NumberedExemplars};
 use crate::wal::record::{put_exemplar, put_string, take_exemplar, take_string};
 
-/// Maximum exemplars per label set, so that frames stay small.
+/// Maximum exemplars per group, so that frames stay small.
 pub(super) const GROUP_MAX: usize = 256;
 
-/// Appends exemplars of a series, at most [`GROUP_MAX`].
+/// Appends at most [`GROUP_MAX`] exemplars of a series.
 pub(super) fn encode(dst: &mut Vec<u8>, labels: &Labels, exemplars: &[(u64, Exemplar)]) {
     debug_assert!(exemplars.len() <= GROUP_MAX, "the caller splits them");
     put_u64(dst, labels.len() as u64);
@@ -30,7 +31,7 @@ pub(super) fn encode(dst: &mut Vec<u8>, labels: &Labels, exemplars: &[(u64, Exem
     }
 }
 
-/// Decodes exemplars series by series; `None` if the record is damaged.
+/// Decodes exemplars series by series. Returns `None` if the record is damaged.
 pub(super) fn decode(mut src: &[u8], mut each: impl FnMut(NumberedExemplars)) -> Option<()> {
     while !src.is_empty() {
         let labels = take_labels(&mut src)?;

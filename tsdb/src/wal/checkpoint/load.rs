@@ -28,27 +28,26 @@ pub(crate) enum Entry<'a> {
     Metadata(String, Metadata),
     /// Exemplars of a series.
     Exemplars(NumberedExemplars),
-    /// The lowest ref that no series had.
+    /// The next free series ref.
     NextRef(u64),
 }
 
-/// Where a checkpoint is damaged.
+/// The damage of a checkpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// The ranges of bytes that are not a valid frame.
+    /// Byte ranges that are not a valid frame.
     pub(crate) ranges: Vec<Range<u64>>,
-    /// The first damaged offset.
+    /// Offset of the first damage.
     pub(crate) offset: u64,
-    /// What is wrong there.
+    /// Description of the damage at `offset`.
     pub(crate) reason: &'static str,
-    /// Whether its first frame is valid. Otherwise only its name says that it replaces segments.
+    /// Whether the first frame is valid. If not, only the file name marks the file as a checkpoint.
     pub(crate) begins: bool,
 }
 
-/// Reads a checkpoint and checks that it is complete and valid; `None` if it is.
+/// Checks that a checkpoint is complete and valid. Returns `None` if it is, and the damage otherwise.
 ///
-/// # Errors
-/// [`Error::Io`], and [`Error::Version`] if its format version is not supported.
+/// # Errors [`Error::Io`]; [`Error::Version`] if the format version is not supported.
 pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Result<Option<Damage>> {
     let mut reader = match Reader::open(fs, path, SegmentKind::Checkpoint, large)? {
         Opened::Valid(reader) => reader,
@@ -86,11 +85,10 @@ pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Resul
     Ok(first.map(|(offset, reason)| Damage { ranges, offset, reason, begins }))
 }
 
-/// Reads the valid frames of a checkpoint with a number.
+/// Reads the valid frames of checkpoint `number`.
 ///
-/// # Errors
-/// Those of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a valid frame does not decode or
-/// the file has the name of another checkpoint.
+/// # Errors The errors of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a valid frame does not
+/// decode or the file contains a checkpoint with another number.
 pub(crate) fn load(
     fs: &dyn Fs,
     path: &Path,
@@ -117,17 +115,17 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Creates the loader of the checkpoint with a number.
+    /// Creates the loader of checkpoint `number`.
     pub(crate) fn new(number: u64) -> Self {
         Self { number, symbols: Symbols::default(), decompressor: Decompressor::default() }
     }
 
-    /// Returns the number of symbols so far.
+    /// Returns the number of symbols decoded so far.
     pub(crate) fn n_symbols(&self) -> u64 {
         self.symbols.len() as u64
     }
 
-    /// Passes the entries of a frame to `each`; `None` if it does not decode.
+    /// Passes the entries of a frame to `each`. Returns `None` if the frame does not decode.
     pub(crate) fn frame(
         &mut self,
         frame: &Frame<'_>,

@@ -10,13 +10,14 @@
 //! 20 exemplars by series, with its labels ([`exemplars`])
 //! 19 end       next ref                                                    once, last
 //! ```
-//! A symbol is a label name and value, numbered from 0 in the file; a symbols frame precedes the first series frame that
-//! needs it. Series are in the order of their refs, shard by shard: a sender creates the series of a scrape target one after
-//! the other, so neighbours have many symbols in common ([`series`]) and get neighbouring slots in a replay.
+//! A symbol is a label name and value, numbered from 0 in the file. A symbols frame precedes the first series frame
+//! that needs its symbols. Series are in the order of their refs, shard by shard: a sender creates the series of a
+//! scrape target in succession. So neighbouring series share many symbols ([`series`]), and a replay gives them
+//! neighbouring slots.
 //!
-//! Crash: the file is written under a temporary name, synced and renamed, and the folder synced. Only then are older
-//! checkpoints removed, and only when that is durable the segments before the cut. So every checkpoint has all segments that
-//! it needs.
+//! Crash: the file is written under a temporary name, synced and renamed; then the directory is synced. Only then are
+//! older checkpoints removed. Segments before the cut are removed only after this removal is durable. So for every
+//! checkpoint all segments that it needs exist.
 
 mod exemplars;
 mod load;
@@ -40,8 +41,8 @@ pub(super) const SERIES: u8 = 18;
 pub(super) const END: u8 = 19;
 pub(super) const EXEMPLARS: u8 = 20;
 
-/// Removes the files that a durable checkpoint replaces. Replay ignores files that cannot be removed; the next checkpoint
-/// retries.
+/// Removes the files that a durable checkpoint replaces. If a file cannot be removed, replay ignores it, and the next
+/// checkpoint retries.
 pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, cut: Cut) {
     let removed = remove_checkpoints(fs, dir, cut).and_then(|()| {
         for kind in [SegmentKind::Samples, SegmentKind::Series] {
@@ -54,7 +55,7 @@ pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, cut: Cut) {
     }
 }
 
-/// Removes older checkpoints durably: if one reappeared after a power cut, its segments might be missing.
+/// Removes older checkpoints durably: if a checkpoint reappeared after a power cut, its segments might be missing.
 fn remove_checkpoints(fs: &dyn Fs, dir: &Path, cut: Cut) -> std::io::Result<()> {
     let older = |name: &str| SegmentKind::Checkpoint.parse(name).is_some_and(|number| number < cut.0);
     remove_files(fs, dir, older)?;

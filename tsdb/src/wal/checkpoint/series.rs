@@ -16,7 +16,7 @@ use crate::sample::SeriesRef;
 /// Maximum series of a frame.
 pub(super) const FRAME_SERIES_MAX: usize = 8192;
 
-/// Encodes the series of a frame.
+/// Encoder of the series of a frame.
 #[derive(Debug, Default)]
 pub(super) struct SeriesWriter {
     n_series: u64,
@@ -25,7 +25,7 @@ pub(super) struct SeriesWriter {
     counts: Vec<u8>,
     symbols: Vec<u8>,
     previous: Previous,
-    /// The symbols of the series that is being added.
+    /// Symbols of the series that is being added.
     current: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ impl SeriesWriter {
         self.n_series as usize
     }
 
-    /// Appends a series; `None` if there are too many symbols.
+    /// Appends a series. Returns `None` if there are too many symbols.
     pub(super) fn add(
         &mut self,
         symbols: &mut SymbolWriter,
@@ -70,7 +70,7 @@ impl SeriesWriter {
         Some(())
     }
 
-    /// Moves the series to `dst` as the payload of a record; empty if there are none.
+    /// Moves the series to `dst` as the payload of a record. Appends nothing if there are none.
     pub(super) fn take(&mut self, dst: &mut Vec<u8>) {
         if self.n_series == 0 {
             return;
@@ -87,15 +87,15 @@ impl SeriesWriter {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CheckpointSeries<'a> {
     pub(crate) series: SeriesRef,
-    /// The timestamp of its last sample, `i64::MIN` if there is none.
+    /// Timestamp of the last sample of the series; `i64::MIN` if there is none.
     pub(crate) last_ms: i64,
-    /// Indexes of its labels among the symbols, which are a label set.
+    /// Indexes of the labels among the symbols of the checkpoint. The labels are a valid label set.
     symbol_indexes: &'a [usize],
     symbols: &'a Symbols,
 }
 
 impl<'a> CheckpointSeries<'a> {
-    /// Returns the indexes of its labels among the symbols of the checkpoint, in order of names.
+    /// Returns the indexes of the labels among the symbols of the checkpoint, in order of label names.
     pub(crate) fn symbol_indexes(self) -> &'a [usize] {
         self.symbol_indexes
     }
@@ -105,7 +105,7 @@ impl<'a> CheckpointSeries<'a> {
         (self.symbols.name(idx), self.symbols.value(idx))
     }
 
-    /// Returns its labels.
+    /// Returns the labels of the series.
     pub(crate) fn labels(self) -> Labels {
         let symbols = || self.symbol_indexes.iter().map(|&idx| self.symbol(idx));
         let mut builder = LabelsBuilder::with_capacity(symbols().map(|(n, v)| n.len() + v.len() + 4).sum());
@@ -114,8 +114,8 @@ impl<'a> CheckpointSeries<'a> {
     }
 }
 
-/// Decodes the series of a frame; passes `None` for a series whose symbols are lost. Returns `None` if the frame does not
-/// decode.
+/// Decodes the series of a frame and passes them to `each`: `None` for a series whose symbols are lost. Returns `None`
+/// if the frame does not decode.
 pub(super) fn decode<E>(
     mut src: &[u8],
     symbols: &Symbols,
@@ -138,16 +138,16 @@ pub(super) fn decode<E>(
     src.is_empty().then_some(result)
 }
 
-/// The labels of a series. Those that the next one repeats are not checked again.
+/// The labels of a series. Labels that the next series repeats are not checked again.
 #[derive(Debug, Default)]
 struct LabelSymbols {
     numbers: Vec<u64>,
-    /// Indexes among the symbols; [`LOST`] for lost ones.
+    /// Indexes among the symbols; [`LOST`] for a lost symbol.
     indexes: Vec<usize>,
     n_lost: usize,
-    /// Bytes of the names and values that are not lost.
+    /// Total bytes of the names and values that are not lost.
     size: usize,
-    /// The names are known to ascend.
+    /// `true` if the names are known to ascend.
     ascend: bool,
 }
 
@@ -155,8 +155,8 @@ struct LabelSymbols {
 const LOST: usize = usize::MAX;
 
 impl LabelSymbols {
-    /// Decodes the next series, which has `count` labels. Returns `false` if one of them is lost, `None` if they are not a
-    /// label set.
+    /// Decodes the next series, which has `count` labels. Returns `Some(false)` if a label is lost, and `None` if the
+    /// labels are not a valid label set.
     fn step(&mut self, src: &mut &[u8], count: usize, symbols: &Symbols) -> Option<bool> {
         while self.numbers.len() > count {
             self.numbers.pop();
@@ -166,7 +166,7 @@ impl LabelSymbols {
         for at in 0..count {
             let step = take_i64(src)?;
             match self.numbers.get(at) {
-                // Fast path: the label of the previous series.
+                // Fast path: same label as in the previous series.
                 Some(_) if step == 0 => {}
                 Some(before) => {
                     let number = before.wrapping_add_signed(step);
@@ -194,7 +194,7 @@ impl LabelSymbols {
         (self.ascend && self.size <= LABELS_SIZE_MAX).then_some(true)
     }
 
-    /// Counts a label; `None` if its name or value is empty.
+    /// Counts a label. Returns `None` if its name or value is empty.
     fn note(&mut self, idx: usize, symbols: &Symbols) -> Option<()> {
         if idx == LOST {
             self.n_lost += 1;

@@ -13,19 +13,20 @@ use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 use crate::chunk::varint::{put_u64, take_u64};
 use crate::wal::record::{put_string, take_string};
 
-/// Maximum symbols of a checkpoint.
+/// Maximum number of symbols of a checkpoint.
 const SYMBOLS_MAX: u64 = u32::MAX as u64;
 
-/// Numbers labels and encodes new ones.
+/// Assigns numbers to labels and encodes new labels.
 #[derive(Debug)]
 pub(super) struct SymbolWriter {
-    /// By a 128-bit hash with a random seed: collisions do not happen in practice, and nobody can provoke them.
+    /// Symbol numbers by a 128-bit hash of the label. Its seed is random, so collisions are negligible and cannot be
+    /// provoked.
     numbers: HashMap<u128, u64>,
     seed: u64,
-    /// The new symbols, encoded, and their number.
+    /// The encoded new symbols.
     new: Vec<u8>,
     n_new: u64,
-    /// The names of the new symbols.
+    /// Numbers of the names in the current frame.
     names: HashMap<String, u64>,
 }
 
@@ -35,7 +36,7 @@ impl SymbolWriter {
         Self { numbers: HashMap::new(), seed, new: Vec::new(), n_new: 0, names: HashMap::new() }
     }
 
-    /// Returns the number of a label; `None` if there are too many.
+    /// Returns the number of a label. Returns `None` if there are too many symbols.
     pub(super) fn number(&mut self, name: &str, value: &str) -> Option<u64> {
         let hash = xxh3_128_with_seed(value.as_bytes(), xxh3_64_with_seed(name.as_bytes(), self.seed));
         let next = self.numbers.len() as u64;
@@ -58,12 +59,12 @@ impl SymbolWriter {
         put_string(&mut self.new, value);
     }
 
-    /// Returns the encoded size of the new symbols.
+    /// Returns the encoded size of the new symbols in bytes.
     pub(super) fn new_size(&self) -> usize {
         self.new.len()
     }
 
-    /// Moves the new symbols to `dst` as the payload of a record; empty if there are none.
+    /// Moves the new symbols to `dst` as the payload of a record. Appends nothing if there are none.
     pub(super) fn take_new(&mut self, dst: &mut Vec<u8>) {
         if self.n_new > 0 {
             put_u64(dst, self.numbers.len() as u64 - self.n_new);
@@ -75,11 +76,11 @@ impl SymbolWriter {
     }
 }
 
-/// The symbols of a checkpoint whose frames are valid.
+/// The symbols of the valid frames of a checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
     strings: String,
-    /// By index.
+    /// Symbols by index.
     entries: Vec<Entry>,
     /// Number of the first symbol and index of its entry, for each range without a gap.
     ranges: Vec<(u64, usize)>,
@@ -93,7 +94,7 @@ struct Entry {
 }
 
 impl Symbols {
-    /// Appends the symbols of a frame; `None` if it does not decode.
+    /// Appends the symbols of a frame. Returns `None` if the frame does not decode.
     pub(super) fn add(&mut self, mut src: &[u8]) -> Option<()> {
         let src = &mut src;
         let (first, n) = (take_u64(src)?, take_u64(src)?);
@@ -124,7 +125,7 @@ impl Symbols {
         self.entries.len()
     }
 
-    /// Returns the index of the symbol with a number, unless its frame is lost.
+    /// Returns the index of symbol `number`, or `None` if its frame is lost.
     #[inline]
     pub(super) fn index(&self, number: u64) -> Option<usize> {
         // Fast path: no frame is lost.
@@ -150,7 +151,7 @@ impl Symbols {
         &self.strings[start..end]
     }
 
-    /// Returns `true` if two symbols are known to have the same name. A name that is stored twice is not recognized.
+    /// Returns `true` if two symbols share a stored name. May return `false` for equal names that are stored twice.
     #[inline]
     pub(super) fn has_name_of(&self, idx: usize, other: usize) -> bool {
         self.entries[idx].name == self.entries[other].name

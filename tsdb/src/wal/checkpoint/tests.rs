@@ -1,4 +1,4 @@
-//! Checkpoints come back; damage is detected, and the valid frames are read.
+//! Checkpoints round-trip. Damage is detected, and the valid frames are read.
 
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ fn fleet(n: u64) -> Vec<Series> {
 }
 
 #[test]
-fn a_checkpoint_comes_back_from_many_frames() {
+fn a_checkpoint_of_many_frames_round_trips() {
     let dir = tempfile::tempdir().unwrap();
     let all = fleet(20_000);
     let metadata: Vec<_> =
@@ -138,7 +138,7 @@ fn a_lost_frame_of_symbols_costs_the_series_that_need_it() {
 
 proptest! {
     #[test]
-    fn any_series_come_back(
+    fn any_series_round_trip(
         sets in proptest::collection::vec(
             (any::<u64>(), proptest::collection::btree_map("[a-c]{1,2}", "[a-c\u{e9}]{1,3}|x{300}", 0..6), any::<i64>()), 0..40,
         ),

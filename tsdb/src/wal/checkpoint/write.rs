@@ -18,12 +18,12 @@ use crate::wal::frame::file_header;
 use crate::wal::frame_buffer::FrameBuffer;
 use crate::wal::record::{METADATA, encode_metadata};
 
-/// Size of symbols or metadata at which a frame is closed.
+/// Payload bytes of symbols or metadata at which a frame is closed.
 const FRAME_SIZE: usize = 512 << 10;
-/// Size of frames at which they are written to the file.
+/// Buffered bytes at which frames are written to the file.
 const WRITE_SIZE: usize = 1 << 20;
 
-/// Writes a checkpoint and syncs it. After an error it is absent or complete.
+/// Writes a checkpoint and syncs it. After an error the checkpoint is either absent or complete.
 pub(in crate::wal) fn write<'a>(
     fs: &dyn Fs,
     dir: &Path,
@@ -35,7 +35,7 @@ pub(in crate::wal) fn write<'a>(
 ) -> Result<()> {
     let kind = SegmentKind::Checkpoint;
     let (path, tmp) = (dir.join(kind.file_name(cut.0)), dir.join(kind.tmp_name(cut.0)));
-    // Files that a crash left incomplete.
+    // Remove the incomplete files that a crash left.
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
         if kind.parse_tmp(&name).is_some() {
             remove(fs, &dir.join(name))?;
@@ -43,7 +43,7 @@ pub(in crate::wal) fn write<'a>(
     }
     let written = write_file(fs, &tmp, cut, next_ref, metadata, series, exemplars);
     if let Err(failed) = written.and_then(|()| fs.rename(&tmp, &path).map_err(Error::io("rename", &tmp))) {
-        // If this fails as well, the next checkpoint retries.
+        // If the removal fails as well, the next checkpoint retries it.
         let _failed = remove(fs, &tmp);
         return Err(failed);
     }
@@ -142,7 +142,7 @@ impl<'a> File<'a> {
         Ok(Self { file, path, salt, next_sequence: 0, frames: FrameBuffer::default(), payload: Vec::new() })
     }
 
-    /// Completes a frame with the payload, unless that is empty.
+    /// Completes a frame with `payload`. Writes no frame if the payload is empty.
     fn frame(&mut self, record: u8) -> Result<()> {
         if self.payload.is_empty() {
             return Ok(());

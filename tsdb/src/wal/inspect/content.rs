@@ -42,20 +42,20 @@ pub enum Content<'a> {
     Metadata(Vec<(String, Metadata)>),
     /// Native histograms: series, timestamp, value.
     Histograms(Vec<(u64, i64, Arc<Histogram>)>),
-    /// Exemplars, each with its id and its series.
+    /// Exemplars: id, series, exemplar.
     Exemplars(Vec<(u64, u64, Exemplar)>),
-    /// StartTimestamp timestamps of samples of the next record.
+    /// Start timestamps of samples of the next record.
     StartTimestamps(Vec<LoggedStart>),
-    /// The first frame of a checkpoint, with the lowest ref that no series had when it was begun.
+    /// The first frame of a checkpoint, with the next free series ref at its start.
     Begin(u64),
-    /// The number of labels of a symbols frame of a checkpoint.
+    /// Number of symbols in a symbols frame of a checkpoint.
     Symbols(u64),
-    /// Series of a checkpoint, each with the timestamp of its last sample (`i64::MIN`: none); the number of series whose
+    /// Series of a checkpoint (ref, timestamp of the last sample or `i64::MIN`, labels), and the number of series whose
     /// labels are lost.
     CheckpointSeries(Vec<(u64, i64, Labels)>, u64),
     /// Exemplars of a checkpoint by series, each with its id.
     CheckpointExemplars(Vec<(Labels, Vec<(u64, Exemplar)>)>),
-    /// The last frame of a checkpoint, with the lowest ref that no series had then.
+    /// The last frame of a checkpoint, with the next free series ref at its end.
     End(u64),
     /// An unknown record in a valid frame.
     Unknown,
@@ -77,9 +77,9 @@ pub struct LoggedStart {
     pub series: u64,
     /// The timestamp of the sample.
     pub timestamp_ms: i64,
-    /// The start timestamp; 0: unknown.
+    /// The start timestamp; 0 if unknown.
     pub start_ms: i64,
-    /// Whether it applies only to this out-of-order sample; `None`: the replay decides.
+    /// Whether the start timestamp applies only to this out-of-order sample; `None` if the replay decides.
     pub is_out_of_order: Option<bool>,
 }
 
@@ -88,9 +88,9 @@ pub struct LoggedStart {
 pub struct SampleSizes {
     /// The number of samples, flags, first ref, first timestamp.
     pub head: u64,
-    /// The other refs.
+    /// The refs except the first.
     pub refs: u64,
-    /// The other timestamps.
+    /// The timestamps except the first.
     pub times: u64,
     /// The values.
     pub values: u64,
@@ -135,14 +135,14 @@ impl Decoder {
     /// Decodes a frame.
     pub(super) fn decode(&mut self, frame: &Frame<'_>) -> Content<'_> {
         let content = match self.kind {
-            SegmentKind::Checkpoint => self.of_checkpoint(frame),
-            SegmentKind::Series => self.of_series(frame),
-            SegmentKind::Samples => self.of_samples(frame),
+            SegmentKind::Checkpoint => self.checkpoint_content(frame),
+            SegmentKind::Series => self.series_content(frame),
+            SegmentKind::Samples => self.samples_content(frame),
         };
         content.unwrap_or(Content::Unknown)
     }
 
-    fn of_series(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
+    fn series_content(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
         let (record, payload) = self.decompressor.decompress(frame.record, frame.payload)?;
         match record {
             record::SERIES => {
@@ -159,7 +159,7 @@ impl Decoder {
         }
     }
 
-    fn of_samples(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
+    fn samples_content(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
         let Self { decompressor, column, samples, .. } = self;
         let (record, payload) = decompressor.decompress(frame.record, frame.payload)?;
         let sizes = match record {
@@ -185,7 +185,7 @@ impl Decoder {
         Some(Content::Samples(samples, sizes))
     }
 
-    fn of_checkpoint(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
+    fn checkpoint_content(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
         let n_symbols = self.loader.n_symbols();
         let (mut series, mut n_lost, mut families) = (Vec::new(), 0, Vec::new());
         let (mut exemplars, mut next_ref) = (Vec::new(), 0);

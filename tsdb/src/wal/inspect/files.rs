@@ -15,13 +15,13 @@ use crate::wal::reader::LargeFrameLock;
 pub struct LogFile {
     /// The path.
     pub path: PathBuf,
-    /// What it holds.
+    /// The kind of the file.
     pub kind: SegmentKind,
-    /// The number of its epoch.
+    /// Number of its epoch.
     pub epoch: u32,
-    /// The number of its log.
+    /// Index of its log in the epoch.
     pub log: usize,
-    /// The number in its name.
+    /// Number in the file name.
     pub number: u64,
     /// What a replay does with it.
     pub role: Role,
@@ -37,15 +37,15 @@ impl LogFile {
 /// What a replay does with a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Reads it.
+    /// Reads the file.
     Live,
-    /// Ignores it: a checkpoint has superseded it, and it is about to be removed.
+    /// Ignores it: a checkpoint has superseded the file, and the server will remove it.
     Superseded,
-    /// Ignores it: it is a damaged checkpoint, and an older one or none is used instead.
+    /// Ignores it: the file is a damaged checkpoint. The replay uses an older checkpoint or none.
     Damaged,
 }
 
-/// Returns `true` if a folder is a data directory of Varve: it has a WAL epoch or a block.
+/// Returns `true` if a directory is a data directory of Varve: it contains a WAL epoch or a block.
 #[must_use]
 pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
     let has = |folder: &str, is_ours: fn(&str) -> bool| {
@@ -56,8 +56,8 @@ pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
 
 /// Lists the files of the WAL of a data directory by epoch, log, kind (checkpoint, series, samples) and number.
 ///
-/// # Errors
-/// [`Error::Io`] if a folder cannot be listed. A checkpoint that cannot be read is [`Role::Damaged`].
+/// # Errors [`Error::Io`] if a directory cannot be listed. A checkpoint that cannot be read gets [`Role::Damaged`]
+/// instead.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     let wal_dir = dir.join("wal");
     let names = names(fs, &wal_dir)?;
@@ -66,13 +66,13 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     let mut files = Vec::new();
     for epoch in epochs {
         for log in 0..epoch.logs {
-            files.extend(of_log(fs, &wal_dir, epoch, log)?);
+            files.extend(log_files(fs, &wal_dir, epoch, log)?);
         }
     }
     Ok(files)
 }
 
-fn of_log(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Vec<LogFile>> {
+fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Vec<LogFile>> {
     let dir = epoch.log_dir(wal_dir, log);
     let names = names(fs, &dir)?;
     let mut files = Vec::new();
@@ -103,8 +103,8 @@ fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) {
             }
         }
     }
-    // Without a valid checkpoint, the valid frames of the newest are used. It supersedes segments if its first frame is
-    // valid.
+    // If no checkpoint is valid, the replay uses the valid frames of the newest. That checkpoint supersedes segments if
+    // its first frame is valid.
     let newest = files.iter().rev().find(|file| file.kind == SegmentKind::Checkpoint).map(|file| file.number);
     if let (None, Some(instead)) = (cut, begun.or(newest)) {
         let is_instead = |file: &&mut LogFile| file.kind == SegmentKind::Checkpoint && file.number == instead;
@@ -115,7 +115,7 @@ fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) {
     files.iter_mut().filter(is_superseded).for_each(|file| file.role = Role::Superseded);
 }
 
-/// Returns the names in a folder; none if it does not exist.
+/// Returns the names in a directory. A missing directory has none.
 fn names(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     match fs.list(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),

@@ -34,7 +34,7 @@ pub struct FileIntegrity {
     pub size: u64,
     /// The format version; `None` if the header is damaged.
     pub version: Option<u8>,
-    /// Bytes that are not a valid frame and are followed by one, or all bytes if the header is damaged.
+    /// Bytes that are not a valid frame, before the last valid frame; all bytes if the header is damaged.
     pub damaged_bytes: u64,
     /// Bytes at the end that are not a valid frame.
     pub torn_bytes: u64,
@@ -46,8 +46,7 @@ pub struct FileIntegrity {
 
 /// Reads a file and passes its valid frames to `each`, in order. Damage is recorded in `damage`.
 ///
-/// # Errors
-/// Those of `each`.
+/// # Errors The errors of `each`.
 pub fn read_file(
     fs: &dyn Fs,
     file: &LogFile,
@@ -93,7 +92,7 @@ pub(super) fn read_frames(
             Ok(Some(item)) => item,
             Ok(None) => return Ok(end),
             Err(error) => {
-                // For instance a bad sector. The bytes after it are unknown.
+                // For example a bad sector. The rest of the file cannot be read.
                 damage.push(path, at, DamageKind::Corrupt, format!("cannot be read from here on: {error}"));
                 end.damaged_bytes += end.size.saturating_sub(at);
                 return Ok(end);

@@ -1,10 +1,10 @@
 //! Repairs a WAL: valid frames are retained, everything else is dropped, and the original is saved in the quarantine.
 //!
-//! A server skips damage and copies it to the quarantine at each start, until a checkpoint supersedes the file. It refuses to
-//! start with an unknown record, and skips a file without a valid header. A repair rewrites a damaged file with the frames
-//! that can be read and decoded, numbered from 0. The original is linked into the quarantine first. A damaged header is
-//! reconstructed ([`Framing::guesses`]). A checkpoint gets a lost first or last frame back; if an older checkpoint is
-//! complete, it is only moved to the quarantine. Torn tails are left to the next start.
+//! At each start, until a checkpoint supersedes the file, a server skips damage and copies it to the quarantine. It
+//! fails to start if a record is unknown, and skips a file without a valid header. A repair rewrites a damaged file
+//! with the frames that decode, numbered from 0. First it links the original into the quarantine. A damaged header is
+//! reconstructed ([`Framing::guesses`]). A lost first or last frame of a checkpoint is restored. If an older checkpoint
+//! is complete, the damaged one is only moved to the quarantine. The next start cuts off torn tails.
 //!
 //! Crash: at every moment each file is either the original or the repaired one. The next run replaces incomplete files.
 
@@ -46,7 +46,7 @@ pub struct RepairedFile {
     pub path: PathBuf,
     /// The path of the saved original.
     pub original: PathBuf,
-    /// Frames retained; `None` if the file has no use and is moved to the quarantine.
+    /// Number of frames retained; `None` if the file is useless and moved to the quarantine.
     pub n_frames: Option<u64>,
 }
 
@@ -54,17 +54,17 @@ pub struct RepairedFile {
 #[derive(Debug, Clone, Copy, Default)]
 struct ValidFrames {
     n_frames: u64,
-    /// For a checkpoint: whether its first and its last frame are valid.
+    /// For a checkpoint: whether the first and the last frame are valid.
     begins: bool,
     ends: bool,
-    /// The lowest ref above those of all its series.
+    /// The next series ref after all series of the file.
     next_ref: u64,
-    /// For a checkpoint: frames with series whose labels are lost. A repair cannot restore them.
+    /// For a checkpoint: number of frames with series whose labels are lost. A repair cannot restore these labels.
     n_without_labels: u64,
 }
 
-/// Repairs the WAL of a data directory that no server has open. Without `write`, it only reports what it would do.
-/// `progress` gets the bytes of the files checked so far and the total.
+/// Repairs the WAL of a data directory that no server has open. If `write` is `false`, only reports what it would do.
+/// `progress` gets the bytes checked so far and the total.
 ///
 /// # Errors
 /// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version of a file is not supported: nothing was
@@ -119,7 +119,8 @@ impl Repair {
         }
         let is_useless = valid.n_frames == 0 || file.role == Role::Damaged;
         if !is_useless && file.kind == SegmentKind::Checkpoint && !valid.begins && has_older_segments(file, files) {
-            // With a first frame it would supersede segments that are needed. A server uses its valid frames as it is.
+            // A restored first frame would supersede segments that are needed. A server uses the valid frames of the
+            // file unchanged.
             return Ok(());
         }
         let name = format!("{}.original", qualified_name(&file.path));
@@ -131,7 +132,7 @@ impl Repair {
                 Some(framing) => rewrite(fs, file, framing, valid)?,
                 None if file.kind == SegmentKind::Checkpoint => remove(fs, &file.path)?,
                 // An empty segment reserves its number.
-                None => empty(fs, file)?,
+                None => replace_with_empty(fs, file)?,
             }
         }
         self.repaired.push(repaired);
@@ -139,7 +140,7 @@ impl Repair {
     }
 }
 
-/// Opens a file, with a reconstructed header if necessary; `None` if it has no valid frames.
+/// Opens a file, with a reconstructed header if necessary. Returns `None` if it has no valid frames.
 fn open<'a>(
     fs: &dyn Fs,
     file: &LogFile,
@@ -149,7 +150,7 @@ fn open<'a>(
     let path = &file.path;
     match Reader::open(fs, path, file.kind, large)? {
         Opened::Valid(reader) => return Ok(Some(reader)),
-        // A crash left it: nothing was written to it.
+        // A crash left this file before anything was written to it.
         Opened::Empty if file.kind != SegmentKind::Checkpoint => return Ok(None),
         Opened::Empty | Opened::Damaged(_) => damage.push(path, 0, DamageKind::Corrupt, "no valid header"),
     }
@@ -206,13 +207,13 @@ fn has_older_segments(checkpoint: &LogFile, files: &[LogFile]) -> bool {
 }
 
 /// Replaces a file by an empty one.
-fn empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
+fn replace_with_empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
     let tmp = tmp_path(fs, file)?;
     fs.create(&tmp).and_then(|file| file.sync()).map_err(Error::io("create", &tmp))?;
     backup::replace(fs, &tmp, &file.path)
 }
 
-/// Returns the path of the file that replaces `file`, and removes one that an interrupted run left.
+/// Returns the temporary path of the replacement for `file`. Removes a replacement that an interrupted run left there.
 fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
     let mut name = file.path.file_name().unwrap_or_default().to_owned();
     name.push(TMP_SUFFIX);
@@ -221,7 +222,7 @@ fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
     Ok(tmp)
 }
 
-/// Writes the valid frames of a file to a file that replaces it.
+/// Replaces a file with a file of its valid frames.
 fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) -> Result<()> {
     let tmp = tmp_path(fs, file)?;
     let large = LargeFrameLock::default();

@@ -17,29 +17,29 @@ use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{FRAME_HEADER_SIZE, HEADER_SIZE};
 use crate::wal::reader::LargeFrameLock;
 
-/// Maximum attempts to read a WAL without a file being removed meanwhile.
+/// Maximum attempts to read a WAL while a server removes files.
 const ATTEMPTS_MAX: usize = 5;
 
 /// Statistics and damage of a WAL.
 #[derive(Debug, Clone, Default)]
 pub struct Inspection {
-    /// DamageReport of live files. Those of superseded files have no effect and are not listed.
+    /// Damage of live files. Damage of superseded files has no effect and is not listed.
     pub damage: DamageReport,
     /// The files, in the order of [`list`].
     pub files: Vec<FileSummary>,
     /// Sizes of the parts of live files.
     pub parts: PartSizes,
-    /// Series defined.
+    /// Number of series defined.
     pub n_series: u64,
-    /// Samples and histograms whose series is not defined.
+    /// Number of samples and histograms whose series is not defined.
     pub n_orphaned: u64,
-    /// Their series refs and number of samples; the first hundred thousand.
+    /// Number of samples by undefined series ref, for the first 100,000 of these series.
     pub orphans: BTreeMap<u64, u64>,
-    /// Files that a server removed before they were read, in the last attempt.
+    /// Number of files that a server removed before the last attempt read them.
     pub n_removed_files: u64,
 }
 
-/// Maximum undefined series that are listed.
+/// Maximum number of undefined series that are listed.
 const ORPHANS_MAX: usize = 100_000;
 
 /// Statistics of a file.
@@ -51,13 +51,13 @@ pub struct FileSummary {
     pub integrity: FileIntegrity,
     /// Valid frames by record name.
     pub records: BTreeMap<&'static str, u64>,
-    /// Series that it defines.
+    /// Number of series that the file defines.
     pub n_series: u64,
     /// Samples, native histograms included.
     pub n_samples: u64,
     /// Exemplars.
     pub n_exemplars: u64,
-    /// The time range of its samples.
+    /// Time range of the samples.
     pub times: Option<TimeRange>,
 }
 
@@ -70,9 +70,9 @@ pub struct PartSizes {
     pub sample_frames: u64,
     /// Parts of samples records, in bits.
     pub samples: SampleSizes,
-    /// Samples in these records.
+    /// Number of samples in these records.
     pub n_samples: u64,
-    /// Histogram frames, headers included; likewise below.
+    /// Histogram frames, headers included, as in the fields below.
     pub histograms: u64,
     /// Start timestamp frames.
     pub start_timestamps: u64,
@@ -90,8 +90,7 @@ pub struct PartSizes {
 
 /// Reads the whole WAL of a data directory. `progress` gets the bytes read and the total.
 ///
-/// # Errors
-/// [`Error::Io`] if a folder cannot be listed.
+/// # Errors [`Error::Io`] if a directory cannot be listed.
 pub fn inspect(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
     fs.list(dir).map_err(Error::io("list", dir))?;
     for _ in 1..ATTEMPTS_MAX {

@@ -1,4 +1,4 @@
-//! The log fixture, whole and damaged with a seed.
+//! Inspection and repair of the log fixture: undamaged, and with seeded random damage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::fs::{Fs, RealFs};
 use crate::options::Options;
 use crate::sample::{SampleColumns, TimeRange};
 
-/// Damaged copies that are repaired.
+/// Number of damaged copies that are repaired.
 const VARIANTS: u64 = 36;
 
 fn copy_dir(from: &Path, to: &Path) {
@@ -31,7 +31,7 @@ fn fixture() -> tempfile::TempDir {
     dir
 }
 
-fn look(dir: &Path) -> Inspection {
+fn inspect_dir(dir: &Path) -> Inspection {
     inspect(&RealFs, dir, &mut |done, total| assert!(done <= total)).unwrap()
 }
 
@@ -71,7 +71,7 @@ fn statistics_agree_with_those_of_a_replay() {
             // Damage to a checkpoint changes which files a replay reads; here only segments are damaged.
             damage_file(dir.path(), &mut random, |path| !path.to_string_lossy().contains("checkpoint-"));
         }
-        let found = look(dir.path());
+        let found = inspect_dir(dir.path());
         let counts = |file: &&FileSummary| file.file.role == Role::Live;
         let n_samples: u64 = found.files.iter().filter(counts).map(|file| file.n_samples).sum();
         let replayed = open(dir.path()).unwrap().stats().replayed;
@@ -95,7 +95,7 @@ fn statistics_agree_with_those_of_a_replay() {
 #[test]
 fn the_sizes_of_the_parts_add_up_to_the_size_of_the_files() {
     let dir = fixture();
-    let found = look(dir.path());
+    let found = inspect_dir(dir.path());
     let PartSizes { file_headers, sample_frames, samples, n_samples, .. } = found.parts;
     let PartSizes { histograms, start_timestamps, exemplars, series, metadata, checkpoints, damaged, .. } = found.parts;
     let bits = samples.head + samples.refs + samples.times + samples.values;
@@ -139,8 +139,9 @@ fn a_repaired_wal_has_every_valid_frame_and_no_faults() {
         let planned = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
         assert!(files(dir.path()) == before.0, "seed {seed}: nothing is written without being asked");
         let found = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
-        let of = |repair: &Repair| repair.repaired.iter().map(|it| (it.path.clone(), it.n_frames)).collect::<Vec<_>>();
-        assert_eq!(of(&found), of(&planned), "seed {seed}");
+        let repaired_files =
+            |repair: &Repair| repair.repaired.iter().map(|it| (it.path.clone(), it.n_frames)).collect::<Vec<_>>();
+        assert_eq!(repaired_files(&found), repaired_files(&planned), "seed {seed}");
         for it in &found.repaired {
             assert!(std::fs::read(&it.original).unwrap() == before.0[&it.path], "the original is saved");
         }
@@ -151,7 +152,7 @@ fn a_repaired_wal_has_every_valid_frame_and_no_faults() {
         );
         let after = samples(dir.path());
         assert!(before.1.iter().all(|sample| after.binary_search(sample).is_ok()), "seed {seed}");
-        let left = look(dir.path()).damage;
+        let left = inspect_dir(dir.path()).damage;
         // Labels that a checkpoint lost cannot be restored.
         let is_known = |reason: &str| reason.starts_with("labels of ");
         let unsound = left.entries().iter().filter(|it| it.kind.name() != "torn tail").find(|it| !is_known(&it.reason));
@@ -182,7 +183,7 @@ fn a_flipped_bit_of_a_header_is_repaired_without_loss() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[12] ^= 4;
     std::fs::write(&path, bytes).unwrap();
-    assert_eq!(look(dir.path()).damage.entries()[0].offset, 0);
+    assert_eq!(inspect_dir(dir.path()).damage.entries()[0].offset, 0);
     repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
     assert!(read(dir.path()) == whole);
 }
@@ -196,7 +197,7 @@ fn an_unsupported_version_is_reported_and_left_unchanged() {
     let crc = crc32c::crc32c(&bytes[..20]);
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
-    let found = look(dir.path());
+    let found = inspect_dir(dir.path());
     assert_eq!(found.damage.entries().iter().filter(|damage| damage.path == path).count(), 1);
     let before = files(dir.path());
     assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Version { found: 99, .. })));

@@ -18,7 +18,7 @@ fn segment(payloads: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// A piece without its payload: a frame's number and size, or the range of what is none.
+/// A part of a file: sequence number and size of a frame, or the range of bytes that are no frame.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     Frame(u64, u64),
@@ -52,7 +52,7 @@ fn sequences(bytes: &[u8]) -> Vec<u64> {
 }
 
 #[test]
-fn frames_larger_than_the_window_and_across_its_edge_come_back() {
+fn frames_larger_than_the_window_and_across_its_edge_are_read() {
     let payloads: Vec<Vec<u8>> = [10, WINDOW_SIZE - 50, 100, 3 * WINDOW_SIZE, 7, WINDOW_SIZE, 500]
         .iter()
         .map(|&size| (0..size).map(|i| if i % 5 == 0 { 0xf5 } else { i as u8 }).collect())
@@ -67,7 +67,7 @@ fn frames_larger_than_the_window_and_across_its_edge_come_back() {
 }
 
 #[test]
-fn removed_bytes_cost_no_later_frame() {
+fn removed_bytes_lose_no_later_frame() {
     let bytes = segment(&vec![vec![1; 30]; 6]);
     let frame = FRAME_HEADER_SIZE + 30;
     for (cut, kept) in [(5, vec![0, 2, 3, 4, 5]), (frame, vec![0, 2, 3, 4, 5]), (frame + 5, vec![0, 3, 4, 5])] {
@@ -86,7 +86,7 @@ fn removed_bytes_cost_no_later_frame() {
 }
 
 proptest! {
-    /// Damage costs the frames it touches and no other, even where payloads hold frames of another file.
+    /// Damage loses only the frames that it touches, even if payloads contain frames of another file.
     #[test]
     fn frames_around_damage_are_found(
         payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 1..8),

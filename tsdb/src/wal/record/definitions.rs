@@ -10,14 +10,14 @@ use crate::labels::Metadata;
 use crate::labels::{Labels, LabelsBuilder};
 use crate::sample::SeriesRef;
 
-/// The record number of series.
+/// Record number of series definitions.
 pub(crate) const SERIES: u8 = 1;
-/// The record number of metadata.
+/// Record number of metadata.
 pub(crate) const METADATA: u8 = 3;
 
 /// Appends a series definition.
 pub(in crate::wal) fn encode_series(dst: &mut Vec<u8>, series: SeriesRef, labels: &Labels) {
-    // Strings, their sizes, and the two numbers before them: about the size of the packed form.
+    // Approximate size: the packed form, and two varints.
     dst.reserve(labels.as_packed().len() + 2 * VARINT_SIZE_MAX);
     put_u64(dst, series.0);
     put_u64(dst, labels.len() as u64);
@@ -36,25 +36,26 @@ pub(crate) struct DefinedLabel<'a> {
     pub(crate) name: &'a str,
     /// The value; not empty.
     pub(crate) value: &'a str,
-    /// What it repeats of the label at the same position in the previous series of this record.
+    /// The part that repeats the label at the same position in the previous series of this record.
     pub(crate) repeats: Repeats,
 }
 
-/// What a label repeats of the label at the same position in the previous series.
+/// The part of a label that repeats the label at the same position in the previous series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeats {
     /// Name and value.
     Label,
     /// The name.
     Name,
-    /// Nothing that was checked.
+    /// Neither, as far as was compared.
     Nothing,
 }
 
-/// Decodes series definitions one by one, with their labels in ascending order of names; `None` if the record is damaged.
+/// Decodes series definitions one by one, with their labels in ascending order of names. Returns `None` if the record
+/// is damaged.
 ///
-/// Most labels of a series are those of the previous one. These are compared as bytes, and neither decoded nor checked
-/// again.
+/// Most labels of a series repeat the previous series. Repeated labels are compared as bytes, and neither decoded nor
+/// checked again.
 pub(crate) fn decode_series<'a>(mut src: &'a [u8], mut each: impl FnMut(SeriesRef, &[DefinedLabel<'a>])) -> Option<()> {
     let (mut labels, src) = (Vec::<DefinedLabel<'a>>::new(), &mut src);
     while !src.is_empty() {
@@ -93,10 +94,10 @@ impl<'a> DefinedLabel<'a> {
         (!name.is_empty() && !value.is_empty()).then_some(Self { bytes, name, value, repeats: Repeats::Nothing })
     }
 
-    /// Replaces the label by the next one of `src`.
+    /// Replaces the label with the next label of `src`.
     #[inline]
     fn advance(&mut self, src: &mut &'a [u8]) -> Option<()> {
-        // Fast path: the same label.
+        // Fast path: the label is repeated.
         if let Some(rest) = src.strip_prefix(self.bytes) {
             *src = rest;
             self.repeats = Repeats::Label;
@@ -117,7 +118,7 @@ pub(in crate::wal) fn encode_metadata(dst: &mut Vec<u8>, family: &str, metadata:
     }
 }
 
-/// Decodes metadata by metric family; `None` if the record is damaged.
+/// Decodes metadata by metric family. Returns `None` if the record is damaged.
 pub(crate) fn decode_metadata(mut src: &[u8], mut each: impl FnMut(&str, Metadata)) -> Option<()> {
     while !src.is_empty() {
         let family = take_string(&mut src)?;

@@ -10,7 +10,7 @@
 //!   varint   number of labels, at most 128; then name and value of each in ascending order of names, at most 128
 //!            characters in all
 //! ```
-//! Checkpoints identify series by their labels and have a record of their own ([`crate::wal::checkpoint`]).
+//! Checkpoints identify series by labels and use another record ([`crate::wal::checkpoint`]).
 
 use super::definitions::{put_string, take_string};
 use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
@@ -18,7 +18,7 @@ use crate::labels::Labels;
 use crate::sample::SeriesRef;
 use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
 
-/// The record number.
+/// Record number of exemplars.
 pub(crate) const EXEMPLARS: u8 = 6;
 
 /// Appends an exemplar of a series.
@@ -28,7 +28,7 @@ pub(in crate::wal) fn encode_exemplar(dst: &mut Vec<u8>, id: u64, series: Series
     put_exemplar(dst, exemplar);
 }
 
-/// Decodes exemplars one by one; `None` if the record is damaged.
+/// Decodes exemplars one by one. Returns `None` if the record is damaged.
 pub(crate) fn decode_exemplars(mut src: &[u8], mut each: impl FnMut(u64, SeriesRef, Exemplar)) -> Option<()> {
     while !src.is_empty() {
         let (id, series) = (take_u64(&mut src)?, SeriesRef(take_u64(&mut src)?));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn exemplars_come_back_and_every_cut_inside_them_is_detected() {
+    fn exemplars_round_trip_and_every_cut_inside_them_is_detected() {
         let all = [
             (0, 7, exemplar(&[], -0.0, i64::MIN)),
             (
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_longer_than_the_limit_are_refused() {
+    fn labels_longer_than_the_limit_are_rejected() {
         for (len, is_sound) in [(EXEMPLAR_LABELS_LEN_MAX - 1, true), (EXEMPLAR_LABELS_LEN_MAX, false)] {
             let mut bytes = Vec::new();
             put_exemplar(&mut bytes, &exemplar(&[("a", &"é".repeat(len))], 1.0, 1));

@@ -1,4 +1,4 @@
-//! The histograms record: the histograms that one request has for a log.
+//! The histograms record: the histograms of one request that belong to one log.
 //!
 //! ```text
 //! repeated up to the end:
@@ -7,7 +7,7 @@
 //! byte    0: the layout is that of the previous one; 1: it follows (see `histogram::Layout`)
 //! counts  see `histogram::encode_counts`
 //! ```
-//! A layout never refers to another record: each record decodes by itself.
+//! A layout never refers to another record: each record decodes independently.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::chunk::varint::{put_i64, take_bytes, take_i64};
 use crate::sample::SeriesRef;
 use crate::sample::histogram::Histogram;
 
-/// The record number.
+/// Record number of histograms.
 pub(crate) const HISTOGRAMS: u8 = 4;
 
-/// Size at which a record is closed. A histogram takes less than 2 MiB.
+/// Bytes at which a record is closed. A histogram takes less than 2 MiB.
 const RECORD_SIZE: usize = 1 << 20;
 
 const SAME_LAYOUT: u8 = 0;
@@ -36,7 +36,7 @@ pub(crate) struct LoggedHistogram {
     pub(crate) histogram: Arc<Histogram>,
 }
 
-/// Appends as many histograms as fit into a record, at least one, and returns the remaining ones.
+/// Appends as many histograms as fit in a record, at least one. Returns the remaining histograms.
 pub(in crate::wal) fn encode_histograms<'a>(
     dst: &mut Vec<u8>,
     histograms: &'a [LoggedHistogram],
@@ -61,7 +61,7 @@ pub(in crate::wal) fn encode_histograms<'a>(
     &[]
 }
 
-/// Decodes histograms one by one; `None` if the record is damaged.
+/// Decodes histograms one by one. Returns `None` if the record is damaged.
 pub(crate) fn decode_histograms(mut src: &[u8], mut each: impl FnMut(LoggedHistogram)) -> Option<()> {
     let (mut series, mut timestamp_ms, mut layout) = (0_u64, 0_i64, None::<Layout>);
     while !src.is_empty() {
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn histograms_come_back_and_cut_records_are_refused(
+        fn histograms_round_trip_and_cut_records_are_rejected(
             histograms in proptest::collection::vec((any::<u64>(), any::<i64>(), any_histogram()), 1..20),
             cut in any::<usize>(), bytes in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
@@ -112,7 +112,7 @@ mod tests {
             }).collect();
             let record = check(&histograms).remove(0);
             let (mut n, cut) = (0, cut % record.len());
-            // A record that ends behind a histogram is a sound shorter one.
+            // A record that ends after a histogram is a valid shorter record.
             if decode_histograms(&record[..cut], |_| n += 1).is_some() {
                 prop_assert!(n < histograms.len());
             }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn large_histograms_come_in_several_records_of_bounded_size() {
+    fn large_histograms_are_split_into_records_of_bounded_size() {
         let counts = HistogramCounts::Integer {
             count: u64::MAX,
             zero_count: u64::MAX,
@@ -129,8 +129,8 @@ mod tests {
             negative: Vec::new(),
         };
         let histogram = Arc::new(Histogram { counts, ..Histogram::default() });
-        let of = |i| LoggedHistogram { series: SeriesRef(i), timestamp_ms: 7, histogram: Arc::clone(&histogram) };
-        let records = check(&(0..5).map(of).collect::<Vec<_>>());
+        let logged = |i| LoggedHistogram { series: SeriesRef(i), timestamp_ms: 7, histogram: Arc::clone(&histogram) };
+        let records = check(&(0..5).map(logged).collect::<Vec<_>>());
         assert_eq!(records.len(), 3);
         assert!(records.iter().all(|record| record.len() < 3 << 20));
     }

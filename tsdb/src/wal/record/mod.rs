@@ -1,4 +1,4 @@
-//! The records of the log. Integers are varints, strings a size and UTF-8.
+//! The records of the log. An integer is a varint. A string is its size as a varint, then UTF-8.
 //!
 //! | number | record | module |
 //! | --- | --- | --- |
@@ -9,8 +9,8 @@
 //! | 6 | exemplars | [`exemplars`] |
 //! | 7 | start timestamps | [`start_timestamps`] |
 //!
-//! A record decodes by itself, but start timestamps are those of the next record. Numbers 5 and 8 to 15 are reserved, those
-//! from 16 on are the checkpoint's ([`checkpoint`](super::checkpoint)).
+//! A record decodes independently, except that a start timestamps record applies to the next record. Numbers 5 and 8 to
+//! 15 are reserved. Numbers from 16 on belong to the checkpoint ([`checkpoint`](super::checkpoint)).
 
 mod definitions;
 mod exemplars;

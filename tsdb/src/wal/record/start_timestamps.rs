@@ -1,4 +1,4 @@
-//! The start timestamps record: those of the samples of the next record, which is of samples or histograms.
+//! The start timestamps record: start timestamps of the samples or histograms of the next record.
 //!
 //! ```text
 //! repeated, at most 65,536 times:
@@ -8,10 +8,10 @@
 //!            2 undecided: 0 if the sample is newer than all of its series that the replay has, otherwise 1
 //!   zigzag   timestamp less start timestamp, wrapping
 //! ```
-//! A start timestamp of 0 is unknown. Samples without an entry have the start timestamp of the previous in-order sample, or
-//! none. But if the record is empty or has a scope of 2, the samples were buffered during a replay (`replay::gate`):
-//! samples without an entry count as entries with the start timestamp 0 and the scope 2. Of two entries for one sample the
-//! first counts.
+//! A start timestamp of 0 is unknown. Samples without an entry have the start timestamp of the previous in-order
+//! sample, or none. But if the record is empty or has a scope of 2, the samples were buffered during a replay
+//! (`replay::gate`): samples without an entry count as entries with the start timestamp 0 and the scope 2. If a sample
+//! has two entries, the first counts.
 
 use std::ops::Range;
 
@@ -19,24 +19,24 @@ use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::sample::SeriesRef;
 use crate::sample::start_timestamps::Order;
 
-/// The record number.
+/// Record number of start timestamps.
 pub(crate) const START_TIMESTAMPS: u8 = 7;
 
-/// Maximum samples of a record of samples or histograms, and entries of this one.
+/// Maximum number of samples or histograms of a record, and of entries of this record.
 pub(in crate::wal) const RECORD_SAMPLES_MAX: usize = 1 << 16;
 
 /// The start timestamp of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StartTimestamp {
     pub(crate) start_ms: i64,
-    /// `None` if the sample was buffered during a replay: the order is that which the replay finds.
+    /// Order of the sample; `None` if it was buffered during a replay: then the replay decides.
     pub(crate) order: Option<Order>,
 }
 
 /// The start timestamps of a column of samples.
 #[derive(Debug, Default)]
 pub(crate) struct StartTimestamps {
-    /// By index of the sample, ascending.
+    /// Entries by ascending index of the sample.
     entries: Vec<(usize, StartTimestamp)>,
     is_buffered: bool,
 }
@@ -49,12 +49,12 @@ impl StartTimestamp {
 }
 
 impl StartTimestamps {
-    /// Appends the start timestamp of the sample at an index above the previous ones.
+    /// Appends the start timestamp of the sample at `index`, which must be greater than the previous ones.
     pub(crate) fn push(&mut self, index: usize, start: StartTimestamp) {
         self.entries.push((index, start));
     }
 
-    /// Returns the entries of the record for the samples at `indexes`; `None` if no record is needed.
+    /// Returns the entries of the record for the samples at `indexes`, or `None` if no record is needed.
     pub(in crate::wal) fn record(&self, indexes: Range<usize>) -> Option<&[(usize, StartTimestamp)]> {
         let at = |index: usize| self.entries.partition_point(|(of, _)| *of < index);
         let entries = &self.entries[at(indexes.start)..at(indexes.end)];
@@ -75,20 +75,20 @@ impl StartTimestamps {
         self.entries.iter().copied()
     }
 
-    /// Removes all entries, for samples that are not buffered, and keeps the memory.
+    /// Removes all entries and unmarks the samples as buffered. The memory is reused.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.is_buffered = false;
     }
 
-    /// Marks the samples as buffered: those without an entry have no start timestamp.
+    /// Marks the samples as buffered: samples without an entry have no start timestamp.
     pub(crate) fn mark_buffered(&mut self) {
         self.is_buffered = true;
     }
 }
 
-/// Appends the start timestamps of at most [`RECORD_SAMPLES_MAX`] samples, whose series and timestamps `sample` returns. An
-/// entry takes at most 31 bytes, so they fit into a frame.
+/// Appends the start timestamps of at most [`RECORD_SAMPLES_MAX`] samples. `sample` returns the series and timestamp of
+/// a sample. An entry takes at most 31 bytes, so all entries fit in a frame.
 pub(in crate::wal) fn encode_start_timestamps(
     dst: &mut Vec<u8>,
     entries: &[(usize, StartTimestamp)],
@@ -107,8 +107,8 @@ pub(in crate::wal) fn encode_start_timestamps(
     }
 }
 
-/// Decodes start timestamps one by one, with the series and the timestamp of the sample. Returns `true` if the samples were
-/// buffered, `None` if the record is damaged.
+/// Decodes start timestamps one by one, with the series and the timestamp of the sample. Returns `Some(true)` if the
+/// samples were buffered, and `None` if the record is damaged.
 pub(crate) fn decode_start_timestamps(
     mut src: &[u8],
     mut each: impl FnMut(SeriesRef, i64, StartTimestamp),
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn start_timestamps_come_back(
+        fn start_timestamps_round_trip(
             all in proptest::collection::vec((any::<u64>(), any::<i64>(), any::<i64>(), 0..3_usize), 0..20),
             is_buffered in any::<bool>(), a in 0..20_usize, b in 0..20_usize,
         ) {

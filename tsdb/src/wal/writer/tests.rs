@@ -22,7 +22,7 @@ fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {
     wal.commit(wal.end())
 }
 
-/// Reads back the times of all samples in segments of some numbers, and asserts that the files are whole.
+/// Returns the timestamps of all samples in the selected segments. Asserts that the files are complete.
 fn times_in(dir: &Path, numbers: impl Fn(u64) -> bool) -> Vec<i64> {
     let mut times = Vec::new();
     let large = LargeFrameLock::default();
@@ -77,9 +77,9 @@ fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
         fs.set_room(u64::MAX);
         append(&wal, 4).unwrap();
         assert_eq!(wal.health(), Health::Ok);
-        // The first refused one was kept in memory; those that came while blocked never got in.
-        let refused = appended.len() as i64;
-        let expected: Vec<i64> = appended.into_iter().chain([refused, 4]).collect();
+        // The first rejected append was kept in memory. Appends while the log was blocked were not.
+        let rejected = appended.len() as i64;
+        let expected: Vec<i64> = appended.into_iter().chain([rejected, 4]).collect();
         assert_eq!(times(dir.path()), expected, "room {room}");
     }
 }
@@ -133,7 +133,7 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
     assert_eq!(times_in(dir.path(), |number| number >= cut.0), [8], "a new process writes after the cut");
 }
 
-/// Appends come under a lock that the cut takes as well; commits come under none.
+/// Appends hold a lock that the cut takes as well. Commits hold no lock.
 #[test]
 fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,30 +1,30 @@
 //! Streams of bits, lowest bit of a byte first.
 //!
-//! Used by the samples record. A reader never fails in mid-stream: past the end it reads zeros, and [`BitReader::finish`]
-//! detects that. Loops over it are bounded by the number of samples in a record.
+//! Used by the samples record. A reader reads zeros past the end; [`BitReader::finish`] detects this. The number of
+//! samples in a record bounds all read loops.
 
 /// Maximum number of bits that [`BitReader::take`] and [`BitReader::peek`] return.
 pub(super) const TAKE_MAX: u32 = 56;
 
-/// The highest count.
+/// Maximum count; see [`BitWriter::put_count`].
 const COUNT_MAX: usize = 1 << 16;
 
 /// Appends bits to a buffer.
 #[derive(Debug)]
 pub(super) struct BitWriter<'a> {
     dst: &'a mut Vec<u8>,
-    /// Bits that do not fill eight bytes yet, and their number (below 64).
+    /// The last `n_pending` bits (fewer than 64), not yet in `dst`.
     pending: u64,
     n_pending: u32,
 }
 
 impl<'a> BitWriter<'a> {
-    /// Starts at the end of `dst`.
+    /// Creates a writer that appends to `dst`.
     pub(super) fn new(dst: &'a mut Vec<u8>) -> Self {
         Self { dst, pending: 0, n_pending: 0 }
     }
 
-    /// Appends the lowest `count` bits, at most 64; those above must be zero.
+    /// Appends the lowest `count` bits, at most 64. The higher bits must be zero.
     #[inline]
     pub(super) fn put(&mut self, bits: u64, count: u32) {
         debug_assert!(count <= 64 && (count == 64 || bits >> count == 0), "{bits:#x} has more than {count} bits");
@@ -39,7 +39,8 @@ impl<'a> BitWriter<'a> {
         self.n_pending = n_bits - 64;
     }
 
-    /// Appends a count, from 1 to 65,536: as many zeros as it has bits below its highest, a one, and these bits.
+    /// Appends a count from 1 to 65,536 in Elias gamma code: one zero for each bit below the highest one, a one, and
+    /// these bits.
     #[inline]
     pub(super) fn put_count(&mut self, count: usize) {
         let n_below = count.ilog2();
@@ -58,12 +59,12 @@ impl<'a> BitWriter<'a> {
 #[derive(Debug)]
 pub(super) struct BitReader<'a> {
     src: &'a [u8],
-    /// In bits.
+    /// Position in bits.
     at: usize,
 }
 
 impl<'a> BitReader<'a> {
-    /// Starts at the front of `src`.
+    /// Creates a reader of `src`.
     pub(super) fn new(src: &'a [u8]) -> Self {
         Self { src, at: 0 }
     }
@@ -105,7 +106,7 @@ impl<'a> BitReader<'a> {
         bits
     }
 
-    /// Reads a count that [`BitWriter::put_count`] wrote; `None` if there is none.
+    /// Reads a count that [`BitWriter::put_count`] wrote. Returns `None` if there is no valid count.
     #[inline]
     pub(super) fn take_count(&mut self) -> Option<usize> {
         let n_below = self.peek().trailing_zeros();
@@ -122,7 +123,7 @@ impl<'a> BitReader<'a> {
         self.take(32) | self.take(32) << 32
     }
 
-    /// Returns `Some` if all bytes were read and the padding is zero.
+    /// Returns `Some` if exactly all bytes were read and the padding is zero.
     pub(super) fn finish(self) -> Option<()> {
         let used = self.at.div_ceil(8) == self.src.len();
         (used && (self.at.is_multiple_of(8) || self.peek() == 0)).then_some(())
@@ -136,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bits_come_back(items in proptest::collection::vec((any::<u64>(), 0..=64_u32), 0..100)) {
+        fn bits_round_trip(items in proptest::collection::vec((any::<u64>(), 0..=64_u32), 0..100)) {
             let mask = |bits: u64, count: u32| if count == 64 { bits } else { bits & ((1 << count) - 1) };
             let mut bytes = vec![7];
             let mut writer = BitWriter::new(&mut bytes);
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_come_back_and_higher_ones_are_refused() {
+    fn counts_round_trip_and_higher_ones_are_rejected() {
         let mut bytes = Vec::new();
         let mut writer = BitWriter::new(&mut bytes);
         let counts = (0..=16).flat_map(|bits| [1 << bits, (1_usize << bits).saturating_sub(1).max(1), 5 << bits >> 2]);

@@ -1,4 +1,4 @@
-//! The samples record: the samples that one request has for a log, in the order of the request, as columns.
+//! The samples record: the samples of one request that belong to one log, in request order, as columns.
 //!
 //! ```text
 //! varint   n, the number of samples, from 1 to 65,536
@@ -24,7 +24,7 @@ use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::sample::Sample;
 use crate::sample::SeriesRef;
 
-/// The record number.
+/// Record number of samples.
 pub(crate) const SAMPLES: u8 = 2;
 
 const K_MASK: u8 = 0x1f;
@@ -37,7 +37,7 @@ pub(crate) struct SampleColumn {
     pub(crate) refs: Vec<SeriesRef>,
     /// The samples.
     pub(crate) samples: Vec<Sample>,
-    /// Their start timestamps, which are a record of their own.
+    /// Start timestamps of the samples; a separate record.
     pub(crate) start_timestamps: StartTimestamps,
 }
 
@@ -58,7 +58,7 @@ impl SampleColumn {
         self.samples.is_empty()
     }
 
-    /// Empties the column and keeps its memory.
+    /// Clears the column. Its memory is reused.
     pub(crate) fn clear(&mut self) {
         self.refs.clear();
         self.samples.clear();
@@ -66,14 +66,14 @@ impl SampleColumn {
     }
 }
 
-/// Memory that encoding reuses.
+/// Buffers that are reused for encoding.
 #[derive(Debug, Default)]
 pub(in crate::wal) struct Scratch {
     times: TimeRuns,
     seen: Seen,
 }
 
-/// Appends samples, from 1 to [`RECORD_SAMPLES_MAX`].
+/// Appends 1 to [`RECORD_SAMPLES_MAX`] samples.
 pub(in crate::wal) fn encode_samples(dst: &mut Vec<u8>, refs: &[SeriesRef], samples: &[Sample], scratch: &mut Scratch) {
     debug_assert!(refs.len() == samples.len() && samples.len() <= RECORD_SAMPLES_MAX, "one ref a sample, bounded");
     let (Some(first_ref), Some(first)) = (refs.first(), samples.first()) else { return };
@@ -97,25 +97,25 @@ pub(in crate::wal) fn encode_samples(dst: &mut Vec<u8>, refs: &[SeriesRef], samp
     writer.finish();
 }
 
-/// The size of each part of a record, in bits.
+/// Size of each part of a record in bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::wal) struct PartSizes {
     /// The number of samples, flags, the first ref and the first timestamp.
     pub(in crate::wal) head: u64,
-    /// The other refs.
+    /// The refs except the first.
     pub(in crate::wal) refs: u64,
-    /// The other timestamps.
+    /// The timestamps except the first.
     pub(in crate::wal) times: u64,
     /// The values, and padding of the last byte.
     pub(in crate::wal) values: u64,
 }
 
-/// Decodes samples into `out`, replacing its contents; `None` if the record is damaged.
+/// Decodes samples into `out` and replaces its contents. Returns `None` if the record is damaged.
 pub(crate) fn decode_samples(src: &[u8], out: &mut SampleColumn) -> Option<()> {
     decode_sized(src, out).map(|_sizes| ())
 }
 
-/// Decodes samples as [`decode_samples`] does, and returns the sizes of the parts.
+/// Like [`decode_samples`], but returns the sizes of the parts.
 pub(in crate::wal) fn decode_sized(mut src: &[u8], out: &mut SampleColumn) -> Option<PartSizes> {
     let (size, src) = (src.len(), &mut src);
     out.clear();
@@ -174,7 +174,7 @@ mod tests {
         column
     }
 
-    /// Asserts that a column comes back and returns its size.
+    /// Asserts that a column round-trips. Returns its encoded size.
     fn check(samples: impl IntoIterator<Item = (u64, i64, f64)>) -> usize {
         let column = column(samples);
         let bytes = encode(&column);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_come_back() {
+    fn extremes_round_trip() {
         check([(u64::MAX, i64::MIN, 1.0), (0, i64::MAX, 2.0), (u64::MAX / 2, 0, 3.0), (u64::MAX / 2, -1, f64::NAN)]);
         check([(7, 7, 7.0)]);
         for bits in 0..64 {
@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn samples_come_back_bit_for_bit(
+        fn samples_round_trip_bit_for_bit(
             wild in proptest::collection::vec((any::<u64>(), prop_oneof![any::<i64>(), Just(5)], any::<u64>()), 1..50),
             steps in proptest::collection::vec((0..200_u64, 0..3_i64, -1000..1000_i64), 0..100),
             equal: bool,

@@ -1,10 +1,10 @@
 //! Canonical prefix codes: a code is defined by the lengths of its code words, which are part of the format.
 //!
-//! Code words ascend by length and then by symbol, starting from zeros; their first bit is written first. Everything here is
-//! computed at compile time.
+//! Code words ascend by length and then by symbol. The first code word is all zeros. The first bit of a code word is
+//! written first. All functions run at compile time.
 
-/// Returns the code word of each symbol, its first bit lowest. The lengths must be those of a complete code, at most
-/// `length_max`.
+/// Returns the code word of each symbol, with the first bit lowest. The lengths must form a complete code and be at
+/// most `length_max`.
 pub(super) const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) -> [u16; N] {
     let mut codes = [0; N];
     let (mut next, mut length) = (0_u16, 1);
@@ -24,8 +24,8 @@ pub(super) const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) 
     codes
 }
 
-/// Returns the decoding table: by the value of the next bits, the symbol and the length of its code word. `C` is 2 to the
-/// power of the maximum length.
+/// Returns the decoding table: the symbol and the length of its code word for each value of the next bits. `C` is 2 to
+/// the power of the maximum length.
 pub(super) const fn symbols<const N: usize, const C: usize>(lengths: &[u8; N]) -> [(u8, u8); C] {
     let codes = codes(lengths, C.ilog2() as usize);
     let mut symbols = [(0, 0); C];

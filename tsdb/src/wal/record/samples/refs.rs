@@ -1,16 +1,16 @@
-//! The refs of a samples record: runs of equal distances.
+//! The refs of a samples record: runs of equal distances, in a Golomb-Rice code with parameter K.
 //!
-//! A run is a distance D and its length, as a count ([`BitWriter::put_count`]). For D from 1 on: (D - 1) / 2^K ones,
-//! at most 11, a zero, and the lowest K bits of D - 1. Any other D: 12 ones, 6 bits that hold L - 1, and the L bits of its
-//! zigzag (wrapping at 64 bits).
+//! A run is a distance D and its length, as a count ([`BitWriter::put_count`]). For D from 1 on: (D - 1) / 2^K ones, at
+//! most 11, a zero, and the lowest K bits of D - 1. Any other D: 12 ones, 6 bits with L - 1, and the L bits of its
+//! zigzag encoding (wrapping at 64 bits).
 
 use super::bits::{BitReader, BitWriter};
 use crate::chunk::varint::{unzigzag, zigzag};
 use crate::sample::SeriesRef;
 
-/// This many ones announce a distance in full.
+/// Number of ones before a distance in full.
 const ESCAPE: u32 = 12;
-/// The largest K: series at larger distances are not neighbours.
+/// Maximum K. Series at larger distances are not neighbours.
 pub(super) const K_MAX: u32 = 20;
 
 /// Appends the refs except the first.
@@ -21,7 +21,8 @@ pub(super) fn encode_refs(writer: &mut BitWriter<'_>, k: u32, refs: &[SeriesRef]
     }
 }
 
-/// Appends refs to `out`, which has the first, until there are `n`; `None` if [`encode_refs`] did not write the bits.
+/// Appends refs to `out`, which contains the first one, until there are `n`. Returns `None` if [`encode_refs`] cannot
+/// have written the bits.
 pub(super) fn decode_refs(reader: &mut BitReader<'_>, k: u32, n: usize, out: &mut Vec<SeriesRef>) -> Option<()> {
     let mut series = out.last()?.0;
     while out.len() < n {
@@ -47,12 +48,12 @@ fn runs(refs: &[SeriesRef]) -> impl Iterator<Item = (u64, usize)> {
     let mut i = 1;
     std::iter::from_fn(move || {
         let start = i;
-        let of_run = (start < refs.len()).then(|| distance(start))?;
+        let run_distance = (start < refs.len()).then(|| distance(start))?;
         i += 1;
-        while i < refs.len() && distance(i) == of_run {
+        while i < refs.len() && distance(i) == run_distance {
             i += 1;
         }
-        Some((of_run, i - start))
+        Some((run_distance, i - start))
     })
 }
 
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Asserts that refs come back, and returns the encoded size.
+    /// Asserts that refs round-trip. Returns the encoded size.
     fn check(refs: &[u64]) -> usize {
         let refs: Vec<_> = refs.iter().map(|&of| SeriesRef(of)).collect();
         let (k, mut bytes) = (choose_k(&refs), Vec::new());
@@ -135,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn extremes_come_back() {
+    fn extremes_round_trip() {
         check(&[u64::MAX, 0, 1, u64::MAX, u64::MAX / 2, u64::MAX / 2]);
         check(&[u64::MAX - 1, u64::MAX, 0, 1, 2]);
         (0..64).for_each(|bits| _ = check(&[1 << bits, 0, 1 << bits, (1 << bits) + 1]));
     }
 
     #[test]
-    fn more_refs_than_samples_are_refused() {
+    fn more_refs_than_samples_are_rejected() {
         let mut bytes = Vec::new();
         let mut writer = BitWriter::new(&mut bytes);
         encode_refs(&mut writer, 0, &(0..10).map(SeriesRef).collect::<Vec<_>>());
@@ -153,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_refs_come_back(refs in proptest::collection::vec(prop_oneof![any::<u64>(), 0..50_u64], 1..60)) {
+        fn any_refs_round_trip(refs in proptest::collection::vec(prop_oneof![any::<u64>(), 0..50_u64], 1..60)) {
             check(&refs);
         }
     }

@@ -14,7 +14,7 @@ use super::bits::{BitReader, BitWriter};
 use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::sample::Sample;
 
-/// Maximum timestamps of a table.
+/// Maximum number of timestamps in a table.
 const TABLE_MAX: usize = 64;
 
 /// The encoding of the timestamps of a record.
@@ -28,17 +28,17 @@ pub(super) enum Times {
     Steps = 2,
 }
 
-/// Memory that encoding reuses.
+/// Buffers that are reused for encoding.
 #[derive(Debug, Default)]
 pub(super) struct TimeRuns {
     /// Distinct timestamps in order of first occurrence.
     table: Vec<i64>,
-    /// Indexes in the table, and the number of consecutive samples that have it.
+    /// Runs: index in the table, and number of consecutive samples with this timestamp.
     runs: Vec<(u8, usize)>,
 }
 
 impl Times {
-    /// Returns the encoding for the bits of a record's flags.
+    /// Returns the encoding for the flag bits of a record.
     pub(super) fn from_bits(bits: u8) -> Option<Self> {
         [Self::Equal, Self::Table, Self::Steps].into_iter().find(|times| *times as u8 == bits)
     }
@@ -107,7 +107,7 @@ pub(super) fn decode_table(src: &mut &[u8], first: i64) -> Option<Vec<i64>> {
     Some(table)
 }
 
-/// Appends samples to `out`, which is empty, until there are `n`.
+/// Appends samples to the empty `out` until there are `n`.
 pub(super) fn decode_runs(reader: &mut BitReader<'_>, table: &[i64], n: usize, out: &mut Vec<Sample>) -> Option<()> {
     let width = width(table.len());
     while out.len() < n {
@@ -141,7 +141,7 @@ pub(super) fn encode_steps(dst: &mut Vec<u8>, samples: &[Sample]) {
     }
 }
 
-/// Appends samples to `out`, which has the first, until there are `n`.
+/// Appends samples to `out`, which contains the first one, until there are `n`.
 pub(super) fn decode_steps(src: &mut &[u8], n: usize, out: &mut Vec<Sample>) -> Option<()> {
     let mut timestamp_ms = out.last()?.timestamp_ms;
     while out.len() < n {

@@ -1,8 +1,9 @@
-//! The values of a samples record: one value each of many series, in the order of the request.
+//! The values of a samples record: one value for each of many series, in request order.
 //!
-//! Neighbouring values belong to different series, so a value is encoded by itself: a symbol for its kind and the number of
-//! its bits have prefix codes, the bits follow. Decimals become exact integers first. Values of a kind are often neighbours,
-//! so the code of a symbol depends on the previous symbol.
+//! Neighbouring values belong to different series, so each value is encoded independently: a prefix code for a symbol
+//! (the kind of the value), a prefix code for the number of bits, then the bits. Decimals are converted to exact
+//! integers first. Neighbouring values are often of the same kind, so the code of a symbol depends on the previous
+//! symbol.
 //!
 //! ```text
 //! symbol  value                                                    followed by
@@ -16,12 +17,12 @@
 //! 22      minus an integer divided by 10^E, E from 0 to 15         the integer, then E in 4 bits
 //! 23      any other double                                         its 64 bits
 //! ```
-//! An integer after symbols 2 to 22 is from 1 to 2^54 - 1: its number of bits, in the code for its kind, then all of them but
-//! the highest. "The last integer" is that of the last value written by symbols 3 to 6, by 1, or by 22 with E = 0 (0 before
-//! the first). Symbols 0 and 3 are for cumulative histogram buckets.
+//! An integer after symbols 2 to 22 is from 1 to 2^54 - 1: its number of bits, in the code for its kind, then all bits
+//! except the highest. "The last integer" is the integer of the last value with symbol 1, with symbols 3 to 6, or with
+//! symbol 22 and E = 0 (0 before the first). Symbols 0 and 3 are for cumulative histogram buckets.
 //!
-//! The code lengths are part of the format, trained on the synthetic fleet of the benchmarks and on scrapes of real
-//! exporters. Codes per record would save less than they cost for the few hundred samples of a record.
+//! The code lengths are part of the format. They were trained on the synthetic fleet of the benchmarks and on scrapes
+//! of real exporters. Codes per record would save less than they cost for the few hundred samples of a record.
 
 use super::bits::{BitReader, BitWriter, TAKE_MAX};
 use super::prefix_code;
@@ -34,7 +35,7 @@ const INCREASE: u8 = 3;
 const INTEGER: u8 = 4;
 const PAGES: u8 = 5;
 const THOUSANDS: u8 = 6;
-/// The symbol of E = 0, which does not exist.
+/// Symbol 6 + E of a decimal less E. E = 0 does not occur.
 const DECIMAL: u8 = 6;
 const NEGATIVE: u8 = 22;
 const RAW: u8 = 23;
@@ -47,20 +48,20 @@ const EXPONENT_MAX: usize = 15;
 const INTEGER_MAX: i64 = 1 << 53;
 const PAGE: i64 = 4096;
 const THOUSAND: i64 = 1000;
-/// Exact as doubles up to 10^22.
+/// Powers of ten; exact as doubles up to 10^22.
 const POWERS: [f64; EXPONENT_MAX + 1] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// By symbol: the context, which selects the code of the next symbol.
+/// Context of each symbol. It selects the code of the next symbol.
 const CONTEXTS: [u8; N_SYMBOLS] = [0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 8, 8, 8, 8, 9, 9, 9, 9, 9, 9, 9, 9, 10, 11];
 const N_CONTEXTS: usize = 12;
-/// Codes for the number of bits, by context less [`REPETITION`]. The last context, that of [`RAW`], has none.
+/// Number of codes for the number of bits, by context less [`REPETITION`]. The last context, of [`RAW`], has no code.
 const N_SIZES: usize = 9;
 
-/// Where values last occurred, by a hash of their bits. Reused for all records.
+/// Last positions of values, by a hash of their bits. Reused for all records.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// One more than the position in the record.
+    /// Position in the record plus one, from this record or an earlier one.
     positions: Box<[u32; N_POSITIONS]>,
 }
 
@@ -90,9 +91,9 @@ impl Seen {
 #[derive(Debug, Clone, Copy)]
 struct Token {
     symbol: u8,
-    /// From 1 to 2^54 - 1 for symbols from [`REPETITION`] to [`NEGATIVE`]; the double's bits for [`RAW`].
+    /// From 1 to 2^54 - 1 for symbols from [`REPETITION`] to [`NEGATIVE`]; the bits of the double for [`RAW`].
     integer: u64,
-    /// For [`NEGATIVE`].
+    /// E for [`NEGATIVE`].
     exponent: u8,
 }
 
@@ -101,7 +102,7 @@ impl Token {
         Self { symbol, integer, exponent: 0 }
     }
 
-    /// Returns its encoded size in bits after a symbol with `context`.
+    /// Returns the encoded size in bits after a symbol with `context`.
     #[inline]
     fn size(self, context: u8) -> u32 {
         let code = u32::from(SYMBOL_LENGTHS[usize::from(context)][usize::from(self.symbol)]);
@@ -129,7 +130,7 @@ pub(super) fn encode_values(writer: &mut BitWriter<'_>, samples: &[Sample], seen
             let mut integer = last_integer;
             let token = token_of(sample.value, &mut integer);
             let size = token.size(context);
-            // Fast path: a repetition cannot be smaller.
+            // Fast path: a repetition would not be smaller.
             let repeated = if size < REPETITION_SIZE_MIN { None } else { seen.find(samples, position) };
             match repeated.map(|distance| Token::new(REPETITION, distance)) {
                 Some(repetition) if repetition.size(context) < size => repetition,
@@ -149,7 +150,7 @@ const REPETITION_SIZE_MIN: u32 = 8;
 
 #[inline]
 fn token_of(value: f64, last_integer: &mut i64) -> Token {
-    // A double outside the range of i64 saturates and does not come back equal, or is above the bound.
+    // A double outside the range of i64 saturates: then the conversion back differs, or the integer exceeds the bound.
     let integer = value as i64;
     if (integer as f64).to_bits() == value.to_bits() && integer.unsigned_abs() <= INTEGER_MAX as u64 {
         let last = std::mem::replace(last_integer, integer);
@@ -183,7 +184,7 @@ fn integer_token(integer: i64, last: i64) -> Token {
     token
 }
 
-/// Returns `m` and the smallest `e >= 1` with `|value| == m / 10^e` exactly; `None` if there are none.
+/// Returns `m` and the smallest `e >= 1` with `|value| == m / 10^e` exactly, or `None` if there are none.
 fn decimal(value: f64) -> Option<(u64, usize)> {
     let magnitude = value.abs();
     for (exponent, power) in POWERS.iter().enumerate().skip(1) {
@@ -223,7 +224,7 @@ fn put(writer: &mut BitWriter<'_>, context: u8, token: Token) {
     }
 }
 
-/// Decodes the values into `samples`; `None` if [`encode_values`] did not write the bits.
+/// Decodes the values into `samples`. Returns `None` if [`encode_values`] cannot have written the bits.
 pub(super) fn decode_values(reader: &mut BitReader<'_>, samples: &mut [Sample]) -> Option<()> {
     let (mut before, mut last_integer, mut context) = (0.0, 0_i64, CONTEXTS[usize::from(SAME)]);
     for position in 0..samples.len() {
@@ -299,7 +300,7 @@ fn n_bits(integer: u64) -> u32 {
     u64::BITS - integer.leading_zeros()
 }
 
-/// Reads the bits of an integer below its highest one, at most 53.
+/// Reads an integer of `n_bits` bits without its highest bit, at most 53 bits.
 #[inline]
 fn take_below(reader: &mut BitReader<'_>, n_bits: u32) -> u64 {
     1 << n_bits | reader.take(n_bits)
@@ -388,7 +389,7 @@ const BIT_CODES: [[u16; INTEGER_BITS_MAX as usize]; N_SIZES] = {
     codes
 };
 
-/// Decoding tables by context: the symbol and the length of its code.
+/// Decoding tables by context: symbol and length of its code word.
 static SYMBOLS: [[(u8, u8); N_SYMBOL_CODES]; N_CONTEXTS] = {
     let mut symbols = [[(0, 0); N_SYMBOL_CODES]; N_CONTEXTS];
     let mut context = 0;
@@ -399,7 +400,7 @@ static SYMBOLS: [[(u8, u8); N_SYMBOL_CODES]; N_CONTEXTS] = {
     symbols
 };
 
-/// Decoding tables by kind: the number of bits less one and the length of its code.
+/// Decoding tables by kind: number of bits less one, and length of its code word.
 static BITS: [[(u8, u8); N_BIT_CODES]; N_SIZES] = {
     let mut bits = [[(0, 0); N_BIT_CODES]; N_SIZES];
     let mut sizes = 0;
@@ -419,7 +420,7 @@ mod tests {
         Sample { timestamp_ms: 0, value }
     }
 
-    /// Asserts that all bits come back, and returns the size in bytes.
+    /// Asserts that values round-trip bit for bit. Returns the size in bytes.
     fn check(values: &[f64]) -> usize {
         let samples: Vec<_> = values.iter().map(|&value| sample(value)).collect();
         let (mut bytes, mut seen) = (Vec::new(), Seen::default());
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_value_comes_back_bit_for_bit() {
+    fn every_kind_of_value_round_trips_bit_for_bit() {
         let special = [0.0, -0.0, 1.0, -1.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MIN, f64::MAX];
         check(&special);
         check(&[
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_refused() {
+    fn values_out_of_range_are_rejected() {
         let refused = |tokens: &[Token]| {
             let mut bytes = Vec::new();
             let mut writer = BitWriter::new(&mut bytes);
@@ -492,21 +493,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_doubles_come_back(bits in proptest::collection::vec(any::<u64>(), 0..50), again in 0..50_usize) {
+        fn any_doubles_round_trip(bits in proptest::collection::vec(any::<u64>(), 0..50), again in 0..50_usize) {
             let mut values: Vec<f64> = bits.into_iter().map(f64::from_bits).collect();
             values.extend_from_within(..again.min(values.len()));
             check(&values);
         }
 
         #[test]
-        fn decimals_come_back(
+        fn decimals_round_trip(
             numbers in proptest::collection::vec((any::<i64>(), 0..64_u32, 0..18_i32), 0..50),
         ) {
             check(&numbers.iter().map(|&(m, shift, e)| (m >> shift) as f64 / 10_f64.powi(e)).collect::<Vec<_>>());
         }
 
         #[test]
-        fn any_bits_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100), n in 0..200_usize) {
+        fn any_bits_decode_or_are_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..100), n in 0..200_usize) {
             let _ = decode_values(&mut BitReader::new(&bytes), &mut vec![sample(0.0); n]);
         }
     }
