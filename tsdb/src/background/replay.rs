@@ -15,7 +15,8 @@ use rayon::prelude::*;
 use crate::error::{Error, Interrupt, Result};
 use crate::head::{Bounds, Replayed};
 use crate::replay::{
-    Replay, ReplayStats, Target, apply_start_timestamp, log_floor, replay_share, replay_workers, sample_bins_bytes,
+    Replay, ReplayContext, ReplayStats, apply_start_timestamp, log_floor, replay_share, replay_workers,
+    sample_bins_bytes,
 };
 use crate::shard::Shard;
 use crate::store::Store;
@@ -56,7 +57,7 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
     let metadata = Mutex::default();
     let share = replay_share(&store.options);
     let n_workers = replay_workers(store.options.wal_replay_concurrency, share);
-    let target = Target {
+    let context = ReplayContext {
         shards: &store.shards,
         metadata: &metadata,
         exemplars: &store.exemplars,
@@ -70,7 +71,7 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
         large_frames: LargeFrameLock::default(),
     };
     let pool = pool(n_workers)?;
-    let replay = pool.install(|| Replay::definitions(&source.wal_dir, &source.epochs, &target))?;
+    let replay = pool.install(|| Replay::definitions(&source.wal_dir, &source.epochs, &context))?;
     let first_free = check_next_ref(replay.next_ref())?;
     let first_new = first_free.saturating_add(REFS_SKIPPED);
     *store.known_metadata() = Arc::new(std::mem::take(&mut *metadata.lock().unwrap_or_else(PoisonError::into_inner)));
@@ -103,7 +104,7 @@ fn check_next_ref(next_ref: u64) -> Result<u64> {
 /// its predecessor stopped, or starts here; a file has fewer exemplars than that; and every process that assigned an id
 /// left a file. Files of an earlier epoch count until they are removed; by then checkpoints have the newest exemplars.
 fn first_exemplar_id(replay: &Replay<'_>) -> u64 {
-    replay.n_samples_files_ever().min(EXEMPLARS_FILES_MAX) * EXEMPLARS_OF_FILE
+    replay.n_samples_segments_created().min(EXEMPLARS_FILES_MAX) * EXEMPLARS_OF_FILE
 }
 
 fn pool(n_threads: usize) -> Result<ThreadPool> {

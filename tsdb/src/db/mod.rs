@@ -481,7 +481,7 @@ impl Db {
             Health::Blocked(reason) => Some(format!("the store cannot write its log {idx}: {reason}")),
             Health::Poisoned(reason) => Some(format!("log {idx} accepts no writes until a restart: {reason}")),
         };
-        let replay_rejection = self.store.replay.write_refusal();
+        let replay_rejection = self.store.replay.write_rejection();
         replay_rejection.into_iter().chain(self.store.logs.iter().enumerate().filter_map(log_rejection)).collect()
     }
 

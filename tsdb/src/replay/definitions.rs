@@ -1,8 +1,8 @@
-//! Loads series definitions of a log into the head of the one shard that all its series belong to.
+//! Loads the series definitions of a log into the head of its shard. All series of the log belong to that shard.
 //!
-//! A series is loaded as words: the id of its list of label names, and the symbols of its label values. The words of the
-//! previous series are retained, and labels that the log marks as repeated are not looked up again. Labels of a checkpoint
-//! are numbered, and each is looked up once.
+//! A series is loaded as words: the id of its list of label names, then the symbols of its label values. A loader keeps
+//! the words of the previous series, so it does not look up labels that the log marks as repeated. Labels of a
+//! checkpoint have indexes, and each label is looked up once.
 
 use crate::error::Result;
 use crate::head::{Head, Pair};
@@ -15,9 +15,9 @@ use crate::wal::record::{DefinedLabel, Repeats};
 #[derive(Debug, Default)]
 pub(super) struct CheckpointLoader {
     last: LastSeries,
-    /// The symbol indexes of the last series in the checkpoint.
+    /// Symbol indexes of the previous series of the checkpoint.
     symbol_indexes: Vec<usize>,
-    /// Labels by their symbol index in the checkpoint, filled on demand.
+    /// Labels by symbol index in the checkpoint, filled on demand.
     pairs: Vec<Option<Pair>>,
 }
 
@@ -27,11 +27,11 @@ pub(super) struct SegmentLoader {
     last: LastSeries,
 }
 
-/// The words of the series that was loaded last.
+/// Words of the series that was loaded last.
 #[derive(Debug)]
 struct LastSeries {
     names: Vec<SymbolId>,
-    /// The id of the list of names, if `has_shape`, then the values.
+    /// The id of the list of label names if `has_shape`, then the symbols of the values.
     words: Vec<u32>,
     has_shape: bool,
 }
@@ -39,8 +39,7 @@ struct LastSeries {
 impl CheckpointLoader {
     /// Loads a series and returns its slot.
     ///
-    /// # Errors
-    /// As [`Head::load_symbol`] and [`Head::load`].
+    /// # Errors The errors of [`Head::load_symbol`] and [`Head::load`].
     pub(super) fn load(&mut self, head: &mut Head, series: CheckpointSeries<'_>) -> Result<u32> {
         let symbol_indexes = series.symbol_indexes();
         for (at, &idx) in symbol_indexes.iter().enumerate() {
@@ -70,8 +69,7 @@ impl CheckpointLoader {
 impl SegmentLoader {
     /// Loads a series and returns its slot.
     ///
-    /// # Errors
-    /// As [`Head::load_symbol`] and [`Head::load`].
+    /// # Errors The errors of [`Head::load_symbol`] and [`Head::load`].
     pub(super) fn load(&mut self, head: &mut Head, series: SeriesRef, labels: &[DefinedLabel<'_>]) -> Result<u32> {
         for (at, label) in labels.iter().enumerate() {
             let name = match label.repeats {
@@ -101,7 +99,7 @@ impl LastSeries {
         }
     }
 
-    /// Loads the series whose labels are the first `n_labels`.
+    /// Loads the series that consists of the first `n_labels` labels.
     fn load(&mut self, head: &mut Head, n_labels: usize, series: SeriesRef) -> Result<u32> {
         self.has_shape &= self.names.len() == n_labels;
         if !self.has_shape {

@@ -1,22 +1,23 @@
 //! The gate that requests pass while the WAL of a store is replayed.
 //!
-//! Once all series are known, writes are accepted: samples are logged and acknowledged as always and buffered beside the
-//! heads, as the head cannot decide yet which of them are out of order. After the replay they are applied to the heads in
-//! the order of the WAL. Reads of a range that the WAL may have samples of wait; older ranges are read at once. Flushes
-//! wait. A start timestamp is buffered with its sample; its scope is decided when it is applied, and the WAL says so
-//! (`wal::record::start_timestamps`). Exemplars need no head: they go to their ring at once.
+//! Writes are accepted once all series are known. Their samples are logged and acknowledged as usual, but buffered
+//! beside the heads: a head cannot yet decide which samples are out of order. After the replay, the buffered samples
+//! are applied to the heads in WAL order. Reads wait if the WAL may contain samples of their range; reads of older
+//! ranges do not. Flushes wait. A start timestamp is buffered with its sample. Its scope is decided when it is applied,
+//! and the WAL marks it as buffered (`wal::record::start_timestamps`). Exemplars go to their ring at once.
 //!
 //! Used by `Store`, which owns the [`ReplayGate`], and by `background::replay`.
 //!
 //! Invariants
-//! 1. Applying buffered samples gives what the next replay of the same WAL gives: both use
-//!    [`Head::replay`](crate::head::Head::replay) and [`apply_start_timestamp`](super::apply_start_timestamp), and samples
-//!    are buffered in the order in which they are logged.
+//! 1. Applying buffered samples has the same result as the next replay of the same WAL: both use
+//!    [`Head::replay`](crate::head::Head::replay) and [`apply_start_timestamp`](super::apply_start_timestamp), and
+//!    samples are buffered in the order in which they are logged.
 //! 2. Acknowledged samples are stored, unless an earlier sample has another value for the same timestamp.
 //! 3. The store switches from buffering to appending between two requests, never within one.
 //! 4. No sample that is only in the WAL is older than [`ReplayGate::floor_ms`]; see [`log_floor`].
 //!
-//! Threads: any. After the replay, requests read one atomic. Crash: the WAL is unchanged and holds the buffered samples.
+//! Threads: any. After the replay, requests only read one atomic. Crash: the WAL is unchanged and contains the buffered
+//! samples.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,21 +32,21 @@ use crate::options::Options;
 use crate::sample::TimeRange;
 use crate::shard::BUFFERED_SAMPLE_SIZE;
 
-/// Time between checks whether a waiting request has ended.
-const WAIT: Duration = Duration::from_millis(20);
+/// A waiting request checks its deadline and cancellation at this interval.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The replay state of a store.
 #[derive(Debug)]
 pub(crate) struct ReplayGate {
     pub(crate) progress: ReplayProgress,
-    /// The heads have all samples of the WAL and all buffered ones.
+    /// The heads contain all samples of the WAL and all buffered samples.
     is_done: AtomicBool,
     /// The store is being closed.
     pub(crate) stop: AtomicBool,
     floor_ms: AtomicI64,
-    /// The budget of buffered samples.
+    /// Memory budget of the buffered samples.
     memory: MemoryBudget,
-    /// A request was rejected because that budget is exhausted.
+    /// A request was rejected because `memory` is exhausted.
     is_full: AtomicBool,
     state: Mutex<State>,
     ended: Condvar,
@@ -59,33 +60,33 @@ struct State {
     buffered: Charge,
 }
 
-/// Whether the WAL is replayed.
+/// State of the replay of a WAL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayState {
-    /// The replay runs. Reads of a range that the WAL may have samples of wait for it.
+    /// The replay is running. Reads wait if the WAL may contain samples of their range.
     Running,
     /// All samples of the WAL are in the heads.
     Done,
-    /// The replay failed, for this reason; reads and writes are rejected.
+    /// The replay failed for this reason. Reads and writes are rejected.
     Failed(String),
 }
 
 /// Progress of the replay of a store's WAL; from [`Db::replay_status`](crate::Db::replay_status).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayStatus {
-    /// Whether it has ended, and how.
+    /// Whether the replay is running, done or failed.
     pub state: ReplayState,
-    /// Files read to their end.
+    /// Number of files read completely.
     pub n_files: u64,
-    /// Files of the WAL.
+    /// Number of files of the WAL.
     pub n_files_total: u64,
     /// Bytes read.
     pub n_bytes: u64,
-    /// Bytes of the WAL.
+    /// Size of the WAL in bytes.
     pub n_bytes_total: u64,
-    /// Samples decoded.
+    /// Number of samples decoded.
     pub n_samples: u64,
-    /// Memory of buffered samples.
+    /// Memory of buffered samples, in bytes.
     pub buffered_bytes: u64,
     /// Limit of [`buffered_bytes`](Self::buffered_bytes).
     pub buffered_bytes_max: u64,
@@ -117,14 +118,13 @@ impl ReplayGate {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Waits until a time range can be read. A request that accepts partial results continues at once, and its context
-    /// notes that.
+    /// Waits until a time range can be read. A request that accepts partial results does not wait; its context records
+    /// that the result is partial.
     ///
-    /// # Errors
-    /// [`Error::Replaying`] when the request's deadline passes before that, [`Error::ReplayFailed`],
-    /// [`Error::Interrupted`] if the request is canceled.
+    /// # Errors [`Error::Replaying`] if the request's deadline passes first, [`Error::ReplayFailed`] if the replay
+    /// failed, [`Error::Interrupted`] if the request is canceled.
     pub(crate) fn wait_for(&self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
-        // Fast path: the replay ended long ago.
+        // Fast path: the replay has ended.
         if self.is_done() {
             return Ok(());
         }
@@ -140,8 +140,7 @@ impl ReplayGate {
 
     /// Waits until the replay has succeeded.
     ///
-    /// # Errors
-    /// As [`ReplayGate::wait_for`].
+    /// # Errors The errors of [`ReplayGate::wait_for`].
     pub(crate) fn wait(&self, ctx: &QueryContext) -> Result<()> {
         let mut state = self.state();
         loop {
@@ -154,7 +153,7 @@ impl ReplayGate {
                 Some(Interrupt::Deadline) => return Err(Error::Replaying { progress: self.progress.to_string() }),
                 Some(reason) => return Err(Error::Interrupted(reason)),
             }
-            let time = ctx.remaining().map_or(WAIT, |left| left.min(WAIT));
+            let time = ctx.remaining().map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
             state = self.ended.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -167,8 +166,9 @@ impl ReplayGate {
         if self.is_done() { Ok(()) } else { self.state().check() }
     }
 
-    /// Decides what happens to the samples of a request: `None` if they are appended, a charge for their memory if they
-    /// are buffered. Called within the request, so that the decision holds until its end.
+    /// Decides whether the samples of a request are appended or buffered. Returns `None` if they are appended, or a
+    /// charge for their memory if they are buffered. Must be called within the request, so that the decision holds
+    /// until the request ends.
     ///
     /// # Errors
     /// [`Error::Limit`] if the budget of buffered samples is exhausted, [`Error::ReplayFailed`].
@@ -184,14 +184,14 @@ impl ReplayGate {
         Ok(Some(charge))
     }
 
-    /// Retains the charge of samples that are buffered now, less that of `n_rejected` samples.
+    /// Keeps the charge of samples that were buffered, except the share of `n_rejected` samples.
     pub(crate) fn retain_buffer(&self, mut charge: Charge, n_rejected: usize) {
         charge.shrink(n_rejected * BUFFERED_SAMPLE_SIZE);
         self.state().buffered.absorb(charge);
     }
 
-    /// Returns why writes are rejected; `None` if they are accepted.
-    pub(crate) fn write_refusal(&self) -> Option<String> {
+    /// Returns the reason why writes are rejected, or `None` if they are accepted.
+    pub(crate) fn write_rejection(&self) -> Option<String> {
         if self.is_done() {
             return None;
         }
@@ -202,7 +202,7 @@ impl ReplayGate {
         self.is_full.load(Ordering::Relaxed).then(full)
     }
 
-    /// Returns the statistics of the replay; all zero before its end.
+    /// Returns the statistics of the replay. All are zero until it ends.
     pub(crate) fn stats(&self) -> ReplayStats {
         self.state().stats
     }
@@ -222,12 +222,12 @@ impl ReplayGate {
         }
     }
 
-    /// Admits reads of older samples. Called once all series are known.
+    /// Admits reads of samples older than `floor_ms`. Called once all series are known.
     pub(crate) fn set_floor(&self, floor_ms: i64) {
         self.floor_ms.store(floor_ms, Ordering::Relaxed);
     }
 
-    /// Ends a successful replay. No request is in flight.
+    /// Ends a successful replay. The caller ensures that no request is in flight.
     pub(crate) fn finish(&self, stats: ReplayStats) {
         let mut state = self.state();
         state.stats = stats;
@@ -258,11 +258,12 @@ impl State {
     }
 }
 
-/// Returns a time such that all older samples of the WAL are in blocks as well; `i64::MIN` if there is no such bound.
+/// Returns a time below which blocks contain all samples of the WAL, or `i64::MIN` if there is no such bound.
 ///
-/// A sample is accepted up to a maximum age relative to the newest one. The WAL goes back to the last flush, so the newest
-/// time *at that flush* counts. The newest time of the blocks may be later because of an import; that of the checkpoints
-/// may be later because they are written a little after the flush. The minimum of the two is never too new.
+/// The maximum age of an accepted sample is relative to the newest sample. The WAL begins at the last flush, so the
+/// newest time *at that flush* counts. The newest time of the blocks may be later because of an import; the newest time
+/// of the checkpoints may be later because they are written shortly after the flush. The minimum of the two is never
+/// too new.
 pub(crate) fn log_floor(options: &Options, in_blocks_ms: Option<i64>, in_checkpoints_ms: Option<i64>) -> i64 {
     let newest_ms = in_blocks_ms.zip(in_checkpoints_ms).map(|(a, b)| a.min(b));
     newest_ms.map_or(i64::MIN, |newest_ms| newest_ms.saturating_sub(options.age_max_ms()))
@@ -273,14 +274,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floor_is_not_newer_than_any_sample_that_may_be_only_in_the_wal() {
+    fn the_floor_is_not_above_any_sample_that_only_the_wal_contains() {
         let hour = 3_600_000;
-        let of = |in_order_max_age_ms, out_of_order_window_ms| Options {
+        let options_with = |in_order_max_age_ms, out_of_order_window_ms| Options {
             in_order_max_age_ms,
             out_of_order_window_ms,
             ..Options::default()
         };
-        for (options, age_ms) in [(of(3 * hour, hour), 3 * hour), (of(0, 2 * hour), 2 * hour), (of(0, 0), hour)] {
+        for (options, age_ms) in [
+            (options_with(3 * hour, hour), 3 * hour),
+            (options_with(0, 2 * hour), 2 * hour),
+            (options_with(0, 0), hour),
+        ] {
             for (in_blocks, in_checkpoints, newest) in [
                 (Some(10 * hour), Some(10 * hour), Some(10 * hour)),
                 (Some(10 * hour), Some(11 * hour), Some(10 * hour)),

@@ -1,4 +1,4 @@
-//! In which shard and slot the series of a log are.
+//! Shard and slot of each series of a log.
 
 use crate::sample::SeriesRef;
 
@@ -9,14 +9,14 @@ pub(super) struct SeriesLocation {
     pub(super) slot: u32,
 }
 
-/// Locations by series ref: collected, then sorted, then looked up.
+/// Map from series ref to location. Locations are pushed first, then sorted, then looked up.
 ///
-/// Senders write their series in the same order in every request, mostly that in which the series were created. So a lookup
-/// tries the entry after the previous one before it searches.
+/// A sender writes its series in the same order in every request, mostly in order of creation. So a lookup tries the
+/// entry after the last hit before it searches.
 #[derive(Debug, Default)]
 pub(super) struct SeriesLocations(Vec<(SeriesRef, SeriesLocation)>);
 
-/// Where the next lookup begins.
+/// Index that the next lookup tries first.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LookupHint(usize);
 
@@ -36,18 +36,18 @@ impl SeriesLocations {
         self.0.append(&mut others.0);
     }
 
-    /// Prepares lookups. If a series was appended twice, either location is retained.
+    /// Sorts the locations; required before lookups. If a series was appended twice, keeps either location.
     pub(super) fn sort(&mut self) {
-        // Entries arrive in this order, or in a few sorted runs.
+        // The stable sort is fast here: entries arrive sorted, or in a few sorted runs.
         self.0.sort_by_key(|&(series, _)| series);
         self.0.dedup_by_key(|&mut (series, _)| series);
         self.0.shrink_to_fit();
     }
 
-    /// Returns the location of a series, if it is known.
+    /// Returns the location of a series, or `None` if the series is unknown.
     #[inline]
     pub(super) fn find(&self, series: SeriesRef, hint: &mut LookupHint) -> Option<SeriesLocation> {
-        // Fast path: the next one.
+        // Fast path: the entry at the hint.
         if let Some(&(at_hint, location)) = self.0.get(hint.0)
             && at_hint == series
         {

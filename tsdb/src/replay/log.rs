@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use super::context::ReplayContext;
 use super::definitions::{CheckpointLoader, SegmentLoader};
 use super::locations::{LookupHint, SeriesLocation, SeriesLocations};
 use super::sample_bins::SampleBins;
 use super::start_timestamps::RecordStartTimestamps;
 use super::stats::ReplayStats;
-use super::target::Target;
 use crate::error::{Error, Interrupt, Result};
 use crate::fs::Fs;
 use crate::head::AnySample;
@@ -30,35 +30,35 @@ use crate::wal::record::{
 };
 use crate::wal::{Decompressor, HEADER_SIZE, SegmentKind, quarantine};
 
-/// A log, and what the replay has found in it so far.
+/// State of the replay of one log.
 pub(super) struct LogReplay {
     dir: PathBuf,
-    /// The shard of all its series, if there are as many shards as logs.
+    /// The shard of all series of the log, if there are as many shards as logs.
     home: Option<usize>,
-    /// The checkpoint to load, if any.
+    /// Number of the checkpoint to load, if any.
     checkpoint: Option<u64>,
     /// Numbers of the live segments, ascending.
     series: Vec<u64>,
     samples: Vec<u64>,
-    /// Above the numbers of all samples segments that have ever existed.
+    /// Number of the next samples segment: greater than the numbers of all that ever existed.
     pub(super) next_samples: u64,
-    /// The series that the log defines.
+    /// Locations of the series that the log defines.
     pub(super) locations: SeriesLocations,
     pub(super) next_ref: u64,
     pub(super) stats: ReplayStats,
-    /// Files with a torn tail, and where it begins.
+    /// Files with a torn tail, and the offset of the tail.
     torn: Vec<(PathBuf, u64)>,
 }
 
 /// The state of a worker that replays samples segments. Its memory is reused for all frames.
 struct Scratch<'a> {
-    target: &'a Target<'a>,
-    /// The series of earlier epochs.
+    context: &'a ReplayContext<'a>,
+    /// Locations of the series of earlier epochs.
     earlier: &'a SeriesLocations,
     column: SampleColumn,
-    /// For lookups in the log's own series and in earlier ones.
+    /// Lookup hints for the series of this log and for those of earlier epochs.
     hints: (LookupHint, LookupHint),
-    /// Floats of previous records.
+    /// Float samples of previous records that are not applied yet.
     bins: SampleBins<'a>,
     /// Start timestamps of the samples of the next record.
     start_timestamps: RecordStartTimestamps,
@@ -66,10 +66,10 @@ struct Scratch<'a> {
 
 impl LogReplay {
     /// Lists the files of a log and chooses its checkpoint.
-    pub(super) fn open(dir: PathBuf, home: Option<usize>, target: &Target<'_>) -> Result<Self> {
-        let names = match target.fs.list(&dir) {
+    pub(super) fn open(dir: PathBuf, home: Option<usize>, context: &ReplayContext<'_>) -> Result<Self> {
+        let names = match context.fs.list(&dir) {
             Ok(names) => names,
-            // The process ended after it created the epoch's folder and before it created that of the log.
+            // The process ended between creating the directory of the epoch and the directory of the log.
             Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(Error::io("list", &dir)(e)),
         };
@@ -88,39 +88,40 @@ impl LogReplay {
         };
         let last = log.samples.last().map_or(0, |last| last.saturating_add(1));
         log.next_samples = checkpoints.last().map_or(last, |&cut| last.max(cut));
-        let cut = log.choose_checkpoint(&checkpoints, target)?;
+        let cut = log.choose_checkpoint(&checkpoints, context)?;
         log.series.retain(|&number| number >= cut);
         log.samples.retain(|&number| number >= cut);
-        log.announce(target)?;
+        log.announce(context)?;
         Ok(log)
     }
 
-    /// Chooses the newest valid checkpoint: as long as an older one exists, so do the segments after it. Without a valid
-    /// one, chooses the newest, for its valid frames. Returns the number of the first live segment.
-    fn choose_checkpoint(&mut self, numbers: &[u64], target: &Target<'_>) -> Result<u64> {
+    /// Chooses the newest valid checkpoint; the segments after it exist, even if it is not the newest one. If none is
+    /// valid, chooses the newest one and loads its valid frames. Returns the number of the first live segment.
+    fn choose_checkpoint(&mut self, numbers: &[u64], context: &ReplayContext<'_>) -> Result<u64> {
         let mut begun = None;
         for &number in numbers.iter().rev() {
             let path = self.path(SegmentKind::Checkpoint, number);
-            let Some(damage) = checkpoint::examine(target.fs, &path, &target.large_frames)? else {
+            let Some(damage) = checkpoint::examine(context.fs, &path, &context.large_frames)? else {
                 self.checkpoint = Some(number);
                 return Ok(number);
             };
             tracing::error!(?path, offset = damage.offset, "a WAL checkpoint is damaged: {}", damage.reason);
-            refuse(target, &path, damage.offset, damage.reason)?;
+            fail_on_damage(context, &path, damage.offset, damage.reason)?;
             self.stats.n_damaged_checkpoints += 1;
             if damage.begins {
                 begun = begun.or(Some(number));
             }
             for range in damage.ranges {
-                self.damaged(&path, range, target)?;
+                self.damaged(&path, range, context)?;
             }
         }
         self.checkpoint = begun.or(numbers.last().copied());
-        // Without its first frame, only a file's name says that it is a checkpoint: it does not replace segments.
+        // If the first frame is damaged, only the file name marks the file as a checkpoint. Then it does not replace
+        // segments.
         Ok(begun.unwrap_or(0))
     }
 
-    fn announce(&self, target: &Target<'_>) -> Result<()> {
+    fn announce(&self, context: &ReplayContext<'_>) -> Result<()> {
         let kinds = [
             (SegmentKind::Checkpoint, self.checkpoint.as_slice()),
             (SegmentKind::Series, &self.series),
@@ -128,34 +129,34 @@ impl LogReplay {
         ];
         for (kind, numbers) in kinds {
             for &number in numbers {
-                target.progress.expect_file(file_size(target.fs, &self.path(kind, number))?);
+                context.progress.expect_file(file_size(context.fs, &self.path(kind, number))?);
             }
         }
         Ok(())
     }
 
     /// Loads the checkpoint, then the series segments.
-    pub(super) fn definitions(&mut self, target: &Target<'_>) -> Result<()> {
+    pub(super) fn definitions(&mut self, context: &ReplayContext<'_>) -> Result<()> {
         if let Some(number) = self.checkpoint {
             let path = self.path(SegmentKind::Checkpoint, number);
-            let size = file_size(target.fs, &path)?;
+            let size = file_size(context.fs, &path)?;
             let mut loader = CheckpointLoader::default();
-            checkpoint::load(target.fs, &path, number, &target.large_frames, |entry| {
-                self.load_entry(entry, &mut loader, target)
+            checkpoint::load(context.fs, &path, number, &context.large_frames, |entry| {
+                self.load_entry(entry, &mut loader, context)
             })?;
-            self.count_read(size, target);
-            target.progress.finish_file();
+            self.count_read(size, context);
+            context.progress.finish_file();
         }
         let (mut loader, mut decompressor) = (SegmentLoader::default(), Decompressor::default());
         for number in std::mem::take(&mut self.series) {
-            self.segment(SegmentKind::Series, number, target, |log, frame| {
+            self.segment(SegmentKind::Series, number, context, |log, frame| {
                 let Some((record, payload)) = decompressor.decompress(frame.record, frame.payload) else {
                     return Ok(None);
                 };
                 match record {
-                    record::SERIES => log.load_series(payload, &mut loader, target),
+                    record::SERIES => log.load_series(payload, &mut loader, context),
                     record::METADATA => {
-                        let set = |family: &str, metadata| set_metadata(target, family, metadata);
+                        let set = |family: &str, metadata| set_metadata(context, family, metadata);
                         Ok(record::decode_metadata(payload, set))
                     }
                     _ => Ok(None),
@@ -167,28 +168,28 @@ impl LogReplay {
         Ok(())
     }
 
-    /// Replays the samples segments. `earlier` has the series of earlier epochs.
-    pub(super) fn samples(&mut self, target: &Target<'_>, earlier: &SeriesLocations) -> Result<()> {
+    /// Replays the samples segments. `earlier` contains the series of earlier epochs.
+    pub(super) fn samples(&mut self, context: &ReplayContext<'_>, earlier: &SeriesLocations) -> Result<()> {
         // A series that an earlier epoch defined may be in any shard.
         let home = self.home.filter(|_| earlier.len() == 0);
         let mut decompressor = Decompressor::default();
         let mut scratch = Scratch {
-            target,
+            context,
             earlier,
             column: SampleColumn::default(),
             hints: Default::default(),
-            bins: SampleBins::new(target.shards, home, target.sample_bins_bytes),
+            bins: SampleBins::new(context.shards, home, context.sample_bins_bytes),
             start_timestamps: RecordStartTimestamps::default(),
         };
         for number in std::mem::take(&mut self.samples) {
             let n_orphaned = self.stats.n_orphaned;
-            self.segment(SegmentKind::Samples, number, target, |log, frame| {
+            self.segment(SegmentKind::Samples, number, context, |log, frame| {
                 let decompressed = decompressor.decompress(frame.record, frame.payload);
                 Ok(decompressed.and_then(|(record, payload)| log.apply_record(record, payload, &mut scratch)))
             })?;
             // The next flush removes the log; samples without a series must not be lost with it.
             if self.stats.n_orphaned > n_orphaned {
-                quarantine::link_file(target.fs, target.quarantine, &self.path(SegmentKind::Samples, number))?;
+                quarantine::link_file(context.fs, context.quarantine, &self.path(SegmentKind::Samples, number))?;
             }
         }
         scratch.bins.drain(&mut self.stats);
@@ -200,53 +201,58 @@ impl LogReplay {
         self.torn.iter().try_for_each(|(path, size)| fs.truncate(path, *size).map_err(Error::io("cut", path)))
     }
 
-    /// Reads a segment and passes its frames to `each`, which returns `None` if one does not decode.
+    /// Reads a segment and passes its frames to `each`, which returns `None` if a frame does not decode.
     fn segment(
         &mut self,
         kind: SegmentKind,
         number: u64,
-        target: &Target<'_>,
+        context: &ReplayContext<'_>,
         mut each: impl FnMut(&mut Self, &Frame<'_>) -> Result<Option<()>>,
     ) -> Result<()> {
         let path = self.path(kind, number);
-        match Reader::open(target.fs, &path, kind, &target.large_frames)? {
+        match Reader::open(context.fs, &path, kind, &context.large_frames)? {
             Opened::Empty => {}
             Opened::Damaged(size) => {
-                refuse(target, &path, 0, "no valid header")?;
-                self.damaged(&path, 0..size, target)?;
-                self.count_read(size, target);
+                fail_on_damage(context, &path, 0, "no valid header")?;
+                self.damaged(&path, 0..size, context)?;
+                self.count_read(size, context);
             }
             Opened::Valid(mut reader) => {
-                self.count_read(HEADER_SIZE as u64, target);
+                self.count_read(HEADER_SIZE as u64, context);
                 while let Some(item) = reader.next()? {
-                    if target.stop.load(Ordering::Relaxed) {
+                    if context.stop.load(Ordering::Relaxed) {
                         return Err(Error::Interrupted(Interrupt::Shutdown));
                     }
-                    self.count_read(item.size(), target);
+                    self.count_read(item.size(), context);
                     match item {
                         Item::Frame(frame) => {
                             self.stats.n_missing_frames += frame.n_missing;
-                            // The checksum is right: another version of the program wrote this record.
+                            // The checksum is valid, so another version of the program wrote this record.
                             each(self, &frame)?.ok_or_else(|| frame.unknown_record(&path))?;
                         }
                         Item::Damaged(range) => {
-                            refuse(target, &path, range.start, "no valid frame")?;
-                            self.damaged(&path, range, target)?;
+                            fail_on_damage(context, &path, range.start, "no valid frame")?;
+                            self.damaged(&path, range, context)?;
                         }
                         Item::Torn(range) => self.torn(&path, range),
                     }
                 }
             }
         }
-        target.progress.finish_file();
+        context.progress.finish_file();
         Ok(())
     }
 
-    fn load_entry(&mut self, entry: Entry<'_>, loader: &mut CheckpointLoader, target: &Target<'_>) -> Result<()> {
+    fn load_entry(
+        &mut self,
+        entry: Entry<'_>,
+        loader: &mut CheckpointLoader,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
         match entry {
             Entry::Series(series) => {
-                let (shard, labels) = self.shard(|| series.labels(), target);
-                let mut head = target.shards[shard].head_mut();
+                let (shard, labels) = self.shard(|| series.labels(), context);
+                let mut head = context.shards[shard].head_mut();
                 let slot = match labels {
                     None => loader.load(&mut head, series)?,
                     Some(labels) => head.load_labels(&labels, series.series)?,
@@ -260,20 +266,25 @@ impl LogReplay {
             Entry::LostSeries => self.stats.n_lost_series += 1,
             Entry::Exemplars((labels, exemplars)) => {
                 for (id, exemplar) in exemplars {
-                    self.restore_exemplar(id, exemplar, target, || Some(labels.clone()));
+                    self.restore_exemplar(id, exemplar, context, || Some(labels.clone()));
                 }
             }
-            Entry::Metadata(family, metadata) => set_metadata(target, &family, metadata),
+            Entry::Metadata(family, metadata) => set_metadata(context, &family, metadata),
             Entry::NextRef(next_ref) => self.next_ref = self.next_ref.max(next_ref),
         }
         Ok(())
     }
 
-    fn load_series(&mut self, payload: &[u8], loader: &mut SegmentLoader, target: &Target<'_>) -> Result<Option<()>> {
+    fn load_series(
+        &mut self,
+        payload: &[u8],
+        loader: &mut SegmentLoader,
+        context: &ReplayContext<'_>,
+    ) -> Result<Option<()>> {
         let mut failed = Ok(());
         let decoded = record::decode_series(payload, |series, labels| {
             if failed.is_ok() {
-                failed = self.define(series, labels, loader, target);
+                failed = self.define(series, labels, loader, context);
             }
         });
         failed.map(|()| decoded)
@@ -284,10 +295,10 @@ impl LogReplay {
         series: SeriesRef,
         labels: &[DefinedLabel<'_>],
         loader: &mut SegmentLoader,
-        target: &Target<'_>,
+        context: &ReplayContext<'_>,
     ) -> Result<()> {
-        let (shard, set) = self.shard(|| record::to_labels(labels), target);
-        let mut head = target.shards[shard].head_mut();
+        let (shard, set) = self.shard(|| record::to_labels(labels), context);
+        let mut head = context.shards[shard].head_mut();
         let slot = match set {
             None => loader.load(&mut head, series, labels)?,
             Some(set) => head.load_labels(&set, series)?,
@@ -297,13 +308,13 @@ impl LogReplay {
         Ok(())
     }
 
-    /// Returns the shard of a series, and its labels if they were needed for that.
-    fn shard(&self, labels: impl FnOnce() -> Labels, target: &Target<'_>) -> (usize, Option<Labels>) {
+    /// Returns the shard of a series, and its labels if they had to be decoded to find it.
+    fn shard(&self, labels: impl FnOnce() -> Labels, context: &ReplayContext<'_>) -> (usize, Option<Labels>) {
         match self.home {
             Some(home) => (home, None),
             None => {
                 let labels = labels();
-                (shard_of(&labels, target.shards.len()), Some(labels))
+                (shard_of(&labels, context.shards.len()), Some(labels))
             }
         }
     }
@@ -313,12 +324,12 @@ impl LogReplay {
         self.locations.push(series, location);
     }
 
-    /// Ensures that a ref is not assigned to another series, even if only a sample has it.
+    /// Ensures that `series` is not assigned to a new series, even if its definition is lost.
     fn reserve_ref(&mut self, series: SeriesRef) {
         self.next_ref = self.next_ref.max(series.0.saturating_add(1));
     }
 
-    /// Applies a record of a samples segment; `None` if it does not decode.
+    /// Applies a record of a samples segment. Returns `None` if it does not decode.
     fn apply_record(&mut self, record: u8, payload: &[u8], scratch: &mut Scratch<'_>) -> Option<()> {
         match record {
             record::SAMPLES => {
@@ -347,8 +358,8 @@ impl LogReplay {
 
     /// Applies the samples in `scratch.column`.
     fn apply_samples(&mut self, scratch: &mut Scratch<'_>) {
-        let Scratch { target, earlier, column, hints, bins, start_timestamps } = scratch;
-        target.progress.add_samples(column.len() as u64);
+        let Scratch { context, earlier, column, hints, bins, start_timestamps } = scratch;
+        context.progress.add_samples(column.len() as u64);
         let has_starts = !start_timestamps.is_empty();
         if has_starts {
             bins.drain(&mut self.stats);
@@ -362,28 +373,28 @@ impl LogReplay {
             };
             newest_ms = newest_ms.max(sample.timestamp_ms);
             if has_starts {
-                self.apply_one(location, AnySample::Float(sample), start_timestamps, target);
+                self.apply_one(location, AnySample::Float(sample), start_timestamps, context);
             } else {
                 bins.push(location, sample, &mut self.stats);
             }
         }
         self.reserve_ref(highest);
-        target.newest_ms.fetch_max(newest_ms, Ordering::Relaxed);
+        context.newest_ms.fetch_max(newest_ms, Ordering::Relaxed);
         start_timestamps.clear();
     }
 
     fn apply_histograms(&mut self, payload: &[u8], scratch: &mut Scratch<'_>) -> Option<()> {
-        let Scratch { target, earlier, hints, bins, start_timestamps, .. } = scratch;
-        // Of a float and a histogram with the same timestamp the first one wins.
+        let Scratch { context, earlier, hints, bins, start_timestamps, .. } = scratch;
+        // If a float and a histogram have the same timestamp, the first wins: apply the earlier floats now.
         bins.drain(&mut self.stats);
         let decoded = decode_histograms(payload, |of| {
-            target.progress.add_samples(1);
+            context.progress.add_samples(1);
             self.reserve_ref(of.series);
             match self.find(of.series, earlier, hints) {
                 Some(location) => {
-                    target.newest_ms.fetch_max(of.timestamp_ms, Ordering::Relaxed);
+                    context.newest_ms.fetch_max(of.timestamp_ms, Ordering::Relaxed);
                     let sample = AnySample::Histogram(of.timestamp_ms, &of.histogram);
-                    self.apply_one(location, sample, start_timestamps, target);
+                    self.apply_one(location, sample, start_timestamps, context);
                 }
                 None => self.stats.n_orphaned += 1,
             }
@@ -392,27 +403,27 @@ impl LogReplay {
         decoded
     }
 
-    /// Applies a sample without binning it. The bins are empty.
+    /// Applies a sample directly. The bins must be empty.
     fn apply_one(
         &mut self,
         location: SeriesLocation,
         sample: AnySample<'_>,
         start_timestamps: &RecordStartTimestamps,
-        target: &Target<'_>,
+        context: &ReplayContext<'_>,
     ) {
-        let mut head = target.shards[usize::from(location.shard)].head_mut();
+        let mut head = context.shards[usize::from(location.shard)].head_mut();
         let replayed = head.replay(location.slot, sample);
         start_timestamps.apply(&mut head, location, sample.timestamp_ms(), replayed);
         self.stats.count(replayed, 1);
     }
 
     fn apply_exemplars(&mut self, payload: &[u8], scratch: &mut Scratch<'_>) -> Option<()> {
-        let Scratch { target, earlier, hints, .. } = scratch;
+        let Scratch { context, earlier, hints, .. } = scratch;
         decode_exemplars(payload, |id, series, exemplar| {
             self.reserve_ref(series);
             let location = self.find(series, earlier, hints);
-            let labels = |of: SeriesLocation| target.shards[usize::from(of.shard)].head().labels(of.slot);
-            self.restore_exemplar(id, exemplar, target, || location.map(labels));
+            let labels = |of: SeriesLocation| context.shards[usize::from(of.shard)].head().labels(of.slot);
+            self.restore_exemplar(id, exemplar, context, || location.map(labels));
         })
     }
 
@@ -420,10 +431,10 @@ impl LogReplay {
         &mut self,
         id: u64,
         exemplar: Exemplar,
-        target: &Target<'_>,
+        context: &ReplayContext<'_>,
         series: impl FnOnce() -> Option<Labels>,
     ) {
-        match target.exemplars.restore(id, exemplar, series) {
+        match context.exemplars.restore(id, exemplar, series) {
             Restored::Done => self.stats.n_exemplars += 1,
             Restored::Orphaned => self.stats.n_orphaned += 1,
             Restored::Passed => {}
@@ -439,23 +450,23 @@ impl LogReplay {
         self.locations.find(series, &mut hints.0).or_else(|| earlier.find(series, &mut hints.1))
     }
 
-    /// Notes a torn tail, which is cut off at the end of the replay.
+    /// Records a torn tail, which is cut off at the end of the replay.
     fn torn(&mut self, path: &Path, range: Range<u64>) {
         tracing::info!(?path, offset = range.start, bytes = range.end - range.start, "a WAL segment has a torn tail");
         self.stats.torn_bytes += range.end - range.start;
         self.torn.push((path.to_owned(), range.start));
     }
 
-    fn damaged(&mut self, path: &Path, range: Range<u64>, target: &Target<'_>) -> Result<()> {
+    fn damaged(&mut self, path: &Path, range: Range<u64>, context: &ReplayContext<'_>) -> Result<()> {
         let bytes = range.end - range.start;
         tracing::warn!(?path, offset = range.start, bytes, "skipped damaged bytes of the WAL");
         self.stats.damaged_bytes += bytes;
-        quarantine::copy_range(target.fs, target.quarantine, path, range)
+        quarantine::copy_range(context.fs, context.quarantine, path, range)
     }
 
-    fn count_read(&mut self, n_bytes: u64, target: &Target<'_>) {
+    fn count_read(&mut self, n_bytes: u64, context: &ReplayContext<'_>) {
         self.stats.read_bytes += n_bytes;
-        target.progress.add_bytes(n_bytes);
+        context.progress.add_bytes(n_bytes);
     }
 
     fn path(&self, kind: SegmentKind, number: u64) -> PathBuf {
@@ -467,13 +478,13 @@ fn file_size(fs: &dyn Fs, path: &Path) -> Result<u64> {
     fs.open(path).and_then(|file| file.size()).map_err(Error::io("open", path))
 }
 
-fn set_metadata(target: &Target<'_>, family: &str, metadata: Metadata) {
-    let mut all = target.metadata.lock().unwrap_or_else(PoisonError::into_inner);
+fn set_metadata(context: &ReplayContext<'_>, family: &str, metadata: Metadata) {
+    let mut all = context.metadata.lock().unwrap_or_else(PoisonError::into_inner);
     all.insert(family.to_owned(), metadata);
 }
 
-fn refuse(target: &Target<'_>, path: &Path, offset: u64, reason: &str) -> Result<()> {
-    match target.on_corruption {
+fn fail_on_damage(context: &ReplayContext<'_>, path: &Path, offset: u64, reason: &str) -> Result<()> {
+    match context.on_corruption {
         WalOnCorruption::Quarantine => Ok(()),
         WalOnCorruption::Refuse => {
             let reason = format!("{reason}; restore the file, or set --storage.wal.on-corruption=quarantine");

@@ -1,4 +1,4 @@
-//! Replay: from the WAL to the heads, and what a store does meanwhile.
+//! Replay: restores the heads from the WAL, and admits requests while this runs.
 //!
 //! [`Replay`] works in two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all epochs,
 //! and builds the index of each head at once. From then on every series is known and the store accepts writes: they are
@@ -8,16 +8,16 @@
 //! Used by `background::replay`, which runs a replay for a store and then applies the buffered samples.
 //!
 //! Invariants
-//! 1. Until the end the replay changes nothing in the WAL's folder and only adds files to the quarantine. Writes during the
-//!    replay go to new segments, which it does not read. Torn tails are cut last. Under
-//!    [`WalOnCorruption::Refuse`](crate::WalOnCorruption::Refuse) the first damage ends the replay, so nothing is changed
-//!    at all.
-//! 2. A replay that did not end is repeated by the next start.
+//! 1. Until it ends, the replay changes nothing in the WAL directory, and only adds files to the quarantine. Writes
+//!    during the replay go to new segments, which the replay does not read. Torn tails are cut last. Under
+//!    [`WalOnCorruption::Refuse`](crate::WalOnCorruption::Refuse) the first damage ends the replay, so no file changes.
+//! 2. The next start repeats a replay that did not end.
 //!
-//! Threads: the workers of the thread pool that it is called in read the logs of an epoch in parallel. Each holds a window
-//! of one file, the columns of one record, and its sample bins. If the number of logs is that of the shards, each log has
-//! shards of its own and workers share nothing; otherwise the locks of the shards serialize them.
+//! Threads: the workers of the caller's thread pool read the logs of an epoch in parallel. Each worker holds a window
+//! of one file, the columns of one record, and its sample bins. If there are as many logs as shards, each log has its
+//! own shard, and workers share nothing. Otherwise the shard locks serialize the workers.
 
+mod context;
 mod definitions;
 mod gate;
 mod locations;
@@ -26,15 +26,14 @@ mod progress;
 mod sample_bins;
 mod start_timestamps;
 mod stats;
-mod target;
 #[cfg(test)]
 mod tests;
 mod wal;
 
+pub(crate) use context::ReplayContext;
 pub(crate) use gate::{ReplayGate, log_floor};
 pub use gate::{ReplayState, ReplayStatus};
 pub(crate) use progress::{replay_share, replay_workers, sample_bins_bytes};
 pub(crate) use start_timestamps::apply_start_timestamp;
 pub use stats::ReplayStats;
-pub(crate) use target::Target;
 pub(crate) use wal::{Replay, check_versions};

@@ -1,4 +1,4 @@
-//! Progress of a replay, and how its memory is divided.
+//! Progress of a replay, and the division of its memory among workers.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::options::Options;
 
-/// How often the progress is logged.
+/// Interval between log messages about the progress.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Progress counters; any thread may read them. Totals are known once definitions begin to load.
@@ -61,7 +61,7 @@ impl ReplayProgress {
         }
     }
 
-    /// Logs the progress if that is due and no other worker has done so.
+    /// Logs the progress if the interval has passed and no other worker has logged it.
     fn report(&self, elapsed: Duration, n_bytes: u64) {
         let n_due = elapsed.as_secs() / REPORT_INTERVAL.as_secs();
         if self.n_reports.fetch_max(n_due, Ordering::Relaxed) >= n_due {
@@ -91,15 +91,15 @@ impl fmt::Display for ReplayProgress {
     }
 }
 
-/// Memory of a worker: a window of a file, a decompressed payload, its columns.
+/// Memory of a worker in bytes: a window of a file, a decompressed payload, and its columns.
 const WORKER_SIZE: usize = 4 << 20;
-/// Maximum memory of a worker's [`SampleBins`](super::sample_bins::SampleBins), if there is room.
+/// Maximum bytes of a worker's [`SampleBins`](super::sample_bins::SampleBins); fewer if memory is short.
 const SAMPLE_BINS_SIZE_MAX: usize = 24 << 20;
-/// Additional memory of the one worker that reads a frame larger than its window.
+/// Additional bytes for the one worker that reads a frame larger than its window.
 const LARGE_FRAME_SIZE: usize = 8 << 20;
 
-/// Returns how much of the replay's memory its workers take: all of it for a replay in the foreground; in the background
-/// what they can use, at most three quarters, so that samples written meanwhile can be buffered.
+/// Returns the bytes of the replay's memory for its workers. In the foreground this is all of it. In the background it
+/// is what the workers can use, at most three quarters: the rest is for samples that are written during the replay.
 pub(crate) fn replay_share(options: &Options) -> usize {
     let memory_bytes = options.wal_replay_memory_bytes;
     if !options.wal_replay_in_background {
@@ -115,10 +115,10 @@ pub(crate) fn replay_workers(concurrency: usize, memory_bytes: usize) -> usize {
     (memory_bytes.saturating_sub(LARGE_FRAME_SIZE) / WORKER_SIZE).clamp(1, concurrency.max(1))
 }
 
-/// Returns the memory for the sample bins of each of `n_workers`, which share `memory_bytes`.
+/// Returns the bytes for the sample bins of each of `n_workers` workers, which share `memory_bytes`.
 pub(crate) fn sample_bins_bytes(n_workers: usize, memory_bytes: usize) -> usize {
-    let of_worker = memory_bytes.saturating_sub(LARGE_FRAME_SIZE) / n_workers;
-    of_worker.saturating_sub(WORKER_SIZE).min(SAMPLE_BINS_SIZE_MAX)
+    let worker_bytes = memory_bytes.saturating_sub(LARGE_FRAME_SIZE) / n_workers;
+    worker_bytes.saturating_sub(WORKER_SIZE).min(SAMPLE_BINS_SIZE_MAX)
 }
 
 #[cfg(test)]
@@ -137,11 +137,11 @@ mod tests {
     fn workers_in_the_background_leave_a_quarter_for_buffered_samples() {
         for (wal_replay_concurrency, mib, taken_mib) in [(8, 16, 12), (2, 256, 64), (64, 256, 192)] {
             let wal_replay_memory_bytes = mib << 20;
-            let of = |wal_replay_in_background| {
+            let share = |wal_replay_in_background| {
                 let options = Options { wal_replay_concurrency, wal_replay_memory_bytes, ..Options::default() };
                 replay_share(&Options { wal_replay_in_background, ..options }) >> 20
             };
-            assert_eq!((of(true), of(false)), (taken_mib, mib), "{wal_replay_concurrency} in {mib} MiB");
+            assert_eq!((share(true), share(false)), (taken_mib, mib), "{wal_replay_concurrency} in {mib} MiB");
         }
     }
 

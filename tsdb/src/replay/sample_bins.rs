@@ -1,33 +1,34 @@
 //! Replayed samples, grouped by series before they are applied to the heads.
 //!
-//! A request has about one sample of each of many series. Applied in log order, each sample would touch another chunk.
-//! Here the samples of many requests are collected in bins, one per range of slots. A full bin is sorted by slot, and each
-//! series appends its samples in one run: its state is read and written once, and branch prediction fits its values.
+//! A request has about one sample for each of many series. Applied in log order, consecutive samples would touch
+//! different chunks. So the samples of many requests are collected in bins, one per range of slots. A full bin is
+//! sorted by slot, and each series appends its samples in one run. This reads and writes the state of a series once,
+//! and branch prediction adapts to its values.
 //!
-//! Invariant: the samples of a series keep the order of the log, which decides between two values of one timestamp.
+//! Invariant: the samples of a series stay in log order, because the first of two values for one timestamp wins.
 
 use super::locations::SeriesLocation;
 use super::stats::ReplayStats;
 use crate::sample::Sample;
 use crate::shard::Shard;
 
-/// Maximum samples of a bin per slot. Longer runs are no cheaper per sample.
+/// Capacity of a bin in samples per slot. Longer runs are no cheaper per sample.
 const SAMPLES_PER_SLOT: usize = 8;
-/// A bin covers 2^this slots, or more if there are very many.
+/// A bin covers at least 2^`SLOT_BITS_MIN` slots; more if there are so many slots that bins would exceed [`BINS_MAX`].
 const SLOT_BITS_MIN: u32 = 9;
-/// The slot within the bin is stored above the bits of the timestamp.
+/// Maximum bits of a slot within its bin: an entry stores it above the timestamp.
 const SLOT_BITS_MAX: u32 = u64::BITS - TIME_BITS;
 const TIME_BITS: u32 = 48;
-/// About the maximum number of bins of a worker: their write positions must stay in the CPU cache.
+/// Approximate maximum number of bins of a worker. Their write positions must fit the CPU cache.
 const BINS_MAX: usize = 1024;
 
 /// Samples of many requests, grouped by series.
 pub(super) struct SampleBins<'a> {
     shards: &'a [Shard],
     slot_bits: u32,
-    /// Maximum samples of a bin.
+    /// Maximum number of samples of a bin.
     capacity: usize,
-    /// By shard and slot range.
+    /// Bins by shard and slot range.
     bins: Vec<Vec<Vec<Entry>>>,
     sorted: Sorted,
 }
@@ -35,7 +36,7 @@ pub(super) struct SampleBins<'a> {
 /// A sample in its bin.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// The slot within the bin, and the timestamp in the lowest [`TIME_BITS`].
+    /// The slot within the bin, above the timestamp in the lowest [`TIME_BITS`] bits.
     key: u64,
     value: f64,
 }
@@ -44,12 +45,13 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Sorted {
     samples: Vec<Sample>,
-    /// By slot: where its samples end.
+    /// The index after the last sample of each slot.
     ends: Vec<usize>,
 }
 
 impl<'a> SampleBins<'a> {
-    /// Creates empty bins for the series that the shards have now, or only those of shard `home`. Takes at most `bytes`.
+    /// Creates empty bins for the current series of all shards, or only of shard `home`. The bins use at most `bytes`
+    /// of memory.
     pub(super) fn new(shards: &'a [Shard], home: Option<usize>, bytes: usize) -> Self {
         let is_replayed = |shard| home.is_none_or(|home| home == shard);
         let n_slots = |shard: usize| if is_replayed(shard) { shards[shard].head().len() } else { 0 };
@@ -66,7 +68,7 @@ impl<'a> SampleBins<'a> {
         }
     }
 
-    /// Adds a sample. Applies the samples of its bin if that is full.
+    /// Adds a sample. If its bin is full, applies the samples of the bin.
     #[inline]
     pub(super) fn push(&mut self, location: SeriesLocation, sample: Sample, stats: &mut ReplayStats) {
         let (shard, bin) = (usize::from(location.shard), (location.slot >> self.slot_bits) as usize);
@@ -112,7 +114,7 @@ impl<'a> SampleBins<'a> {
 }
 
 impl Entry {
-    /// Returns `None` if the timestamp is thousands of years from now.
+    /// Returns `None` if the timestamp does not fit [`TIME_BITS`] bits (thousands of years from now).
     #[inline]
     fn new(slot: u32, Sample { timestamp_ms, value }: Sample) -> Option<Self> {
         let low = timestamp_ms as u64 & ((1 << TIME_BITS) - 1);
@@ -133,7 +135,7 @@ impl Entry {
 }
 
 impl Sorted {
-    /// Sorts the samples of `n_slots` slots. Those of a slot keep their order.
+    /// Sorts the samples of `n_slots` slots by slot; stable.
     fn sort(&mut self, entries: &[Entry], n_slots: usize) {
         self.ends.clear();
         self.ends.resize(n_slots, 0);
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_applied_in_runs_give_the_same_as_samples_applied_one_by_one() {
+    fn applying_samples_in_runs_equals_applying_them_one_by_one() {
         let dir = tempfile::tempdir().unwrap();
         let (one_by_one, mut expected) = (shards(&dir.path().join("expected")), ReplayStats::default());
         for (SeriesLocation { shard, slot }, sample) in log() {

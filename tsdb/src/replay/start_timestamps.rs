@@ -1,4 +1,4 @@
-//! Start timestamps of the samples of one record, which the record before it holds.
+//! Start timestamps of the samples of one record. The previous record of the log contains them.
 
 use hashbrown::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) struct RecordStartTimestamps {
 }
 
 impl RecordStartTimestamps {
-    /// Adds the start timestamp of a sample. The first one of a sample counts.
+    /// Adds the start timestamp of a sample. If it is added twice, the first one wins.
     pub(super) fn add(&mut self, location: SeriesLocation, timestamp_ms: i64, start: StartTimestamp) {
         self.by_sample.entry((location, timestamp_ms)).or_insert(start);
     }
@@ -30,7 +30,7 @@ impl RecordStartTimestamps {
         self.is_buffered = is_buffered;
     }
 
-    /// Clears the record and keeps its memory.
+    /// Clears the record. Its memory is reused.
     pub(super) fn clear(&mut self) {
         self.by_sample.clear();
         self.is_buffered = false;
@@ -50,8 +50,8 @@ impl RecordStartTimestamps {
     }
 }
 
-/// Sets the start timestamp of a sample as the append did, or would have done had the replay been complete. An out-of-order
-/// sample that was dropped has none; that of an in-order one applies to the samples after it.
+/// Sets the start timestamp of a sample as the append did, or would have done after the replay. A dropped out-of-order
+/// sample gets none. The start timestamp of a dropped in-order sample applies to the samples after it.
 pub(crate) fn apply_start_timestamp(
     start: StartTimestamp,
     head: &mut Head,

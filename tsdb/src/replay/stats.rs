@@ -5,21 +5,21 @@ use crate::head::Replayed;
 /// Statistics of a replay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplayStats {
-    /// Series defined.
+    /// Number of series defined.
     pub n_series: u64,
-    /// Samples restored.
+    /// Number of samples restored.
     pub n_samples: u64,
     /// Exemplars restored, including those evicted again by newer ones.
     pub n_exemplars: u64,
-    /// Samples that were already present.
+    /// Number of samples that were already present.
     pub n_repeated: u64,
     /// Samples dropped because an earlier one has another value for the same timestamp.
     pub n_conflicting: u64,
     /// Samples and exemplars whose series is not defined: its definition is damaged, or was lost in a power cut.
     pub n_orphaned: u64,
-    /// Bytes cut off the ends of segments: an incomplete write at the end of the process.
+    /// Bytes cut off the ends of segments: writes that were incomplete when the process ended.
     pub torn_bytes: u64,
-    /// Bytes inside files that are not a valid record. They were copied to the quarantine.
+    /// Bytes inside files that belong to no valid record. They were copied to the quarantine.
     pub damaged_bytes: u64,
     /// Frames missing according to the sequence numbers around them, including those in damaged bytes.
     pub n_missing_frames: u64,
@@ -35,13 +35,13 @@ pub struct ReplayStats {
     pub n_buffered_repeated: u64,
     /// Buffered samples dropped because an earlier one has another value for the same timestamp.
     pub n_buffered_conflicting: u64,
-    /// Buffered samples whose timestamp would have been rejected had the replay been complete. They were acknowledged, so
-    /// they are stored.
+    /// Buffered samples whose timestamp would have been rejected after the replay. They are stored, because they were
+    /// acknowledged.
     pub n_buffered_out_of_bounds: u64,
 }
 
 impl ReplayStats {
-    /// Counts `n` samples that were replayed with the same result.
+    /// Counts `n` samples with the result `replayed`.
     pub(crate) fn count(&mut self, replayed: Replayed, n: usize) {
         let n = n as u64;
         match replayed {

@@ -1,4 +1,4 @@
-//! Replay of whole logs: after a crash at every step of a cut, with damaged segments and checkpoints.
+//! Replay of whole logs: after a crash at each step of a cut, and with damaged segments and checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Mutex};
 
 use super::ReplayStats;
+use super::context::ReplayContext;
 use super::progress::ReplayProgress;
-use super::target::Target;
 use super::wal::Replay;
 use crate::error::{Error, Result};
 use crate::fs::{Fault, Fs, MemFs, PowerCut};
@@ -41,7 +41,7 @@ fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
     let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
     epochs.sort_unstable();
     let (metadata, progress) = (Mutex::default(), ReplayProgress::default());
-    let target = Target {
+    let context = ReplayContext {
         shards: &shards,
         metadata: &metadata,
         exemplars: &Exemplars::new(0),
@@ -54,7 +54,7 @@ fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
         stop: &AtomicBool::new(false),
         large_frames: LargeFrameLock::default(),
     };
-    let result = Replay::definitions(Path::new(ROOT), &epochs, &target).and_then(Replay::samples);
+    let result = Replay::definitions(Path::new(ROOT), &epochs, &context).and_then(Replay::samples);
     Replayed { result, progress, metadata: metadata.into_inner().unwrap() }
 }
 
@@ -101,7 +101,7 @@ fn checkpoint(wal: &Wal, cut: Cut, live: impl IntoIterator<Item = u64>, next_ref
     wal.checkpoint(cut, live.into_iter().map(Ok), next_ref, [("m", &metadata)].into_iter(), &[])
 }
 
-/// Every file below a folder with its bytes.
+/// All files below a directory with their contents.
 fn files(fs: &MemFs, dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for path in fs.list(dir).unwrap_or_default().iter().map(|name| dir.join(name)) {
@@ -117,7 +117,8 @@ fn flip_bit(fs: &MemFs, path: &Path, at: usize) {
     fs.edit(path, |bytes| bytes[at] ^= 1).unwrap();
 }
 
-/// Two rounds of append, cut, append, checkpoint. Returns the samples acknowledged, and how many of them may be gone.
+/// Two rounds of append, cut, append, checkpoint. Returns the number of acknowledged samples, and how many of them the
+/// checkpoints replace.
 fn two_rounds(wal: &Wal) -> (u64, u64) {
     let (mut acknowledged, mut superseded) = (0, 0);
     let mut run = || -> Result<()> {
@@ -128,7 +129,7 @@ fn two_rounds(wal: &Wal) -> (u64, u64) {
             let before_cut = acknowledged;
             try_append(wal, round * 10 + 5..round * 10 + 10, 0..round * 10 + 10, round as i64 * 10 + 5)?;
             acknowledged += round * 10 + 10;
-            // From here on the samples before the cut are elsewhere.
+            // From here on, blocks contain the samples before the cut.
             superseded = before_cut;
             checkpoint(wal, cut, 0..round * 10 + 10, 1000 + round)?;
         }
@@ -138,7 +139,7 @@ fn two_rounds(wal: &Wal) -> (u64, u64) {
     (acknowledged, superseded)
 }
 
-/// Wherever the process dies, the acknowledged samples that are in no block can be replayed, and every series they need.
+/// A crash at any operation loses no acknowledged sample that is in no block, and none of its series.
 #[test]
 fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
     let fs = MemFs::new();
@@ -151,7 +152,7 @@ fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
     assert_eq!(fs.list(&log_dir()).unwrap().len(), 3, "a checkpoint and two segments");
 
     let mut seen = BTreeSet::new();
-    // The first operations create folders.
+    // The first operations create directories.
     for operation in first + 3..n_operations {
         let fs = MemFs::new();
         fs.fail_at(operation, Fault::Dies);
@@ -227,7 +228,7 @@ fn instead_of_a_damaged_checkpoint_the_previous_one_or_its_valid_frames_are_used
 }
 
 #[test]
-fn damage_to_segments_is_refused_before_anything_is_changed_or_copied_once() {
+fn damage_to_segments_fails_without_changes_or_is_copied_once() {
     let fs = MemFs::new();
     let wal = open_wal(&fs, &log_dir());
     append(&wal, 0..3, 0..3, 0);
@@ -271,7 +272,7 @@ fn segments_with_samples_of_lost_definitions_are_linked_into_the_quarantine() {
     }
 }
 
-/// Damage outside a frame does not affect it, and no sample comes from nowhere.
+/// Damage outside a frame does not affect it, and a replay restores no sample that was never written.
 #[test]
 fn every_damaged_byte_and_every_cut_of_a_small_log_opens() {
     let whole = MemFs::new();
@@ -297,7 +298,7 @@ fn every_damaged_byte_and_every_cut_of_a_small_log_opens() {
 }
 
 #[test]
-fn unknown_records_in_valid_frames_are_refused() {
+fn unknown_records_in_valid_frames_are_errors() {
     for (kind, record) in
         [(SegmentKind::Samples, 4), (SegmentKind::Samples, 1), (SegmentKind::Series, 2), (SegmentKind::Series, 0x83)]
     {

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
+use super::context::ReplayContext;
 use super::locations::SeriesLocations;
 use super::log::LogReplay;
 use super::stats::ReplayStats;
-use super::target::Target;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::wal::reader::check_version;
@@ -16,10 +16,10 @@ use crate::wal::{Epoch, SegmentKind};
 
 /// A replay whose definitions are loaded.
 pub(crate) struct Replay<'a> {
-    target: &'a Target<'a>,
+    context: &'a ReplayContext<'a>,
     /// By epoch, oldest first.
     logs: Vec<Vec<LogReplay>>,
-    /// The series of all epochs but the newest: a series is defined once, in the epoch that created it.
+    /// Series of all epochs except the newest. Each series is defined once, in the epoch that created it.
     earlier: SeriesLocations,
     next_ref: u64,
 }
@@ -50,17 +50,17 @@ impl<'a> Replay<'a> {
     /// # Errors
     /// [`Error::Io`] if a file cannot be read, [`Error::Version`] if a format version is not supported,
     /// [`Error::Corrupt`] if a valid frame holds an unknown record, and for damage under `Refuse`.
-    pub(crate) fn definitions(wal_dir: &Path, epochs: &[Epoch], target: &'a Target<'a>) -> Result<Self> {
+    pub(crate) fn definitions(wal_dir: &Path, epochs: &[Epoch], context: &'a ReplayContext<'a>) -> Result<Self> {
         let mut logs: Vec<Vec<LogReplay>> = Vec::new();
         for epoch in epochs {
-            let is_same = epoch.logs == target.shards.len();
-            let open = |log| LogReplay::open(epoch.log_dir(wal_dir, log), is_same.then_some(log), target);
+            let is_current_layout = epoch.logs == context.shards.len();
+            let open = |log| LogReplay::open(epoch.log_dir(wal_dir, log), is_current_layout.then_some(log), context);
             logs.push((0..epoch.logs).into_par_iter().map(open).collect::<Result<_>>()?);
         }
         for logs in &mut logs {
-            logs.par_iter_mut().try_for_each(|log| log.definitions(target))?;
+            logs.par_iter_mut().try_for_each(|log| log.definitions(context))?;
         }
-        target.shards.par_iter().try_for_each(|shard| shard.head_mut().finish_loading())?;
+        context.shards.par_iter().try_for_each(|shard| shard.head_mut().finish_loading())?;
         let mut earlier = SeriesLocations::default();
         let n_earlier = logs.len().saturating_sub(1);
         for log in logs[..n_earlier].iter_mut().flatten() {
@@ -68,31 +68,29 @@ impl<'a> Replay<'a> {
         }
         earlier.sort();
         let next_ref = logs.iter().flatten().map(|log| log.next_ref).max().unwrap_or(0);
-        Ok(Self { target, logs, earlier, next_ref })
+        Ok(Self { context, logs, earlier, next_ref })
     }
 
-    /// Returns the lowest series ref above those of all definitions. A sample whose definition is lost may have a higher
-    /// one.
+    /// Returns the next series ref after all definitions. Orphaned samples may have higher refs.
     pub(crate) fn next_ref(&self) -> u64 {
         self.next_ref
     }
 
-    /// Returns the number of samples files that the logs have had, including removed ones.
-    pub(crate) fn n_samples_files_ever(&self) -> u64 {
+    /// Returns the number of samples segments that the logs ever had, including removed ones.
+    pub(crate) fn n_samples_segments_created(&self) -> u64 {
         self.logs.iter().flatten().map(|log| log.next_samples).fold(0, u64::saturating_add)
     }
 
-    /// Replays the samples. Returns the statistics and the lowest series ref above all those on the disk.
+    /// Replays the samples. Returns the statistics and the next free series ref.
     ///
-    /// # Errors
-    /// As [`Replay::definitions`]; [`Error::Interrupted`] if it is stopped.
+    /// # Errors The errors of [`Replay::definitions`], and [`Error::Interrupted`] if the replay is stopped.
     pub(crate) fn samples(mut self) -> Result<(ReplayStats, u64)> {
         for logs in &mut self.logs {
-            logs.par_iter_mut().try_for_each(|log| log.samples(self.target, &self.earlier))?;
+            logs.par_iter_mut().try_for_each(|log| log.samples(self.context, &self.earlier))?;
         }
         let mut stats = ReplayStats::default();
         for log in self.logs.iter().flatten() {
-            log.cut_torn_tails(self.target.fs)?;
+            log.cut_torn_tails(self.context.fs)?;
             stats.add(log.stats);
             self.next_ref = self.next_ref.max(log.next_ref);
         }

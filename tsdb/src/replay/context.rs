@@ -1,4 +1,4 @@
-//! What a replay reads with, and what it restores.
+//! The context of a replay: the stores it fills, the file system, the corruption policy and the stop flag.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,20 +13,20 @@ use crate::shard::Shard;
 use crate::shard::exemplars::Exemplars;
 use crate::wal::reader::LargeFrameLock;
 
-/// The destination of a replay, shared by its workers.
+/// Context of a replay, shared by its workers.
 #[derive(Debug)]
-pub(crate) struct Target<'a> {
-    /// The shards of the store that is being opened. No series may leave them during the replay.
+pub(crate) struct ReplayContext<'a> {
+    /// The shards of the store that is being opened. Series must not be evicted during the replay.
     pub(crate) shards: &'a [Shard],
     /// Metadata by metric family.
     pub(crate) metadata: &'a Mutex<BTreeMap<String, Metadata>>,
-    /// The exemplars.
+    /// Receives the replayed exemplars.
     pub(crate) exemplars: &'a Exemplars,
-    /// The folder for damaged bytes.
+    /// Directory for damaged bytes.
     pub(crate) quarantine: &'a Path,
-    /// The disk.
+    /// File system of the data directory.
     pub(crate) fs: &'a dyn Fs,
-    /// What to do about damage.
+    /// What to do with corrupt records.
     pub(crate) on_corruption: WalOnCorruption,
     /// Maximum memory of the sample bins of a worker.
     pub(crate) sample_bins_bytes: usize,
@@ -36,6 +36,6 @@ pub(crate) struct Target<'a> {
     pub(crate) newest_ms: &'a AtomicI64,
     /// Interrupts the replay.
     pub(crate) stop: &'a AtomicBool,
-    /// Lets one worker at a time read a large frame.
+    /// Allows one worker at a time to read a large frame, to bound memory.
     pub(crate) large_frames: LargeFrameLock,
 }
