@@ -1,7 +1,7 @@
 //! Columns of integers as byte planes: all lowest bytes, then all second bytes, and so on.
 //!
-//! The planes of high bytes are mostly equal, which zstd removes. A value is found without reading those before it, and
-//! the sum of a range, which gives the position of a series, is a sum of bytes.
+//! The bytes of high planes are mostly equal, so zstd compresses them well. A value can be read without the values
+//! before it. The position of a series is the sum of a range of values, which is a sum of bytes.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(in crate::block) struct BytePlanes<'a> {
 }
 
 impl<'a> BytePlanes<'a> {
-    /// Decodes a column of `n` values, at least one, from the front of `src`; `None` if it is cut short.
+    /// Decodes a column of `n` values, at least one, from the front of `src`. Returns `None` if it is cut short.
     pub(in crate::block) fn take(src: &mut &'a [u8], n: usize, width: usize) -> Option<Self> {
         debug_assert!(n > 0 && width <= 4, "a column has at least one value of at most four bytes");
         let (bytes, rest) = src.split_at_checked(n * width)?;

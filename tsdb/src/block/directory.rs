@@ -1,7 +1,7 @@
 //! The directory: the positions of groups and timestamp columns, and the time ranges of the pages of rows.
 //!
-//! It is held in memory while a block is open, so that pages outside a query's range are skipped without being read. On
-//! disk it is two lists of entries, one of groups, one of pages of timestamp columns, each in pages of whole entries
+//! An open block holds its directory in memory, so pages outside the range of a query are skipped without being read.
+//! On disk it is two lists of entries, one of groups, one of pages of timestamp columns, each in pages of whole entries
 //! that the footer refers to. All integers are varints, times zigzag-encoded:
 //! ```text
 //! group            number of series, 1 to 256; reference of the map; number of pages of rows, at least 1; for each of them,
@@ -21,7 +21,7 @@ use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::error::Result;
 use crate::sample::TimeRange;
 
-/// Encoded size at which a page of the directory is written.
+/// Encoded bytes at which a page of the directory is written.
 const PAGE_SIZE: usize = 64 << 10;
 
 /// Writes one of the lists.
@@ -132,7 +132,7 @@ impl RowsEntry {
 /// A group of an open block.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::block) struct Group<'a> {
-    /// The ordinal of its first series.
+    /// Ordinal of the first series of the group.
     pub(in crate::block) first: u32,
     pub(in crate::block) n_series: usize,
     pub(in crate::block) map: PageRef,
@@ -210,7 +210,7 @@ impl Groups {
         }
     }
 
-    /// Returns the index of a series' group.
+    /// Returns the index of the group of a series.
     ///
     /// # Panics
     /// If there is no such series.
@@ -237,10 +237,10 @@ struct TimestampColumnsEntry {
 /// A page of timestamp columns of an open block.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::block) struct TimestampColumnsRef {
-    /// Its index among the pages.
+    /// Index of the page among these pages.
     pub(in crate::block) idx: usize,
     pub(in crate::block) page: PageRef,
-    /// The id of its first timestamp column.
+    /// Id of the first timestamp column of the page.
     pub(in crate::block) first: u32,
     /// Number of timestamp columns.
     pub(in crate::block) n: usize,
@@ -270,7 +270,7 @@ impl TimestampColumnPages {
         TimestampColumnsRef { idx, page: PageRef { offset, size }, first, n: (end - first) as usize }
     }
 
-    /// Returns the page of a timestamp column and its index there; `None` if the column does not exist.
+    /// Returns the page of a timestamp column and its index there, or `None` if the column does not exist.
     pub(in crate::block) fn find(&self, id: TimestampColumnId) -> Option<(TimestampColumnsRef, usize)> {
         if id.0 >= self.n {
             return None;

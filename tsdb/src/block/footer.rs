@@ -1,4 +1,4 @@
-//! Header, footer and trailer of a block: they identify the file and say where reading begins.
+//! Header, footer and trailer of a block: they identify the file and contain the position where reading begins.
 //!
 //! ```text
 //! header                                    trailer, at the end of the file

@@ -1,7 +1,7 @@
 //! A group: up to 256 neighbouring series, cut into slices of time, and the map from series to timestamp columns.
 //!
-//! The map is stored apart from the rows, so that the map and the timestamp columns alone tell whether a series has
-//! samples in a range. Payload of a map:
+//! The map is separate from the rows. So a reader can determine from the map and the timestamp columns alone whether a
+//! series has samples in a range. Payload of a map:
 //! ```text
 //! 0   1   flags  0; any bit set: a later version
 //! 1   4n  per page of rows, in order of time: the timestamp column of each of the n series, in four byte planes;
@@ -37,9 +37,9 @@ pub(in crate::block) struct RowsRef {
     pub(in crate::block) n_samples: u32,
 }
 
-/// Size of rows at which a page is full: reading one series should take well under 100 us.
+/// Bytes of rows at which a page is full: reading one series should take well under 100 us.
 const PAGE_SIZE: usize = 64 << 10;
-/// Size of rows at which a group is full, over all slices.
+/// Bytes of rows in all slices at which a group is full.
 const GROUP_SIZE: usize = 4 << 20;
 const NO_COLUMN: u32 = u32::MAX;
 const MAP_WIDTH: usize = 4;
@@ -104,7 +104,7 @@ impl GroupBuilder {
         self.n_series += 1;
     }
 
-    /// Writes the group, which must have a series, and starts the next; returns its map and its pages of rows.
+    /// Writes the group, which must have a series, and starts the next. Returns its map and its pages of rows.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
@@ -148,7 +148,7 @@ impl<'a> GroupMap<'a> {
         Ok(Self { n_series, timestamp_columns })
     }
 
-    /// Returns the timestamp column of a series in a page of rows; `None` if it has no samples there.
+    /// Returns the timestamp column of a series in a page of rows, or `None` if it has no samples there.
     pub(in crate::block) fn timestamp_column(self, page_idx: usize, series_idx: usize) -> Option<TimestampColumnId> {
         let size = self.n_series * MAP_WIDTH;
         let mut planes = &self.timestamp_columns[page_idx * size..][..size];

@@ -12,7 +12,7 @@ pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;
 pub(crate) struct BlockId(pub(crate) u64);
 
 impl BlockId {
-    /// Returns the id of a block file; `None` if the name is not that of a block.
+    /// Returns the id of a block file, or `None` if the name is not that of a block.
     pub(crate) fn parse(file_name: &str) -> Option<Self> {
         let id = Self(file_name.strip_suffix(".block")?.parse().ok()?);
         (id.file_name() == file_name && id.0 <= NUMBER_MAX).then_some(id)
@@ -21,12 +21,12 @@ impl BlockId {
     /// Returns `true` if the file name is that of an unfinished block or of a spill file of its index.
     pub(crate) fn is_unfinished(file_name: &str) -> bool {
         let Some(name) = file_name.strip_suffix(".tmp") else { return false };
-        let of_spill = || {
+        let is_spill_file = || {
             let (block, spill) = name.split_once('.')?;
             spill.parse::<u32>().ok()?;
             Self::parse(&format!("{block}.block"))
         };
-        Self::parse(name).or_else(of_spill).is_some()
+        Self::parse(name).or_else(is_spill_file).is_some()
     }
 
     /// Returns the name of the block's file.
@@ -56,9 +56,9 @@ pub(crate) struct BlockOrigin {
 /// Origin and statistics of a finished block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockMeta {
-    /// Where it comes from.
+    /// Origin of the block.
     pub(crate) origin: BlockOrigin,
-    /// From the oldest to the newest sample.
+    /// Time range from the oldest to the newest sample.
     pub(crate) range: TimeRange,
     /// Series.
     pub(crate) n_series: u64,
@@ -76,8 +76,8 @@ pub(crate) struct BlockMeta {
 
 /// Returns the blocks that another block replaces, ascending.
 ///
-/// A list of sources counts only for older blocks, as in every list that was written here: so no two blocks can replace
-/// each other, whatever they claim.
+/// Sources that are not older than the block are ignored; a merge never lists such sources. So two blocks with corrupt
+/// lists cannot replace each other.
 pub(crate) fn superseded(blocks: &[BlockMeta]) -> Vec<BlockId> {
     let present: BTreeSet<BlockId> = blocks.iter().map(|block| block.origin.id).collect();
     let origins = blocks.iter().map(|block| &block.origin);

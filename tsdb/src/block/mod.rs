@@ -1,8 +1,8 @@
 //! Blocks: immutable, self-contained files with samples that left the head.
 //!
-//! A flush writes small ones (parts), a merge combines them into large ones; both have this one format, one file each.
-//! Used by `flush` and `compact` ([`BlockWriter`], [`BlockScan`]) and by `select` ([`Block`]). Format:
-//! docs/format/block.md, version 1.
+//! A flush writes small blocks (parts). A merge combines them into large blocks. Each block is one file, all in the
+//! same format. Used by `store::flush` and `compact` ([`BlockWriter`], [`BlockScan`]) and by `select` ([`Block`]).
+//! Format: docs/format/block.md, version 1.
 //!
 //! ```text
 //! header                                                                           footer.rs
@@ -15,19 +15,19 @@
 //! trailer                                                                          footer.rs
 //! ```
 //!
-//! Terms: a series' *ordinal* is its position in label order. A *group* is up to 256 neighbours. A *slice* is at most 8
-//! h of a window. A *timestamp column* is the ascending list of timestamps that a series has in a slice; the series of
-//! one scrape target share theirs.
+//! Terms: the *ordinal* of a series is its position in label order. A *group* is up to 256 neighbouring series. A
+//! *slice* is at most 8 h of a window. A *timestamp column* is the ascending list of timestamps of a series in a slice.
+//! The series of one scrape target share their timestamp columns.
 //!
 //! Invariants
 //! 1. A file with its final name is complete and synced; a file that is being written is named `*.tmp`.
-//! 2. A file never changes. Every byte of it is covered by a checksum, which is verified before the byte is used.
+//! 2. A file never changes. A checksum covers every byte and is verified before the byte is used.
 //! 3. Series ascend by labels, the timestamps of a series ascend strictly, and both lie in the ranges of the directory.
 //! 4. Memory for writing, scanning and verifying does not depend on the number of series, apart from the directory of
-//!    an open block: some 60 bytes per group and slice.
+//!    an open block: about 60 bytes per group and slice.
 //!
-//! Threads: a writer or a scan belongs to one thread; a [`Block`] is read by any number.
-//! Crash: a `*.tmp` is left behind, which `Db::open` removes.
+//! Threads: a writer or a scan belongs to one thread. Any number of threads may read a [`Block`]. Crash: leaves a
+//! `*.tmp` file, which `Db::open` removes.
 
 mod byte_planes;
 mod directory;
@@ -58,7 +58,7 @@ pub(crate) use scan::BlockScan;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};
 pub(crate) use writer::BlockWriter;
 
-/// The newest format version that can be read, and the one that is written.
+/// The format version that is written, and the newest one that can be read.
 const VERSION: u8 = 1;
 
 /// A label name and value in one block. Symbols ascend with names and values in byte order.
@@ -69,12 +69,12 @@ pub(crate) struct Symbol(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-/// Why the payload of a page with a correct checksum cannot be read.
+/// Reason why the payload of a page with a correct checksum cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unreadable {
-    /// It does not decode, or contradicts the page that refers to it.
+    /// The payload does not decode, or contradicts the page that refers to it.
     Damaged,
-    /// It has flags or kinds of rows of a later version.
+    /// The payload has flags or row kinds of a later format version.
     Newer,
 }
 

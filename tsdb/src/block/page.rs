@@ -49,7 +49,7 @@ impl PageRef {
         put_u64(dst, self.size.into());
     }
 
-    /// Decodes a reference from the front of `src`; `None` if there is none.
+    /// Decodes a reference from the front of `src`. Returns `None` if there is none.
     pub(in crate::block) fn decode(src: &mut &[u8]) -> Option<Self> {
         Some(Self { offset: take_u64(src)?, size: take_u64(src)?.try_into().ok()? })
     }
@@ -122,7 +122,7 @@ impl PageWriter {
         Ok(PageRef { offset, size })
     }
 
-    /// Appends room for a header and the payload, compressed if that makes it smaller; returns `true` if it was
+    /// Appends room for a header and the payload, compressed if that makes it smaller. Returns `true` if it was
     /// compressed.
     fn pack(&mut self, payload: &[u8]) -> Result<bool> {
         let start = self.gathered.len() + PAGE_HEADER_SIZE;
@@ -236,7 +236,7 @@ impl Pages {
     /// Reads and verifies a page without the cache: for merges and verification, which read it once.
     ///
     /// # Errors
-    /// As [`Pages::get`].
+    /// The errors of [`Pages::get`].
     pub(in crate::block) fn read(&self, page: PageRef) -> Result<Vec<u8>> {
         self.with_stored(page, |stored| {
             let mut payload = vec![0; stored.raw_size];
@@ -248,7 +248,7 @@ impl Pages {
     /// Verifies the checksum of the page at `offset`, which must end at or before `end`, and returns its reference.
     ///
     /// # Errors
-    /// As [`Pages::get`].
+    /// The errors of [`Pages::get`].
     pub(in crate::block) fn check(&self, offset: u64, end: u64) -> Result<PageRef> {
         let mut header = [0; PAGE_HEADER_SIZE];
         self.read_at(&mut header, offset)?;
@@ -328,7 +328,7 @@ impl<'a> Stored<'a> {
         plausible.then_some(Self { payload, raw_size, compressed })
     }
 
-    /// Unpacks the payload into `dst`, which has its size; `None` if the payload has another size.
+    /// Unpacks the payload into `dst`, which has its size. Returns `None` if the payload has another size.
     fn unpack(&self, dst: &mut [u8]) -> Option<()> {
         if !self.compressed {
             dst.copy_from_slice(self.payload);

@@ -39,7 +39,7 @@ impl<'a> BlockScan<'a> {
         Self { block, labels, ordinal: 0, group_idx: 0, group: None, timestamp_columns }
     }
 
-    /// Replaces `samples` by those of the next series and returns its symbols; `None` after the last one.
+    /// Replaces `samples` by those of the next series and returns its symbols. Returns `None` after the last one.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
@@ -173,7 +173,7 @@ pub(in crate::block) struct RecentTimestampColumns<'a> {
     pages: Vec<Option<(usize, Vec<u8>)>>,
 }
 
-/// Cached pages of timestamp columns, some 16 KiB each.
+/// Cached pages of timestamp columns, about 16 KiB each.
 const RECENT_PAGES: usize = 64;
 
 impl<'a> RecentTimestampColumns<'a> {
@@ -181,7 +181,7 @@ impl<'a> RecentTimestampColumns<'a> {
         Self { block, pages: vec![None; RECENT_PAGES] }
     }
 
-    /// Appends the timestamps of a timestamp column; `None` if the column does not exist.
+    /// Appends the timestamps of a timestamp column. Returns `None` if the column does not exist.
     fn append(&mut self, id: TimestampColumnId, times_ms: &mut Vec<i64>) -> Option<Result<()>> {
         let (at, in_page) = self.block.timestamp_columns.find(id)?;
         let place = &mut self.pages[at.idx % RECENT_PAGES];

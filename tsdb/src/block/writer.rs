@@ -1,8 +1,8 @@
 //! Writes a block, series by series.
 //!
 //! The file is named `<id>.block.tmp` until it is complete and synced, and then gets its final name. Memory holds a
-//! group, a page of timestamp columns, the hashes of recent timestamp columns, and what the index needs, whatever the
-//! number of series.
+//! group, a page of timestamp columns, the hashes of recent timestamp columns, and the buffers of the index. It does
+//! not depend on the number of series.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -31,10 +31,10 @@ impl LabelSetBuilder {
         self.read_cache.charge = Some(charge);
     }
 
-    /// Builds the set of some ascending symbols; returns `false` if their names do not ascend.
+    /// Builds the set of some ascending symbols. Returns `false` if their names do not ascend.
     ///
     /// # Errors
-    /// As [`DictionaryCursor::go_to`].
+    /// The errors of [`DictionaryCursor::go_to`].
     pub(super) fn make(&mut self, row: &[Symbol]) -> Result<bool> {
         std::mem::swap(&mut self.set, &mut self.before);
         self.set.clear();

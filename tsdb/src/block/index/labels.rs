@@ -1,6 +1,6 @@
-//! From series to label names and values.
+//! Looks up the label names and values of series.
 //!
-//! There are two ways: reading the labels of each series, or the series of each value. The cheaper one is chosen.
+//! Reads either the labels of each series or the series of each value, whichever is estimated to be cheaper.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ impl Index {
     /// Adds the names of the labels that series in `ordinals` (or any series) have to `names`.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit; as [`Index::open`].
+    /// If the request is interrupted or exceeds its memory limit, and the errors of [`Index::open`].
     pub(in crate::block) fn label_names(
         &self,
         ctx: &QueryContext,
@@ -40,7 +40,7 @@ impl Index {
     /// Adds the values that series in `ordinals` (or any series) have for a label to `values`.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit; as [`Index::open`].
+    /// If the request is interrupted or exceeds its memory limit, and the errors of [`Index::open`].
     pub(in crate::block) fn label_values(
         &self,
         ctx: &QueryContext,

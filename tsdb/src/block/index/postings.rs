@@ -37,7 +37,7 @@ const BITMAP_WORTH_A_TRY: usize = 16;
 /// Writes the postings of `n_symbols` symbols. Returns the pages of the directory and the number of unused symbols.
 ///
 /// # Errors
-/// As [`PageWriter::write`] and [`Merge::next`].
+/// The errors of [`PageWriter::write`] and [`Merge::next`].
 pub(super) fn write(
     pages: &mut PageWriter,
     n_symbols: u32,
@@ -179,7 +179,7 @@ fn insert_common(set: &RoaringBitmap, run: Range<u32>, kept: &mut RoaringBitmap)
     }
 }
 
-/// Decodes runs of series below `n_series` until `visit` breaks; `None` if they are invalid or do not ascend.
+/// Decodes runs of series below `n_series` until `visit` breaks. Returns `None` if they are invalid or do not ascend.
 fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>) -> ControlFlow<()>) -> Option<()> {
     let mut end = 0_u32;
     let mut is_first = true;
@@ -243,8 +243,8 @@ pub(super) enum Part {
     Set(RoaringBitmap),
 }
 
-/// Calls `visit` with the parts of a list until it breaks; `None` if the list does not decode, `Some(Some(_))` if it is
-/// in a page of its own.
+/// Calls `visit` with the parts of a list until it breaks. Returns `None` if the list does not decode, `Some(Some(_))`
+/// if it is in a page of its own.
 fn visit_list(
     list: List<'_>,
     n_series: u32,
@@ -267,7 +267,7 @@ fn visit_list(
 /// Opens the postings of `n_symbols` symbols.
 ///
 /// # Errors
-/// As [`Table::open`].
+/// The errors of [`Table::open`].
 pub(super) fn open(pages: &Arc<Pages>, n_symbols: u32, directory: &[PageRef]) -> Result<Arc<Table>> {
     Table::open(pages, GROUP, n_symbols, directory).map(Arc::new)
 }
@@ -282,7 +282,7 @@ pub(super) struct PostingsCursor {
 }
 
 impl PostingsCursor {
-    /// Starts before the first symbol.
+    /// Creates a cursor before the first symbol.
     pub(super) fn new(table: &Arc<Table>, n_series: u32, access: Access) -> Self {
         Self { entries: TableCursor::new(table, access), pages: Arc::clone(table.pages()), access, n_series }
     }
@@ -290,7 +290,8 @@ impl PostingsCursor {
     /// Calls `visit` with the series of a symbol, in order, until it breaks.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`], and if the list does not decode; a part of it may have been visited then.
+    /// The errors of [`TableCursor::approach`], and if the list does not decode; a part of it may have been visited
+    /// then.
     pub(super) fn visit(&mut self, symbol: Symbol, mut visit: impl FnMut(Part) -> ControlFlow<()>) -> Result<()> {
         self.approach(symbol)?;
         let n_series = self.n_series;
@@ -318,7 +319,7 @@ impl PostingsCursor {
     /// Returns the size of a symbol's list in bytes without decoding it.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`].
+    /// The errors of [`TableCursor::approach`].
     pub(super) fn size(&mut self, symbol: Symbol) -> Result<u64> {
         self.approach(symbol)?;
         self.entries.step(|src| take_list(src).map(|list| list.size()))
@@ -327,7 +328,7 @@ impl PostingsCursor {
     /// Adds the series of a symbol to `set`.
     ///
     /// # Errors
-    /// As [`PostingsCursor::visit`].
+    /// The errors of [`PostingsCursor::visit`].
     pub(super) fn unite(&mut self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
         self.visit(symbol, |part| {
             match part {
@@ -341,7 +342,7 @@ impl PostingsCursor {
     /// Keeps in `set` only the series of a symbol.
     ///
     /// # Errors
-    /// As [`PostingsCursor::visit`].
+    /// The errors of [`PostingsCursor::visit`].
     pub(super) fn intersect(&mut self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
         let Some((min, max)) = set.min().zip(set.max()) else { return Ok(()) };
         let mut kept = RoaringBitmap::new();
@@ -363,7 +364,7 @@ impl PostingsCursor {
     /// Returns `true` if a series of a symbol is in `set`.
     ///
     /// # Errors
-    /// As [`PostingsCursor::visit`].
+    /// The errors of [`PostingsCursor::visit`].
     pub(super) fn intersects(&mut self, symbol: Symbol, set: &RoaringBitmap) -> Result<bool> {
         let mut found = false;
         self.visit(symbol, |part| {

@@ -130,10 +130,10 @@ impl Index {
         SymbolCursor::new(&self.dictionary)
     }
 
-    /// Returns the requested labels as symbols; `None` if all labels are requested.
+    /// Returns the requested labels as symbols, or `None` if all labels are requested.
     ///
     /// # Errors
-    /// As [`Index::open`].
+    /// The errors of [`Index::open`].
     pub(in crate::block) fn projection(&self, requested: &LabelHint) -> Result<Option<Projection>> {
         let (names, is_included) = match requested {
             LabelHint::All => return Ok(None),
@@ -147,7 +147,7 @@ impl Index {
     /// Returns `true` if a series may have a label of this name.
     ///
     /// # Errors
-    /// As [`Index::open`].
+    /// The errors of [`Index::open`].
     pub(in crate::block) fn has_label(&self, name: &str) -> Result<bool> {
         Ok(!self.dictionary.range(name, "")?.is_empty())
     }

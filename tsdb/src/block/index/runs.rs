@@ -1,8 +1,8 @@
 //! Sorting postings in bounded memory.
 //!
-//! Series arrive in order, and often share a symbol with the one before: what is sorted are runs of series with a
-//! symbol. They are collected in memory; when that is full they are sorted by symbol and spilled to a file, and finally
-//! the files are merged. The runs of one symbol ascend from file to file.
+//! Series arrive in order, and often share a symbol with the previous series. So the sorter handles runs of series with
+//! the same symbol. Runs are collected in memory. When the memory is full, they are sorted by symbol and spilled to a
+//! file. At the end the files are merged. The runs of one symbol ascend from file to file.
 //!
 //! ```text
 //! page of a spill file   runs: symbol less that of the run before (the first less 0), varint;
@@ -50,7 +50,7 @@ impl OpenRuns {
     /// Advances to a series with these symbols, and adds the runs that end before it to `sorter`.
     ///
     /// # Errors
-    /// As [`RunSorter::push`].
+    /// The errors of [`RunSorter::push`].
     pub(super) fn advance(&mut self, ordinal: u32, symbols: &[Symbol], sorter: &mut RunSorter) -> Result<()> {
         let mut before = self.row.iter().copied().peekable();
         self.next_row.clear();
@@ -113,7 +113,7 @@ impl RunSorter {
     /// Returns all runs in order.
     ///
     /// # Errors
-    /// As [`Merge::next`].
+    /// The errors of [`Merge::next`].
     pub(super) fn finish(mut self) -> Result<Merge> {
         self.runs.sort_unstable();
         Merge::new(self.spills, self.runs)

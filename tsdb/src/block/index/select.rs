@@ -21,7 +21,7 @@ impl Index {
     /// Returns the ordinals of the series that pass all matchers.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit; as [`Index::open`].
+    /// If the request is interrupted or exceeds its memory limit, and the errors of [`Index::open`].
     pub(in crate::block) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
         let postings = self.postings_cursor(Access::Cached);
         let mut terms = BlockTerms { index: self, postings, weighed: Vec::new() };

@@ -56,7 +56,7 @@ impl SeriesWriter {
     /// Adds a series.
     ///
     /// # Errors
-    /// As [`PageWriter::write`].
+    /// The errors of [`PageWriter::write`].
     ///
     /// # Panics
     /// If symbols or series do not ascend.
@@ -79,7 +79,7 @@ impl SeriesWriter {
     /// Writes the remaining entries and returns the pages of the directories, that of the suffixes first.
     ///
     /// # Errors
-    /// As [`PageWriter::write`].
+    /// The errors of [`PageWriter::write`].
     pub(super) fn finish(self, pages: &mut PageWriter) -> Result<(Vec<PageRef>, Vec<PageRef>)> {
         Ok((self.suffixes.finish(pages)?, self.table.finish(pages)?))
     }
@@ -121,7 +121,7 @@ impl Entry {
 /// Opens a table of `n` series.
 ///
 /// # Errors
-/// As [`Table::open`].
+/// The errors of [`Table::open`].
 pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Arc<Table>> {
     Table::open(pages, GROUP, n, directory).map(Arc::new)
 }
@@ -145,7 +145,7 @@ pub(crate) struct SeriesCursor {
 }
 
 impl SeriesCursor {
-    /// Starts before the first series.
+    /// Creates a cursor before the first series.
     pub(super) fn new(series: &Arc<Table>, suffixes: &Arc<Table>, dictionary: &Dictionary, access: Access) -> Self {
         Self {
             entries: TableCursor::new(series, access),
@@ -222,7 +222,7 @@ impl SeriesCursor {
     /// Returns the labels of the series.
     ///
     /// # Errors
-    /// As [`SeriesCursor::seek`].
+    /// The errors of [`SeriesCursor::seek`].
     pub(crate) fn labels(&mut self) -> Result<Labels> {
         self.make_labels(None)?;
         Ok(Labels::from_packed(self.packed_labels()))
@@ -231,7 +231,7 @@ impl SeriesCursor {
     /// Builds the labels of the series, or the requested ones.
     ///
     /// # Errors
-    /// As [`SeriesCursor::seek`].
+    /// The errors of [`SeriesCursor::seek`].
     pub(crate) fn make_labels(&mut self, requested: Option<&Projection>) -> Result<()> {
         let row = match requested {
             None => &self.row,

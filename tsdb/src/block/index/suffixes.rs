@@ -33,7 +33,8 @@ pub(super) struct SuffixWriter {
     suffix: Vec<Symbol>,
     changes: Changes,
     entry: Vec<u8>,
-    /// Numbers of suffixes by hash. The hash stands for the suffix: it is wide, and its seed is secret to senders.
+    /// Numbers of suffixes by hash. Suffixes are compared by hash only: it has 128 bits, and senders do not know its
+    /// seed.
     known: HashMap<[u64; 2], u32>,
     known_max: usize,
     seed: u64,
@@ -67,7 +68,7 @@ impl SuffixWriter {
     /// Returns the number of a suffix, which is written if it is new.
     ///
     /// # Errors
-    /// As [`PageWriter::write`].
+    /// The errors of [`PageWriter::write`].
     pub(super) fn number(&mut self, pages: &mut PageWriter, suffix: &[Symbol]) -> Result<u32> {
         self.hashed.clear();
         suffix.iter().for_each(|symbol| self.hashed.extend_from_slice(&symbol.0.to_le_bytes()));
@@ -101,7 +102,7 @@ impl SuffixWriter {
     /// Writes the remaining entries and returns the pages of the directory.
     ///
     /// # Errors
-    /// As [`PageWriter::write`].
+    /// The errors of [`PageWriter::write`].
     pub(super) fn finish(self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
         self.table.finish(pages)
     }
@@ -178,7 +179,7 @@ impl Changes {
         Some(())
     }
 
-    /// Applies the changes to `before` and writes the result to `row`; `None` if a symbol would occur twice.
+    /// Applies the changes to `before` and writes the result to `row`. Returns `None` if a symbol would occur twice.
     fn apply(&self, before: &[Symbol], row: &mut Vec<Symbol>) -> Option<()> {
         row.clear();
         // Fast path: each added symbol replaces a removed one.
@@ -211,7 +212,7 @@ impl Changes {
 /// Opens a table of `n` suffixes.
 ///
 /// # Errors
-/// As [`Table::open`].
+/// The errors of [`Table::open`].
 pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Arc<Table>> {
     Table::open(pages, GROUP, n, directory).map(Arc::new)
 }
@@ -227,7 +228,7 @@ pub(super) struct SuffixCursor {
 }
 
 impl SuffixCursor {
-    /// Starts before the first suffix; symbols are below `n_symbols`.
+    /// Creates a cursor before the first suffix; symbols are below `n_symbols`.
     pub(super) fn new(table: &Arc<Table>, n_symbols: u32, access: Access) -> Self {
         let (suffix, before) = (Vec::new(), Vec::new());
         Self { entries: TableCursor::new(table, access), n_symbols, suffix, before, changes: Changes::default() }
@@ -236,7 +237,7 @@ impl SuffixCursor {
     /// Returns the symbols of a suffix, ascending.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`].
+    /// The errors of [`TableCursor::approach`].
     pub(super) fn get(&mut self, number: u32) -> Result<&[Symbol]> {
         if self.entries.next().checked_sub(1) != Some(number) {
             if self.entries.approach(number)? == Moved::Yes {

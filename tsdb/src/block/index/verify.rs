@@ -13,7 +13,7 @@ impl Index {
     /// Reads the index without the cache, and checks that it decodes and that series table and postings agree.
     ///
     /// # Errors
-    /// As [`Index::open`]; if the request is interrupted.
+    /// The errors of [`Index::open`]; if the request is interrupted.
     pub(in crate::block) fn verify(&self, ctx: &QueryContext) -> Result<()> {
         let mut symbols = self.symbol_cursor();
         for i in 0.. {

@@ -47,7 +47,7 @@ impl IndexWriter {
     /// Adds a label name with a value; they ascend by name, then value, and all come before the first series.
     ///
     /// # Errors
-    /// [`Error::Limit`] when there are 2^32 - 1; as [`PageWriter::write`].
+    /// [`Error::Limit`] when there are 2^32 - 1, and the errors of [`PageWriter::write`].
     ///
     /// # Panics
     /// If name or value are empty, or they do not ascend.

@@ -46,8 +46,8 @@ impl Block {
     /// Opens the block with an id in a directory of blocks.
     ///
     /// # Errors
-    /// As [`Block::open`]; [`Error::Corrupt`] also if the file contains another id: it would take the place of that
-    /// block in every list, and be removed instead of it.
+    /// The errors of [`Block::open`]; [`Error::Corrupt`] also if the file contains another id: it would take the place
+    /// of that block in every list, and be removed instead of it.
     pub(crate) fn open_numbered(fs: &dyn Fs, dir: &Path, id: BlockId, cache: &Arc<PageCache>) -> Result<Self> {
         let block = Self::open(fs, &dir.join(id.file_name()), cache)?;
         let found = block.meta.origin.id;
@@ -107,7 +107,7 @@ impl Block {
     /// Adds the label names of some series, or of all.
     ///
     /// # Errors
-    /// As [`Block::select`].
+    /// The errors of [`Block::select`].
     pub(crate) fn label_names(
         &self,
         ctx: &QueryContext,
@@ -120,7 +120,7 @@ impl Block {
     /// Adds the values of a label in some series, or in all.
     ///
     /// # Errors
-    /// As [`Block::select`].
+    /// The errors of [`Block::select`].
     pub(crate) fn label_values(
         &self,
         ctx: &QueryContext,
@@ -131,7 +131,7 @@ impl Block {
         self.index.label_values(ctx, name, ordinals, values)
     }
 
-    /// Finds the requested labels; `None` if all are requested.
+    /// Finds the requested labels. Returns `None` if all are requested.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`].
@@ -142,7 +142,7 @@ impl Block {
     /// Returns `true` if a series may have a label of this name.
     ///
     /// # Errors
-    /// As [`Block::projection`].
+    /// The errors of [`Block::projection`].
     pub(crate) fn has_label(&self, name: &str) -> Result<bool> {
         self.index.has_label(name)
     }

@@ -41,7 +41,7 @@ impl Block {
     /// Appends the samples of a series in `range`; appends nothing on an error. `read_cache` belongs to this block.
     ///
     /// # Errors
-    /// As [`Block::overlaps`].
+    /// The errors of [`Block::overlaps`].
     ///
     /// # Panics
     /// As [`Block::overlaps`].

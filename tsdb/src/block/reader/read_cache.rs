@@ -1,9 +1,9 @@
-//! A per-request cache of the parts of a block that were read last, for reading series after series.
+//! A per-request cache of the parts of a block that were read last, for sequential reads of series.
 //!
 //! Neighbouring series lie in one group, and those of a scrape target share timestamp columns. The map and the rows of
 //! a group are looked up in the page cache once, rows are located from those of the series before, and a timestamp
-//! column is decoded once instead of once per series. The cache is charged to the request; if the budget refuses, or
-//! the cache is full, each read works without it.
+//! column is decoded once instead of once per series. The cache is charged to the request. If the budget is exhausted
+//! or the cache is full, reads work without it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::sample::TimeRange;
 pub(in crate::block) const PAGES_SIZE_MAX: usize = 4 << 20;
 /// Listed timestamps that are cached before the cache is cleared: those of a few hundred targets over two hours.
 pub(in crate::block) const TIMES_MAX: usize = 128 << 10;
-/// Timestamp columns that are cached before the cache is cleared: those of some thousand targets over a day.
+/// Timestamp columns that are cached before the cache is cleared: those of a few thousand targets over a day.
 pub(in crate::block) const COLUMNS_MAX: usize = 16 << 10;
 /// Memory of a cached timestamp column besides its timestamps, in a table that is at least half full.
 pub(in crate::block) const COLUMN_SIZE: usize = 2 * size_of::<(u32, CachedTimes)>();
@@ -152,7 +152,7 @@ impl ReadCache {
         Ok(pages[place].as_mut().expect("the page was inserted above"))
     }
 
-    /// Returns the timestamps of a timestamp column; `None` if the column does not exist.
+    /// Returns the timestamps of a timestamp column, or `None` if the column does not exist.
     pub(in crate::block) fn times(&mut self, block: &Block, id: TimestampColumnId) -> Option<Result<Times<'_>>> {
         let kept = match self.timestamp_columns.get(&id.0) {
             Some(kept) => kept.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::chunk::histogram::Layout;
 use crate::sample::histogram::BucketSpan;
 
-/// The columns of the buckets of some layouts.
+/// One column per bucket index that occurs in any of the layouts of a run.
 #[derive(Debug, Clone, Default)]
 pub(in crate::block) struct BucketColumns {
     /// `None` for a single layout, whose buckets are the columns.
@@ -17,13 +17,13 @@ pub(in crate::block) struct BucketColumns {
 type Indexes = (BTreeSet<i32>, BTreeSet<i32>);
 
 impl BucketColumns {
-    /// Creates the columns of one layout, whatever its spans are.
+    /// Creates the columns of one layout. Its spans are not checked.
     pub(in crate::block) fn new(layout: &Layout) -> Self {
         Self { indexes: None, n_columns: layout.n_buckets() }
     }
 
-    /// Returns the columns extended by those of another layout; `first` is the layout that they were created with.
-    /// `None` if the bucket indexes of either layout do not ascend.
+    /// Returns these columns plus the columns of `layout`; `first` is the argument of [`Self::new`]. Returns `None` if
+    /// the bucket indexes of either layout do not ascend.
     pub(in crate::block) fn with(&self, first: &Layout, layout: &Layout) -> Option<Self> {
         let (mut positive, mut negative) = self.indexes.clone().or_else(|| indexes_of(first))?;
         let (other_positive, other_negative) = indexes_of(layout)?;
@@ -38,16 +38,16 @@ impl BucketColumns {
         self.n_columns
     }
 
-    /// Returns the columns of the buckets of a layout, which must be one of those added.
-    pub(in crate::block) fn places(&self, layout: &Layout) -> Vec<usize> {
+    /// Returns the column of each bucket of `layout`, which must have been added by `new` or `with`.
+    pub(in crate::block) fn columns_of(&self, layout: &Layout) -> Vec<usize> {
         let all = self.indexes.as_ref().and_then(|all| Some((all, indexes_of(layout)?)));
         // Fast path: one layout.
         let Some(((positive, negative), (of_positive, of_negative))) = all else {
             return (0..self.n_columns).collect();
         };
-        let is_of = |of: BTreeSet<i32>| move |(_, index): &(usize, &i32)| of.contains(index);
-        let positive = positive.iter().enumerate().filter(is_of(of_positive)).map(|(place, _)| place);
-        let negative = negative.iter().enumerate().filter(is_of(of_negative)).map(|(place, _)| place);
+        let contained_in = |of: BTreeSet<i32>| move |(_, index): &(usize, &i32)| of.contains(index);
+        let positive = positive.iter().enumerate().filter(contained_in(of_positive)).map(|(place, _)| place);
+        let negative = negative.iter().enumerate().filter(contained_in(of_negative)).map(|(place, _)| place);
         let n_positive = self.indexes.as_ref().map_or(0, |(positive, _)| positive.len());
         positive.chain(negative.map(|place| n_positive + place)).collect()
     }
@@ -99,12 +99,12 @@ mod tests {
     fn columns_are_the_union_of_bucket_indexes() {
         let (a, b, none) = (layout(&[(-1, 2), (3, 1)], &[(0, 1)]), layout(&[(0, 2)], &[(5, 1)]), layout(&[], &[]));
         let alone = BucketColumns::new(&a);
-        assert_eq!((alone.len(), alone.places(&a)), (4, vec![0, 1, 2, 3]));
+        assert_eq!((alone.len(), alone.columns_of(&a)), (4, vec![0, 1, 2, 3]));
         // Indexes -1, 0, 4 and 0, 1 of positive buckets, 0 and 5 of negative ones.
         let both = alone.with(&a, &b).unwrap().with(&a, &none).unwrap();
         assert_eq!(both.len(), 6);
-        assert_eq!((both.places(&a), both.places(&b)), (vec![0, 1, 3, 4], vec![1, 2, 5]));
-        assert!(both.places(&none).is_empty());
+        assert_eq!((both.columns_of(&a), both.columns_of(&b)), (vec![0, 1, 3, 4], vec![1, 2, 5]));
+        assert!(both.columns_of(&none).is_empty());
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         for bad in [layout(&[(0, 2), (-1, 1)], &[]), layout(&[(i32::MAX, 2)], &[]), layout(&[(i32::MAX, 1)], &[])] {
             assert!(BucketColumns::new(&good).with(&good, &bad).is_none());
             assert!(BucketColumns::new(&bad).with(&bad, &good).is_none());
-            assert_eq!(BucketColumns::new(&bad).places(&bad).len(), bad.n_buckets());
+            assert_eq!(BucketColumns::new(&bad).columns_of(&bad).len(), bad.n_buckets());
         }
     }
 }

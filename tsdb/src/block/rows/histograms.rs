@@ -207,7 +207,7 @@ impl RunPlan {
 
     /// Returns the cells, column by column.
     fn cells<T: Default + Copy>(&self, run: RowSamples<'_>, cell: impl Fn(&HistogramCounts, usize) -> T) -> Vec<T> {
-        let places: Vec<Vec<usize>> = self.layouts.iter().map(|layout| self.columns.places(layout)).collect();
+        let places: Vec<Vec<usize>> = self.layouts.iter().map(|layout| self.columns.columns_of(layout)).collect();
         let mut cells = vec![T::default(); (FIRST_BUCKETS + self.columns.len()) * run.len()];
         let layouts = self.uses.iter().flat_map(|&(layout, n)| std::iter::repeat_n(layout, n));
         for (i, ((_, histogram), layout)) in run.histograms.iter().zip(layouts).enumerate() {
@@ -325,7 +325,7 @@ impl Run {
         let mut sums = Vec::with_capacity(n);
         decode_values(src, n, &mut sums).ok()?;
         let cells = Cells::decode(src, layouts[0].is_float(), FIRST_BUCKETS + columns.len(), n)?;
-        let places = layouts.iter().map(|layout| columns.places(layout)).collect();
+        let places = layouts.iter().map(|layout| columns.columns_of(layout)).collect();
         Some(Self { n, layouts, places, uses, hints, sums, cells })
     }
 

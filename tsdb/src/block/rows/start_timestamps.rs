@@ -44,7 +44,7 @@ impl StartTimestampsBuilder {
         }
     }
 
-    /// Appends the column to `dst`; returns `true` if it is not empty.
+    /// Appends the column to `dst`. Returns `true` if it is not empty.
     pub(in crate::block) fn encode(&self, dst: &mut Vec<u8>) -> bool {
         if self.bytes.is_empty() {
             return false;

@@ -1,7 +1,7 @@
 //! The set of a store's blocks: its members, their deleted samples, and changes of the set.
 //!
-//! Used by reads (`select`), which take the list at one moment, and by flushes and merges, which change it. A block
-//! that leaves the list is unlinked at once; readers still have the file open.
+//! Used by reads (`select`), which take a snapshot of the list, and by flushes and merges, which change it. A block
+//! that leaves the list is unlinked immediately. Readers keep its file open.
 //!
 //! Invariants
 //! 1. The list is in order of acceptance: of two samples with one timestamp, that of the earlier block wins.
@@ -46,11 +46,11 @@ struct Deleted {
 pub(crate) enum Replaced {
     /// The result replaced its sources.
     Done,
-    /// A delete rule was added meanwhile; the sources stay.
+    /// A delete rule was added during the merge. The sources stay.
     Outdated,
 }
 
-/// The block list at one moment.
+/// A snapshot of the block list.
 pub(crate) type BlockList = Arc<[Arc<StoredBlock>]>;
 
 /// See the module documentation.
@@ -195,7 +195,7 @@ impl StoredBlock {
     /// Appends the samples of a series inside `range`, except deleted ones, to `out`.
     ///
     /// # Errors
-    /// As [`Block::read`].
+    /// The errors of [`Block::read`].
     pub(crate) fn read(
         &self,
         read_cache: &mut ReadCache,
@@ -217,7 +217,7 @@ impl StoredBlock {
     /// Adds the label names of matching series (or all) to `names`.
     ///
     /// # Errors
-    /// As [`Block::label_names`].
+    /// The errors of [`Block::label_names`].
     pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut StringSet) -> Result<()> {
         self.block.label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
     }
@@ -225,7 +225,7 @@ impl StoredBlock {
     /// Adds the values of a label of matching series (or all) to `values`.
     ///
     /// # Errors
-    /// As [`Block::label_values`].
+    /// The errors of [`Block::label_values`].
     pub(crate) fn label_values(
         &self,
         ctx: &QueryContext,
@@ -336,7 +336,7 @@ impl BlockSet {
     /// Opens a finished block.
     ///
     /// # Errors
-    /// As [`Block::open_numbered`].
+    /// The errors of [`Block::open_numbered`].
     pub(crate) fn open_block(&self, id: BlockId) -> Result<Arc<Block>> {
         Block::open_numbered(&*self.fs, &self.dir, id, &self.cache).map(Arc::new)
     }
@@ -344,7 +344,7 @@ impl BlockSet {
     /// Opens a block that does not belong to this store.
     ///
     /// # Errors
-    /// As [`Block::open`].
+    /// The errors of [`Block::open`].
     pub(crate) fn open_foreign(&self, path: &Path) -> Result<Arc<Block>> {
         Block::open(&*self.fs, path, &self.cache).map(Arc::new)
     }
@@ -366,7 +366,7 @@ impl BlockSet {
     /// Adds new blocks, atomically for every reader.
     ///
     /// # Errors
-    /// As [`Block::select`].
+    /// The errors of [`Block::select`].
     pub(crate) fn add(&self, new: Vec<Arc<Block>>) -> Result<()> {
         self.add_once(new, || Ok(()))
     }
@@ -374,7 +374,7 @@ impl BlockSet {
     /// Adds blocks as [`BlockSet::add`] does, after `commit` made them part of the store.
     ///
     /// # Errors
-    /// As [`Block::select`], and those of `commit`; nothing has changed then.
+    /// The errors of [`Block::select`], and those of `commit`; nothing has changed then.
     pub(crate) fn add_once(&self, new: Vec<Arc<Block>>, commit: impl FnOnce() -> Result<()>) -> Result<()> {
         let tombstones = self.tombstones();
         let mut list = self.list().to_vec();
@@ -409,7 +409,7 @@ impl BlockSet {
     /// it might contain deleted samples.
     ///
     /// # Errors
-    /// As [`BlockSet::remove`].
+    /// The errors of [`BlockSet::remove`].
     pub(crate) fn replace(
         &self,
         sources: &[Arc<StoredBlock>],
@@ -449,7 +449,7 @@ impl BlockSet {
     /// deletion.
     ///
     /// # Errors
-    /// As [`Tombstones::add`] and [`Block::select`]; nothing has changed then.
+    /// The errors of [`Tombstones::add`] and [`Block::select`]; nothing has changed then.
     pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         let mut tombstones = self.tombstones();
         let list = self.list();

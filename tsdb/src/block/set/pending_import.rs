@@ -25,8 +25,8 @@ pub(crate) struct PendingImport {
 }
 
 impl PendingImport {
-    /// Returns the import that a marker file stands for; `None` if the file is not an empty marker: a marker causes the
-    /// removal of blocks.
+    /// Returns the import that a marker file stands for, or `None` if the file is not an empty marker: a marker causes
+    /// the removal of blocks.
     pub(crate) fn find(fs: &dyn Fs, dir: &Path, file_name: &str) -> Option<Self> {
         let importing = Self::parse(file_name)?;
         let is_empty = fs.open(&dir.join(file_name)).and_then(|file| file.size()).is_ok_and(|size| size == 0);

@@ -1,7 +1,7 @@
 //! Timestamp columns: the distinct lists of timestamps of a block, each stored once.
 //!
 //! The series of one scrape have the same timestamps, so a block has about one timestamp column per target and slice,
-//! at almost no cost; a series with timestamps of its own has a column of its own. Columns are numbered in order of
+//! which takes almost no space. A series with other timestamps has its own column. Columns are numbered in order of
 //! first occurrence.
 //!
 //! ```text

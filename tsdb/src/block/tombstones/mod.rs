@@ -6,10 +6,10 @@
 //! Invariants
 //! 1. A rule survives a power cut once [`Tombstones::add`] has returned. The file is replaced as a whole: written under
 //!    another name, synced, renamed, the directory synced.
-//! 2. Ids ascend and are never reused, even after all rules were dropped: blocks record up to which id they were
-//!    cleaned.
+//! 2. Ids ascend and are never reused, even after all rules were dropped: each block records the last rule that was
+//!    applied to it.
 //! 3. A file that is damaged or has a newer format is rejected: deleted samples must not reappear unnoticed.
-//! 4. A rule is kept as long as one block needs it.
+//! 4. A rule is kept while any block needs it.
 //!
 //! A rule applies to blocks of flushes up to [`Deletion::flush`]. The samples in the heads must therefore be flushed
 //! before a delete, and the log truncated: a later flush of the same samples would not be covered.
@@ -146,7 +146,7 @@ impl Tombstones {
         copy.replace(self.rules.to_vec())
     }
 
-    /// Drops the rules that none of `blocks` needs, which must include those being written; returns how many were
+    /// Drops the rules that none of `blocks` needs, which must include those being written. Returns how many were
     /// dropped.
     ///
     /// # Errors
@@ -227,7 +227,7 @@ fn encode_rule(rule: &Deletion) -> Vec<u8> {
 /// By their number in the file.
 const OPS: [MatchOp; 4] = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regexp, MatchOp::NotRegexp];
 
-/// Why a file was rejected.
+/// Reason why a file was rejected.
 #[derive(Debug)]
 enum Bad {
     Damaged { offset: usize, reason: &'static str },

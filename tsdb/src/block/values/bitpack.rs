@@ -12,7 +12,7 @@ pub(super) const WIDTH_FULL: u32 = 64;
 const GROUP: usize = 8;
 const WORD_SIZE: usize = 8;
 
-/// Returns the size of `n` integers in bytes; `None` if it overflows.
+/// Returns the size of `n` integers in bytes, or `None` if it overflows.
 pub(super) fn packed_size(n: usize, width: u32) -> Option<usize> {
     n.checked_mul(width as usize).map(|bits| bits.div_ceil(8))
 }

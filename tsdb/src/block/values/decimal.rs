@@ -127,8 +127,8 @@ pub(super) fn as_decimal(value: f64) -> Option<(Exponent, i64)> {
     Some((exponent, exponent.integer(value)))
 }
 
-/// Finds an exponent by which all values of a row are decimals, and overwrites `integers` with theirs; `None` if some
-/// value is not a decimal or only few values have more digits than the others.
+/// Finds an exponent by which all values of a row are decimals, and overwrites `integers` with theirs. Returns `None`
+/// if some value is not a decimal or only few values have more digits than the others.
 pub(super) fn exact_exponent(values: &[f64], integers: &mut Vec<i64>) -> Option<Exponent> {
     let guess = probe(values, least_exact)?;
     integers.clear();

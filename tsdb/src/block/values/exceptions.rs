@@ -1,4 +1,4 @@
-//! Exceptions: values that are stored apart from the columns of a row, so that these stay narrow.
+//! Exceptions: values that are stored separately from the columns of a row, so that the columns stay narrow.
 //!
 //! ```text
 //! each     varint: code + 8 * number of values between the exception before (or the row's start) and this one

@@ -15,7 +15,7 @@
 //! Invariants
 //! 1. Decoding restores every bit: each decimal is verified by the function that decodes it.
 //! 2. A row is decoded from its bytes and its number of values, and ends on a byte.
-//! 3. Whatever the bytes are, decoding appends either exactly that many values or none.
+//! 3. For any input, decoding appends either exactly that many values or none.
 
 mod bitpack;
 mod decimal;

@@ -18,15 +18,15 @@ pub(in crate::block::index) struct DictionaryCursor {
 }
 
 impl DictionaryCursor {
-    /// Starts before the first symbol, where `entries` is.
+    /// Creates a cursor before the first symbol, where `entries` is.
     pub(super) fn new(entries: TableCursor) -> Self {
         Self { entries, name: Vec::new(), value: Vec::new(), current: None }
     }
 
-    /// Advances to the next symbol and returns it; `None` after the last.
+    /// Advances to the next symbol and returns it. Returns `None` after the last.
     ///
     /// # Errors
-    /// As [`TableCursor::step`].
+    /// The errors of [`TableCursor::step`].
     pub(in crate::block::index) fn next(&mut self) -> Result<Option<Symbol>> {
         let number = self.entries.next();
         if number == self.len() {
@@ -41,7 +41,7 @@ impl DictionaryCursor {
     /// Moves to a symbol.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`]; [`Error::Corrupt`] if the symbol does not exist.
+    /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`] if the symbol does not exist.
     pub(in crate::block::index) fn go_to(&mut self, symbol: Symbol) -> Result<()> {
         if self.current == Some(symbol) {
             return Ok(());
@@ -56,10 +56,10 @@ impl DictionaryCursor {
         Ok(())
     }
 
-    /// Moves to the first symbol at or after this name and value, and returns it; `None` after the last.
+    /// Moves to the first symbol at or after this name and value, and returns it. Returns `None` after the last.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`].
+    /// The errors of [`TableCursor::approach`].
     pub(in crate::block::index) fn seek(&mut self, name: &[u8], value: &[u8]) -> Result<Option<Symbol>> {
         if self.len() == 0 {
             return Ok(None);
@@ -190,7 +190,7 @@ pub(crate) struct SymbolCursor {
 }
 
 impl SymbolCursor {
-    /// Starts before the first symbol.
+    /// Creates a cursor before the first symbol.
     pub(in crate::block::index) fn new(dictionary: &Dictionary) -> Self {
         Self { cursor: dictionary.cursor(Access::Scan) }
     }

@@ -53,7 +53,7 @@ impl DictionaryWriter {
     /// Adds a symbol.
     ///
     /// # Errors
-    /// [`Error::Limit`] when there are 2^32 - 1; as [`PageWriter::write`].
+    /// [`Error::Limit`] when there are 2^32 - 1, and the errors of [`PageWriter::write`].
     ///
     /// # Panics
     /// If name or value are empty or do not ascend.
@@ -85,7 +85,7 @@ impl DictionaryWriter {
     /// Writes the remaining entries and returns the pages of the directory.
     ///
     /// # Errors
-    /// As [`PageWriter::write`].
+    /// The errors of [`PageWriter::write`].
     pub(super) fn finish(self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
         self.table.finish(pages)
     }
@@ -123,7 +123,7 @@ impl Dictionary {
     /// Reads the directory of a dictionary of `n` symbols.
     ///
     /// # Errors
-    /// As [`Table::open`].
+    /// The errors of [`Table::open`].
     pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Self> {
         let table = Table::open(pages, GROUP, n, directory)?;
         if !table.keys().is_sorted_by_key(|key| key_parts(key)) {
@@ -141,7 +141,7 @@ impl Dictionary {
     /// Returns the symbol of a name and a value, if it exists.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`].
+    /// The errors of [`TableCursor::approach`].
     pub(super) fn find(&self, name: &str, value: &str) -> Result<Option<Symbol>> {
         let mut cursor = self.cursor(Access::Cached);
         let found = cursor.seek(name.as_bytes(), value.as_bytes())?;
@@ -151,7 +151,7 @@ impl Dictionary {
     /// Returns the numbers of the symbols with this name whose value begins with `prefix`.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`].
+    /// The errors of [`TableCursor::approach`].
     pub(super) fn range(&self, name: &str, prefix: &str) -> Result<Range<u32>> {
         let mut cursor = self.cursor(Access::Cached);
         let mut number_at =

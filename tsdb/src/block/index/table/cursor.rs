@@ -41,7 +41,7 @@ pub(in crate::block::index) enum Moved {
 }
 
 impl TableCursor {
-    /// Starts before the first entry.
+    /// Creates a cursor before the first entry.
     pub(in crate::block::index) fn new(table: &Arc<Table>, access: Access) -> Self {
         Self {
             table: Arc::clone(table),
@@ -74,8 +74,8 @@ impl TableCursor {
     /// Moves to an entry, or to one before it in its group, from where steps lead to it.
     ///
     /// # Errors
-    /// As [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if the entry does not exist or its page is
-    /// invalid.
+    /// The errors of [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if the entry does not exist or
+    /// its page is invalid.
     pub(in crate::block::index) fn approach(&mut self, number: u32) -> Result<Moved> {
         if !(self.first..self.end).contains(&number) {
             let page_idx = self.table.page_of(number);
@@ -94,7 +94,7 @@ impl TableCursor {
     /// Moves to the beginning of a page.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`].
+    /// The errors of [`TableCursor::approach`].
     pub(in crate::block::index) fn load(&mut self, page_idx: usize) -> Result<()> {
         let page = self.table.refs[page_idx];
         let payload = match self.access {
@@ -136,7 +136,7 @@ impl TableCursor {
     /// Decodes the next entry, which must exist. `decode` decodes it from the front of its argument.
     ///
     /// # Errors
-    /// As [`TableCursor::approach`], and if `decode` fails.
+    /// The errors of [`TableCursor::approach`], and if `decode` fails.
     pub(in crate::block::index) fn step<T>(&mut self, decode: impl FnOnce(&mut &[u8]) -> Option<T>) -> Result<T> {
         if self.next == self.end {
             self.approach(self.next)?;
@@ -174,7 +174,7 @@ impl TableCursor {
 
 const START_SIZE: usize = 4;
 
-/// Returns the end of the entries in a page; `None` if it does not have `n` of them.
+/// Returns the end of the entries in a page, or `None` if it does not have `n` of them.
 fn entries_size(payload: &[u8], n: u32, group: u32) -> Option<usize> {
     let (rest, n_found) = payload.split_last_chunk()?;
     if u32::from_le_bytes(*n_found) != n {

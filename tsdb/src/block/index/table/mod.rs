@@ -6,8 +6,8 @@
 //!             number of entries, u32
 //! directory   per page: number of its first entry (varint, less the one before), reference, key (size varint, bytes)
 //! ```
-//! The meaning of entries and keys is up to the table. The first entry of a group is encoded without reference to those
-//! before it, so that reading one entry costs half a group, not half a page.
+//! Each table defines the meaning of its entries and keys. The first entry of a group is encoded without reference to
+//! those before it, so that reading one entry costs half a group, not half a page.
 
 mod cursor;
 mod writer;
@@ -42,7 +42,7 @@ impl Table {
     /// Reads the directory of a table of `n` entries.
     ///
     /// # Errors
-    /// As [`Pages::read`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory makes no sense.
+    /// The errors of [`Pages::read`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory makes no sense.
     pub(super) fn open(pages: &Arc<Pages>, group: u32, n: u32, directory: &[PageRef]) -> Result<Self> {
         assert!(group.is_power_of_two(), "groups of {group}");
         let mut table =
@@ -90,7 +90,7 @@ impl Table {
         &self.keys
     }
 
-    /// Returns the page of an entry; `None` if the entry does not exist.
+    /// Returns the page of an entry, or `None` if the entry does not exist.
     fn page_of(&self, number: u32) -> Option<usize> {
         if number >= self.n {
             return None;

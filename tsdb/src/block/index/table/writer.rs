@@ -51,7 +51,7 @@ impl TableWriter {
     /// Adds the next entry; `key` is stored in the directory if it begins a page.
     ///
     /// # Errors
-    /// As [`PageWriter::write`].
+    /// The errors of [`PageWriter::write`].
     pub(in crate::block::index) fn push(&mut self, pages: &mut PageWriter, key: &[u8], entry: &[u8]) -> Result<()> {
         if self.begins_group() {
             self.group_starts.push(u32::try_from(self.entries.len()).expect("a page is cut long before 4 GiB"));
@@ -68,7 +68,7 @@ impl TableWriter {
     /// Writes the remaining entries and returns the pages of the directory.
     ///
     /// # Errors
-    /// As [`PageWriter::write`].
+    /// The errors of [`PageWriter::write`].
     pub(in crate::block::index) fn finish(mut self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
         if !self.begins_page() {
             self.cut(pages)?;
