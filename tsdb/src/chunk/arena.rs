@@ -2,7 +2,7 @@
 //!
 //! The chunks of a shard grow at the same pace, so allocation by size classes would leave empty cells of each class
 //! behind. A chain of small blocks moves nothing when it grows and wastes half a block per chunk. Blocks are never
-//! freed one by one: the arena lives from one freeze to the next and is dropped as a whole.
+//! freed individually: the arena lives from one freeze to the next and is dropped as a whole.
 //!
 //! ```text
 //! offset  size  field    value

@@ -71,7 +71,7 @@ impl Scale {
     /// Values above the highest number of decimals count the rest of a pause.
     const PAUSE_BEGIN: u8 = POWERS_OF_TEN.len() as u8;
 
-    /// Finds a number of decimals that fits both values, quickly if it is the same as before; returns it with the
+    /// Finds a number of decimals that fits both values, quickly if it is the same as before. Returns it with the
     /// difference of the scaled integers.
     #[inline]
     fn difference(&mut self, last: f64, value: f64) -> Option<(u8, i64)> {
@@ -151,7 +151,7 @@ pub(super) fn encode(delta_of_delta_ms: i64, last: f64, value: f64, scale: &mut 
     Encoded { bytes: encoded.bytes | u128::from(tag) << (8 * encoded.size), size: encoded.size + 1 }
 }
 
-/// Encodes a value in front of the bytes so far; returns its form.
+/// Encodes a value in front of the bytes so far. Returns its form.
 #[inline]
 fn encode_value(encoded: &mut Encoded, last: f64, value: f64, scale: &mut Scale) -> u8 {
     let xor = last.to_bits() ^ value.to_bits();
@@ -225,7 +225,8 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Appends samples, the newest first, until one is before `from_ms`; `None` if the bytes end early or are invalid.
+/// Appends samples, the newest first, until one is before `from_ms`. Returns `None` if the bytes end early or are
+/// invalid.
 #[inline]
 fn decode_back(
     newest: Newest,
@@ -268,7 +269,8 @@ struct Value {
 }
 
 impl Value {
-    /// Decodes how the value differs from the one before it, and becomes that one; `None` if the bytes are invalid.
+    /// Decodes how the value differs from the one before it, and becomes that one. Returns `None` if the bytes are
+    /// invalid.
     #[inline]
     fn step_back(&mut self, src: &mut &[u8], form: u8) -> Option<()> {
         match form {

@@ -2,8 +2,8 @@
 //!
 //! The head stores the state of one open [`Chunk`] per series as a row of integers, and closed chunks in a sparse list.
 //! The bytes of all chunks lie in an arena, [`ChunkArena`]. The encoding, in [`float`], is byte-aligned: an append
-//! touches the row and a few bytes at the end of a chain. A chunk is decoded backwards from its newest sample, which is
-//! part of the row, also while it is open; only the blocks with requested samples are read.
+//! touches the row and a few bytes at the end of a chain. A chunk, open or closed, is decoded backwards from its newest
+//! sample, which is part of the row. Only the blocks with requested samples are read.
 //!
 //! Invariants
 //! 1. Samples of a chunk ascend strictly in time and span less than 2^32 ms.
@@ -21,7 +21,7 @@ pub(crate) use float::{Damaged, Newest, decode};
 use arena::PAYLOAD_SIZE;
 use float::{RUN_MAX, Scale};
 
-/// Samples after which a chunk is closed: two hours at one sample every 30 s.
+/// Number of samples at which a chunk is closed: two hours at one sample every 30 s.
 pub(crate) const CHUNK_SAMPLES_MAX: u8 = 240;
 
 /// If fewer samples than this are requested from the end of a chunk, they are decoded instead of copied.
@@ -37,20 +37,20 @@ pub(crate) type ChunkRow = [u64; 5];
 pub(crate) struct Chunk {
     first_ms: i64,
     last_bits: u64,
-    /// From the first sample to the last.
+    /// Time from the first sample to the last.
     span_ms: u32,
-    /// From the sample before the last to the last.
+    /// Time from the last but one sample to the last.
     delta_ms: u32,
-    /// The last block.
+    /// Number of the last block.
     tail: u32,
-    /// The append that added the last sample.
+    /// Id of the append that added the last sample.
     pub(crate) append_id: u32,
-    /// Where its samples begin, relative to the first sample of the chunk.
+    /// Time from the first sample of the chunk to the first sample of this append.
     pub(crate) append_id_from_ms: u32,
     n_samples: u8,
     /// Used bytes of the last block.
     used: u8,
-    /// Samples in the run of the last byte; 0 if that is no run.
+    /// Number of samples in the run of the last byte; 0 if the byte is no run.
     run: u8,
     scale: Scale,
 }
@@ -197,7 +197,7 @@ impl Chunk {
         (self.n_samples > 0).then_some(TimeRange { start_ms: self.first_ms, end_ms })
     }
 
-    /// Returns the sample that decoding begins with; `None` if the chunk is empty.
+    /// Returns the sample that decoding begins with, or `None` if the chunk is empty.
     #[inline]
     pub(crate) fn newest(&self) -> Option<Newest> {
         let last = self.last()?;

@@ -19,7 +19,7 @@ pub fn put_i64(dst: &mut Vec<u8>, value: i64) {
     put_u64(dst, zigzag(value));
 }
 
-/// Decodes an unsigned integer from the front of `src`; `None` if it is cut short or does not fit 64 bits.
+/// Decodes an unsigned integer from the front of `src`. Returns `None` if it is cut short or does not fit 64 bits.
 #[inline]
 pub fn take_u64(src: &mut &[u8]) -> Option<u64> {
     // Fast path: one byte.
@@ -48,8 +48,8 @@ pub fn take_u64(src: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Returns the unsigned integer that begins with the lowest of eight bytes, and its size; `None` if it takes more than
-/// eight. Branch-free, for callers that have eight bytes and integers of unpredictable size.
+/// Returns the unsigned integer that begins with the lowest of eight bytes, and its size, or `None` if it takes more
+/// than eight. Branch-free, for callers that have eight bytes and integers of unpredictable size.
 #[inline]
 pub fn short_u64(word: u64) -> Option<(u64, usize)> {
     let ends = !word & 0x8080_8080_8080_8080;

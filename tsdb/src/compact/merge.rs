@@ -1,7 +1,8 @@
-//! Merging blocks: several in, one out, series by series.
+//! Merges several blocks into one, series by series.
 //!
-//! Memory holds a page of each source, a series' samples, and four bytes per label value of the sources; it does not
-//! grow with the number of series. Sources stay in use until the result is verified and in place.
+//! A merge holds a page of each source, the samples of one series, and four bytes per label value of the sources in
+//! memory. Its memory does not grow with the number of series. Sources stay in use until the result is verified and in
+//! place.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Compaction: which blocks to merge (`plan`), how to merge them (`merge`), and which ones to remove (`retention`).
+//! Compaction: selects blocks to merge (`plan`), merges them (`merge`), and selects blocks to remove (`retention`).
 //!
 //! Used by `store::compaction`. A merge reads its sources page by page, writes a new block and verifies it before it
 //! replaces the sources; a failure changes nothing.

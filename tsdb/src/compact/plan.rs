@@ -1,4 +1,4 @@
-//! Which blocks to merge next: a pure function of their metadata.
+//! Selects the blocks to merge next: a pure function of their metadata.
 //!
 //! Time is cut into *windows* of 2 h and *days* of 24 h, both aligned to the epoch (and so to UTC). A flush writes a
 //! part per window. A window or day is *open* while samples inside the out-of-order window can arrive; then *closed*;
@@ -45,14 +45,14 @@ pub(crate) const SOURCES_LISTED_MAX: usize = 4096;
 /// A closed window is merged if the new data is at least this fraction of its largest block.
 const OUT_OF_ORDER_SHARE: u64 = 8;
 
-/// The present time of the store, as its samples tell it.
+/// The current time of the store according to its samples, and the age limits of new samples.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Horizon {
     /// The newest timestamp.
     pub(crate) newest_ms: i64,
-    /// How far behind it an out-of-order sample may lie.
+    /// Maximum age of an out-of-order sample, relative to `newest_ms`.
     pub(crate) out_of_order_window_ms: i64,
-    /// How far behind it an in-order sample may lie.
+    /// Maximum age of an in-order sample, relative to `newest_ms`.
     pub(crate) in_order_max_age_ms: i64,
 }
 
@@ -106,7 +106,7 @@ impl Merge {
     }
 }
 
-/// Returns the most useful next merge; `None` if there is nothing to merge.
+/// Returns the most useful next merge, or `None` if there is nothing to merge.
 pub(crate) fn plan(blocks: &[BlockMeta], horizon: Horizon) -> Option<Merge> {
     let windows = spans(blocks, WINDOW_MS);
     let days = spans(blocks, DAY_MS);
@@ -273,7 +273,7 @@ fn is_worth_it(run: &Run<'_>) -> bool {
     rest > 0 && rest >= largest / OUT_OF_ORDER_SHARE
 }
 
-/// Returns all blocks of a run, or the smallest neighbours if there are too many; `None` if there is a single block
+/// Returns all blocks of a run, or the smallest neighbours if there are too many, or `None` if there is a single block
 /// that is not a part.
 fn whole<'a>(run: impl AsRef<Run<'a>>) -> Option<Vec<&'a BlockMeta>> {
     let run = run.as_ref();

@@ -1,4 +1,4 @@
-//! Which blocks retention removes: a pure function of their metadata.
+//! Selects the blocks that retention removes: a pure function of their metadata.
 //!
 //! As in Prometheus (`tsdb/db.go`, BeyondTimeRetention and BeyondSizeRetention): only whole blocks are removed, the
 //! oldest first by their newest sample, and the log counts towards the size although it is not removed.
@@ -8,9 +8,9 @@ use crate::block::{BlockId, BlockMeta};
 /// Retention limits. `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Retention {
-    /// Milliseconds.
+    /// Maximum age of samples in milliseconds.
     pub(crate) time_ms: Option<i64>,
-    /// Bytes of blocks and log.
+    /// Maximum bytes of blocks and log.
     pub(crate) size: Option<u64>,
 }
 

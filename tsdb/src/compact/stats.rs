@@ -3,12 +3,12 @@
 /// Statistics of merges since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactionStats {
-    /// Merges that succeeded.
+    /// Number of merges that succeeded.
     pub n_merges: u64,
-    /// Merges that failed; their sources stay.
+    /// Number of merges that failed. Their sources stay.
     pub n_failed: u64,
     /// Samples of later blocks whose value differed from the one that won.
     pub n_conflicts: u64,
-    /// Blocks that retention removed.
+    /// Number of blocks that retention removed.
     pub n_expired: u64,
 }

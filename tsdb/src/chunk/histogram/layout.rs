@@ -119,7 +119,7 @@ impl Layout {
         self.custom_bounds.iter().for_each(|&bound| put_number(dst, bound));
     }
 
-    /// Decodes a layout from the front of `src`; `None` if it is damaged.
+    /// Decodes a layout from the front of `src`. Returns `None` if it is damaged.
     pub(crate) fn decode(src: &mut &[u8]) -> Option<Self> {
         let &[flags, schema] = take_bytes(src, 2)? else { return None };
         if flags & !FLOAT != 0 {

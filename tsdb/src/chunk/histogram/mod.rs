@@ -41,7 +41,7 @@ pub(crate) fn encode_counts(histogram: &Histogram, dst: &mut Vec<u8>) {
     }
 }
 
-/// Decodes a histogram with a layout from the front of `src`; `None` if it is damaged.
+/// Decodes a histogram with a layout from the front of `src`. Returns `None` if it is damaged.
 pub(crate) fn decode_counts(layout: &Layout, src: &mut &[u8]) -> Option<Histogram> {
     let reset_hint = ResetHint::from_code(take_bytes(src, 1)?[0])?;
     let sum = take_number(src)?;
