@@ -1,7 +1,7 @@
 //! Reads exemplars and metadata from a WAL; blocks do not store them.
 //!
-//! Used by the import. The WAL has metadata per series, the store per metric family: its name is the metric name
-//! without the suffix of its type.
+//! Used by the import. The WAL stores metadata per series, the store per metric family. The name of a family is the
+//! metric name without the suffix of its type.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::Path;
@@ -38,7 +38,7 @@ struct PendingExemplar {
 /// Reads the WAL twice. Skips damage without a report, since recovery reports it.
 ///
 /// # Errors
-/// [`Error::Io`](varve_tsdb::Error::Io) if a folder cannot be listed.
+/// [`Error::Io`](varve_tsdb::Error::Io) if a directory cannot be listed.
 pub fn read_exemplars_and_metadata(fs: &dyn Fs, dir: &Path, exemplars_max: usize) -> Result<ExemplarsAndMetadata> {
     let (mut result, mut found, mut names) = (ExemplarsAndMetadata::default(), VecDeque::new(), Names::default());
     for_each_record(fs, dir, &mut DamageReport::default(), &mut |_, _| {}, |record| {
@@ -108,7 +108,7 @@ impl ExemplarsAndMetadata {
     }
 }
 
-/// Adds the exemplars of a record; returns the number of invalid ones.
+/// Adds the exemplars of a record. Returns the number of invalid ones.
 fn add_exemplars(exemplars: &[RefExemplar<'_>], dst: &mut VecDeque<PendingExemplar>) -> u64 {
     let mut n_bad = 0;
     for it in exemplars {

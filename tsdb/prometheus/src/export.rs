@@ -20,7 +20,7 @@ use super::recover::WINDOW_MS;
 /// Maximum number of windows per export: more than ten years.
 pub const EXPORT_WINDOWS_MAX: u64 = 50_000;
 
-/// What to export.
+/// Selection and format of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
     /// Matchers of the series; none means all series.
@@ -40,7 +40,7 @@ impl Default for ExportOptions {
     }
 }
 
-/// Writes the samples of a store to Prometheus' blocks in the folder `out`, oldest block first.
+/// Writes the samples of a store to Prometheus' blocks in the directory `out`, oldest block first.
 ///
 /// The same samples give the same block, and existing blocks are kept, so an interrupted export can be repeated.
 ///

@@ -59,11 +59,11 @@ pub struct HeadChunkFiles {
 }
 
 impl HeadChunkFiles {
-    /// Lists the chunks in `dir` by file and offset; none if the folder does not exist. Reports damage, and continues
-    /// with the next valid chunk.
+    /// Lists the chunks in `dir` by file and offset. A missing directory has none. Reports damage, and continues with
+    /// the next valid chunk.
     ///
     /// # Errors
-    /// [`Error::Io`] if the folder cannot be listed.
+    /// [`Error::Io`] if the directory cannot be listed.
     pub fn scan(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<(Self, Vec<HeadChunk>)> {
         let names = list(fs, dir)?;
         let (mut found, mut chunks) = (Self::default(), Vec::new());
@@ -162,8 +162,7 @@ fn scan(bytes: &[u8], path: &Path, file: u32, is_last: bool, chunks: &mut Vec<He
     }
 }
 
-/// Returns `true` if a chunk may begin here, without a look at its checksum, which would cost too much for every
-/// byte.
+/// Returns `true` if a chunk may begin here. Does not verify its checksum, which would cost too much for every byte.
 fn looks_like_chunk(bytes: &[u8]) -> bool {
     let mut src = Cursor::new(bytes);
     let times = (src.be_u64(), src.be_u64(), src.be_u64());
@@ -171,7 +170,7 @@ fn looks_like_chunk(bytes: &[u8]) -> bool {
     matches!(max_ms.cast_signed().checked_sub(min_ms.cast_signed()), Some(0..CHUNK_SPAN_MAX_MS))
 }
 
-/// Reads a chunk if it is valid; returns it with its size in the file.
+/// Reads a chunk if it is valid. Returns it with its size in the file.
 fn take(bytes: &[u8]) -> Option<(HeadChunk, usize)> {
     let mut src = Cursor::new(bytes);
     let series = src.be_u64().filter(|&series| series > 0)?;

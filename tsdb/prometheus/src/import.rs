@@ -1,7 +1,7 @@
 //! Imports Prometheus' blocks as blocks of the store.
 //!
-//! Writes one block per window of two hours to the folder `import` of a data directory, where
-//! [`Db::import`](varve_tsdb::Db::import) picks up all of them at once. The heads are not involved.
+//! Writes one block per window of two hours to the directory `import` of a data directory, from where
+//! [`Db::import`](varve_tsdb::Db::import) adds all of them atomically. The heads are not involved.
 //!
 //! Memory: the index of the source block, and the samples of one series.
 //!
@@ -27,7 +27,7 @@ pub struct Imported {
     pub n_samples: u64,
 }
 
-/// Writes the samples of a Prometheus block as blocks of the store to the folder `import_dir`, numbered from
+/// Writes the samples of a Prometheus block as blocks of the store to the directory `import_dir`, numbered from
 /// `first_number`. Skips and reports damage.
 ///
 /// Of two samples with the same timestamp, [`Db::import`](varve_tsdb::Db::import) keeps the one in the block with the

@@ -1,5 +1,4 @@
-//! Inspects a Prometheus data directory: what it contains, and what is damaged. Read-only; a Prometheus may have it
-//! open.
+//! Inspects a Prometheus data directory: contents and damage. Read-only, so Prometheus may be running on it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use super::head_chunks::HeadChunkFiles;
 use super::recover::RecordCounts;
 use super::wal::{Compression, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
-/// How much is read.
+/// Amount of data that an inspection reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// The records of WAL and WBL, and the descriptions of blocks.
@@ -74,14 +73,15 @@ pub struct FoundRecord<'a> {
 }
 
 impl<'a> FoundRecord<'a> {
-    /// Decodes the record; `None` if its type is unknown. Of an invalid record, returns what precedes the invalid bytes.
+    /// Decodes the record. Returns `None` if its type is unknown. Of an invalid record, returns what precedes the
+    /// invalid bytes.
     #[must_use]
     pub fn content(&self) -> Option<RecordContent<'a>> {
         self.record_type.map(|record_type| RecordContent::decode(record_type, self.bytes).0)
     }
 }
 
-/// Returns `true` if a folder looks like a Prometheus data directory: it has a Prometheus WAL, head chunks or a
+/// Returns `true` if a directory looks like a Prometheus data directory: it has a Prometheus WAL, head chunks or a
 /// block.
 #[must_use]
 pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
@@ -98,7 +98,7 @@ pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
 /// bytes read so far and in total.
 ///
 /// # Errors
-/// [`Error::Io`] if a folder cannot be listed; errors of `each`.
+/// [`Error::Io`] if a directory cannot be listed; errors of `each`.
 pub fn for_each_record(
     fs: &dyn Fs,
     dir: &Path,
@@ -147,7 +147,7 @@ fn records_of(
 /// Inspects a data directory. Calls `progress` with the bytes read so far and in total.
 ///
 /// # Errors
-/// [`Error::Io`] if the folder cannot be listed.
+/// [`Error::Io`] if the directory cannot be listed.
 pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
     fs.list(dir).map_err(Error::io("list", dir))?;
     let mut inspection = Inspection::default();

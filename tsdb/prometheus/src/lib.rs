@@ -1,10 +1,10 @@
-//! Prometheus' own formats: reads, repairs, recovers, writes, imports and exports its data directory.
+//! Prometheus' file formats: read, repair, recover, write, import and export Prometheus data directories.
 //!
 //! Used by the WAL and block tools, by import and export, and by remote read. Sources: Prometheus `tsdb/docs/format`,
-//! `tsdb/record`, `tsdb/chunkenc`, as of version 3.14. What the crate needs of the engine: docs/decisions/0010.
+//! `tsdb/record`, `tsdb/chunkenc`, as of version 3.14. docs/decisions/0010 lists the engine interfaces it uses.
 //!
 //! Invariants
-//! 1. No input makes a reader panic; a length is checked against the bytes left before memory is allocated for it.
+//! 1. No input makes a reader panic; a length is checked against the remaining bytes before memory is allocated for it.
 //! 2. Readers write nothing. A repair saves the original first.
 
 #![expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]

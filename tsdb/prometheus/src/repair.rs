@@ -1,8 +1,8 @@
 //! Repairs a WAL and WBL: keeps all valid records, and saves the original.
 //!
-//! Prometheus deletes all segments after the first damage. This repair rewrites a damaged segment with the records
-//! that can be read and decoded, after the original got a second name in [`QUARANTINE`]. A missing segment becomes an
-//! empty one, without which Prometheus does not start.
+//! Prometheus deletes all segments after the first damage. This repair first links the original into [`QUARANTINE`],
+//! then rewrites a damaged segment with the records that decode. A missing segment is replaced by an empty one, because
+//! Prometheus does not start with a gap.
 //!
 //! Crash: at any time each segment exists, either the original or the repaired one. Unfinished files are overwritten.
 
@@ -15,10 +15,10 @@ use varve_tsdb::{Error, Result};
 
 use super::wal::{PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
-/// The folder in the data directory for the originals of repaired segments.
+/// The directory in the data directory for the originals of repaired segments.
 pub const QUARANTINE: &str = "quarantine";
 
-/// What was repaired, or would be.
+/// Result of a repair, or of a dry run.
 #[derive(Debug, Clone, Default)]
 pub struct Repair {
     /// Damage in the segments.
@@ -40,8 +40,8 @@ pub struct RepairedSegment {
     pub n_records: u64,
 }
 
-/// Repairs WAL and WBL of a data directory that no Prometheus has open; without `write`, only reports what it would
-/// do. Calls `progress` with the bytes read so far and in total.
+/// Repairs WAL and WBL of a data directory that no Prometheus has open. If `write` is `false`, only reports what it
+/// would do. Calls `progress` with the bytes read so far and in total.
 ///
 /// # Errors
 /// [`Error::Locked`] if a Prometheus has the directory open, [`Error::Io`].
@@ -115,7 +115,7 @@ impl Repair {
 /// Maximum number of consecutive missing segments; a larger gap is a segment with a wrong name.
 const GAP_MAX: u64 = 10_000;
 
-/// Reads a segment and writes its valid records to `target`; returns their number.
+/// Reads a segment and writes its valid records to `target`. Returns their number.
 fn rewrite(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut DamageReport) -> Result<u64> {
     let mut reader = SegmentReader::open(fs, segment)?;
     let file = target.map(|path| fs.create(path).map_err(Error::io("create", path))).transpose()?;
@@ -137,7 +137,8 @@ fn rewrite(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut D
     Ok(n_records)
 }
 
-/// Returns why Prometheus would stop at a record with a valid checksum. It skips unknown types.
+/// Returns the reason why Prometheus would stop at a record with a valid checksum, if any. Prometheus skips unknown
+/// types.
 fn unreadable(record: &RawRecord) -> Option<String> {
     let Some(bytes) = record.compression.decode(&record.bytes) else {
         return Some("cannot decompress record".to_owned());

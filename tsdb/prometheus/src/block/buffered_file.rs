@@ -50,7 +50,7 @@ impl BufferedFile {
         self.write(&zeros[..size as usize])
     }
 
-    /// Syncs the file; returns its size and hash.
+    /// Syncs the file. Returns its size and hash.
     pub(crate) fn finish(mut self) -> Result<(u64, u128)> {
         self.flush()?;
         self.file.sync().map_err(Error::io("sync", &self.path))?;

@@ -42,7 +42,7 @@ impl ChunkWriter {
         Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new(), scratch: Vec::new() })
     }
 
-    /// Appends a chunk; returns its ref for the index.
+    /// Appends a chunk. Returns its ref for the index.
     pub(super) fn add(&mut self, chunk: &EncodedChunk<'_>) -> Result<u64> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();

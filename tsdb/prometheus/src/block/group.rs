@@ -1,8 +1,7 @@
 //! Series that are prepared for a block in parallel.
 //!
-//! Chunks are framed first. [`BlockWriter::place`](super::BlockWriter::place) writes them and assigns their refs;
-//! after that the entries of the index can be encoded, which
-//! [`BlockWriter::add_entries`](super::BlockWriter::add_entries) writes.
+//! Chunks are framed first. [`BlockWriter::place`](super::BlockWriter::place) writes them and assigns their refs. Then
+//! the index entries can be encoded, and [`BlockWriter::add_entries`](super::BlockWriter::add_entries) writes them.
 
 use super::chunks::frame;
 use super::encoded_chunk::EncodedChunk;

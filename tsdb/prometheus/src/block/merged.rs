@@ -7,7 +7,7 @@ use varve_tsdb::{SampleColumns, TimeRange};
 
 use super::reader::{BlockCursor, BlockReader, BlockSeries};
 
-/// Blocks that are read side by side.
+/// Blocks that are read in parallel, in label order.
 #[derive(Debug)]
 pub struct MergedBlocks<'a> {
     blocks: Vec<(BlockCursor<'a>, Option<BlockSeries<'a>>)>,
@@ -21,7 +21,8 @@ pub struct MergedSeries<'a> {
 }
 
 impl<'a> MergedBlocks<'a> {
-    /// Starts before the first series. Of two samples with the same timestamp, the one of the earlier block wins.
+    /// Creates a cursor before the first series. If two samples have the same timestamp, the sample of the earlier
+    /// block wins.
     pub fn new(blocks: impl IntoIterator<Item = &'a BlockReader>, damage: &mut DamageReport) -> Self {
         let begin = |block: &'a BlockReader| {
             let mut cursor = block.cursor();

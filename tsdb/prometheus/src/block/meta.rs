@@ -78,7 +78,7 @@ pub struct ThanosMeta {
 }
 
 impl BlockMeta {
-    /// Parses a description; `None` if it is invalid, or of another version than 1.
+    /// Parses a description. Returns `None` if it is invalid, or of another version than 1.
     #[must_use]
     pub fn parse(json: &[u8]) -> Option<Self> {
         let json: Value = serde_json::from_slice(json).ok()?;

@@ -1,4 +1,4 @@
-//! Prometheus' blocks: folders with an index, chunks, tombstones and a description.
+//! Prometheus' blocks: directories with an index, chunks, tombstones and a description.
 //!
 //! ```text
 //! 01M7YQJC6W0PH11YAGQNK9T4Z6/

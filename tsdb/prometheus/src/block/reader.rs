@@ -58,21 +58,21 @@ pub struct BlockChunk {
 }
 
 impl BlockReader {
-    /// Returns the folders in `dir` that are named like blocks, by name.
+    /// Returns the directories in `dir` that are named like blocks, by name.
     ///
     /// # Errors
-    /// [`Error::Io`] if the folder cannot be listed.
+    /// [`Error::Io`] if the directory cannot be listed.
     pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<PathBuf>> {
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         Ok(names.iter().filter(|name| Ulid::parse(name).is_some()).map(|name| dir.join(name)).collect())
     }
 
-    /// Returns the size of the index and the chunks of the block in the folder `dir`.
+    /// Returns the size of the index and the chunks of the block in the directory `dir`.
     pub fn size(fs: &dyn Fs, dir: &Path) -> u64 {
         size_of_file(fs, &dir.join("index")) + size_of_files(fs, &dir.join("chunks"))
     }
 
-    /// Opens the block in the folder `dir`. Reports damage that does not prevent reading series.
+    /// Opens the block in the directory `dir`. Reports damage that does not prevent reading series.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if no series can be read.
@@ -113,7 +113,7 @@ impl BlockReader {
         self.index.for_each(damage, |series| each(BlockSeries { block: self, series }))
     }
 
-    /// Reads the whole block and reports damage; returns the number of readable samples.
+    /// Reads the whole block and reports damage. Returns the number of readable samples.
     ///
     /// # Errors
     /// [`Error::Io`] except for chunks.

@@ -1,4 +1,4 @@
-//! The tombstones of a block: deletions since it was written.
+//! Tombstones of a Prometheus block: time ranges deleted since it was written.
 //!
 //! ```text
 //! u32         magic 0x0130ba30
@@ -21,13 +21,13 @@ const VERSION: u8 = 1;
 const HEADER_SIZE: usize = 5;
 /// Maximum size of a file that is read.
 const SIZE_MAX: u64 = 1 << 30;
-/// A file without tombstones.
-pub(super) const NONE: [u8; 9] = [0x01, 0x30, 0xba, 0x30, VERSION, 0, 0, 0, 0];
+/// Contents of a file without tombstones.
+pub(super) const EMPTY_FILE: [u8; 9] = [0x01, 0x30, 0xba, 0x30, VERSION, 0, 0, 0, 0];
 
 /// Time ranges by series ref.
 pub(super) type Tombstones = HashMap<u64, Vec<TimeRange>>;
 
-/// Reads the tombstones of a block; none if the file does not exist. Reports damage, and reads what precedes it.
+/// Reads the tombstones of a block. A missing file means none. Reports damage, and returns the tombstones before it.
 pub(super) fn read(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Tombstones {
     let path = dir.join("tombstones");
     match fs.read(&path, SIZE_MAX) {
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn tombstones_before_damage_are_read() {
-        check(&NONE, 0, 0);
-        let mut one = NONE[..5].to_vec();
+        check(&EMPTY_FILE, 0, 0);
+        let mut one = EMPTY_FILE[..5].to_vec();
         one.extend_from_slice(&[7, 2, 4]);
         one.extend_from_slice(&crc32c::crc32c(&[7, 2, 4]).to_be_bytes());
         check(&one, 1, 0);

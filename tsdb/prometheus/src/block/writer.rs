@@ -1,7 +1,7 @@
-//! Writes a block to a temporary folder, which is renamed once everything is synced.
+//! Writes a block to a temporary directory, which is renamed once everything is synced.
 //!
 //! The ULID is derived from the content: the same content gives the same block. Crash: Prometheus and
-//! [`BlockWriter::create`] remove an unfinished folder.
+//! [`BlockWriter::create`] remove an unfinished directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::meta::{BlockMeta, BlockStats, ThanosMeta};
 use super::tombstones;
 use super::ulid::Ulid;
 
-/// Suffix of the folder of an unfinished block, which Prometheus removes when it starts.
+/// Suffix of the directory of an unfinished block, which Prometheus removes when it starts.
 const UNFINISHED: &str = "tmp-for-creation";
 
 /// Fields of the description that do not follow from the content.
@@ -46,7 +46,7 @@ pub struct BlockWriter<'a> {
 }
 
 impl<'a> BlockWriter<'a> {
-    /// Creates a block in the folder `out`, which is created if needed. `name` distinguishes blocks that are written
+    /// Creates a block in the directory `out`, which is created if needed. `name` distinguishes blocks that are written
     /// at the same time. `symbols` are all label names and values, ascending.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl<'a> BlockWriter<'a> {
             hints: description.hints,
             thanos: (!labels.is_empty()).then_some(ThanosMeta { labels, files }),
         };
-        write(&*self.fs, &self.dir.join("tombstones"), &tombstones::NONE)?;
+        write(&*self.fs, &self.dir.join("tombstones"), &tombstones::EMPTY_FILE)?;
         write(&*self.fs, &self.dir.join("meta.json"), &meta.to_json())?;
         self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
         let target = self.out.join(ulid.to_string());

@@ -30,11 +30,11 @@ pub fn decode(encoding: Encoding, bytes: &[u8], dst: &mut SampleColumns) -> Resu
     }
 }
 
-/// Returns the timestamps of the first and the last sample of a chunk of encoding 1 after decoding all of it; `None`
+/// Returns the timestamps of the first and the last sample of a chunk of encoding 1 after decoding all of it, or `None`
 /// if it is empty.
 ///
 /// # Errors
-/// As [`decode`].
+/// The errors of [`decode`].
 pub(crate) fn float_time_range(bytes: &[u8]) -> Result<Option<(i64, i64)>, ChunkError> {
     let n_samples = n_samples(Encoding::Xor, bytes)?;
     let mut src = BitReader::new(&bytes[2..]);

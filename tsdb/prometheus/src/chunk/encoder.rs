@@ -13,7 +13,7 @@ use super::xor::XorState;
 use super::xor2::Xor2State;
 use super::{Chunk, Encoding};
 
-/// Samples per chunk that Prometheus aims at.
+/// Number of samples per chunk that Prometheus aims at.
 pub const SAMPLES_PER_CHUNK: usize = 120;
 /// Size in bytes from which a float chunk is full: another sample could make it larger than 1024 bytes.
 const FLOAT_SIZE_FULL: usize = 1005;

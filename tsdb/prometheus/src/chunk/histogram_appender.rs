@@ -1,4 +1,4 @@
-//! Open histogram chunks: which histograms can be appended, and when a chunk is recoded.
+//! Open histogram chunks: decides which histograms can be appended, and when a chunk must be recoded.
 //!
 //! A histogram with new buckets recodes the chunk: its samples are decoded and encoded again with the union of the
 //! buckets. Source: `AppendHistogram` in Prometheus `tsdb/chunkenc/histogram.go` and `float_histogram.go`.
@@ -25,7 +25,7 @@ pub(super) struct HistogramSample {
     pub(super) histogram: Arc<Histogram>,
 }
 
-/// Why a histogram starts a new chunk.
+/// Reason why a histogram starts a new chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CutReason {
     /// A counter reset.
@@ -40,11 +40,11 @@ enum CutReason {
 
 /// Whether a histogram can be appended to a chunk.
 enum Appendable {
-    /// The chunk has all of its buckets.
+    /// The chunk has all buckets of the histogram.
     AsIs,
     /// The chunk must be recoded with these positive and negative spans.
     Recode(Vec<BucketSpan>, Vec<BucketSpan>),
-    /// It starts a new chunk.
+    /// The histogram starts a new chunk.
     NewChunk(CutReason),
 }
 

@@ -1,7 +1,7 @@
 //! Chunks: samples of one series in Prometheus' encodings (`tsdb/chunkenc`), byte for byte.
 //!
 //! Used by blocks, head chunks, recovery and remote read. [`decode`] appends the samples of a chunk to columns;
-//! [`Encoder`] cuts the samples of one series into chunks; `open_chunks` does so for a million series side by side.
+//! [`Encoder`] cuts the samples of one series into chunks; `open_chunks` does so for a million series at once.
 //!
 //! ```text
 //! u16   number of samples (of encodings 5 and 6 the lower 14 bits; the upper two are the counter reset header)
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Invariants
-//! 1. A chunk of the same samples, cut at the same places, has the same bytes as Prometheus' chunk.
+//! 1. A chunk has the same bytes as Prometheus' chunk of the same samples.
 //! 2. Decoding allocates at most [`VALUES_MAX`] numbers, and never more than the bytes of the chunk can hold.
 
 mod bstream;
@@ -38,7 +38,7 @@ pub(crate) use open_chunks::{OpenChunk, OpenChunks};
 /// Maximum number of values in a decoded chunk: all fields and buckets of all histograms.
 pub const VALUES_MAX: usize = 1 << 22;
 
-/// Encoding of the samples of a chunk; the discriminants are those of the format.
+/// Encoding of the samples of a chunk. The discriminants are the codes of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     /// Floats.
@@ -91,13 +91,13 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-/// Why a chunk cannot be decoded.
+/// Reason why a chunk cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
     /// The bytes end in the middle of a sample.
     #[error("chunk ends in the middle of a sample")]
     Truncated,
-    /// The bits are not those of any encoder.
+    /// No encoder produces these bits.
     #[error("chunk has invalid bits")]
     Invalid,
     /// Timestamps do not ascend.

@@ -1,8 +1,8 @@
-//! Open float chunks of a million series at once, each in little memory.
+//! Open float chunks of up to a million series, in little memory.
 //!
 //! Used by recovery. An [`Encoder`](super::Encoder) allocates per series and copies on growth; here all chunks share
-//! blocks of 64 bytes, in [`OpenChunks`]. An [`OpenChunk`] refers to the last of its blocks, and each block to the
-//! one before.
+//! blocks of 64 bytes, in [`OpenChunks`]. An [`OpenChunk`] refers to its last block, and each block to the previous
+//! one.
 //!
 //! Invariants
 //! 1. A chunk has the bytes that an `Encoder` without start timestamps encodes from the same samples.
@@ -50,7 +50,7 @@ impl OpenChunks {
         if block == NONE {
             self.blocks.push([0; BLOCK_LEN]);
             self.before.push(before);
-            // It would take more than 200 GB of chunks.
+            // Overflow takes more than 200 GB of chunks.
             return u32::try_from(self.blocks.len() - 1).expect("memory is exhausted before block numbers");
         }
         self.free = std::mem::replace(&mut self.before[block as usize], before);
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::chunk::{Encoder, StartTimestamps};
 
-    /// Cuts samples of several series, interleaved, into chunks; returns start, end and bytes of each series' chunks.
+    /// Cuts samples of several series, interleaved, into chunks. Returns start, end and bytes of each series' chunks.
     fn grown(chunks: &mut OpenChunks, series: &[Vec<Sample>]) -> Vec<Vec<(i64, i64, Vec<u8>)>> {
         let mut open = vec![OpenChunk::after(i64::MIN); series.len()];
         let mut ended = vec![Vec::new(); series.len()];

@@ -1,4 +1,4 @@
-//! Compares and unites the buckets of histograms, which spans describe.
+//! Compares and merges the buckets of histograms, which are described by spans.
 //!
 //! Source: Prometheus `tsdb/chunkenc/histogram_meta.go`. Spans of invalid histograms, which overlap, give meaningless
 //! results, but never more buckets than both inputs have together.
@@ -34,7 +34,7 @@ impl Iterator for Indices<'_> {
     }
 }
 
-/// How the buckets of a histogram differ from those of a chunk.
+/// Difference between the buckets of a histogram and the buckets of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Difference {
     /// The histogram has buckets that the chunk does not have.

@@ -58,7 +58,7 @@ fn bits(columns: &SampleColumns) -> Vec<(i64, u64, i64)> {
     columns.iter().enumerate().map(|(idx, s)| (s.timestamp_ms, s.value.to_bits(), starts(idx))).collect()
 }
 
-/// Decodes a chunk and encodes it again; `None` if that gives more than one chunk.
+/// Decodes a chunk and encodes it again. Returns `None` if that gives more than one chunk.
 fn again(encoding: Encoding, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut columns = SampleColumns::default();
     decode(encoding, bytes, &mut columns).unwrap();
@@ -133,7 +133,7 @@ fn chunks_end_after_120_samples_and_where_the_sample_type_changes() {
     assert_eq!(sizes, [(1, 120), (1, 120), (1, 60), (2, 1), (1, 1)]);
 }
 
-/// Encodes histograms; returns number of samples, header and first span of each chunk.
+/// Encodes histograms. Returns number of samples, header and first span of each chunk.
 fn cut_histograms(samples: Vec<Histogram>) -> Vec<(usize, u8)> {
     let columns = histograms(samples);
     let chunks = encode(&columns, StartTimestamps::Drop);

@@ -1,21 +1,24 @@
 //! Recovers blocks from the WAL, WBL and head chunks of a Prometheus data directory.
 //!
-//! For a Prometheus that cannot start any more: the blocks replace `wal`, `wbl` and `chunks_head`. They contain what a replay
-//! by Prometheus would give, except that damage costs only what is damaged.
+//! For a Prometheus that no longer starts: the blocks replace `wal`, `wbl` and `chunks_head`. They contain the samples
+//! that Prometheus' own replay would restore. Unlike there, damage loses only the damaged records, not those after
+//! them.
 //!
 //! # Steps
 //! 1. `input`: finds the end of the existing blocks, lists head chunks, puts segments in order.
-//! 2. `replay`: reads records in order, in batches that all threads decompress. One thread creates series (`series`), the
-//!    samples are routed to shards, and each thread applies those of its shards while the next batches are read and resolved.
-//! 3. `shard`: collects chunks per series, none across a boundary of [`WINDOW_MS`]. Over the memory budget, all chunks, open
-//!    ones included, are spilled to a file.
-//! 4. `output`: writes a block per window with its series in label order. Chunks are copied, or decoded, merged with
-//!    out-of-order samples and split chunks, cut by tombstones, and encoded again.
+//! 2. `replay`: reads records in order, in batches that all threads decompress. One thread creates series (`series`),
+//!    and samples are routed to shards. Each thread applies the samples of its own shards while the next batches are
+//!    read and resolved.
+//! 3. `shard`: collects chunks per series. No chunk crosses a multiple of [`WINDOW_MS`]. When they exceed the memory
+//!    budget, all chunks, including open ones, are spilled to a file.
+//! 4. `output`: writes a block per window with its series in label order. Most chunks are copied. Chunks that overlap
+//!    out-of-order samples, split chunks or tombstones are decoded, merged and encoded again.
 //!
 //! # Semantics, as in Prometheus' replay
-//! - In-order samples before the end of the newest block are dropped; blocks of out-of-order samples do not count.
+//! - In-order samples before the end of the newest block are dropped; blocks of out-of-order samples are not considered
+//!   for this.
 //! - Head chunks of a series come before its WAL samples. A sample that is not newer than the last one is dropped.
-//! - Out-of-order samples are kept whatever their time; at a timestamp that has a sample already, the first one wins.
+//! - Out-of-order samples of any age are kept. If two samples have the same timestamp, the first wins.
 //! - A tombstone deletes all samples of a series in its range, including out-of-order samples.
 //!
 //! Crash: the next run removes unfinished blocks and [`SPILL_DIR`], and writes the same blocks again.
@@ -46,13 +49,13 @@ pub use unknown_series::{UNKNOWN_SAMPLES, histogram_json};
 pub(crate) use windows::range_of;
 pub use windows::{WINDOW_MS, WINDOWS_MAX};
 
-/// Writes the content of the Prometheus data directory `source` that is not in blocks as blocks to the folder `out`.
+/// Reads the samples of the Prometheus data directory `source` that no block contains, and writes them as blocks to
+/// `out`.
 ///
-/// Does not write to `source`; a Prometheus may have it open. Calls `progress` from time to time.
+/// Never writes to `source`, so Prometheus may be running on it. Calls `progress` repeatedly.
 ///
-/// # Errors
-/// [`Error::Io`] if `source` cannot be listed or `out` cannot be written; [`Error::Limit`] if the samples span more than
-/// [`WINDOWS_MAX`] windows; [`Error::Options`].
+/// # Errors [`Error::Io`] if `source` cannot be listed or `out` cannot be written; [`Error::Limit`] if the samples span
+/// more than [`WINDOWS_MAX`] windows; [`Error::Options`] if `concurrency` is out of range.
 pub fn recover(
     fs: &Arc<dyn Fs>,
     source: &Path,
@@ -71,7 +74,7 @@ pub fn recover(
     Ok(report)
 }
 
-/// Replays like [`recover`], in memory without a limit, and writes nothing.
+/// Dry run of [`recover`]: replays without a memory limit and writes nothing.
 ///
 /// # Errors
 /// [`Error::Io`] if `source` cannot be listed; [`Error::Options`].

@@ -47,7 +47,7 @@ impl Compression {
         size.unwrap_or(0).min(RECORD_SIZE_MAX)
     }
 
-    /// Decompresses a record; `None` if it is corrupt or larger than [`RECORD_SIZE_MAX`].
+    /// Decompresses a record. Returns `None` if it is corrupt or larger than [`RECORD_SIZE_MAX`].
     #[must_use]
     pub fn decode(self, bytes: &[u8]) -> Option<Cow<'_, [u8]>> {
         if self == Self::None {

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. A record is returned only if all of its fragments are present, in order, with valid checksums.
 //! 2. At most [`READ_SIZE`] bytes and one record are in memory.
-//! 3. The file may grow meanwhile: it is read up to its size at the time it was opened.
+//! 3. The file may grow while it is read. It is read up to its size when it was opened.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub struct SegmentReader {
     zeros: Option<u64>,
 }
 
-/// What is at a position in a page.
+/// The contents at a position of a page.
 enum PagePart<'a> {
     Fragment {
         kind: u8,
@@ -197,7 +197,7 @@ impl SegmentReader {
         self.position() + page.len() as u64 == self.size
     }
 
-    /// Appends a fragment to its record; returns the record if it is complete.
+    /// Appends a fragment to its record. Returns the record if it is complete.
     fn take(
         &mut self,
         offset: u64,
@@ -236,7 +236,7 @@ impl SegmentReader {
         if kind == LAST { self.open.take() } else { None }
     }
 
-    /// Reports damage, which costs the current record.
+    /// Reports damage and drops the current record.
     fn lose(&mut self, offset: u64, kind: DamageKind, reason: &str, damage: &mut DamageReport) {
         let begun =
             self.open.take().map(|open| format!("{reason}; this also loses the record at byte {}", open.offset));
@@ -255,7 +255,7 @@ impl SegmentReader {
         }
     }
 
-    /// Reads more bytes; returns `false` at the end of the file.
+    /// Reads more bytes. Returns `false` at the end of the file.
     fn fill(&mut self, damage: &mut DamageReport) -> bool {
         loop {
             self.buffer_offset += self.buffer.len() as u64;
@@ -268,7 +268,7 @@ impl SegmentReader {
             if self.read(READ_SIZE.min(usize::try_from(left).unwrap_or(READ_SIZE))).is_ok() {
                 return true;
             }
-            // A bad sector costs its page, not the pages around it.
+            // A bad sector loses its page, not the neighbouring pages.
             match self.read(PAGE_SIZE.min(usize::try_from(left).unwrap_or(PAGE_SIZE))) {
                 Ok(()) => return true,
                 Err(error) => {

@@ -1,7 +1,7 @@
 //! Decodes records: series, samples, histograms, exemplars, metadata, tombstones.
 //!
-//! A decoder appends what it reads; after an error, what precedes the damage has been appended. Source: Prometheus
-//! `tsdb/record/record.go`, types 1 to 13 as of version 3.14.
+//! A decoder appends items as it reads them. After an error, the items before the damage have been appended. Source:
+//! Prometheus `tsdb/record/record.go`, types 1 to 13 as of version 3.14.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use varve_tsdb::varint::{VARINT_SIZE_MAX, short_u64, unzigzag};
 
 use crate::cursor::Cursor;
 
-/// Type of a record; the discriminants are those of the format.
+/// Type of a record. The discriminants are the codes of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RecordType {
     /// Series definitions.
@@ -61,7 +61,7 @@ impl RecordType {
         Self::FloatHistogramsV2,
     ];
 
-    /// Returns the type of a record; `None` if it is empty or unknown.
+    /// Returns the type of a record, or `None` if it is empty or unknown.
     #[must_use]
     pub fn of(record: &[u8]) -> Option<Self> {
         let code = *record.first()?;
@@ -216,8 +216,8 @@ pub enum RecordContent<'a> {
 }
 
 impl<'a> RecordContent<'a> {
-    /// Decodes a record of type `record_type`. Returns an error at invalid bytes, for instance a string that is not UTF-8, along
-    /// with what precedes them.
+    /// Decodes a record of type `record_type`. Returns an error at invalid bytes, for example a string that is not
+    /// UTF-8, along with what precedes them.
     #[must_use]
     pub fn decode(record_type: RecordType, record: &'a [u8]) -> (Self, Option<RecordError>) {
         fn collect<'a, T>(

@@ -38,11 +38,11 @@ pub struct WalFiles {
 }
 
 impl WalFiles {
-    /// Lists the segments in `dir`; none if the folder does not exist. Reports gaps in the numbers. Skips segments
-    /// that the checkpoint replaces.
+    /// Lists the segments in `dir`. A missing directory has none. Reports gaps in the numbers. Skips segments that the
+    /// checkpoint replaces.
     ///
     /// # Errors
-    /// [`Error::Io`] if a folder cannot be listed.
+    /// [`Error::Io`] if a directory cannot be listed.
     pub fn list(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let names = list(fs, dir)?;
         let checkpoint = names.iter().filter_map(|name| number(name.strip_prefix(CHECKPOINT)?)).max();
@@ -67,7 +67,7 @@ impl WalFiles {
     /// Lists the segments of the WAL and then of the WBL of the data directory `dir`.
     ///
     /// # Errors
-    /// [`Error::Io`] if a folder cannot be listed.
+    /// [`Error::Io`] if a directory cannot be listed.
     pub(crate) fn list_all(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let mut files = Self::list(fs, &dir.join("wal"), damage)?;
         files.segments.extend(Self::list(fs, &dir.join("wbl"), damage)?.segments);
@@ -79,7 +79,7 @@ fn checkpoint_number(name: &str) -> Option<u64> {
     number(name.strip_prefix(CHECKPOINT)?)
 }
 
-/// Returns the segments of a folder by number.
+/// Returns the segments of a directory by number.
 fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, damage: &mut DamageReport) -> Result<Vec<Segment>> {
     let mut files: Vec<(u64, String)> =
         list(fs, dir)?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
@@ -106,7 +106,7 @@ fn number(name: &str) -> Option<u64> {
     digits.then(|| name.parse().ok()).flatten()
 }
 
-/// Returns the names in a folder; none if it does not exist.
+/// Returns the names in a directory; none if it does not exist.
 pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     match fs.list(dir) {
         Ok(names) => Ok(names),

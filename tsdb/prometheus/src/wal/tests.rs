@@ -8,7 +8,7 @@ use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 
 use super::*;
 
-/// Writes records to pages as Prometheus does; returns the bytes and the offsets of the records.
+/// Writes records to pages as Prometheus does. Returns the bytes and the offsets of the records.
 pub(crate) fn segment(records: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
     let (mut pages, mut offsets) = (PageWriter::default(), Vec::new());
     for bytes in records {

@@ -135,7 +135,7 @@ impl IndexReader {
         self.bytes[at] == 0 && (!is_aligned || rest.len() < align && rest.iter().all(|&byte| byte == 0))
     }
 
-    /// Verifies the postings and their table; returns the number of postings.
+    /// Verifies the postings and their table. Returns the number of postings.
     pub(in crate::block) fn check_postings(&self, damage: &mut DamageReport) -> u64 {
         let Some((_, table)) = self.postings else { return 0 };
         let Some(content) = section(&self.bytes, table) else {
@@ -170,7 +170,7 @@ impl IndexReader {
         (size <= FOUND_SIZE_MAX).then(|| self.take(at)).flatten().map(|_| ())
     }
 
-    /// Reads the series at an offset; returns it with its size.
+    /// Reads the series at an offset. Returns it with its size.
     fn take(&self, at: usize) -> Option<(IndexedSeries<'_>, usize)> {
         let mut src = Cursor::new(self.bytes.get(at..self.series.end)?);
         let whole = src.len();

@@ -1,7 +1,7 @@
 //! Writes an index sequentially.
 //!
-//! The postings of series added one by one are collected in memory: four bytes per label and series. Recovery knows
-//! the labels already; it adds encoded entries, and writes the postings at the end with a [`PostingsWriter`].
+//! The postings of series added one by one are collected in memory: four bytes per label and series. Recovery already
+//! has the labels. It adds encoded entries, and writes the postings at the end with a [`PostingsWriter`].
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(in crate::block) struct IndexedChunk {
     pub(in crate::block) name: u64,
 }
 
-/// The limit that an index may exceed.
+/// Name of the size limit, for errors.
 const SIZE: &str = "size of an index in 16 bytes";
 
 /// Writes an index.
@@ -33,7 +33,7 @@ pub(in crate::block) struct IndexWriter<'a> {
     symbols_offset: u64,
     series_offset: u64,
     all: Vec<u32>,
-    /// By name and value, both symbols.
+    /// Series refs by name and value, both symbols.
     postings: HashMap<(u32, u32), Vec<u32>>,
     scratch: Vec<u8>,
 }
@@ -85,7 +85,7 @@ impl<'a> IndexWriter<'a> {
         to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE)
     }
 
-    /// Writes collected postings and tables; returns size and hash of the file.
+    /// Writes collected postings and tables. Returns size and hash of the file.
     pub(in crate::block) fn finish(mut self) -> Result<(u64, u128)> {
         let mut postings = std::mem::take(&mut self.postings);
         let symbols = self.symbols;
@@ -104,7 +104,7 @@ impl<'a> IndexWriter<'a> {
         })
     }
 
-    /// Writes tables, and the postings that `postings` adds, given the refs of all series in order; returns size and
+    /// Writes tables, and the postings that `postings` adds, given the refs of all series in order. Returns size and
     /// hash of the file.
     pub(in crate::block) fn finish_with(
         mut self,

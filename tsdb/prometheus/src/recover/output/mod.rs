@@ -29,7 +29,7 @@ use crate::chunk::{self, ChunkError, Encoder, Encoding, StartTimestamps};
 
 /// Number of series that one thread prepares at once.
 const GROUP_LEN: usize = 256;
-/// Maximum number of groups per thread that are prepared or waiting to be written.
+/// Maximum number of groups per thread that are in preparation or wait to be written.
 const GROUPS_PER_WORKER: usize = 8;
 
 /// Memory per series while a block is written, besides its labels: position, sort key, number, end of labels.
@@ -125,7 +125,7 @@ impl Output<'_> {
         let groups: Vec<_> = series.chunks(GROUP_LEN).collect();
         let prepare = |group: usize| self.prepare(groups[group]);
         let add = |mut prepared: Prepared| {
-            // The index needs the locations of the chunks, which are known once these are written.
+            // The index needs the locations of the chunks, so write the chunks first.
             writer.place(&mut prepared.group)?;
             writer.add_entries(&self.entries(&prepared, &places))?;
             written.extend_from_slice(&prepared.series);
@@ -275,7 +275,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Merges samples and encodes them again; returns the timestamp of the first one left.
+    /// Merges samples and encodes them again. Returns the timestamp of the first one left.
     fn encode(&self, series: SeriesIdx, buffers: &mut Buffers, prepared: &mut Prepared) -> Result<Option<i64>> {
         let columns = self.merge(series, buffers, &mut prepared.damage)?;
         let mut encoder = Encoder::new(self.start_timestamps);

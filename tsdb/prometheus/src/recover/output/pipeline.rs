@@ -1,7 +1,7 @@
 //! An ordered parallel pipeline: items are produced in any order on all threads, and consumed in order.
 //!
-//! There is no barrier. The thread that produced the next item consumes it, with all that follow and are ready; the
-//! others keep producing. They wait only if too many items are produced and not consumed.
+//! There is no barrier. The thread that produced the next item consumes it, and then all following items that are
+//! ready. Other threads keep producing. They wait only if too many items are produced but not consumed.
 //!
 //! Threads: one at a time consumes, with exclusive access to the consumer.
 
@@ -55,7 +55,7 @@ struct State<T, W> {
     end: Option<End>,
 }
 
-/// Why the pipeline ended early.
+/// Reason why the pipeline ended early.
 enum End {
     Failed(Error),
     Panicked,

@@ -1,5 +1,5 @@
-//! Replays WAL and WBL into chunks of series. A pipeline of three batches: one is applied to the shards, the series
-//! of the next are resolved, the one after it is read.
+//! Replays WAL and WBL into chunks of series. A pipeline of three batches: the first is applied to the shards while the
+//! series of the second are resolved and the third is read.
 
 pub(super) mod record_reader;
 mod resolve;
@@ -26,7 +26,7 @@ use super::unknown_series::{UNKNOWN_SAMPLES, UnknownSample, UnknownSeriesFile};
 use crate::chunk;
 use crate::head_chunks::HeadChunk;
 
-/// Minimum memory for chunks, fixed and per series. With less, every sample would be spilled by itself.
+/// Minimum memory for chunks, fixed and per series. With less, every sample would be spilled separately.
 const CHUNKS_SIZE_MIN: usize = 1 << 20;
 const CHUNKS_SIZE_PER_SERIES_MIN: usize = 128;
 /// Memory of a batch (compressed, decoded and routed) per decoded byte: two batches at once, plus pooled buffers.

@@ -17,7 +17,7 @@ pub(crate) struct RecordReader {
     fs: Arc<dyn Fs>,
     segments: std::vec::IntoIter<(Segment, LogKind)>,
     open: Option<(Arc<Segment>, LogKind, SegmentReader)>,
-    /// A record that did not fit the batch before.
+    /// A record that did not fit the previous batch.
     waiting: Option<Raw>,
     spare: BufferPool,
     pub(crate) damage: DamageReport,
@@ -85,7 +85,7 @@ impl RecordReader {
         self.done + self.open.as_ref().map_or(0, |(_, _, reader)| reader.position())
     }
 
-    /// Returns the next records of one log, decompressed on the current thread pool; `None` at the end.
+    /// Returns the next records of one log, decompressed on the current thread pool, or `None` at the end.
     pub(crate) fn next_batch(&mut self) -> Option<Batch> {
         let (mut batch, mut size) = (Vec::new(), 0_usize);
         while let Some(raw) = self.waiting.take().or_else(|| self.next()) {

@@ -1,6 +1,6 @@
 //! Resolves a batch of records: creates the series that it defines, and routes its samples to their series.
 //!
-//! A batch is resolved while the batch before is applied to the shards, which are not touched here.
+//! A batch is resolved while the previous batch is applied to the shards. Resolving does not access the shards.
 
 use std::ops::Range;
 

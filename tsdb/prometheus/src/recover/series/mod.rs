@@ -1,6 +1,6 @@
 //! The series of a data directory: their labels and refs.
 //!
-//! About 90 bytes per series of twelve labels. They stay in memory whatever the budget.
+//! They take about 90 bytes per series of twelve labels, and stay in memory at any budget.
 
 mod hash_index;
 pub(super) mod label_order;
@@ -178,7 +178,7 @@ impl SeriesTable {
         }
     }
 
-    /// Interns the new labels of a series; `None` if the table of labels is full.
+    /// Interns the new labels of a series. Returns `None` if the table of labels is full.
     fn intern<'a>(&mut self, run: &mut [PairId], new: &mut impl Iterator<Item = NewPair<'a>>) -> Option<()> {
         let mut is_whole = true;
         for (id, pair) in run[1..].iter_mut().filter(|id| **id == LabelPairs::NONE).zip(new) {

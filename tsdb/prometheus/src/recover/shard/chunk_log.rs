@@ -1,7 +1,7 @@
 //! The finished chunks of a shard in one append-only log, whose older part may be spilled to a file.
 //!
-//! Each chunk has the position of the one before it of the same series, so a series stores only the position of its
-//! last chunk ([`ChunkRef`]).
+//! Each chunk contains the position of the previous chunk of the same series. So a series stores only the position of
+//! its last chunk ([`ChunkRef`]).
 //!
 //! ```text
 //! varint  position of the chunk before it plus 1; 0 if there is none
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. A chunk is contiguous, in one buffer or in the file. The file has the positions before those in memory.
-//! 2. What is read back from the file is checked like any file.
+//! 1. A chunk is contiguous, in one buffer or in the file. The positions in the file precede the positions in memory.
+//! 2. Data from the file is checked like data from any other file.
 
 use varve_tsdb::varint::{put_i64, put_u64};
 use varve_tsdb::{Error, Result};
@@ -54,7 +54,7 @@ pub(crate) struct ChunkEntry<'a> {
     pub(crate) bytes: ChunkBytes<'a>,
 }
 
-/// Where the bytes of a chunk are.
+/// Location of the bytes of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkBytes<'a> {
     Inline(&'a [u8]),

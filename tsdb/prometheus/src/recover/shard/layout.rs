@@ -1,4 +1,4 @@
-//! Which series belong to which shard.
+//! Assignment of series to shards.
 
 use crate::recover::series::SeriesIdx;
 

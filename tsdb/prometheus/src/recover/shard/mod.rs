@@ -1,4 +1,4 @@
-//! A share of the series with their chunks: open, finished and out-of-order.
+//! A shard: a part of the series with their chunks (open, finished and out-of-order).
 //!
 //! Invariants
 //! 1. No chunk crosses a boundary of [`WINDOW_MS`](super::WINDOW_MS), except for head chunks and out-of-order chunks.
@@ -31,7 +31,7 @@ use super::windows::{WindowSet, Windows, range_of, window_of};
 use crate::chunk::{Chunk, Encoder, Encoding, OpenChunk, OpenChunks, StartTimestamps};
 use crate::head_chunks::{HeadChunk, HeadChunkFiles};
 
-/// A float for a series, or the index of something rarer. Small, because millions are in memory at once.
+/// A float sample of a series, or the index of an [`Extra`]. Small, because millions are in memory at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoutedSample {
     /// Bits of the value, or the index of an [`Extra`].
@@ -45,10 +45,10 @@ pub(crate) struct RoutedSample {
 /// Marks a sample that is an [`Extra`].
 pub(crate) const EXTRA: u32 = u32::MAX;
 
-/// What does not fit a [`RoutedSample`].
+/// A rare item that does not fit a [`RoutedSample`].
 #[derive(Debug, Clone)]
 pub(crate) enum Extra {
-    /// Everything logged of the series so far is in a block.
+    /// A block contains all samples of the series logged so far.
     Evict,
     Sample(FullSample),
 }
@@ -120,7 +120,7 @@ pub(crate) struct FoundChunk {
     pub(crate) place: ChunkPlace,
 }
 
-/// Where the bytes of a chunk are.
+/// Location of the bytes of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkPlace {
     /// In an open chunk; the timestamp of its first sample is known once it is read.
@@ -260,7 +260,7 @@ impl Shard {
         }
     }
 
-    /// Appends an in-order sample; returns `false` if it is not newer than the last one.
+    /// Appends an in-order sample. Returns `false` if it is not newer than the last one.
     fn push(&mut self, slot: u32, sample: FullSample, head: HeadChunkList<'_>) -> bool {
         let FullSample { timestamp_ms, start_ms, value } = sample;
         if self.states[slot as usize].has_head_chunks {

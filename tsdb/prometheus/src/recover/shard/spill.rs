@@ -1,4 +1,4 @@
-//! The folder for chunks that do not fit in memory, and its files.
+//! The directory for chunks that do not fit in memory, and its files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use varve_tsdb::fs::{AppendFile, Fs, ReadFile};
 use varve_tsdb::{Error, Result};
 
-/// The folder inside the target for chunks that do not fit in memory; removed at the end.
+/// The directory inside the target for chunks that do not fit in memory; removed at the end.
 pub const SPILL_DIR: &str = "varve-recover.tmp";
 
-/// The folder for spilled chunks.
+/// The directory for spilled chunks.
 #[derive(Debug)]
 pub(crate) struct SpillDir {
     fs: Arc<dyn Fs>,
@@ -17,7 +17,7 @@ pub(crate) struct SpillDir {
 }
 
 impl SpillDir {
-    /// Creates an empty folder.
+    /// Creates an empty directory.
     pub(crate) fn create(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Self> {
         fs.create_dir(dir).map_err(Error::io("create", dir))?;
         let scratch = Self { fs: Arc::clone(fs), dir: dir.to_owned() };
@@ -31,7 +31,7 @@ impl SpillDir {
         SpillFile { fs: Arc::clone(&self.fs), path, open: None, size: 0 }
     }
 
-    /// Removes the folder.
+    /// Removes the directory.
     pub(crate) fn remove(self) -> Result<()> {
         self.clear()?;
         self.fs.remove_dir(&self.dir).map_err(Error::io("remove", &self.dir))

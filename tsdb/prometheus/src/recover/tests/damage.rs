@@ -133,7 +133,7 @@ fn move_to_checkpoint(dir: &Path) {
     }
 }
 
-/// Returns the files of a folder with numeric names.
+/// Returns the files of a directory with numeric names.
 fn numbered(dir: &Path) -> Vec<PathBuf> {
     let paths = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = paths.filter(|path| path.is_file()).collect();
@@ -141,7 +141,7 @@ fn numbered(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Damages a copy; returns the file and the range of damaged bytes.
+/// Damages a copy. Returns the file and the range of damaged bytes.
 fn damage(kind: Damage, dir: &Path, random: &mut impl FnMut(usize) -> usize) -> (PathBuf, Range<u64>) {
     let folder = match kind {
         Damage::Checkpoint | Damage::CheckpointCut => "wal/checkpoint.00000001",
@@ -251,7 +251,7 @@ fn check(context: &str, whole: &Samples, found: &Samples, excused: &BTreeSet<(&s
     }
 }
 
-/// Asserts that samples of unknown series are in their file as reported; returns refs and timestamps.
+/// Asserts that samples of unknown series are in their file as reported. Returns refs and timestamps.
 fn check_unknown(context: &str, report: &Report, out: &Path) -> Vec<(u64, i64)> {
     let text = std::fs::read_to_string(out.join(UNKNOWN_SAMPLES)).unwrap_or_default();
     let sample = |line: &str| {
