@@ -20,7 +20,7 @@ use crate::tools::status::StatusCommand;
 use crate::tools::tsdb::TsdbCommand;
 use crate::tools::wal::WalCommand;
 
-/// A Prometheus-compatible metrics store: remote-write target, Grafana data source, admin CLI.
+/// Prometheus-compatible metrics store: remote write, PromQL, Prometheus HTTP API, and command-line tools
 #[derive(Debug, Parser)]
 // `varve --version` prints `varve, version 0.1.0`, as Prometheus does.
 #[command(name = "varve", display_name = "varve,", version = concat!("version ", env!("CARGO_PKG_VERSION")))]
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     /// Inspect, verify, repair and recover write-ahead logs of Varve and Prometheus
     #[command(subcommand)]
     Wal(WalCommand),
-    /// Find metrics and labels that nothing uses
+    /// Find unused metrics, buckets and labels
     #[command(subcommand)]
     Advise(AdviseCommand),
     /// Show the state of a server from its data directory

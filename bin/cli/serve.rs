@@ -38,23 +38,23 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.read-timeout", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
     pub(crate) read_timeout: Duration,
 
-    /// Maximum number of open connections; a further one closes the connection that has been idle for longest
+    /// Maximum number of open connections; if it is reached, the connection that has been idle for longest is closed
     #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = parse_count)]
     pub(crate) max_connections: usize,
 
-    /// Size up to which a response is buffered before it is sent, so that errors until then get their own status code
+    /// Size of the response buffer; an error that occurs while the response fits into it still gets its own status code
     #[arg(long = "web.response-buffer", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) response_buffer: usize,
 
-    /// How long a client may read nothing of a response before it is aborted
+    /// How long a client may read nothing before its response is truncated
     #[arg(long = "web.write-stall-timeout", value_name = "DURATION", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) write_stall_timeout: Duration,
 
-    /// Maximum size of a response; a longer one is rejected or aborted [0: no limit]
+    /// Maximum size of a response; a larger response gets 422, or is truncated if it has started [0: no limit]
     #[arg(long = "web.max-response-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) max_response_size: usize,
 
-    /// Enable /api/v1/admin (delete series, snapshots, compaction, import) and killing of queries
+    /// Enable /api/v1/admin (delete series, snapshot, compact, import) and DELETE /api/v1/status/queries/ID
     #[arg(long = "web.enable-admin-api")]
     pub(crate) enable_admin_api: bool,
 
@@ -82,23 +82,23 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.tsdb.shards", value_name = "N", default_value = "0")]
     pub(crate) shards: usize,
 
-    /// How long to retain samples [0: forever]
+    /// How long to retain samples, counted back from the newest sample [0: forever]
     #[arg(long = "storage.tsdb.retention.time", value_name = "DURATION", default_value = "15d", value_parser = parse_duration)]
     pub(crate) retention_time: Duration,
 
-    /// Maximum size of blocks and log; beyond it the oldest blocks are deleted [0: no limit]
+    /// Maximum size of blocks and WAL; above it the oldest blocks are deleted [0: no limit]
     #[arg(long = "storage.tsdb.retention.size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) retention_size: usize,
 
-    /// How often recent samples are written to blocks; bounds the part of the log that a start replays
+    /// How often samples in memory are flushed to blocks; startup replays the WAL since the last flush
     #[arg(long = "storage.head.flush-interval", value_name = "DURATION", default_value = "10m", value_parser = parse_timeout)]
     pub(crate) flush_interval: Duration,
 
-    /// Memory of recent samples that triggers a write to blocks before the interval ends [0: an eighth of the memory of the machine or cgroup]
+    /// Memory of samples in the heads that triggers an early flush [0: an eighth of --memory.limit]
     #[arg(long = "storage.head.flush-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) flush_size: usize,
 
-    /// Memory for the cache of recently read block pages [0: a sixteenth of the memory of the machine or cgroup]
+    /// Memory for the cache of recently read block pages [0: a sixteenth of --memory.limit]
     #[arg(long = "storage.block.cache-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) page_cache_size: usize,
 
@@ -106,27 +106,27 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.compaction.write-rate", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) compaction_rate: usize,
 
-    /// Maximum memory of series and their recent samples; beyond it writes get 503 [0: half of the memory of the machine or cgroup]
+    /// Maximum memory of series and samples in the heads; above it writes get 503 [0: half of --memory.limit]
     #[arg(long = "storage.head.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) head_max_memory: usize,
 
-    /// When the log is synced to disk: every second, before each response, or whenever the operating system decides
+    /// When the WAL is synced to disk: `interval` (every second), `always` (before each response) or `never` (by the operating system)
     #[arg(long = "storage.wal.sync", value_name = "WHEN", default_value = "interval")]
     pub(crate) wal_sync: WalSync,
 
-    /// Number of threads that replay the log at start [0: number of cores]
+    /// Number of threads that replay the WAL at startup [0: number of cores]
     #[arg(long = "storage.wal.replay-concurrency", value_name = "N", default_value = "0")]
     pub(crate) wal_replay_concurrency: usize,
 
-    /// Maximum memory of log replay, for log records and for samples that arrive during replay
+    /// Maximum memory of WAL replay, including samples written during replay; at least 16MiB
     #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(crate) wal_replay_memory: usize,
 
-    /// What replay does with damaged log records: quarantine them and continue, or refuse to start
+    /// What replay does with damaged WAL records: `quarantine` (copy them to quarantine/ and continue) or `refuse` (do not start)
     #[arg(long = "storage.wal.on-corruption", value_name = "WHAT", default_value = "quarantine")]
     pub(crate) wal_on_corruption: OnCorruption,
 
-    /// Maximum number of concurrent remote reads [0: no limit]
+    /// Maximum number of concurrent remote reads; further ones are queued [0: no limit]
     #[arg(long = "storage.remote.read-concurrent-limit", value_name = "N", default_value = "10")]
     pub(crate) remote_read_concurrent_limit: usize,
 
@@ -134,7 +134,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.remote.read-sample-limit", value_name = "N", default_value = "50000000")]
     pub(crate) remote_read_sample_limit: usize,
 
-    /// Maximum size of a frame of streamed remote read
+    /// Approximate maximum size of a frame of a streamed remote read
     #[arg(long = "storage.remote.read-max-bytes-in-frame", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) remote_read_frame_size: usize,
 
@@ -182,7 +182,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-nesting", value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) query_max_nesting: usize,
 
-    /// Answer queries during log replay at once and with a warning, instead of waiting for their time range
+    /// Return partial results with a warning while the WAL is being replayed, instead of waiting for the time range of the query
     #[arg(long = "query.partial-during-replay")]
     pub(crate) query_partial_during_replay: bool,
 
@@ -194,7 +194,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) query_max_memory: usize,
 
-    /// Maximum memory of all queries together [0: 40 % of the memory of the machine or cgroup]
+    /// Maximum memory of all queries [0: 40 % of --memory.limit]
     #[arg(long = "query.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) query_max_memory_total: usize,
 
@@ -202,7 +202,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory_limit: usize,
 
-    /// Memory use in percent above which queries get 503; writes get 503 halfway between it and 100 [100: never]
+    /// Memory use in percent of --memory.limit above which queries get 503; writes get 503 above the middle between it and 100 [100: never]
     #[arg(long = "memory.refuse-at", value_name = "PERCENT", default_value = "90", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) memory_refuse_at: u64,
 
@@ -229,7 +229,7 @@ pub(crate) struct ServeArgs {
 /// Flags `--ingest.*` of `varve serve`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct IngestArgs {
-    /// Write requests that are worked on at the same time; more wait
+    /// Maximum number of concurrent write requests; further ones wait up to 30s, then get --ingest.queue-timeout-status
     #[arg(long = "ingest.concurrency-max", value_name = "N", default_value = "64", value_parser = parse_count)]
     pub(crate) concurrency_max: usize,
 
@@ -265,15 +265,15 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.label-value-size-max", value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
     pub(crate) label_value_size_max: usize,
 
-    /// Maximum memory of write requests: of bodies being received, and as much again of requests at work
+    /// Maximum memory of write request bodies, and separately of write requests being processed
     #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
     pub(crate) bytes_in_flight_max: usize,
 
-    /// How long a write request may wait for memory, a rate or series creation; samples of known series are stored first
+    /// Maximum time that a write request waits for memory, a rate or a permit to create series
     #[arg(long = "ingest.queue-timeout", value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
     pub(crate) queue_timeout: Duration,
 
-    /// Status after that timeout: 503, or 429, which Prometheus retries only with `retry_on_http_429`
+    /// Status after --ingest.queue-timeout: 503, or 429 (Prometheus drops the samples unless retry_on_http_429 is set)
     #[arg(long = "ingest.queue-timeout-status", value_name = "STATUS", default_value = "503")]
     pub(crate) queue_timeout_status: QueueTimeoutStatus,
 
@@ -281,11 +281,11 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.creation-concurrency-max", value_name = "N", default_value = "0")]
     pub(crate) creation_concurrency_max: usize,
 
-    /// Maximum number of queued write requests; further requests get 503
+    /// Maximum number of queued write requests; further ones get --ingest.queue-timeout-status
     #[arg(long = "ingest.queued-requests-max", value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) queued_requests_max: usize,
 
-    /// Maximum size of the cache of known series
+    /// Maximum size of the route cache (known series by label set); unused entries are evicted
     #[arg(long = "ingest.route-cache-size-max", value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
     pub(crate) route_cache_size_max: usize,
 }
@@ -342,12 +342,12 @@ pub(crate) enum OnCorruption {
 
 fn parse_address(text: &str) -> Result<String, String> {
     let Some((host, port)) = text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) else {
-        return Err("expected host:port, for instance 127.0.0.1:9898".to_owned());
+        return Err("expected HOST:PORT, for example 127.0.0.1:9898".to_owned());
     };
     // As in Go, an address without a host means all of the machine's.
     let whole = if host.is_empty() { format!("[::]:{port}") } else { text.to_owned() };
     let ipv6_without_brackets = host.contains(':') && whole.parse::<SocketAddr>().is_err();
-    if ipv6_without_brackets { Err("an IPv6 address stands in brackets: [::1]:9898".to_owned()) } else { Ok(whole) }
+    if ipv6_without_brackets { Err("an IPv6 address must be in brackets: [::1]:9898".to_owned()) } else { Ok(whole) }
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {
@@ -424,8 +424,8 @@ mod tests {
         check_refused("--query.timeout=5", "--query.timeout <DURATION>': not a valid duration string");
         check_refused("--query.timeout=0", "must be more than 0");
         check_refused("--query.max-concurrency=0", "--query.max-concurrency <N>': must be at least 1");
-        check_refused("--web.listen-address=nowhere", "expected host:port");
-        check_refused("--web.listen-address=::1:80", "stands in brackets");
+        check_refused("--web.listen-address=nowhere", "expected HOST:PORT");
+        check_refused("--web.listen-address=::1:80", "must be in brackets");
         check_refused("--storage.wal.sync=sometimes", "[possible values: interval, always, never]");
         check_refused("--query.time=5m", "unexpected argument '--query.time'");
     }

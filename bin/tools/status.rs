@@ -16,7 +16,7 @@ const ENDED_SHOWN: usize = 10;
 /// `varve status ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StatusCommand {
-    /// Show what the server was doing when it died, heaviest request first
+    /// List the requests that were active when the server died, largest memory first
     LastWords(LastWordsArgs),
 }
 

@@ -88,7 +88,7 @@ pub(crate) struct DropsArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) usage: Vec<PathBuf>,
 
-    /// Maximum age of queries that count as usage
+    /// Ignore queries older than this
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_positive)]
     pub(crate) usage_since: Duration,
 
@@ -128,7 +128,7 @@ pub(crate) struct DropsArgs {
     #[arg(long, value_name = "FORMAT", default_value = "varve")]
     pub(crate) write_for: Dialect,
 
-    /// Write rules that drop, instead of dry-run rules that count what they would drop
+    /// Write rules with `state: enforce` instead of `state: dry_run`
     #[arg(long)]
     pub(crate) enforce: bool,
 

@@ -29,7 +29,7 @@ pub(crate) enum QueryCommand {
 /// How to connect to the server.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessArgs {
-    /// HTTP client configuration file of Prometheus' tools: basic_auth, authorization, tls_config, http_headers
+    /// HTTP client configuration file, in the format of Prometheus: basic_auth, authorization, tls_config, http_headers
     #[arg(long = "http.config.file", value_name = "FILE", conflicts_with = "token_file")]
     pub(crate) http_config_file: Option<PathBuf>,
 

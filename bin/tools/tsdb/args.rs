@@ -30,7 +30,7 @@ pub(crate) enum TsdbCommand {
     Import(ImportArgs),
     /// Export samples to Prometheus blocks
     Export(ExportArgs),
-    /// Write the WAL to blocks and merge all blocks, so that the directory needs the least space
+    /// Flush the WAL to blocks and merge all blocks; no server may have the directory open
     Compact(CompactArgs),
 }
 

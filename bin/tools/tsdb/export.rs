@@ -21,7 +21,7 @@ pub(crate) struct ExportArgs {
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(crate) path: PathBuf,
 
-    /// Folder for the blocks; created if needed
+    /// Directory for the blocks; created if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) to_blocks: PathBuf,
 

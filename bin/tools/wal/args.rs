@@ -9,17 +9,17 @@ use crate::quantity::parse_size;
 /// `varve wal ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WalCommand {
-    /// Prints what the WAL of a data directory contains, and how many bytes each part takes
+    /// Print the contents of a WAL, and the bytes per part
     Inspect(InspectArgs),
-    /// Reads a whole WAL, and Prometheus' head chunks and blocks, and reports damage
+    /// Read a whole WAL, and Prometheus' head chunks and blocks, and report damage
     Verify(InspectArgs),
-    /// Prints the records of a WAL
+    /// Print the records of a WAL
     Dump(DumpArgs),
-    /// Rewrites damaged files of a WAL with all intact records; without --write, only reports what it would do
+    /// Rewrite damaged files of a WAL with all intact records; without --write, only report what would be done
     Repair(RepairArgs),
-    /// Replays a WAL without serving it, and prints how long that takes
+    /// Replay a WAL without serving it, and print how long that takes
     Replay(ReplayArgs),
-    /// Recovers blocks from the WAL and head chunks of a Prometheus that cannot start
+    /// Recover blocks from the WAL and head chunks of a Prometheus that cannot start
     Recover(RecoverArgs),
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct RecoverArgs {
     #[arg(value_name = "DIR")]
     pub(crate) source: PathBuf,
 
-    /// Folder for the blocks; created if needed
+    /// Directory for the blocks; created if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(crate) to_blocks: PathBuf,
 
-    /// Memory target; what does not fit is spilled to the target folder [0: half of the memory of the machine or
+    /// Memory target; chunks that do not fit are spilled to the output directory [0: half of the memory of the machine or
     /// cgroup]
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory: usize,
@@ -80,7 +80,7 @@ pub(crate) struct RepairArgs {
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
-    /// Write the repaired files; the originals are saved in the folder `quarantine`
+    /// Write the repaired files; the originals are saved in the directory `quarantine`
     #[arg(long)]
     pub(crate) write: bool,
 
@@ -107,11 +107,11 @@ pub(crate) struct DumpArgs {
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
 
-    /// First millisecond since the epoch
+    /// Minimum timestamp in milliseconds since the epoch
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) start: Option<i64>,
 
-    /// Last millisecond since the epoch
+    /// Maximum timestamp in milliseconds since the epoch
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) end: Option<i64>,
 
