@@ -70,7 +70,7 @@ impl ReplayProgress {
         let samples_per_second = self.n_samples() as f64 / elapsed.as_secs_f64();
         let share_left = self.n_bytes_total().saturating_sub(n_bytes) as f64 / n_bytes.max(1) as f64;
         let left = Duration::try_from_secs_f64((elapsed.as_secs_f64() * share_left).round()).unwrap_or(Duration::MAX);
-        tracing::info!(progress = %self, samples_per_second = samples_per_second.round(), ?left, "ReplayGate the log");
+        tracing::info!(progress = %self, samples_per_second = samples_per_second.round(), ?left, "Replaying the WAL");
     }
 
     pub(super) fn add_samples(&self, n: u64) {
