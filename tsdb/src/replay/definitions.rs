@@ -39,7 +39,8 @@ struct LastSeries {
 impl CheckpointLoader {
     /// Loads a series and returns its slot.
     ///
-    /// # Errors The errors of [`Head::load_symbol`] and [`Head::load`].
+    /// # Errors
+    /// The errors of [`Head::load_symbol`] and [`Head::load`].
     pub(super) fn load(&mut self, head: &mut Head, series: CheckpointSeries<'_>) -> Result<u32> {
         let symbol_indexes = series.symbol_indexes();
         for (at, &idx) in symbol_indexes.iter().enumerate() {
@@ -69,7 +70,8 @@ impl CheckpointLoader {
 impl SegmentLoader {
     /// Loads a series and returns its slot.
     ///
-    /// # Errors The errors of [`Head::load_symbol`] and [`Head::load`].
+    /// # Errors
+    /// The errors of [`Head::load_symbol`] and [`Head::load`].
     pub(super) fn load(&mut self, head: &mut Head, series: SeriesRef, labels: &[DefinedLabel<'_>]) -> Result<u32> {
         for (at, label) in labels.iter().enumerate() {
             let name = match label.repeats {

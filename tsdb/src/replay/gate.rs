@@ -121,7 +121,8 @@ impl ReplayGate {
     /// Waits until a time range can be read. A request that accepts partial results does not wait; its context records
     /// that the result is partial.
     ///
-    /// # Errors [`Error::Replaying`] if the request's deadline passes first, [`Error::ReplayFailed`] if the replay
+    /// # Errors
+    /// [`Error::Replaying`] if the request's deadline passes first, [`Error::ReplayFailed`] if the replay
     /// failed, [`Error::Interrupted`] if the request is canceled.
     pub(crate) fn wait_for(&self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
         // Fast path: the replay has ended.
@@ -140,7 +141,8 @@ impl ReplayGate {
 
     /// Waits until the replay has succeeded.
     ///
-    /// # Errors The errors of [`ReplayGate::wait_for`].
+    /// # Errors
+    /// The errors of [`ReplayGate::wait_for`].
     pub(crate) fn wait(&self, ctx: &QueryContext) -> Result<()> {
         let mut state = self.state();
         loop {

@@ -83,7 +83,8 @@ impl<'a> Replay<'a> {
 
     /// Replays the samples. Returns the statistics and the next free series ref.
     ///
-    /// # Errors The errors of [`Replay::definitions`], and [`Error::Interrupted`] if the replay is stopped.
+    /// # Errors
+    /// The errors of [`Replay::definitions`], and [`Error::Interrupted`] if the replay is stopped.
     pub(crate) fn samples(mut self) -> Result<(ReplayStats, u64)> {
         for logs in &mut self.logs {
             logs.par_iter_mut().try_for_each(|log| log.samples(self.context, &self.earlier))?;

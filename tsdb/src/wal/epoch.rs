@@ -34,7 +34,8 @@ impl Epoch {
 
     /// Returns the next epoch, with `logs` logs.
     ///
-    /// # Errors [`Error::Limit`] after epoch [`NUMBER_MAX`].
+    /// # Errors
+    /// [`Error::Limit`] after epoch [`NUMBER_MAX`].
     pub(crate) fn next(self, logs: usize) -> Result<Self> {
         if self.number == NUMBER_MAX {
             let limit = NUMBER_MAX.into();

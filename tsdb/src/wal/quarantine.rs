@@ -10,7 +10,8 @@ use crate::fs::Fs;
 
 /// Copies a range of a log file to the quarantine. The name of the copy contains the file and the offset.
 ///
-/// # Errors [`Error::Io`]. Succeeds if an earlier start has copied the range.
+/// # Errors
+/// [`Error::Io`]. Succeeds if an earlier start has copied the range.
 pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Range<u64>) -> Result<()> {
     fs.create_dir(quarantine).map_err(Error::io("create", quarantine))?;
     let copy = quarantine.join(format!("{}.at-{}", qualified_name(path), range.start));
@@ -33,7 +34,8 @@ pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Ran
 
 /// Links a whole log file into the quarantine, so that it outlives the log.
 ///
-/// # Errors [`Error::Io`]. Succeeds if an earlier start has linked the file.
+/// # Errors
+/// [`Error::Io`]. Succeeds if an earlier start has linked the file.
 pub(crate) fn link_file(fs: &dyn Fs, quarantine: &Path, path: &Path) -> Result<()> {
     fs.create_dir(quarantine).map_err(Error::io("create", quarantine))?;
     let link = quarantine.join(qualified_name(path));

@@ -111,7 +111,8 @@ struct Window<'a> {
 
 /// Checks only the format version in the header of a file.
 ///
-/// # Errors [`Error::Io`]; [`Error::Version`] if the format version is not supported.
+/// # Errors
+/// [`Error::Io`]; [`Error::Version`] if the format version is not supported.
 pub(crate) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Result<()> {
     let file = fs.open(path).map_err(Error::io("open", path))?;
     let file_size = file.size().map_err(Error::io("read", path))?;
@@ -133,7 +134,8 @@ fn unsupported(path: &Path, found: u8) -> Error {
 impl<'a> Reader<'a> {
     /// Opens a log file.
     ///
-    /// # Errors [`Error::Io`]; [`Error::Version`] if the format version is not supported.
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Version`] if the format version is not supported.
     pub(crate) fn open(fs: &dyn Fs, path: &Path, kind: SegmentKind, large: &'a LargeFrameLock) -> Result<Opened<'a>> {
         let mut window = Window::open(fs, path, large)?;
         let file_size = window.file_size;

@@ -32,7 +32,8 @@ impl Reserve {
 
     /// Writes the file unless it is complete.
     ///
-    /// # Errors [`Error::Io`], for example if the disk is full. Then the file is removed.
+    /// # Errors
+    /// [`Error::Io`], for example if the disk is full. Then the file is removed.
     pub(crate) fn fill(&self) -> Result<()> {
         if self.size() == RESERVE_SIZE {
             return Ok(());

@@ -111,7 +111,8 @@ impl Wal {
     /// Opens a log for appending after the existing segments and checkpoints of its directory. The first write creates
     /// a file.
     ///
-    /// # Errors [`Error::Io`] if the directory cannot be created or read; [`Error::Corrupt`] if a file number exceeds
+    /// # Errors
+    /// [`Error::Io`] if the directory cannot be created or read; [`Error::Corrupt`] if a file number exceeds
     /// the maximum.
     pub(crate) fn open(options: WalOptions) -> Result<Self> {
         options.fs.create_dir(&options.dir).map_err(Error::io("create", &options.dir))?;
@@ -143,7 +144,8 @@ impl Wal {
 
     /// Returns `Ok` if the log accepts appends. After a failed write it first retries the write.
     ///
-    /// # Errors [`Error::Poisoned`] until a restart; [`Error::Io`] if the retried write fails, for example on a full
+    /// # Errors
+    /// [`Error::Poisoned`] until a restart; [`Error::Io`] if the retried write fails, for example on a full
     /// disk.
     pub(crate) fn ready(&self) -> Result<()> {
         if self.blocked.load(Ordering::Acquire) {
@@ -253,7 +255,8 @@ impl Wal {
 
     /// Writes all records to the operating system, so that a cut finds little to write.
     ///
-    /// # Errors The errors of [`Wal::rotate`].
+    /// # Errors
+    /// The errors of [`Wal::rotate`].
     pub(crate) fn write_out(&self) -> Result<()> {
         self.write_pending(&mut self.files())
     }
@@ -261,7 +264,8 @@ impl Wal {
     /// Cuts the log: on return all records are in closed segments, and later records go to new segments. The caller
     /// ensures that no request is in flight. Concurrent definitions may be before or after the cut. Syncs nothing.
     ///
-    /// # Errors [`Error::Io`] and [`Error::Poisoned`]. Then the log is not cut.
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Poisoned`]. Then the log is not cut.
     pub(crate) fn rotate(&self) -> Result<Cut> {
         let mut files = self.files();
         self.write_pending(&mut files)?;
@@ -279,7 +283,8 @@ impl Wal {
     /// series that was defined before the cut and that samples after the cut may refer to. All samples before the cut
     /// must be durable in blocks.
     ///
-    /// # Errors The errors of `series`, [`Error::Io`], [`Error::Limit`] if a label set exceeds the limit of the store.
+    /// # Errors
+    /// The errors of `series`, [`Error::Io`], [`Error::Limit`] if a label set exceeds the limit of the store.
     /// Then the segments before the cut stay live. A segment that cannot be removed is no error: the next call retries
     /// the removal.
     pub(crate) fn checkpoint<'a>(
@@ -309,7 +314,8 @@ impl Wal {
 
     /// Returns the size of the log's files in bytes.
     ///
-    /// # Errors [`Error::Io`] if the directory cannot be read.
+    /// # Errors
+    /// [`Error::Io`] if the directory cannot be read.
     pub(crate) fn size(&self) -> Result<u64> {
         let WalOptions { fs, dir, .. } = &self.options;
         let names = fs.list(dir).map_err(Error::io("list", dir))?;

@@ -54,7 +54,8 @@ pub use windows::{WINDOW_MS, WINDOWS_MAX};
 ///
 /// Never writes to `source`, so Prometheus may be running on it. Calls `progress` repeatedly.
 ///
-/// # Errors [`Error::Io`] if `source` cannot be listed or `out` cannot be written; [`Error::Limit`] if the samples span
+/// # Errors
+/// [`Error::Io`] if `source` cannot be listed or `out` cannot be written; [`Error::Limit`] if the samples span
 /// more than [`WINDOWS_MAX`] windows; [`Error::Options`] if `concurrency` is out of range.
 pub fn recover(
     fs: &Arc<dyn Fs>,

@@ -47,7 +47,8 @@ pub(crate) struct Damage {
 
 /// Checks that a checkpoint is complete and valid. Returns `None` if it is, and the damage otherwise.
 ///
-/// # Errors [`Error::Io`]; [`Error::Version`] if the format version is not supported.
+/// # Errors
+/// [`Error::Io`]; [`Error::Version`] if the format version is not supported.
 pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Result<Option<Damage>> {
     let mut reader = match Reader::open(fs, path, SegmentKind::Checkpoint, large)? {
         Opened::Valid(reader) => reader,
@@ -87,7 +88,8 @@ pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Resul
 
 /// Reads the valid frames of checkpoint `number`.
 ///
-/// # Errors The errors of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a valid frame does not
+/// # Errors
+/// The errors of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a valid frame does not
 /// decode or the file contains a checkpoint with another number.
 pub(crate) fn load(
     fs: &dyn Fs,

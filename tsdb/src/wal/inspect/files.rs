@@ -56,7 +56,8 @@ pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
 
 /// Lists the files of the WAL of a data directory by epoch, log, kind (checkpoint, series, samples) and number.
 ///
-/// # Errors [`Error::Io`] if a directory cannot be listed. A checkpoint that cannot be read gets [`Role::Damaged`]
+/// # Errors
+/// [`Error::Io`] if a directory cannot be listed. A checkpoint that cannot be read gets [`Role::Damaged`]
 /// instead.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     let wal_dir = dir.join("wal");

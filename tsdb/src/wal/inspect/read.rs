@@ -46,7 +46,8 @@ pub struct FileIntegrity {
 
 /// Reads a file and passes its valid frames to `each`, in order. Damage is recorded in `damage`.
 ///
-/// # Errors The errors of `each`.
+/// # Errors
+/// The errors of `each`.
 pub fn read_file(
     fs: &dyn Fs,
     file: &LogFile,

@@ -90,7 +90,8 @@ pub struct PartSizes {
 
 /// Reads the whole WAL of a data directory. `progress` gets the bytes read and the total.
 ///
-/// # Errors [`Error::Io`] if a directory cannot be listed.
+/// # Errors
+/// [`Error::Io`] if a directory cannot be listed.
 pub fn inspect(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
     fs.list(dir).map_err(Error::io("list", dir))?;
     for _ in 1..ATTEMPTS_MAX {
