@@ -254,7 +254,7 @@ fn the_head_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), Options { head_size_max_bytes: 100_000, ..options() }).unwrap();
     let refused = (0..10_000).find_map(|i| db.series(&series_labels(i)).err()).unwrap();
-    assert!(refused.to_string().starts_with("bytes of a shard's series and samples in memory: "), "{refused}");
+    assert!(refused.to_string().starts_with("bytes in the head of a shard: "), "{refused}");
     assert!((50..2000).contains(&db.stats().n_series));
     let large = Labels::from_pairs([("x", &*"x".repeat(LABELS_SIZE_MAX))]).unwrap();
     assert!(matches!(db.series(&large), Err(Error::Limit { .. })));

@@ -43,8 +43,7 @@ pub(crate) struct ShardBatch<'a> {
 }
 
 impl<'a> ShardBatch<'a> {
-    /// Returns a function that returns the start timestamp of each float in turn; Start timestamp in milliseconds; 0 is
-    /// unknown.
+    /// Returns a function that returns the start timestamp of each float in turn, in milliseconds; 0 is unknown.
     pub(crate) fn starts(self) -> impl FnMut() -> i64 + 'a {
         let (mut starts, mut next_idx) = (self.starts.iter().peekable(), 0);
         move || {
@@ -160,8 +159,7 @@ impl WriteBatch {
         self.push_histogram_with_start(series, timestamp_ms, histogram, 0, tag);
     }
 
-    /// Adds a histogram as [`WriteBatch::push_histogram`] does, with its start timestamp; Start timestamp in
-    /// milliseconds; 0 is unknown.
+    /// Like [`WriteBatch::push_histogram`], with the start timestamp of the histogram in milliseconds; 0 is unknown.
     pub fn push_histogram_with_start(
         &mut self,
         series: SeriesHandle,
@@ -178,8 +176,8 @@ impl WriteBatch {
         self.histograms[shard].push(AppendHistogram { slot, generation, tag, timestamp_ms, start_ms, histogram });
     }
 
-    /// Adds a sample with its start timestamp, the time since which its value has been counted; Start timestamp in
-    /// milliseconds; 0 is unknown.
+    /// Adds a sample with its start timestamp, the time since which its value has been counted, in milliseconds. 0 is
+    /// unknown.
     pub fn push_with_start(&mut self, series: SeriesHandle, sample: Sample, start_ms: i64, tag: u32) {
         self.push(series, sample, tag);
         if start_ms != 0 {
