@@ -178,8 +178,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-length", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) query_max_length: usize,
 
-    /// Maximum nesting depth of a query, up to 256
-    #[arg(long = "query.max-nesting", value_name = "N", default_value = "256", value_parser = parse_count)]
+    /// Maximum nesting depth of a query, up to 1024
+    #[arg(long = "query.max-nesting", value_name = "N", default_value = "1024", value_parser = parse_count)]
     pub(crate) query_max_nesting: usize,
 
     /// Return partial results with a warning while the WAL is being replayed, instead of waiting for the time range of the query

@@ -115,13 +115,14 @@ fn write_members(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted
         let comma = if i > 0 { "," } else { "" };
         out.extend_from_slice(format!("{comma}\"{name}\":{}", time.as_secs_f64()).as_bytes());
     }
-    let SampleStats { queryable, read, peak, steps } = &stats.samples;
+    let SampleStats { queryable, read, series, peak, steps } = &stats.samples;
     out.extend_from_slice(b"},\"samples\":{");
     let steps = if wanted == Wanted::All { &steps[..] } else { &[] };
     write_steps(out, "totalQueryableSamplesPerStep", steps, |step| step.queryable);
     out.extend_from_slice(format!("\"totalQueryableSamples\":{queryable},").as_bytes());
     write_steps(out, "samplesReadPerStep", steps, |step| step.read);
-    out.extend_from_slice(format!("\"samplesRead\":{read},\"peakSamples\":{peak}}}").as_bytes());
+    let totals = format!("\"samplesRead\":{read},\"seriesTouched\":{series},\"peakSamples\":{peak}}}");
+    out.extend_from_slice(totals.as_bytes());
 }
 
 /// Writes counts per step and a comma, unless there are none.

@@ -9,6 +9,9 @@
 
 use std::fmt;
 
+use hashbrown::{HashSet, HashTable};
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::decimal::{self, General};
 use crate::histogram::{Combined, NanEffect};
 use crate::promql::Position;
@@ -18,13 +21,32 @@ use crate::promql::quote::quoted;
 /// Maximum number of annotations per severity in an HTTP response. A further line reports how many are omitted.
 pub const ANNOTATIONS_MAX: usize = 10;
 
+/// Maximum size in bytes of the annotations that a list keeps. Further annotations are only counted.
+const KEPT_SIZE_MAX: usize = 256 << 10;
+
+/// Maximum number of annotations per severity that a list counts without keeping them.
+const OMITTED_MAX: usize = 1 << 14;
+
 /// The annotations of a query.
 #[derive(Debug, Clone, Default)]
 pub struct Annotations {
     query: Box<str>,
-    list: Vec<Entry>,
+    /// Each text once.
+    list: AnnotationList,
     /// All added annotations, each text once per position; `None` if recording is off.
-    record: Option<Vec<Entry>>,
+    record: Option<AnnotationList>,
+}
+
+/// Distinct annotations with the positions of their expressions. Its size is bounded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AnnotationList {
+    entries: Vec<Entry>,
+    /// Indexes of entries, by hash.
+    index: HashTable<usize>,
+    /// Size of the entries in bytes.
+    size: usize,
+    /// Hashes of annotations that exceeded [`KEPT_SIZE_MAX`], by severity.
+    omitted: [HashSet<u64>; 2],
 }
 
 /// The severity of an annotation.
@@ -39,6 +61,8 @@ struct Entry {
     annotation: Annotation,
     /// The message without details. Two annotations are equal if their messages are.
     text: String,
+    /// The hash of `text`.
+    hash: u64,
     /// Position of the annotated expression.
     span: Span,
 }
@@ -48,6 +72,8 @@ struct Entry {
 pub(crate) enum Annotation {
     /// A quantile is not in [0, 1].
     InvalidQuantile(f64),
+    /// The strategy of `integral` is not 0, 1 or 2.
+    InvalidIntegralStrategy(f64),
     /// A ratio is not in [-1, 1] and was clamped.
     InvalidRatio(f64, f64),
     /// A bucket series has no valid `le`.
@@ -148,7 +174,7 @@ pub(crate) struct ForcedMonotonicity {
 
 impl Annotations {
     pub(crate) fn new(query: &str) -> Self {
-        Self { query: query.into(), list: Vec::new(), record: None }
+        Self { query: query.into(), ..Self::default() }
     }
 
     /// Records every annotation that is added from now on.
@@ -158,38 +184,31 @@ impl Annotations {
 
     /// Returns the number of recorded annotations.
     pub(crate) fn n_recorded(&self) -> usize {
-        self.record.as_ref().map_or(0, Vec::len)
+        self.record.as_ref().map_or(0, |record| record.entries.len())
     }
 
     /// Returns the annotations recorded after the first `n`.
     pub(crate) fn recorded_since(&self, n: usize) -> impl Iterator<Item = (Annotation, Span)> + '_ {
-        self.record.iter().flatten().skip(n).map(|entry| (entry.annotation.clone(), entry.span))
+        let recorded = self.record.iter().flat_map(|record| &record.entries);
+        recorded.skip(n).map(|entry| (entry.annotation.clone(), entry.span))
     }
 
     /// Adds an annotation about the expression at `span`.
     pub(crate) fn add(&mut self, annotation: Annotation, span: Span) {
-        let text = annotation.text();
+        self.add_entry(Entry::new(annotation, span));
+    }
+
+    fn add_entry(&mut self, entry: Entry) {
         if let Some(record) = &mut self.record {
-            match record.iter_mut().find(|known| known.span == span && known.text == text) {
-                Some(known) => known.annotation.merge(annotation.clone()),
-                None => record.push(Entry { annotation: annotation.clone(), text: text.clone(), span }),
-            }
+            record.add_entry(entry.clone(), true);
         }
-        match self.list.iter_mut().find(|known| known.text == text) {
-            Some(known) => {
-                if !annotation.is_counted() {
-                    known.span = span;
-                }
-                known.annotation.merge(annotation);
-            }
-            None => self.list.push(Entry { annotation, text, span }),
-        }
+        self.list.add_entry(entry, false);
     }
 
     /// Returns `true` if there are no annotations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.entries.is_empty()
     }
 
     /// Returns the warnings in the format of the HTTP API: `PromQL warning: ... (1:5)`. Returns at most
@@ -203,61 +222,93 @@ impl Annotations {
         self.limited(Severity::Info, "info")
     }
 
-    /// Returns all warnings and infos, without a limit.
+    /// Returns all warnings and infos that the list keeps.
     pub fn all(&self) -> impl Iterator<Item = String> + '_ {
-        self.list.iter().map(|entry| self.print(entry))
+        self.list.entries.iter().map(|entry| self.print(entry))
     }
 
     fn limited<'a>(&'a self, severity: Severity, name: &'a str) -> impl Iterator<Item = String> + 'a {
-        let of_severity = move || self.list.iter().filter(move |entry| entry.annotation.severity() == severity);
-        let omitted = of_severity().count().saturating_sub(ANNOTATIONS_MAX);
+        let of_severity = move || self.list.entries.iter().filter(move |entry| entry.annotation.severity() == severity);
+        let n_counted = self.list.omitted[severity as usize].len();
+        let omitted = (of_severity().count() + n_counted).saturating_sub(ANNOTATIONS_MAX);
         let rest = (omitted > 0).then(|| format!("{omitted} more {name} annotations omitted"));
         of_severity().take(ANNOTATIONS_MAX).map(|entry| self.print(entry)).chain(rest)
     }
 
     fn print(&self, entry: &Entry) -> String {
-        let Entry { annotation, text, span } = entry;
+        let Entry { annotation, text, span, .. } = entry;
         let position = Position::of(&self.query, span.start.min(self.query.len()));
         format!("{text}{} ({position})", annotation.details())
     }
 }
 
-/// Distinct annotations with the positions of their expressions.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct AnnotationList {
-    list: Vec<(Annotation, Span)>,
+impl Entry {
+    fn new(annotation: Annotation, span: Span) -> Self {
+        let text = annotation.text();
+        Self { annotation, hash: xxh3_64(text.as_bytes()), text, span }
+    }
+
+    /// Returns an upper bound of the size in bytes.
+    fn size(&self) -> usize {
+        2 * size_of::<Self>() + 2 * self.text.len()
+    }
 }
 
 impl AnnotationList {
-    /// Adds an annotation, or merges it into an equal one.
+    /// Adds an annotation, or merges it into an equal one at the same position.
     pub(crate) fn add(&mut self, annotation: Annotation, span: Span) {
-        let is_known =
-            |(known, known_span): &&mut (Annotation, Span)| *known_span == span && known.is_same(&annotation);
-        match self.list.iter_mut().find(is_known) {
-            Some((known, _)) => known.merge(annotation),
-            None => self.list.push((annotation, span)),
+        self.add_entry(Entry::new(annotation, span), true);
+    }
+
+    /// Adds an annotation, or merges it into an equal one. Annotations at different positions are different if
+    /// `by_span`. Otherwise the last position is kept, except for counted annotations.
+    fn add_entry(&mut self, entry: Entry, by_span: bool) {
+        let Self { entries, index, .. } = self;
+        let is_known = |&at: &usize| entries[at].text == entry.text && (!by_span || entries[at].span == entry.span);
+        if let Some(&at) = index.find(entry.hash, is_known) {
+            let known = &mut entries[at];
+            if !entry.annotation.is_counted() {
+                known.span = entry.span;
+            }
+            known.annotation.merge(entry.annotation);
+        } else if self.size + entry.size() > KEPT_SIZE_MAX {
+            self.omit(entry.annotation.severity() as usize, entry.hash);
+        } else {
+            self.size += entry.size();
+            index.insert_unique(entry.hash, entries.len(), |&at| entries[at].hash);
+            entries.push(entry);
+        }
+    }
+
+    /// Counts an annotation without keeping it.
+    fn omit(&mut self, severity: usize, hash: u64) {
+        let omitted = &mut self.omitted[severity];
+        if omitted.len() < OMITTED_MAX && self.index.find(hash, |&at| self.entries[at].hash == hash).is_none() {
+            omitted.insert(hash);
+        }
+    }
+
+    fn omit_all(&mut self, omitted: [HashSet<u64>; 2]) {
+        for (severity, hashes) in omitted.into_iter().enumerate() {
+            hashes.into_iter().for_each(|hash| self.omit(severity, hash));
         }
     }
 
     /// Adds all annotations of another list.
     pub(crate) fn merge(&mut self, other: Self) {
-        other.list.into_iter().for_each(|(annotation, span)| self.add(annotation, span));
+        other.entries.into_iter().for_each(|entry| self.add_entry(entry, true));
+        self.omit_all(other.omitted);
     }
 
+    /// Returns the annotations with their positions.
     pub(crate) fn into_list(self) -> Vec<(Annotation, Span)> {
-        self.list
+        self.entries.into_iter().map(|entry| (entry.annotation, entry.span)).collect()
     }
 
     /// Adds all annotations of this list to the annotations of the query.
     pub(crate) fn add_to(self, annotations: &mut Annotations) {
-        self.list.into_iter().for_each(|(annotation, span)| annotations.add(annotation, span));
-    }
-}
-
-/// Adds an annotation unless it is in the list.
-pub(crate) fn add_once(annotations: &mut Vec<Annotation>, annotation: Annotation) {
-    if !annotations.contains(&annotation) {
-        annotations.push(annotation);
+        self.entries.into_iter().for_each(|entry| annotations.add_entry(entry));
+        annotations.list.omit_all(self.omitted);
     }
 }
 
@@ -296,22 +347,10 @@ impl SeriesAnnotations {
 }
 
 impl Annotation {
-    /// Returns `true` if two annotations are equal apart from their counts; NaN equals NaN.
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::InvalidQuantile(a), Self::InvalidQuantile(b)) => a.to_bits() == b.to_bits(),
-            (Self::OfMetric { metric_name, .. }, Self::OfMetric { metric_name: other_name, .. })
-                if self.is_counted() && other.is_counted() =>
-            {
-                metric_name == other_name
-            }
-            _ => self == other,
-        }
-    }
-
     fn severity(&self) -> Severity {
         match self {
             Self::InvalidQuantile(_)
+            | Self::InvalidIntegralStrategy(_)
             | Self::InvalidRatio(..)
             | Self::BadBucketLabel { .. }
             | Self::SortInRangeQuery
@@ -384,6 +423,9 @@ impl fmt::Display for Annotation {
         match self {
             Self::InvalidQuantile(q) => {
                 write!(f, "quantile value should be between 0 and 1, got {}", General(*q))
+            }
+            Self::InvalidIntegralStrategy(strategy) => {
+                write!(f, "strategy should be 0, 1, or 2 (default), using 2, got {}", General(*strategy))
             }
             Self::InvalidRatio(ratio, to) => {
                 let (ratio, to) = (General(*ratio), General(*to));
@@ -520,6 +562,21 @@ mod tests {
         assert_eq!(warnings.len(), 11);
         assert_eq!(warnings[0], "PromQL warning: quantile value should be between 0 and 1, got 2 (1:1)");
         assert_eq!(warnings[10], "2 more warning annotations omitted");
+    }
+
+    #[test]
+    fn annotations_beyond_the_kept_size_are_counted_once() {
+        const N: usize = 10_000;
+        let name = |i: usize| Annotation::PossibleNonCounter(format!("metric_{i}"));
+        let (mut list, mut annotations) = (AnnotationList::default(), Annotations::new("x"));
+        (0..N).chain(0..N).for_each(|i| list.add(name(i), Span::default()));
+        (0..N).for_each(|i| annotations.add(name(i), Span::default()));
+        list.add_to(&mut annotations);
+        assert!(annotations.list.size <= KEPT_SIZE_MAX && annotations.list.entries.len() < N);
+        let omitted = format!("{} more info annotations omitted", N - ANNOTATIONS_MAX);
+        assert_eq!(annotations.infos().last(), Some(omitted));
+        (0..2 * OMITTED_MAX).for_each(|i| annotations.add(name(i), Span::default()));
+        assert_eq!(annotations.list.omitted[Severity::Info as usize].len(), OMITTED_MAX);
     }
 
     #[test]

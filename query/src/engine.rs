@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use varve_tsdb::context::Charge;
 use varve_tsdb::{Db, QueryContext};
 
 use crate::annotations::Annotations;
+use crate::deep_stack;
 use crate::error::{Error, Result};
 use crate::eval::columns::{Limits, SampleLimit, Series, Vector};
 use crate::eval::grid::Grid;
+use crate::eval::sort::sort_by;
 use crate::eval::workers::Workers;
 use crate::eval::{Evaluator, Settings};
 use crate::histogram::FloatHistogram;
@@ -78,9 +81,11 @@ impl<'a> Request<'a> {
 }
 
 /// A parsed query.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ParsedQuery {
     expr: Expr,
+    /// Charge for the memory of the tree and of the plan.
+    charge: Charge,
     timings: Timings,
 }
 
@@ -137,10 +142,11 @@ impl Engine {
     /// Parses a query without evaluating it, for callers that inspect it first.
     ///
     /// # Errors
-    /// [`Error::Parse`].
-    pub fn parse(&self, query: &str) -> Result<ParsedQuery, Error> {
+    /// [`Error::Parse`], [`Error::Limit`], and the interrupts of the request.
+    pub fn parse(&self, ctx: &QueryContext, query: &str) -> Result<ParsedQuery, Error> {
         let timings = Timings::start();
-        Ok(ParsedQuery { expr: promql::parse(query, &self.options.features)?, timings })
+        let (expr, charge) = promql::parse_within(ctx, query, &self.options.features)?;
+        Ok(ParsedQuery { expr, charge, timings })
     }
 
     /// Evaluates a query.
@@ -148,7 +154,7 @@ impl Engine {
     /// # Errors
     /// See [`Error`]. [`Error::Invalid`] if the step is invalid, or if there are more than [`STEPS_MAX`] steps.
     pub fn run(&self, db: &Db, ctx: &QueryContext, request: &Request<'_>) -> Result<QueryResult, Error> {
-        self.run_parsed(db, ctx, self.parse(request.query)?, request)
+        self.run_parsed(db, ctx, self.parse(ctx, request.query)?, request)
     }
 
     /// Evaluates a query parsed by [`Engine::parse`].
@@ -162,7 +168,18 @@ impl Engine {
         parsed: ParsedQuery,
         request: &Request<'_>,
     ) -> Result<QueryResult, Error> {
-        let ParsedQuery { expr, mut timings } = parsed;
+        let is_deep = deep_stack::is_deep(&parsed.expr);
+        deep_stack::run(ctx, is_deep, || self.run_on_this_stack(db, ctx, parsed, request))?
+    }
+
+    fn run_on_this_stack(
+        &self,
+        db: &Db,
+        ctx: &QueryContext,
+        parsed: ParsedQuery,
+        request: &Request<'_>,
+    ) -> Result<QueryResult> {
+        let ParsedQuery { expr, charge: _plan_charge, mut timings } = parsed;
         let grid = grid(&expr, request.times)?;
         let step_ms = if matches!(request.times, Times::Instant(_)) { 0 } else { grid.step_ms };
         let times = QueryTimes { start_ms: grid.start_ms, end_ms: grid.end_ms, step_ms };
@@ -172,6 +189,7 @@ impl Engine {
         if request.stats != StatsMode::AsWritten {
             plan::propagate_matchers(&mut plan);
         }
+        ctx.check()?;
         let mut evaluator = self.evaluator(db, ctx, request, &plan);
         if request.stats != StatsMode::Off {
             evaluator.collect_stats(grid.n_steps, plan.n_nodes())?;
@@ -247,7 +265,7 @@ fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64, timin
         (_, PlanKind::Subquery(subquery)) => {
             let (inner, mut vector) = evaluator.whole_subquery(subquery, grid)?;
             evaluator.finish(&mut vector)?;
-            Ok(Value::Matrix(timings.sorting(|| matrix(vector, inner))))
+            Ok(Value::Matrix(timings.sorting(|| matrix(vector, inner, evaluator.limits()))?))
         }
         _ => {
             let mut vector = evaluator.vector(plan, grid)?;
@@ -272,23 +290,24 @@ fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid, timings: 
     }
     let mut vector = evaluator.vector(plan, grid)?;
     evaluator.finish(&mut vector)?;
-    Ok(Value::Matrix(timings.sorting(|| matrix(vector, grid))))
+    Ok(Value::Matrix(timings.sorting(|| matrix(vector, grid, evaluator.limits()))?))
 }
 
 /// Converts columns to points and sorts the series by labels.
-fn matrix(vector: Vector, grid: Grid) -> Vec<MatrixSeries> {
+fn matrix(vector: Vector, grid: Grid, limits: &Limits) -> Result<Vec<MatrixSeries>> {
     let to_points = |Series { labels, column, .. }: Series| {
+        limits.check()?;
         let point = |step| Point { timestamp_ms: grid.time_ms(step), value: column.values[step] };
         let points = column.float_steps().iter().map(point).collect();
         let histogram = |(step, histogram): (usize, &Arc<FloatHistogram>)| HistogramPoint {
             timestamp_ms: grid.time_ms(step),
             histogram: Arc::clone(histogram),
         };
-        MatrixSeries { labels, points, histograms: column.histograms().map(histogram).collect() }
+        Ok(MatrixSeries { labels, points, histograms: column.histograms().map(histogram).collect() })
     };
-    let mut series: Vec<_> = vector.series.into_iter().map(to_points).collect();
-    series.sort_by(|a, b| a.labels.cmp(&b.labels));
-    series
+    let mut series = vector.series.into_iter().map(to_points).collect::<Result<Vec<_>>>()?;
+    sort_by(&mut series, limits, |a, b| a.labels.cmp(&b.labels))?;
+    Ok(series)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! (`histogram`) in a separate sparse list, so float series have no overhead.
 //!
 //! Invariants
-//! 1. Results equal those of Prometheus 3.14, including the order of floating-point operations. docs/promql.md lists
+//! 1. Results equal those of Prometheus 3.16, including the order of floating-point operations. docs/promql.md lists
 //!    the differences.
 //! 2. An unsupported expression fails with [`Error::Unsupported`]; it never returns a wrong result.
 //! 3. All memory that grows with the data is charged to the memory budget of the request. Every loop over series or
@@ -25,6 +25,7 @@ mod plan;
 pub mod promql;
 
 mod annotations;
+mod deep_stack;
 mod engine;
 mod error;
 pub mod stats;

@@ -51,6 +51,8 @@ pub struct SampleStats {
     pub queryable: u64,
     /// Like `queryable`, but without samples that an earlier step needs too.
     pub read: u64,
+    /// Number of series that selectors read. A series that several selectors read counts several times.
+    pub series: u64,
     /// Peak number of samples held at once.
     pub peak: usize,
     /// Counts by step; empty without the feature `promql-per-step-stats`.
@@ -133,6 +135,7 @@ impl QueryStats {
         let samples = SampleStats {
             queryable: total.queryable,
             read: total.read,
+            series: counts.n_series(),
             peak: evaluator.peak_samples(),
             steps: steps.take_while(|_| per_step).collect(),
         };

@@ -42,8 +42,10 @@ pub struct SelectorUse {
 /// Returns the usage of each selector of an expression, including repeated ones.
 #[must_use]
 pub fn of(expr: &Expr) -> Vec<SelectorUse> {
-    let mut found = Vec::new();
-    visit(expr, LabelSet::all(), &mut found);
+    let (mut found, mut pending) = (Vec::new(), vec![(expr, LabelSet::all())]);
+    while let Some((expr, used)) = pending.pop() {
+        visit(expr, used, &mut found, &mut pending);
+    }
     found
 }
 
@@ -108,32 +110,35 @@ impl LabelSet {
     }
 }
 
-/// Visits an expression whose parent uses the labels `used` of it.
-fn visit(expr: &Expr, used: LabelSet, found: &mut Vec<SelectorUse>) {
+/// Expressions to visit, with the labels that their parents use of them.
+type Pending<'e> = Vec<(&'e Expr, LabelSet)>;
+
+/// Visits an expression whose parent uses the labels `used` of it. Appends its children to `pending`.
+fn visit<'e>(expr: &'e Expr, used: LabelSet, found: &mut Vec<SelectorUse>, pending: &mut Pending<'e>) {
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) => {}
         ExprKind::Vector(selector) => {
             found.push(SelectorUse { matchers: selector.matchers.clone(), labels: used });
         }
-        ExprKind::Matrix(matrix) => visit(&matrix.selector, used, found),
-        ExprKind::Subquery(subquery) => visit(&subquery.expr, used, found),
-        ExprKind::Call(call) => visit_call(call, used, found),
-        ExprKind::Aggregate(aggregate) => visit_aggregate(aggregate, found),
-        ExprKind::Binary(binary) => visit_chain(binary, used, found),
-        ExprKind::Unary(unary) => visit(&unary.expr, used, found),
-        ExprKind::Paren(inner) => visit(inner, used, found),
+        ExprKind::Matrix(matrix) => pending.push((&matrix.selector, used)),
+        ExprKind::Subquery(subquery) => pending.push((&subquery.expr, used)),
+        ExprKind::Call(call) => visit_call(call, used, found, pending),
+        ExprKind::Aggregate(aggregate) => visit_aggregate(aggregate, pending),
+        ExprKind::Binary(binary) => visit_chain(binary, used, pending),
+        ExprKind::Unary(unary) => pending.push((&unary.expr, used)),
+        ExprKind::Paren(inner) => pending.push((inner, used)),
     }
 }
 
-fn visit_call(call: &Call, used: LabelSet, found: &mut Vec<SelectorUse>) {
+fn visit_call<'e>(call: &'e Call, used: LabelSet, found: &mut Vec<SelectorUse>, pending: &mut Pending<'e>) {
     if call.function.name == "info" {
-        return visit_info(call, found);
+        return visit_info(call, found, pending);
     }
     let used = used_by_call(call, used);
     for arg in &call.args {
         // Scalars have no labels.
         let is_scalar = arg.value_type() == ValueType::Scalar;
-        visit(arg, if is_scalar { LabelSet::none() } else { used.clone() }, found);
+        pending.push((arg, if is_scalar { LabelSet::none() } else { used.clone() }));
     }
 }
 
@@ -164,9 +169,9 @@ fn named_by(call: &Call, positions: &[usize]) -> LabelSet {
 }
 
 /// Visits a call of `info`, which joins on fixed labels. Its second argument is not an independent selector.
-fn visit_info(call: &Call, found: &mut Vec<SelectorUse>) {
+fn visit_info<'e>(call: &'e Call, found: &mut Vec<SelectorUse>, pending: &mut Pending<'e>) {
     let [base, rest @ ..] = call.args.as_slice() else { return };
-    visit(base, LabelSet::all(), found);
+    pending.push((base, LabelSet::all()));
     let mut matchers = match rest.first().map(|arg| &arg.kind) {
         Some(ExprKind::Vector(selector)) => selector.matchers.clone(),
         _ => Vec::new(),
@@ -179,26 +184,26 @@ fn visit_info(call: &Call, found: &mut Vec<SelectorUse>) {
     found.push(SelectorUse { matchers, labels: LabelSet::all() });
 }
 
-fn visit_aggregate(aggregate: &Aggregate, found: &mut Vec<SelectorUse>) {
+fn visit_aggregate<'e>(aggregate: &'e Aggregate, pending: &mut Pending<'e>) {
     let used = match aggregate.op {
         // The result has all labels, and their order decides between equal values.
         AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => LabelSet::all(),
         _ if aggregate.without => LabelSet::all_but(&aggregate.grouping),
         _ => LabelSet::only(&aggregate.grouping),
     };
-    visit(&aggregate.expr, used, found);
-    aggregate.param.iter().for_each(|param| visit(param, LabelSet::none(), found));
+    pending.push((&aggregate.expr, used));
+    pending.extend(aggregate.param.iter().map(|param| (&**param, LabelSet::none())));
 }
 
 /// Visits a chain of operators from last to first without recursion.
-fn visit_chain(binary: &Binary, mut used: LabelSet, found: &mut Vec<SelectorUse>) {
+fn visit_chain<'e>(binary: &'e Binary, mut used: LabelSet, pending: &mut Pending<'e>) {
     let (first, links) = binary.chain();
     for link in links.iter().rev() {
         let (left_labels, right_labels) = used_by_sides(link, used);
-        visit(&link.rhs, right_labels, found);
+        pending.push((&link.rhs, right_labels));
         used = left_labels;
     }
-    visit(first, used, found);
+    pending.push((first, used));
 }
 
 /// Returns the labels that an operator uses of its left and of its right side.

@@ -92,11 +92,109 @@ fn labels_that_a_query_builds_are_charged() {
         ] {
             let memory = MemoryBudget::new("query memory", 1 << 19);
             let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
-            let error = range(&engine(usize::MAX), &ctx, &query).unwrap_err();
+            let (engine, (_folder, db)) = (engine(usize::MAX), store());
+            // The text has its own charge; see `the_text_of_a_query_is_charged_and_read_until_the_deadline`.
+            let parsed = engine.parse(&QueryContext::unbounded(), &query).unwrap();
+            let request = Request::new(&query, Times::Instant(50_000));
+            let error = engine.run_parsed(&db, &ctx, parsed, &request).unwrap_err();
             assert!(matches!(error, Error::Limit { .. }), "{n_parts}: {error}");
             assert_eq!(memory.used(), 0, "{n_parts}");
         }
     }
+}
+
+/// Returns `n` label names `{prefix}0`, ... in a list.
+fn names(prefix: &str, n: usize) -> String {
+    (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn lists_of_labels_and_matchers_cost_linear_time() {
+    let (engine, (_folder, db)) = (engine(usize::MAX), store());
+    let [a, b] = ["a", "b"].map(|prefix| names(prefix, 60_000));
+    let matchers = |prefix: &str| names(prefix, 20_000).replace(',', "!=\"x\",");
+    let (left, right) = (matchers("a"), matchers("b"));
+    let started = std::time::Instant::now();
+    for (query, n_series) in [
+        (format!("sum by ({a}, i, {b}) (m)"), 100),
+        (format!("count_values by ({a}) (\"v\", m)"), 100),
+        (format!("topk without ({a}) (1, m)"), 100),
+        (format!("m + on (i, {a}) m"), 100),
+        (format!("m * on (i, {a}) group_left ({b}) m"), 100),
+        (format!("m and ignoring ({a}) m"), 100),
+        (format!("m{{{left}!=\"x\"}} and m{{{right}!=\"x\"}}"), 100),
+        (format!("sort_by_label(m * 0, \"{}\", \"i\")", a.replace(',', "\",\"")), 100),
+    ] {
+        let request = Request::new(&query, Times::Instant(50_000));
+        let Value::Vector(vector) = engine.run(&db, &QueryContext::unbounded(), &request).unwrap().value else {
+            panic!("not a vector: {}", &query[..40]);
+        };
+        assert_eq!(vector.len(), n_series, "{}", &query[..40]);
+    }
+    // Quadratic lists take minutes.
+    assert!(started.elapsed() < Duration::from_secs(50), "{:?}", started.elapsed());
+}
+
+#[test]
+fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
+    let engine = engine(usize::MAX);
+    let query = format!("sum by ({}) (m)", names("l", 100_000));
+    let memory = MemoryBudget::new("query memory", 1 << 24);
+    let error = engine.parse(&QueryContext::new(Duration::from_secs(60), memory.clone()), &query).unwrap_err();
+    assert!(matches!(error, Error::Limit { .. }), "{error}");
+    assert_eq!(memory.used(), 0);
+    let late = || QueryContext::new(Duration::ZERO, MemoryBudget::new("query memory", usize::MAX));
+    assert!(matches!(engine.parse(&late(), &query), Err(Error::Timeout)));
+    let expr = promql::parse(&query, &Features::all()).unwrap();
+    for print in [promql::prettify_within, promql::to_json_within] {
+        let small = QueryContext::new(Duration::from_secs(60), memory.child("text", 1 << 16));
+        assert!(matches!(print(&small, &expr), Err(Error::Limit { .. })));
+        assert!(matches!(print(&late(), &expr), Err(Error::Timeout)));
+        let (text, charge) = print(&QueryContext::unbounded(), &expr).unwrap();
+        assert!(charge.size() >= text.capacity(), "{} of {}", charge.size(), text.capacity());
+    }
+}
+
+/// Creates a store with series `a{i="0"}`, ... and `b{i="0"}`, ... of which each has one sample, at another second.
+fn disjoint_store(n: i64) -> (TempDir, Db) {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), Options::default()).unwrap();
+    let mut batch = WriteBatch::default();
+    for (name, i) in ["a", "b"].into_iter().flat_map(|name| (0..n).map(move |i| (name, i))) {
+        let handle = db.series(&Labels::from_pairs([("__name__", name), ("i", &i.to_string())]).unwrap()).unwrap();
+        batch.push(handle, Sample { timestamp_ms: i * 1000, value: 1.0 }, 0);
+    }
+    db.append(&mut batch).unwrap();
+    (folder, db)
+}
+
+#[test]
+fn operators_between_many_series_end_at_the_deadline() {
+    const N: i64 = 3000;
+    let (engine, (_folder, db)) = (engine(usize::MAX), disjoint_store(N));
+    let times = Times::Range { start_ms: 0, end_ms: N * 1000, step_ms: 1000 };
+    for query in ["a + on () b", "a + on () group_left () b", "a + on () fill (0) b"] {
+        let ctx = QueryContext::new(Duration::from_millis(300), MemoryBudget::new("query memory", usize::MAX));
+        let started = std::time::Instant::now();
+        let request = Request { lookback_delta_ms: Some(999), ..Request::new(query, times) };
+        // On a fast machine, the query may end in time.
+        let outcome = engine.run(&db, &ctx, &request);
+        assert!(matches!(outcome, Ok(_) | Err(Error::Timeout)), "{query}: {outcome:?}");
+        assert!(started.elapsed() < Duration::from_secs(3), "{query}: {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn columns_of_results_that_change_at_each_step_are_charged() {
+    let (engine, (_folder, db)) = (engine(usize::MAX), store());
+    let times = Times::Range { start_ms: 0, end_ms: 5_000_000, step_ms: 1000 };
+    let memory = MemoryBudget::new("query memory", 8 << 20);
+    let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+    // Each step has another quantile, so each step makes another series of 5,000 steps.
+    let query = "histogram_quantiles(label_replace(vector(1), \"le\", \"+Inf\", \"\", \"\"), \"q\", time() / 1e7)";
+    let error = engine.run(&db, &ctx, &Request::new(query, times)).unwrap_err();
+    assert!(matches!(error, Error::Limit { .. }), "{error}");
+    assert!(memory.peak() <= 8 << 20 && memory.used() == 0);
 }
 
 #[test]
@@ -224,8 +322,21 @@ fn long_chains_and_deep_trees_take_a_bounded_stack() {
         Value::Vector(vector) => assert_eq!(vector[0].point.value, 10_001.0),
         other => panic!("{other:?}"),
     }
-    let deep = format!("{}m{}", "abs(".repeat(200), ")".repeat(200));
-    assert!(matches!(run(&deep).unwrap().value, Value::Vector(vector) if vector.len() == 100));
+    const N: usize = promql::DEPTH_MAX - 1;
+    for (before, after, n) in [
+        ("abs(", ")", N),
+        ("-", "", N),
+        ("(", ")", N),
+        ("sum by (i) (", ")", N),
+        ("sum by (i) (m * ", ")", N / 2),
+        ("label_replace(", ", \"a\", \"\", \"\", \"\")", N),
+        ("max_over_time(", "[1m:1m])", N / 2),
+        ("vector(scalar(", "))", N / 2),
+        ("m unless (m unless ", ")", N / 2),
+    ] {
+        let deep = format!("{}m{}", before.repeat(n), after.repeat(n));
+        run(&deep).unwrap_or_else(|error| panic!("{before}: {error}"));
+    }
 }
 
 #[test]

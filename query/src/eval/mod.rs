@@ -27,6 +27,7 @@ pub(crate) mod sample_stats;
 mod scalar;
 mod select;
 mod shared_results;
+pub(crate) mod sort;
 mod stream;
 pub(crate) mod workers;
 
@@ -102,6 +103,11 @@ impl<'a> Evaluator<'a> {
         self.stats_charge.grow(StepSampleStats::size(n_steps) + Profile::size(n_plans))?;
         (self.sample_stats, self.profile) = (StepSampleStats::new(true, n_steps), Profile::new(true, n_plans));
         Ok(())
+    }
+
+    /// Returns the limits of the query.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Returns the peak number of samples held at once.
@@ -185,7 +191,7 @@ impl<'a> Evaluator<'a> {
         if grid.n_steps == 0 {
             return Ok(());
         }
-        if self.subexpressions.is_materialized(plan) || self.source(plan).is_none() {
+        if self.subexpressions.is_materialized(plan) || self.merges_series(plan) || self.source(plan).is_none() {
             return self.vector_with_labels(plan, grid, hint)?.series.into_iter().try_for_each(sink);
         }
         let started = self.profile.now();
@@ -250,7 +256,7 @@ impl<'a> Evaluator<'a> {
     fn evaluate_subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector, StepSampleStats)> {
         let (first_ms, last_ms) = match subquery.shift.at_ms {
             Some(_) => (subquery.shift.apply(0), subquery.shift.apply(0)),
-            None => (subquery.shift.apply(grid.start_ms), subquery.shift.apply(grid.end_ms)),
+            None => (subquery.shift.apply(grid.start_ms), subquery.shift.apply(grid.last_ms())),
         };
         let step_ms = subquery.step_ms.unwrap_or(self.settings.subquery_step_ms);
         let inner = grid.subquery(subquery.range_ms, step_ms, first_ms, last_ms);
@@ -259,10 +265,10 @@ impl<'a> Evaluator<'a> {
         Ok((inner, vector, stats))
     }
 
-    /// Evaluates a subquery for a range function. The function counts the samples in its windows.
+    /// Evaluates a subquery for a range function.
     fn subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector)> {
         let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
-        self.sample_stats.add_reads(&stats, inner, grid, subquery.shift.offset_ms, subquery.range_ms);
+        self.sample_stats.add_subquery(&stats, inner, grid, subquery.shift, subquery.range_ms);
         Ok((inner, vector))
     }
 
@@ -276,7 +282,10 @@ impl<'a> Evaluator<'a> {
     /// Removes the metric names of a vector whose values they no longer describe, or marks them for delayed removal.
     fn without_names(&self, mut vector: Vector) -> Result<Vector> {
         let delayed = self.settings.features.delayed_name_removal;
-        vector.series.iter_mut().for_each(|series| series.drop_name(delayed));
+        vector.relabel(|series| {
+            series.drop_name(delayed);
+            Ok(())
+        })?;
         vector.merge_same_labels()?;
         Ok(vector)
     }
@@ -286,9 +295,12 @@ impl<'a> Evaluator<'a> {
         if !self.settings.features.delayed_name_removal {
             return Ok(());
         }
-        for series in vector.series.iter_mut().filter(|series| series.drop_name) {
-            series.labels = without_name(&series.labels);
-        }
+        vector.relabel(|series| {
+            if series.drop_name {
+                series.labels = without_name(&series.labels);
+            }
+            Ok(())
+        })?;
         vector.merge_same_labels()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::columns::Column;
 use super::grid::Grid;
+use crate::plan::Shift;
 
 /// Number of samples at one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,12 +17,20 @@ pub(crate) struct SampleCount {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StepSampleStats {
     steps: Vec<SampleCount>,
+    n_series: u64,
+}
+
+impl SampleCount {
+    fn add(&mut self, more: Self) {
+        self.queryable += more.queryable;
+        self.read += more.read;
+    }
 }
 
 impl StepSampleStats {
     /// Returns empty statistics of `n_steps` steps; without steps unless `is_on`.
     pub(crate) fn new(is_on: bool, n_steps: usize) -> Self {
-        Self { steps: if is_on { vec![SampleCount::default(); n_steps] } else { Vec::new() } }
+        Self { steps: if is_on { vec![SampleCount::default(); n_steps] } else { Vec::new() }, n_series: 0 }
     }
 
     /// Returns empty statistics of `n_steps` steps; off if `self` is off.
@@ -60,44 +69,59 @@ impl StepSampleStats {
 
     /// Adds other statistics of the same steps.
     pub(crate) fn add_all(&mut self, other: &Self) {
-        for (count, more) in self.steps.iter_mut().zip(&other.steps) {
-            count.queryable += more.queryable;
-            count.read += more.read;
-        }
+        self.n_series += other.n_series;
+        self.steps.iter_mut().zip(&other.steps).for_each(|(count, more)| count.add(*more));
+    }
+
+    /// Counts a series that a selector read.
+    pub(crate) fn add_series(&mut self) {
+        self.n_series += u64::from(self.is_on());
+    }
+
+    /// Returns the number of series that selectors read. A series that several selectors read counts several times.
+    pub(crate) fn n_series(&self) -> u64 {
+        self.n_series
     }
 
     /// Adds the statistics of a step-invariant expression: every step needs its samples, but they are read once.
     pub(crate) fn add_invariant(&mut self, once: &Self) {
         let total = once.total();
+        self.n_series += once.n_series;
         self.steps.iter_mut().for_each(|count| count.queryable += total.queryable);
         self.steps.iter_mut().take(1).for_each(|count| count.read += total.read);
     }
 
-    /// Adds each read of a subquery to the earliest step that uses it. Reads between the windows of two steps are not
-    /// counted. The function around the subquery counts its values.
-    pub(crate) fn add_reads(&mut self, other: &Self, inner: Grid, grid: Grid, offset_ms: i64, range_ms: i64) {
-        if self.steps.len() <= 1 {
-            self.steps.iter_mut().for_each(|count| count.read += other.total().read);
+    /// Adds the statistics of a subquery. Each step needs the samples of all inner steps in its window. Each read counts
+    /// for the earliest step whose window has it. Reads between the windows of two steps are not counted.
+    pub(crate) fn add_subquery(&mut self, other: &Self, inner: Grid, grid: Grid, shift: Shift, range_ms: i64) {
+        self.n_series += other.n_series;
+        if let [only] = &mut self.steps[..] {
+            only.add(other.total());
             return;
         }
-        for (at, count) in other.steps.iter().enumerate().filter(|(_, count)| count.read > 0) {
-            let time_ms = inner.time_ms(at).saturating_add(offset_ms);
-            let after_ms = time_ms.saturating_sub(grid.start_ms).max(0);
-            let step = usize::try_from(after_ms.div_euclid(grid.step_ms)).unwrap_or(usize::MAX);
-            let step = step.saturating_add(usize::from(after_ms % grid.step_ms > 0)).min(self.steps.len() - 1);
-            if time_ms > grid.time_ms(step).saturating_sub(range_ms) {
-                self.steps[step].read += count.read;
+        let (mut from, mut to, mut sum) = (0, 0, 0);
+        let time_ms = |at: usize| inner.time_ms(at).saturating_add(shift.offset_ms);
+        for (count, end_ms) in self.steps.iter_mut().zip(grid.times_ms()) {
+            let end_ms = shift.at_ms.unwrap_or(end_ms);
+            while to < other.steps.len() && time_ms(to) <= end_ms {
+                sum += other.steps[to].queryable;
+                if time_ms(to) > end_ms.saturating_sub(range_ms) {
+                    count.read += other.steps[to].read;
+                }
+                to += 1;
             }
+            while from < to && time_ms(from) <= end_ms.saturating_sub(range_ms) {
+                sum -= other.steps[from].queryable;
+                from += 1;
+            }
+            count.queryable += sum;
         }
     }
 
     /// Adds the statistics of a subquery that is the root of the query.
     pub(crate) fn add_whole(&mut self, other: &Self) {
-        let total = other.total();
-        if let Some(last) = self.steps.last_mut() {
-            last.queryable += total.queryable;
-            last.read += total.read;
-        }
+        self.n_series += other.n_series;
+        self.steps.iter_mut().next_back().into_iter().for_each(|last| last.add(other.total()));
     }
 
     /// Returns the counts by step.
@@ -107,10 +131,9 @@ impl StepSampleStats {
 
     /// Returns the sums over all steps.
     pub(crate) fn total(&self) -> SampleCount {
-        self.steps.iter().fold(SampleCount::default(), |sum, count| SampleCount {
-            queryable: sum.queryable + count.queryable,
-            read: sum.read + count.read,
-        })
+        let mut total = SampleCount::default();
+        self.steps.iter().for_each(|count| total.add(*count));
+        total
     }
 
     /// Returns the counts since an earlier state.
@@ -119,7 +142,8 @@ impl StepSampleStats {
             queryable: now.queryable - before.queryable,
             read: now.read - before.read,
         };
-        Self { steps: self.steps.iter().zip(&before.steps).map(less).collect() }
+        let steps = self.steps.iter().zip(&before.steps).map(less).collect();
+        Self { steps, n_series: self.n_series - before.n_series }
     }
 
     /// Returns the size of the statistics of `n_steps` steps in bytes.
@@ -133,7 +157,10 @@ mod tests {
     use super::*;
 
     fn stats(reads: &[u64]) -> StepSampleStats {
-        StepSampleStats { steps: reads.iter().map(|&read| SampleCount { queryable: read, read }).collect() }
+        StepSampleStats {
+            steps: reads.iter().map(|&read| SampleCount { queryable: read, read }).collect(),
+            n_series: 1,
+        }
     }
 
     fn reads(stats: &StepSampleStats) -> Vec<u64> {
@@ -144,18 +171,21 @@ mod tests {
     fn reads_of_a_subquery_count_for_the_first_step_that_uses_them() {
         let (inner, grid) = (Grid::new(0, 50, 10), Grid::new(20, 60, 20));
         let inner_stats = stats(&[1, 1, 1, 1, 1, 1]);
-        let reads_by_step = |offset_ms, range_ms| {
+        let check = |(offset_ms, at_ms, range_ms), read: [u64; 3], needed: [u64; 3]| {
             let mut sum = StepSampleStats::new(true, 3);
-            sum.add_reads(&inner_stats, inner, grid, offset_ms, range_ms);
-            reads(&sum)
+            sum.add_subquery(&inner_stats, inner, grid, Shift { offset_ms, at_ms }, range_ms);
+            let queryable: Vec<_> = sum.steps.iter().map(|count| count.queryable).collect();
+            assert_eq!((reads(&sum), queryable, sum.n_series()), (read.into(), needed.into(), 1), "{offset_ms}");
         };
-        // The step at 20 counts 0, 10 and 20; the step at 40 counts 30 and 40; the step at 60 counts 50.
-        assert_eq!(reads_by_step(0, 30), [3, 2, 1]);
-        assert_eq!(reads_by_step(20, 50), [1, 2, 3]);
+        // The step at 20 reads 0, 10 and 20; the step at 40 reads 30 and 40; the step at 60 reads 50.
+        check((0, None, 30), [3, 2, 1], [3, 3, 2]);
+        check((20, None, 50), [1, 2, 2], [1, 3, 5]);
         // Windows of 10 ms leave gaps between steps.
-        assert_eq!(reads_by_step(0, 10), [1, 1, 0]);
+        check((0, None, 10), [1, 1, 0], [1, 1, 0]);
+        // All steps need the same window.
+        check((0, Some(40), 20), [2, 0, 0], [2, 2, 2]);
         let mut one = StepSampleStats::new(true, 1);
-        one.add_reads(&inner_stats, inner, Grid::instant(50), 0, 10);
+        one.add_subquery(&inner_stats, inner, Grid::instant(50), Shift { offset_ms: 0, at_ms: None }, 10);
         assert_eq!(reads(&one), [6]);
     }
 

@@ -30,7 +30,7 @@ struct SharedResult {
     vector: Vector,
     uses_left: usize,
     side_effects: SideEffects,
-    /// Spans of the evaluated expression and all its descendants.
+    /// Spans of the evaluated expression and all its descendants, if there are annotations.
     spans: Vec<Span>,
 }
 
@@ -61,8 +61,11 @@ impl SideEffects {
 
     /// Returns the side effects of the equal expression `to`, with the annotations `own` of its parent added.
     pub(super) fn relocated(&self, from: &Plan, to: &Plan, own: &[(Annotation, Span)]) -> Self {
-        let (from, to) = (spans(from), spans(to));
-        let relocated = self.annotations.iter().map(|(note, span)| (note.clone(), relocate(*span, &from, &to)));
+        if self.annotations.is_empty() && own.is_empty() {
+            return Self { annotations: Vec::new(), sample_stats: self.sample_stats.clone() };
+        }
+        let moved = moved_spans(&spans(from), to);
+        let relocated = self.annotations.iter().map(|(note, span)| (note.clone(), *moved.get(span).unwrap_or(span)));
         Self { annotations: relocated.chain(own.iter().cloned()).collect(), sample_stats: self.sample_stats.clone() }
     }
 }
@@ -86,7 +89,8 @@ impl Evaluator<'_> {
         vector: Vector,
         side_effects: SideEffects,
     ) {
-        self.shared.results.insert(class, SharedResult { vector, uses_left, side_effects, spans: spans(plan) });
+        let spans = if side_effects.annotations.is_empty() { Vec::new() } else { spans(plan) };
+        self.shared.results.insert(class, SharedResult { vector, uses_left, side_effects, spans });
     }
 
     /// Returns `true` if there is a shared result for an expression.
@@ -103,9 +107,9 @@ impl Evaluator<'_> {
         let Some(mut shared) = self.shared.results.remove(&class) else { return Ok(None) };
         self.sample_stats.add_all(&shared.side_effects.sample_stats);
         if !shared.side_effects.annotations.is_empty() {
-            let to = spans(plan);
+            let moved = moved_spans(&shared.spans, plan);
             for (annotation, span) in &shared.side_effects.annotations {
-                self.annotations.add(annotation.clone(), relocate(*span, &shared.spans, &to));
+                self.annotations.add(annotation.clone(), *moved.get(span).unwrap_or(span));
             }
         }
         shared.uses_left -= 1;
@@ -120,15 +124,19 @@ impl Evaluator<'_> {
 
 /// Returns the spans of an expression and all its descendants. Equal expressions have the same order of spans.
 fn spans(plan: &Plan) -> Vec<Span> {
-    let mut spans = vec![plan.span];
-    plan.links().iter().for_each(|link| spans.push(link.span));
-    plan.children().into_iter().for_each(|child| spans.extend(self::spans(child)));
+    let (mut spans, mut pending) = (Vec::new(), vec![plan]);
+    while let Some(plan) = pending.pop() {
+        spans.push(plan.span);
+        spans.extend(plan.links().iter().map(|link| link.span));
+        pending.extend(plan.children());
+    }
     spans
 }
 
-/// Maps a span in the expression with spans `from` to the equal expression with spans `to`. Spans outside of the
-/// expression are unchanged.
-fn relocate(span: Span, from: &[Span], to: &[Span]) -> Span {
-    let at = from.iter().position(|known| *known == span);
-    at.and_then(|at| to.get(at)).copied().unwrap_or(span)
+/// Returns for each span in the expression with spans `from` the span in the equal expression `to`.
+fn moved_spans(from: &[Span], to: &Plan) -> HashMap<Span, Span> {
+    let mut moved = HashMap::new();
+    // Of equal spans, the first one counts.
+    from.iter().zip(spans(to)).for_each(|(from, to)| _ = moved.entry(*from).or_insert(to));
+    moved
 }

@@ -129,6 +129,54 @@ pub(crate) fn quantile_of(q: f64, values: &mut [f64]) -> f64 {
     values[lower as usize] * (1.0 - weight) + values[upper as usize] * weight
 }
 
+/// The rules of `integral`: how the values at both ends of an interval are weighted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IntegralRule {
+    Left,
+    Right,
+    Trapezoid,
+}
+
+/// Returns the rule with the number `params[0]`, or `None` if there is no such rule. The default is the trapezoidal rule.
+pub(crate) fn integral_rule(params: &[f64]) -> Option<IntegralRule> {
+    match params.first() {
+        Some(0.0) => Some(IntegralRule::Left),
+        Some(1.0) => Some(IntegralRule::Right),
+        None | Some(2.0) => Some(IntegralRule::Trapezoid),
+        Some(_) => None,
+    }
+}
+
+/// Returns the integral over the floats of a window, in seconds; NaN counts as 0.
+pub(super) fn integral(window: &Window<'_>, params: &[f64]) -> Option<f64> {
+    let rule = integral_rule(params).unwrap_or(IntegralRule::Trapezoid);
+    let value_at = |at: usize| if window.values[at].is_nan() { 0.0 } else { window.values[at] };
+    let mut sum = KahanSum::new(0.0);
+    for at in 1..window.values.len() {
+        let (left, right) = (value_at(at - 1), value_at(at));
+        let height = match rule {
+            IntegralRule::Left => KahanSum::new(left),
+            IntegralRule::Right => KahanSum::new(right),
+            IntegralRule::Trapezoid => mean_of(left, right),
+        };
+        if height.sum != 0.0 || height.compensation != 0.0 {
+            let width = (window.timestamps_ms[at] - window.timestamps_ms[at - 1]) as f64 / 1000.0;
+            sum.compensation += height.compensation * width;
+            sum = sum.plus(height.sum * width);
+        }
+    }
+    Some(if sum.sum.is_infinite() { sum.sum } else { sum.total() })
+}
+
+/// Returns the compensated mean of two values. Does not overflow.
+fn mean_of(a: f64, b: f64) -> KahanSum {
+    let KahanSum { sum, compensation } = KahanSum::new(a).plus(b);
+    if sum.is_infinite() && !a.is_infinite() && !b.is_infinite() {
+        return KahanSum::new(a / 2.0).plus(b / 2.0);
+    }
+    KahanSum { sum: sum / 2.0, compensation: compensation / 2.0 }
+}
+
 pub(super) fn changes(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     Some(count_pairs(window.values, differ))
 }
@@ -211,6 +259,18 @@ mod tests {
         {
             assert_eq!(quantile_of(q, &mut infinities.clone()), expect, "{q}");
         }
+    }
+
+    #[test]
+    fn integrals_follow_their_rule() {
+        let values = [1.0, f64::NAN, 4.0, -2.0];
+        for (params, expect) in [(&[][..], 3.0), (&[0.0], 50.0), (&[1.0], 20.0), (&[2.0], 35.0), (&[7.0], 35.0)] {
+            let value = on_window(10_000, &values, |window| integral(window, params));
+            assert_eq!(value, Some(if params.is_empty() { 35.0 } else { expect }), "{params:?}");
+        }
+        check(integral, &[f64::MAX], 0.0);
+        assert_eq!(on_window(1000, &[f64::MAX; 2], |window| integral(window, &[])), Some(f64::MAX));
+        assert_eq!((integral_rule(&[1.5]), integral_rule(&[f64::NAN])), (None, None));
     }
 
     #[test]

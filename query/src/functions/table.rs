@@ -132,6 +132,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("idelta", over_all(rate::idelta, native::rate::idelta)),
     ("increase", change_over!(rate::INCREASE)),
     ("info", Implementation::Info),
+    ("integral", with_params(over_time::integral, Params::Strategy)),
     ("irate", over_all(rate::irate, native::rate::irate)),
     ("label_join", Implementation::LabelJoin),
     ("label_replace", Implementation::LabelReplace),

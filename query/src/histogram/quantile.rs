@@ -71,12 +71,8 @@ impl FloatHistogram {
         let rank_in_bucket = if from_below { rank - (count - bucket.count) } else { count - rank };
         let mut effect = None;
         if self.sum.is_nan() {
-            // The remaining counts show whether observations are in no bucket. As in Prometheus, the last bucket is
-            // interpolated.
-            for next in buckets {
-                bucket = next;
-                count += bucket.count;
-            }
+            // The remaining counts show whether observations are in no bucket.
+            count = buckets.fold(count, |count, next| count + next.count);
             effect = (count < self.count).then_some(NanEffect::Skew);
         }
         (self.interpolate(bucket, rank_in_bucket / bucket.count), effect)
@@ -119,10 +115,15 @@ impl FloatHistogram {
         let mut buckets = self.ascending();
         for bucket in buckets.by_ref() {
             seen += bucket.count;
-            let (bucket, is_zero) = if bucket.lower <= 0.0 && bucket.upper >= 0.0 {
-                (self.one_sided(bucket), true)
-            } else {
-                (bucket, false)
+            let (bucket, is_zero) = match bucket {
+                // As for classic histograms, the first bucket begins at 0.
+                Bucket { lower: f64::NEG_INFINITY, upper, .. } if self.is_custom() && upper > 0.0 => {
+                    (Bucket { lower: 0.0, ..bucket }, false)
+                }
+                Bucket { lower, upper, .. } if !self.is_custom() && lower <= 0.0 && upper >= 0.0 => {
+                    (self.one_sided(bucket), true)
+                }
+                _ => (bucket, false),
             };
             let linear = self.is_custom() || is_zero;
             for (bound, found) in [(lower, &mut lower_rank), (upper, &mut upper_rank)] {
@@ -232,6 +233,10 @@ mod tests {
         assert_eq!(histogram.fraction(0.0, 2.0), (0.5, Some(NanEffect::Excluded)));
         histogram.count = 2.0;
         assert_eq!(histogram.quantile(0.25).1, None);
+        // The bucket of the quantile is interpolated, not the last one.
+        let mut several = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0, 4.0]), (0, &[]), &[1.0, 3.0]);
+        several.sum = f64::NAN;
+        assert_eq!(several.quantile(0.125), (0.5, None));
     }
 
     #[test]
@@ -242,6 +247,11 @@ mod tests {
             assert_eq!(rounded(histogram.fraction(f64::NEG_INFINITY, value).0), rounded(q));
         }
         assert_eq!(histogram.fraction(1.0, 1.0).0, 0.0);
+        // No custom bucket is a zero bucket, and the first one begins at 0 if it ends above.
+        let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0, 4.0]), (0, &[]), &[-1.0, 0.0]);
+        assert_eq!((custom.fraction(-1.0, 0.0).0, custom.fraction(0.0, f64::INFINITY).0), (0.25, 0.5));
+        let positive = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0]), (0, &[]), &[1.0]);
+        assert_eq!(positive.fraction(0.0, 0.5).0, 0.25);
         assert!(literal(0, (0.0, 0.0), (0, &[]), (0, &[]), &[]).fraction(0.0, 1.0).0.is_nan());
     }
 

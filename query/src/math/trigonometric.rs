@@ -161,12 +161,12 @@ fn fraction_of(high: u64, low: u64) -> f64 {
 
 /// Converts radians to degrees.
 pub(crate) fn deg(angle: f64) -> f64 {
-    angle * 180.0 / PI
+    angle * (180.0 / PI)
 }
 
 /// Converts degrees to radians.
 pub(crate) fn rad(angle: f64) -> f64 {
-    angle * PI / 180.0
+    angle * (PI / 180.0)
 }
 
 /// Arc sine.

@@ -4,7 +4,9 @@ use crate::functions::{self, arithmetic};
 use crate::promql::ast::{self, At, Expr, ExprKind, UnaryOp, ValueType};
 
 use super::duration::{QueryTimes, resolve};
-use super::{Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, skip_buckets};
+use super::{
+    Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, label_names, skip_buckets,
+};
 use crate::promql::duration::seconds;
 
 /// Creates the plan of an expression.
@@ -174,14 +176,11 @@ impl Builder<'_> {
     fn aggregate(&self, expr: &Expr, aggregate: &ast::Aggregate) -> Result<Built, String> {
         let param = aggregate.param.as_deref().map(|param| self.build(param)).transpose()?;
         let Built { plan, invariant, beneficial } = self.build(&aggregate.expr)?;
-        let mut grouping = aggregate.grouping.clone();
-        grouping.sort_unstable();
-        grouping.dedup();
         let kind = PlanKind::Aggregate(Box::new(Aggregate {
             op: aggregate.op,
             expr: plan,
             param: param.map(|param| param.plan),
-            grouping,
+            grouping: label_names::sort(aggregate.grouping.clone()),
             without: aggregate.without,
         }));
         Ok(Built::new(kind, expr, ValueType::Vector).invariant(invariant, beneficial))
@@ -209,7 +208,11 @@ impl Builder<'_> {
             let link = Link {
                 op: operator.op,
                 rhs,
-                matching: operator.matching.clone(),
+                matching: operator.matching.clone().map(|matching| ast::VectorMatching {
+                    labels: label_names::sort(matching.labels),
+                    include: label_names::sort(matching.include),
+                    ..matching
+                }),
                 return_bool: operator.return_bool,
                 span,
             };

@@ -12,6 +12,7 @@ mod build;
 mod common_subexpressions;
 mod describe;
 mod duration;
+mod label_names;
 mod propagate_matchers;
 mod skip_buckets;
 
@@ -19,6 +20,7 @@ pub(crate) use build::build;
 pub(crate) use common_subexpressions::CommonSubexpressions;
 pub(crate) use describe::describe;
 pub(crate) use duration::QueryTimes;
+pub(crate) use label_names::contains_name;
 pub(crate) use propagate_matchers::propagate_matchers;
 
 use varve_tsdb::labels::METRIC_NAME;
@@ -123,7 +125,7 @@ pub(crate) struct Aggregate {
     pub(crate) op: AggregateOp,
     pub(crate) expr: Plan,
     pub(crate) param: Option<Plan>,
-    /// Label names of `by` and `without`, ascending and without duplicates.
+    /// Label names of `by` and `without`, sorted for [`contains_name`].
     pub(crate) grouping: Vec<String>,
     pub(crate) without: bool,
 }
@@ -141,7 +143,7 @@ pub(crate) struct Chain {
 pub(crate) struct Link {
     pub(crate) op: BinaryOp,
     pub(crate) rhs: Plan,
-    /// `Some` if and only if both sides are vectors.
+    /// `Some` if and only if both sides are vectors. Its label names are sorted for [`contains_name`].
     pub(crate) matching: Option<VectorMatching>,
     pub(crate) return_bool: bool,
     /// The position of the whole expression, from the leftmost operand to `rhs`.

@@ -4,10 +4,11 @@
 //! Only plain selectors are narrowed. Functions and arithmetic could add annotations or fail because of the skipped
 //! series, so their inputs are left unchanged; plain selectors and set operators do neither.
 
-use varve_tsdb::Matcher;
+use hashbrown::HashSet;
 use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{MatchOp, Matcher};
 
-use super::{Chain, Plan, PlanKind, Selector};
+use super::{Chain, Plan, PlanKind, Selector, contains_name};
 use crate::functions::{Implementation, SeriesFunction};
 use crate::promql::ast::{BinaryOp, VectorMatching};
 
@@ -36,10 +37,7 @@ fn narrow(Chain { first, links }: &mut Chain) {
 
 /// Returns the matchers on signature labels that all series of an expression satisfy.
 fn matchers_of(plan: &Plan, matching: &VectorMatching) -> Vec<Matcher> {
-    let is_in_signature = |name: &str| {
-        let named = matching.labels.iter().any(|label| label == name);
-        name != METRIC_NAME && named == matching.on
-    };
+    let is_in_signature = |name: &str| name != METRIC_NAME && contains_name(&matching.labels, name) == matching.on;
     let matchers = selector(plan).map_or(&[][..], |selector| &selector.matchers);
     matchers.iter().filter(|matcher| is_in_signature(matcher.name())).cloned().collect()
 }
@@ -62,18 +60,22 @@ fn selector(plan: &Plan) -> Option<&Selector> {
 }
 
 /// Adds matchers to a plain selector.
-fn add_matchers(plan: &mut Plan, matchers: Vec<Matcher>) {
+fn add_matchers(plan: &mut Plan, mut matchers: Vec<Matcher>) {
     match &mut plan.kind {
         PlanKind::Selector(selector) if selector.extension.is_none() => {
-            for matcher in matchers {
-                if !selector.matchers.iter().any(|known| known.to_string() == matcher.to_string()) {
-                    selector.matchers.push(matcher);
-                }
-            }
+            let known: HashSet<_> = selector.matchers.iter().map(parts).collect();
+            matchers.retain(|matcher| !known.contains(&parts(matcher)));
+            drop(known);
+            selector.matchers.append(&mut matchers);
         }
         PlanKind::StepInvariant(inner) => add_matchers(inner, matchers),
         _ => {}
     }
+}
+
+/// Returns the parts of a matcher that determine what it matches.
+fn parts(matcher: &Matcher) -> (MatchOp, &str, &str) {
+    (matcher.op(), matcher.name(), matcher.value())
 }
 
 #[cfg(test)]

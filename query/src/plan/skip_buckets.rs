@@ -3,7 +3,7 @@
 //! The buckets of these selectors are not read. This is visible: buckets that are not read cause no annotations.
 
 use super::{Plan, PlanKind};
-use crate::promql::ast::BinaryOp;
+use crate::promql::ast::{AggregateOp, BinaryOp};
 
 /// The functions above an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,21 +30,25 @@ fn mark_below(plan: &mut Plan, parents: Parents) {
             let parents = match call.function.name {
                 _ if parents == Parents::Buckets => parents,
                 "histogram_count" | "histogram_sum" | "histogram_avg" => Parents::Totals,
+                // These functions do not read values.
+                "timestamp" | "start_timestamp" | "absent" => Parents::Totals,
                 "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => Parents::Buckets,
+                "histogram_stddev" | "histogram_stdvar" | "changes" => Parents::Buckets,
                 _ => parents,
             };
             call.args.iter_mut().for_each(|arg| mark_below(arg, parents));
         }
         PlanKind::Aggregate(aggregate) => {
+            let parents = if aggregate.op == AggregateOp::CountValues { Parents::Buckets } else { parents };
             aggregate.param.iter_mut().for_each(|param| mark_below(param, parents));
             mark_below(&mut aggregate.expr, parents);
         }
         PlanKind::Chain(chain) => {
-            let trims = |op: BinaryOp| matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower);
+            use BinaryOp::{Eq, Ne, TrimLower, TrimUpper};
+            let reads_buckets = |op: BinaryOp| matches!(op, TrimUpper | TrimLower | Eq | Ne);
             // An operator is a parent of its right side and of all operands to its left.
-            let last_trim = chain.links.iter().rposition(|link| trims(link.op));
-            let parents_of =
-                |at: usize| if last_trim.is_some_and(|last| at <= last) { Parents::Buckets } else { parents };
+            let last = chain.links.iter().rposition(|link| reads_buckets(link.op));
+            let parents_of = |at: usize| if last.is_some_and(|last| at <= last) { Parents::Buckets } else { parents };
             mark_below(&mut chain.first, parents_of(0));
             for (at, link) in chain.links.iter_mut().enumerate() {
                 mark_below(&mut link.rhs, parents_of(at));
@@ -72,6 +76,11 @@ mod tests {
             ("histogram_count(h </ 1)", 0),
             ("histogram_count((a </ 1) + b)", 1),
             ("rate(h[5m])", 0),
+            ("absent(h) + timestamp(h)", 2),
+            ("histogram_sum(h == h)", 0),
+            ("histogram_sum(changes(h[5m]))", 0),
+            ("histogram_sum(count_values(\"v\", h))", 0),
+            ("histogram_count(histogram_stddev(h))", 0),
         ] {
             let expr = promql::parse(query, &Features::all()).unwrap();
             let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();

@@ -8,7 +8,7 @@ use super::functions::Function;
 pub use super::value_type::ValueType;
 
 /// Bytes `start..end` of the query text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     /// Offset of the first byte.
     pub start: usize,
@@ -131,7 +131,7 @@ pub struct VectorSelector {
     pub extension: Option<RangeExtension>,
 }
 
-/// The treatment of the ends of a range (feature `promql-extended-range-selectors`).
+/// The treatment of the ends of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeExtension {
     /// The last sample at or before the start of the range is used as its first sample.

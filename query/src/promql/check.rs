@@ -7,6 +7,7 @@ use super::ast::{
 };
 use super::error::ParseError;
 use super::quote::quoted;
+use hashbrown::HashSet;
 use varve_tsdb::labels::METRIC_NAME;
 
 type Result<T> = std::result::Result<T, ParseError>;
@@ -239,6 +240,9 @@ fn fills(matching: &VectorMatching) -> bool {
 
 /// Returns a label that is both in `on` and in `group_left` or `group_right`.
 fn label_on_and_included(matching: &VectorMatching) -> Option<&str> {
-    let included = |label: &&String| matching.on && matching.include.contains(label);
-    matching.labels.iter().find(included).map(String::as_str)
+    if !matching.on {
+        return None;
+    }
+    let included: HashSet<_> = matching.include.iter().collect();
+    matching.labels.iter().find(|label| included.contains(label)).map(String::as_str)
 }

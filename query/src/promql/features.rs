@@ -8,14 +8,12 @@ use super::{DEPTH_MAX, QUERY_SIZE_MAX};
 pub struct Features {
     /// `promql-experimental-functions`: experimental functions and aggregations.
     pub experimental_functions: bool,
-    /// `promql-duration-expr`: arithmetic in durations. Enabled by default.
-    pub duration_expr: bool,
-    /// `promql-extended-range-selectors`: `anchored` and `smoothed`.
-    pub extended_range_selectors: bool,
     /// `promql-binop-fill-modifiers`: `fill`, `fill_left`, `fill_right`.
     pub binop_fill_modifiers: bool,
     /// `promql-delayed-name-removal`: metric names are removed at the end of the evaluation.
     pub delayed_name_removal: bool,
+    /// `promql-unquoted-utf8-names`: names outside of quotes may have Unicode letters and dots.
+    pub unquoted_utf8_names: bool,
     /// `promql-per-step-stats`: `stats=all` has statistics per step.
     pub per_step_stats: bool,
     /// `type-and-unit-labels`: `__type__` and `__unit__` are removed with the metric name.
@@ -56,10 +54,9 @@ impl Features {
     const fn with(optional: bool) -> Self {
         Self {
             experimental_functions: optional,
-            duration_expr: true,
-            extended_range_selectors: optional,
             binop_fill_modifiers: optional,
             delayed_name_removal: optional,
+            unquoted_utf8_names: optional,
             per_step_stats: optional,
             type_and_unit_labels: optional,
             use_start_timestamps: optional,
@@ -71,8 +68,9 @@ impl Features {
     pub fn enable(&mut self, name: &str) -> bool {
         let feature = match name {
             "promql-experimental-functions" => &mut self.experimental_functions,
-            "promql-duration-expr" => &mut self.duration_expr,
-            "promql-extended-range-selectors" => &mut self.extended_range_selectors,
+            // Always enabled, as in Prometheus.
+            "promql-duration-expr" | "promql-extended-range-selectors" => return true,
+            "promql-unquoted-utf8-names" => &mut self.unquoted_utf8_names,
             "promql-binop-fill-modifiers" => &mut self.binop_fill_modifiers,
             "promql-delayed-name-removal" => &mut self.delayed_name_removal,
             "promql-per-step-stats" => &mut self.per_step_stats,
@@ -94,13 +92,10 @@ const OPERATORS: [&str; 21] = [
 impl Features {
     /// Returns the keywords that modify expressions, and whether they are enabled.
     pub fn keywords(&self) -> impl Iterator<Item = (&'static str, bool)> {
-        let always = ["bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "without"];
-        let (extended, fill) = (self.extended_range_selectors, self.binop_fill_modifiers);
-        always
-            .map(|keyword| (keyword, true))
-            .into_iter()
-            .chain(["anchored", "smoothed"].map(|keyword| (keyword, extended)))
-            .chain(["fill", "fill_left", "fill_right"].map(|keyword| (keyword, fill)))
+        let always =
+            ["bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "without", "anchored", "smoothed"];
+        let fill = ["fill", "fill_left", "fill_right"].map(|keyword| (keyword, self.binop_fill_modifiers));
+        always.map(|keyword| (keyword, true)).into_iter().chain(fill)
     }
 
     /// Returns operators and aggregations, and whether they are enabled.
@@ -131,6 +126,7 @@ mod tests {
             "promql-binop-fill-modifiers",
             "promql-delayed-name-removal",
             "promql-per-step-stats",
+            "promql-unquoted-utf8-names",
             "type-and-unit-labels",
             "use-start-timestamps",
         ];

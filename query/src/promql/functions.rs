@@ -1,4 +1,4 @@
-//! The signatures of all functions of PromQL in Prometheus 3.14.
+//! The signatures of all functions of PromQL in Prometheus 3.16.
 
 use super::value_type::ValueType;
 use ValueType::{Matrix, Scalar, String, Vector};
@@ -111,6 +111,7 @@ pub static FUNCTIONS: &[Function] = &[
     function("idelta", &[Matrix], Vector),
     function("increase", &[Matrix], Vector),
     function("info", &[Vector, Vector], Vector).variadic(1).experimental(),
+    function("integral", &[Matrix, Scalar], Vector).variadic(1).experimental(),
     function("irate", &[Matrix], Vector),
     function("label_join", &[Vector, String, String, String], Vector).variadic(-1),
     function("label_replace", &[Vector, String, String, String, String], Vector),

@@ -1,8 +1,6 @@
 //! The syntax tree as JSON, in the format of Prometheus' `parse_query`.
 //!
-//! Fields that Prometheus 3.14 added (`rangeExpr`, `offsetExpr`, `stepExpr`, `anchored`, `smoothed`, `fillValues`) are
-//! written only if the query uses them, so that the trees of other queries are the same for all versions. Keys are
-//! sorted.
+//! All fields of Prometheus 3.16 are written, also if the query does not use them. Keys are sorted.
 
 use std::fmt::{self, Write};
 
@@ -10,32 +8,44 @@ use super::ast::{
     Aggregate, At, Binary, Call, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
     MatrixSelector, NumberLiteral, RangeExtension, Subquery, Unary, VectorMatching, VectorSelector,
 };
+use super::text::Text;
 use crate::decimal::Plain;
-use varve_tsdb::Matcher;
+use crate::deep_stack;
+use crate::error::Result;
+use varve_tsdb::context::Charge;
+use varve_tsdb::{Matcher, QueryContext};
 
 /// Returns the syntax tree of an expression as JSON, as `parse_query` does.
 #[must_use]
 pub fn to_json(expr: &Expr) -> String {
-    let mut json = Json { out: String::new() };
-    json.expr(expr).expect("writing to a string cannot fail");
-    // These three characters occur only in strings, where Prometheus' encoder escapes them for browsers.
-    json.out.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    to_json_within(&QueryContext::unbounded(), expr).map_or_else(|_unbounded| String::new(), |(text, _)| text)
 }
 
-struct Json {
-    out: String,
+/// Like [`to_json`], within the deadline and the memory limit of a request. Also returns the charge for the text.
+///
+/// # Errors
+/// [`Error::Limit`](crate::Error::Limit), and the interrupts of the request.
+pub fn to_json_within(ctx: &QueryContext, expr: &Expr) -> Result<(String, Charge)> {
+    let build = || Text::build(usize::MAX, ctx, |out| Json { out }.expr(expr));
+    let written = deep_stack::run(ctx, deep_stack::is_deep(expr), build)??;
+    // Without a maximum size, writing fails only because of an interrupt, which is an error above.
+    Ok(written.unwrap_or_else(|| (String::new(), ctx.charge())))
 }
 
-impl Json {
+struct Json<'o> {
+    out: &'o mut Text,
+}
+
+impl Json<'_> {
     fn expr(&mut self, expr: &Expr) -> fmt::Result {
         match &expr.kind {
             ExprKind::Number(literal) => {
-                self.out.push_str("{\"type\":\"numberLiteral\",\"val\":");
+                self.out.write_str("{\"type\":\"numberLiteral\",\"val\":")?;
                 self.number(literal.value)?;
                 self.end()
             }
             ExprKind::String(bytes) => {
-                self.out.push_str("{\"type\":\"stringLiteral\",\"val\":");
+                self.out.write_str("{\"type\":\"stringLiteral\",\"val\":")?;
                 self.string(bytes)?;
                 self.end()
             }
@@ -46,12 +56,12 @@ impl Json {
             ExprKind::Aggregate(aggregate) => self.aggregate(aggregate),
             ExprKind::Binary(binary) => self.chain(binary),
             ExprKind::Unary(Unary { op, expr }) => {
-                self.out.push_str("{\"expr\":");
+                self.out.write_str("{\"expr\":")?;
                 self.expr(expr)?;
                 write!(self.out, ",\"op\":\"{}\",\"type\":\"unaryExpr\"}}", op.as_str())
             }
             ExprKind::Paren(inner) => {
-                self.out.push_str("{\"expr\":");
+                self.out.write_str("{\"expr\":")?;
                 self.expr(inner)?;
                 self.out.write_str(",\"type\":\"parenExpr\"}")
             }
@@ -59,41 +69,37 @@ impl Json {
     }
 
     fn vector(&mut self, selector: &VectorSelector) -> fmt::Result {
-        self.out.push('{');
+        self.out.write_char('{')?;
         self.selector(selector, None)?;
         self.out.write_str(",\"type\":\"vectorSelector\"}")
     }
 
     fn matrix(&mut self, matrix: &MatrixSelector) -> fmt::Result {
         let ExprKind::Vector(selector) = &matrix.selector.kind else { return self.expr(&matrix.selector) };
-        self.out.push('{');
+        self.out.write_char('{')?;
         self.selector(selector, Some(&matrix.range))?;
         self.out.write_str(",\"type\":\"matrixSelector\"}")
     }
 
     /// Writes the fields that instant and range selectors share. Writes the range, if any, between them.
     fn selector(&mut self, selector: &VectorSelector, range: Option<&Duration>) -> fmt::Result {
-        if selector.extension == Some(RangeExtension::Anchored) {
-            self.out.push_str("\"anchored\":true,");
-        }
-        self.out.push_str("\"matchers\":");
+        let is_anchored = selector.extension == Some(RangeExtension::Anchored);
+        write!(self.out, "\"anchored\":{is_anchored},\"matchers\":")?;
         self.list(&selector.matchers, Self::matcher)?;
-        self.out.push_str(",\"name\":");
+        self.out.write_str(",\"name\":")?;
         self.string(selector.name.as_bytes())?;
-        self.out.push(',');
+        self.out.write_char(',')?;
         self.duration("offset", selector.offset.as_ref())?;
         if range.is_some() {
-            self.out.push(',');
+            self.out.write_char(',')?;
             self.duration("range", range)?;
         }
-        if selector.extension == Some(RangeExtension::Smoothed) {
-            self.out.push_str(",\"smoothed\":true");
-        }
+        write!(self.out, ",\"smoothed\":{}", selector.extension == Some(RangeExtension::Smoothed))?;
         self.at(selector.at)
     }
 
     fn matcher(&mut self, matcher: &Matcher) -> fmt::Result {
-        self.out.push_str("{\"name\":");
+        self.out.write_str("{\"name\":")?;
         self.string(matcher.name().as_bytes())?;
         write!(self.out, ",\"type\":\"{}\",\"value\":", matcher.op().as_str())?;
         self.string(matcher.value().as_bytes())?;
@@ -101,22 +107,22 @@ impl Json {
     }
 
     fn subquery(&mut self, subquery: &Subquery) -> fmt::Result {
-        self.out.push_str("{\"expr\":");
+        self.out.write_str("{\"expr\":")?;
         self.expr(&subquery.expr)?;
-        self.out.push(',');
+        self.out.write_char(',')?;
         self.duration("offset", subquery.offset.as_ref())?;
-        self.out.push(',');
+        self.out.write_char(',')?;
         self.duration("range", Some(&subquery.range))?;
-        self.out.push(',');
+        self.out.write_char(',')?;
         self.duration("step", subquery.step.as_ref())?;
         self.at(subquery.at)?;
         self.out.write_str(",\"type\":\"subquery\"}")
     }
 
     fn call(&mut self, call: &Call) -> fmt::Result {
-        self.out.push_str("{\"args\":");
+        self.out.write_str("{\"args\":")?;
         self.list(&call.args, Self::expr)?;
-        self.out.push_str(",\"func\":{\"argTypes\":");
+        self.out.write_str(",\"func\":{\"argTypes\":")?;
         self.list(call.function.args, |json, arg| write!(json.out, "\"{}\"", arg.as_str()))?;
         let (name, returns) = (call.function.name, call.function.return_type.as_str());
         let variadic = call.function.variadic;
@@ -125,14 +131,14 @@ impl Json {
     }
 
     fn aggregate(&mut self, aggregate: &Aggregate) -> fmt::Result {
-        self.out.push_str("{\"expr\":");
+        self.out.write_str("{\"expr\":")?;
         self.expr(&aggregate.expr)?;
-        self.out.push_str(",\"grouping\":");
+        self.out.write_str(",\"grouping\":")?;
         self.list(&aggregate.grouping, Self::label)?;
         write!(self.out, ",\"op\":\"{}\",\"param\":", aggregate.op.as_str())?;
         match &aggregate.param {
             Some(param) => self.expr(param)?,
-            None => self.out.push_str("null"),
+            None => self.out.write_str("null")?,
         }
         write!(self.out, ",\"type\":\"aggregation\",\"without\":{}}}", aggregate.without)
     }
@@ -146,14 +152,16 @@ impl Json {
         }
         self.expr(first)?;
         for link in links {
-            self.out.push_str(",\"matching\":");
+            self.out.write_str(",\"matching\":")?;
             match &link.matching {
                 Some(matching) => self.matching(matching)?,
-                None => self.out.push_str("null"),
+                None => self.out.write_str("null")?,
             }
-            write!(self.out, ",\"op\":\"{}\",\"rhs\":", link.op.as_str())?;
+            self.out.write_str(",\"op\":")?;
+            self.string(link.op.as_str().as_bytes())?;
+            self.out.write_str(",\"rhs\":")?;
             self.expr(&link.rhs)?;
-            self.out.push_str(",\"type\":\"binaryExpr\"}");
+            self.out.write_str(",\"type\":\"binaryExpr\"}")?;
         }
         Ok(())
     }
@@ -165,17 +173,13 @@ impl Json {
             Cardinality::OneToMany => "one-to-many",
             Cardinality::ManyToMany => "many-to-many",
         };
-        write!(self.out, "{{\"card\":\"{cardinality}\",")?;
-        if matching.fill_left.is_some() || matching.fill_right.is_some() {
-            self.out.push_str("\"fillValues\":{\"lhs\":");
-            self.fill(matching.fill_left)?;
-            self.out.push_str(",\"rhs\":");
-            self.fill(matching.fill_right)?;
-            self.out.push_str("},");
-        }
-        self.out.push_str("\"include\":");
+        write!(self.out, "{{\"card\":\"{cardinality}\",\"fillValues\":{{\"lhs\":")?;
+        self.fill(matching.fill_left)?;
+        self.out.write_str(",\"rhs\":")?;
+        self.fill(matching.fill_right)?;
+        self.out.write_str("},\"include\":")?;
         self.list(&matching.include, Self::label)?;
-        self.out.push_str(",\"labels\":");
+        self.out.write_str(",\"labels\":")?;
         self.list(&matching.labels, Self::label)?;
         write!(self.out, ",\"on\":{}}}", matching.on)
     }
@@ -195,10 +199,11 @@ impl Json {
             Some(Duration::Fixed(milliseconds)) => *milliseconds,
             _ => 0,
         };
-        write!(self.out, "\"{name}\":{milliseconds}")?;
-        let Some(Duration::Expr(expr)) = duration else { return Ok(()) };
-        write!(self.out, ",\"{name}Expr\":")?;
-        self.duration_expr(expr, false)
+        write!(self.out, "\"{name}\":{milliseconds},\"{name}Expr\":")?;
+        match duration {
+            Some(Duration::Expr(expr)) => self.duration_expr(expr, false),
+            _ => self.out.write_str("null"),
+        }
     }
 
     fn duration_expr(&mut self, expr: &DurationExpr, wrapped: bool) -> fmt::Result {
@@ -206,7 +211,7 @@ impl Json {
             DurationExprKind::Number(literal) if wrapped => {
                 // In Prometheus' tree, only operations have parentheses, so it turns a number in parentheses into an
                 // operation.
-                self.out.push_str("{\"lhs\":null,\"op\":\"+\",\"rhs\":");
+                self.out.write_str("{\"lhs\":null,\"op\":\"+\",\"rhs\":")?;
                 self.duration_number(literal)?;
                 return self.out.write_str(",\"type\":\"durationExpr\",\"wrapped\":true}");
             }
@@ -219,7 +224,7 @@ impl Json {
             DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => ("min_of", Some(lhs), Some(rhs)),
             DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => ("max_of", Some(lhs), Some(rhs)),
         };
-        self.out.push_str("{\"lhs\":");
+        self.out.write_str("{\"lhs\":")?;
         self.optional_duration(lhs)?;
         write!(self.out, ",\"op\":\"{op}\",\"rhs\":")?;
         self.optional_duration(rhs)?;
@@ -255,7 +260,7 @@ impl Json {
 
     /// Writes a number as a string, because it may be infinite.
     fn number(&mut self, value: f64) -> fmt::Result {
-        self.out.push('"');
+        self.out.write_char('"')?;
         write!(self.out, "{}", Plain(value))?;
         self.out.write_char('"')
     }
@@ -266,25 +271,26 @@ impl Json {
 
     /// Writes a string. Replaces each byte that is not valid UTF-8 by a replacement character.
     fn string(&mut self, bytes: &[u8]) -> fmt::Result {
-        self.out.push('"');
+        self.out.write_char('"')?;
         for chunk in bytes.utf8_chunks() {
             for c in chunk.valid().chars() {
                 match c {
                     '"' | '\\' => write!(self.out, "\\{c}")?,
-                    '\0'..='\x1f' => write!(self.out, "\\u{:04x}", u32::from(c))?,
-                    _ => self.out.push(c),
+                    // Prometheus' encoder escapes the last three characters for browsers.
+                    '\0'..='\x1f' | '<' | '>' | '&' => write!(self.out, "\\u{:04x}", u32::from(c))?,
+                    _ => self.out.write_char(c)?,
                 }
             }
-            self.out.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+            chunk.invalid().iter().try_for_each(|_| self.out.write_char(char::REPLACEMENT_CHARACTER))?;
         }
         self.out.write_char('"')
     }
 
     fn list<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T) -> fmt::Result) -> fmt::Result {
-        self.out.push('[');
+        self.out.write_char('[')?;
         for (at, item) in items.iter().enumerate() {
             if at > 0 {
-                self.out.push(',');
+                self.out.write_char(',')?;
             }
             write(self, item)?;
         }

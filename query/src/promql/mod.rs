@@ -6,7 +6,7 @@
 //!                                                        '-> json
 //! ```
 //!
-//! The language, the error messages and the printed text are those of Prometheus 3.14; docs/decisions/0002 explains why Varve
+//! The language, the error messages and the printed text are those of Prometheus 3.16; docs/decisions/0002 explains why Varve
 //! has its own parser.
 //!
 //! Invariants
@@ -14,7 +14,7 @@
 //! 2. Parsing stops at the first error. Types are checked only if the syntax is valid.
 //! 3. In a tree that `parse` returns, the numbers and types of all arguments are valid, and a `Binary` has a matching
 //!    if and only if both operands are vectors.
-//! 4. All recursion is bounded by [`DEPTH_MAX`]. A chain of operators, `a or b or c`, leans to the left and may be
+//! 4. All recursion is bounded by [`DEPTH_MAX`], and runs on a larger stack for deep queries. A chain of operators, `a or b or c`, leans to the left and may be
 //!    longer. Code that walks a chain uses [`ast::Binary::chain`] instead of recursing.
 
 pub mod ast;
@@ -32,26 +32,32 @@ mod pretty;
 mod printer;
 pub(crate) mod quote;
 mod selectors;
+mod text;
 mod token;
 mod value_type;
 
 pub use error::ParseError;
 pub(crate) use error::Position;
 pub use features::{Features, Limits};
-pub use json::to_json;
+pub use json::{to_json, to_json_within};
 pub use parser::parse_selector;
-pub use pretty::prettify;
+pub use pretty::{prettify, prettify_within};
 pub use printer::print;
 pub use quote::quoted;
 pub use selectors::selectors;
 
 use ast::Expr;
+use varve_tsdb::QueryContext;
+use varve_tsdb::context::Charge;
+
+use crate::Error;
+use crate::deep_stack::{self, SHALLOW_DEPTH};
 
 /// Maximum size of a query in bytes.
 pub const QUERY_SIZE_MAX: usize = 1 << 20;
 
 /// Maximum nesting depth: parentheses, arguments, subqueries, right sides of operators.
-pub const DEPTH_MAX: usize = 256;
+pub const DEPTH_MAX: usize = 1024;
 
 /// Maximum number of operators in a chain such as `a + b + c`.
 pub const CHAIN_LEN_MAX: usize = 1 << 14;
@@ -64,9 +70,38 @@ pub const DURATION_LEN_MAX: usize = 256;
 /// # Errors
 /// The first [`ParseError`].
 pub fn parse(text: &str, features: &Features) -> Result<Expr, ParseError> {
-    let expr = parser::parse_expression(text, features)?;
+    match parse_within(&QueryContext::unbounded(), text, features) {
+        Ok((expr, _)) => Ok(expr),
+        Err(Error::Parse(error)) => Err(error),
+        // A context without deadline and limits causes no other errors.
+        Err(other) => Err(ParseError::new(text, 0, other.to_string())),
+    }
+}
+
+/// Like [`parse`], within the deadline and the memory limit of a request. Also returns the charge for the memory of the
+/// tree and of its plan.
+///
+/// # Errors
+/// The first [`ParseError`], [`Error::Limit`], and the interrupts of the request.
+pub fn parse_within(ctx: &QueryContext, text: &str, features: &Features) -> Result<(Expr, Charge), Error> {
+    let depth_max = features.limits.depth_max.min(SHALLOW_DEPTH);
+    let shallow = Features { limits: Limits { depth_max, ..features.limits }, ..*features };
+    match parse_on_this_stack(ctx, text, &shallow) {
+        Err(Error::Parse(error))
+            if error.limit() == Some(parser::NESTING_FLAG) && features.limits.depth_max > depth_max =>
+        {
+            deep_stack::run(ctx, true, || parse_on_this_stack(ctx, text, features))?
+        }
+        parsed => parsed,
+    }
+}
+
+fn parse_on_this_stack(ctx: &QueryContext, text: &str, features: &Features) -> Result<(Expr, Charge), Error> {
+    let (expr, charge) = parser::parse_expression(text, features, ctx)?;
+    ctx.check()?;
     check::check(text, &expr)?;
-    Ok(expr)
+    ctx.check()?;
+    Ok((expr, charge))
 }
 
 #[cfg(test)]

@@ -2,8 +2,14 @@
 
 use std::fmt::{self, Write};
 
+use varve_tsdb::QueryContext;
+use varve_tsdb::context::Charge;
+
 use super::ast::{Binary, Expr, ExprKind};
 use super::printer;
+use super::text::Text;
+use crate::deep_stack;
+use crate::error::Result;
 
 /// Maximum size in bytes of an expression on one line; longer expressions are split.
 const LINE_SIZE_MAX: usize = 100;
@@ -16,10 +22,26 @@ const TEXT_SIZE_MAX: usize = 16 << 20;
 /// Returns the text of an expression like `format_query`: long parts are split into indented lines.
 #[must_use]
 pub fn prettify(expr: &Expr) -> String {
-    let mut out = Bounded { text: String::new(), size_max: TEXT_SIZE_MAX };
-    match write_expr(&mut out, expr, 0) {
-        Ok(()) => out.text,
-        Err(fmt::Error) => printer::print(expr),
+    let printed = prettify_within(&QueryContext::unbounded(), expr);
+    printed.map_or_else(|_unbounded| printer::print(expr), |(text, _)| text)
+}
+
+/// Like [`prettify`], within the deadline and the memory limit of a request. Also returns the charge for the text.
+///
+/// # Errors
+/// [`Error::Limit`](crate::Error::Limit), and the interrupts of the request.
+pub fn prettify_within(ctx: &QueryContext, expr: &Expr) -> Result<(String, Charge)> {
+    deep_stack::run(ctx, deep_stack::is_deep(expr), || prettify_on_this_stack(ctx, expr))?
+}
+
+fn prettify_on_this_stack(ctx: &QueryContext, expr: &Expr) -> Result<(String, Charge)> {
+    match Text::build(TEXT_SIZE_MAX, ctx, |out| write_expr(out, expr, 0))? {
+        Some(pretty) => Ok(pretty),
+        None => {
+            // Without a maximum size, writing fails only because of an interrupt, which is an error above.
+            let plain = Text::build(usize::MAX, ctx, |out| printer::write_expr(out, expr))?;
+            Ok(plain.unwrap_or_else(|| (String::new(), ctx.charge())))
+        }
     }
 }
 
@@ -84,7 +106,10 @@ fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Resul
     let (first, links) = binary.chain();
     // The first links that together fit on a line are printed as one expression. Each link has at least 4 bytes (` +
     // a`).
-    let fits = |link: &&&Binary| fits_on_line_as(|out| printer::write_binary(out, link));
+    let fits = |link: &&&Binary| {
+        let exceeds = exceeds_line(&link.lhs) || exceeds_line(&link.rhs);
+        !exceeds && fits_on_line_as(|out| printer::write_binary(out, link))
+    };
     let (on_line, split) = links.split_at(links.iter().take(LINE_SIZE_MAX / 4).take_while(fits).count());
     let n_split = split.len();
     match on_line.last() {
@@ -118,26 +143,46 @@ fn indent(out: &mut dyn Write, level: usize) -> fmt::Result {
 }
 
 fn fits_on_line(expr: &Expr) -> bool {
-    fits_on_line_as(|out| printer::write_expr(out, expr))
+    !exceeds_line(expr) && fits_on_line_as(|out| printer::write_expr(out, expr))
 }
 
 fn fits_on_line_as(write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> bool {
-    write(&mut Bounded { text: String::new(), size_max: LINE_SIZE_MAX }).is_ok()
+    write(&mut Line { size: 0 }).is_ok()
 }
 
-/// A string with a maximum size. Writing more fails, so that checking the size of a long text is cheap.
-struct Bounded {
-    text: String,
-    size_max: usize,
-}
-
-impl Write for Bounded {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.text.len() + text.len() > self.size_max {
-            return Err(fmt::Error);
+/// Returns `true` if an expression is certainly longer than a line. Cost: constant. Printing sorts the matchers of a
+/// selector before it writes the first one, which would be repeated at every level above the selector.
+fn exceeds_line(expr: &Expr) -> bool {
+    let (mut size, mut pending) = (0, vec![expr]);
+    while let Some(expr) = pending.pop() {
+        size += match &expr.kind {
+            ExprKind::Vector(selector) => {
+                let sizes = selector.matchers.iter().map(|matcher| matcher.name().len().min(1) + matcher.value().len());
+                sizes.take(LINE_SIZE_MAX + 1).sum()
+            }
+            ExprKind::String(bytes) => bytes.len(),
+            ExprKind::Call(call) => 2 * call.args.len(),
+            ExprKind::Aggregate(aggregate) => 2 * aggregate.grouping.len(),
+            ExprKind::Binary(Binary { matching: Some(matching), .. }) => matching.labels.len() + matching.include.len(),
+            _ => 1,
+        };
+        if size > LINE_SIZE_MAX {
+            return true;
         }
-        self.text.push_str(text);
-        Ok(())
+        pending.extend(expr.children());
+    }
+    false
+}
+
+/// Counts the bytes of a line. Fails if it is too long.
+struct Line {
+    size: usize,
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.size += text.len();
+        if self.size > LINE_SIZE_MAX { Err(fmt::Error) } else { Ok(()) }
     }
 }
 

@@ -117,7 +117,7 @@ impl Options {
     fn evaluate(&self, work: &Work, who: &Requester, times: Times, stats: StatsMode) -> Result<QueryResult, ApiError> {
         let Self { query, lookback_delta_ms, .. } = self;
         let request = Request { query, times, lookback_delta_ms: *lookback_delta_ms, stats };
-        let parsed = work.store.engine.parse(query)?;
+        let parsed = work.store.engine.parse(&work.ctx, query)?;
         work.store.note_query(who, parsed.expr());
         Ok(work.store.engine.run_parsed(&work.store.db, &work.ctx, parsed, &request)?)
     }

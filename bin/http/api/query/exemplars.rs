@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_query::Error;
 use varve_query::promql::{self, Features};
 use varve_query::usage::LabelSet;
 use varve_tsdb::TimeRange;
@@ -40,10 +41,11 @@ fn respond(
     features: &Features,
     range: TimeRange,
 ) -> Result<(), ApiError> {
-    // Prometheus does not name the parameter here.
-    let invalid =
-        |error: promql::ParseError| ApiError { limit: error.limit(), ..ApiError::bad_data(error.to_string()) };
-    let expr = promql::parse(query, features).map_err(invalid)?;
+    let (expr, _expr_charge) = promql::parse_within(&work.ctx, query, features).map_err(|error| match error {
+        // Prometheus does not name the parameter here.
+        Error::Parse(error) => ApiError { limit: error.limit(), ..ApiError::bad_data(error.to_string()) },
+        other => other.into(),
+    })?;
     let selectors = promql::selectors(&expr);
     if selectors.is_empty() {
         // An empty response is a 204, as in Prometheus.

@@ -14,7 +14,8 @@ use crate::http::serving::state::HttpState;
 pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let features = state.app.settings.features;
     run(&state, Class::Query, None, move |work| {
-        let text = promql::prettify(&promql::parse(form.first("query"), &features)?);
+        let (expr, _expr_charge) = promql::parse_within(&work.ctx, form.first("query"), &features)?;
+        let (text, _text_charge) = promql::prettify_within(&work.ctx, &expr)?;
         work.respond(|work| {
             json::write_html_string(work.out.buffer(), text.as_bytes());
             Ok(())
@@ -27,7 +28,8 @@ pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result
 pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let features = state.app.settings.features;
     run(&state, Class::Query, None, move |work| {
-        let tree = promql::to_json(&promql::parse(form.first("query"), &features)?);
+        let (expr, _expr_charge) = promql::parse_within(&work.ctx, form.first("query"), &features)?;
+        let (tree, _tree_charge) = promql::to_json_within(&work.ctx, &expr)?;
         work.respond(|work| {
             work.out.buffer().extend_from_slice(tree.as_bytes());
             Ok(())

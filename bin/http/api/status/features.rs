@@ -23,7 +23,8 @@ pub(crate) async fn features(State(app): State<Arc<App>>) -> Response {
 
 fn list(settings: &Settings) -> FeatureList {
     let named = |list: &[(&str, bool)]| list.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
-    let Features { delayed_name_removal, per_step_stats, type_and_unit_labels, duration_expr, .. } = settings.features;
+    let Features { delayed_name_removal, per_step_stats, type_and_unit_labels, unquoted_utf8_names, .. } =
+        settings.features;
     let mut language: BTreeMap<_, _> = named(&[
         ("at_modifier", true),
         ("negative_offset", true),
@@ -32,7 +33,8 @@ fn list(settings: &Settings) -> FeatureList {
         ("per_step_stats", per_step_stats),
         ("delayed_name_removal", delayed_name_removal),
         ("type_and_unit_labels", type_and_unit_labels),
-        ("duration_expr", duration_expr),
+        ("duration_expr", true),
+        ("unquoted_utf8_names", unquoted_utf8_names),
     ]);
     language.extend(settings.features.keywords().map(|(name, on)| (name.to_owned(), on)));
     let mut api: BTreeMap<_, _> = named(&[

@@ -18,10 +18,7 @@ impl Evaluator<'_> {
     /// `count_values("label", v)`
     pub(super) fn count_values(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let label = value_label(aggregate)?;
-        let mut aggregate = aggregate.clone();
-        if !aggregate.without && !aggregate.grouping.contains(&label) {
-            aggregate.grouping.push(label.clone());
-        }
+        let is_in_key = |name: &str| is_grouping(aggregate, name) || (!aggregate.without && name == label);
         let mut counts = Counts { groups: HashMap::new(), columns: Vec::new() };
         let limits = self.limits.clone();
         let mut charge = limits.ctx.charge();
@@ -36,7 +33,7 @@ impl Evaluator<'_> {
                         limits.check()?;
                         let text =
                             histogram.map_or_else(|| Plain(value).to_string(), |histogram| histogram.to_string());
-                        let labels = series.labels.with(&label, &text).filter(|name| is_grouping(&aggregate, name));
+                        let labels = series.labels.with(&label, &text).filter(is_in_key);
                         if !counts.groups.contains_key(&labels) {
                             charge.grow(Column::size(grid.n_steps) + 2 * labels.size())?;
                         }
@@ -50,6 +47,7 @@ impl Evaluator<'_> {
         })?;
         let mut vector = self.limits.vector();
         for (labels, column) in counts.columns {
+            self.limits.check()?;
             vector.push(Series { labels, drop_name: false, column })?;
         }
         Ok(vector)

@@ -1,11 +1,11 @@
 //! Aggregations whose state is a few numbers per group and step.
 
 use super::histograms::HistogramFold;
-use crate::annotations::{Annotation, add_once};
+use crate::annotations::{Annotation, AnnotationList};
 use crate::error::{Error, Result};
-use crate::eval::columns::{Column, Series, StepSet};
+use crate::eval::columns::{Column, Limits, Series, StepSet};
 use crate::math::kahan::{KahanSum, Mean};
-use crate::promql::ast::AggregateOp;
+use crate::promql::ast::{AggregateOp, Span};
 
 /// The aggregation state of one group at every step.
 pub(super) struct Fold {
@@ -82,32 +82,31 @@ impl Fold {
         n_steps * element + n_steps / 8
     }
 
-    /// Adds a series. Returns the number of bytes by which the histogram state grows. Adds each annotation to
-    /// `annotations` once.
-    pub(super) fn add(&mut self, series: &Series, annotations: &mut Vec<Annotation>) -> usize {
+    /// Adds a series. Returns the number of bytes by which the histogram state grows.
+    pub(super) fn add(&mut self, series: &Series, annotations: &mut AnnotationList, limits: &Limits) -> Result<usize> {
         // Fast path: only floats.
         if series.column.histograms.is_empty() {
             self.add_floats(&series.column);
-            return 0;
+            return Ok(0);
         }
         match self.op {
             // Histograms count like floats.
             AggregateOp::Count | AggregateOp::Group => {
                 self.add_floats(&series.column);
-                0
+                Ok(0)
             }
             AggregateOp::Sum | AggregateOp::Avg => {
                 let histograms = self.histograms.get_or_insert_with(|| Box::new(HistogramFold::new(self.op)));
-                let size = histograms.add(series, &self.seen, annotations);
+                let size = histograms.add(series, &self.seen, annotations, limits)?;
                 self.add_floats(&floats_of(&series.column));
-                size
+                Ok(size)
             }
             _ => {
                 if series.column.histograms().next().is_some() {
-                    add_once(annotations, Annotation::HistogramIgnored(self.op.as_str()));
+                    annotations.add(Annotation::HistogramIgnored(self.op.as_str()), Span::default());
                 }
                 self.add_floats(&floats_of(&series.column));
-                0
+                Ok(0)
             }
         }
     }
@@ -129,7 +128,7 @@ impl Fold {
     }
 
     /// Returns the result as a column.
-    pub(super) fn finish(self, annotations: &mut Vec<Annotation>) -> Column {
+    pub(super) fn finish(self, annotations: &mut AnnotationList) -> Column {
         let values = match self.state {
             State::Sum(sums) => sums.into_iter().map(KahanSum::total).collect(),
             State::Avg(means) => means.into_iter().map(Mean::finish).collect(),
@@ -183,9 +182,12 @@ fn each_best(column: &Column, seen: &mut StepSet, bests: &mut [f64], is_better: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eval::columns::SampleLimit;
 
     fn check(op: AggregateOp, series: &[&[Option<f64>]], expect: &[Option<f64>]) {
         let mut fold = Fold::new(op, expect.len()).unwrap();
+        let limits = Limits { ctx: varve_tsdb::QueryContext::unbounded(), samples: SampleLimit::new(1) };
+        let mut annotations = AnnotationList::default();
         for values in series {
             let mut column = Column::absent(values.len());
             values.iter().enumerate().for_each(|(step, value)| {
@@ -193,9 +195,10 @@ mod tests {
                     column.set(step, *value);
                 }
             });
-            fold.add(&Series { labels: varve_tsdb::Labels::empty(), drop_name: false, column }, &mut Vec::new());
+            let series = Series { labels: varve_tsdb::Labels::empty(), drop_name: false, column };
+            fold.add(&series, &mut annotations, &limits).unwrap();
         }
-        let column = fold.finish(&mut Vec::new());
+        let column = fold.finish(&mut annotations);
         let values: Vec<_> = (0..expect.len()).map(|step| column.get(step)).collect();
         assert_eq!(format!("{values:?}"), format!("{expect:?}"), "{op:?}");
     }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use varve_tsdb::histogram::ResetHint;
 
-use crate::annotations::{Annotation, HistogramOperation, SeriesAnnotation, add_once};
-use crate::eval::columns::{Column, Series, StepSet};
+use crate::annotations::{Annotation, AnnotationList, HistogramOperation, SeriesAnnotation};
+use crate::error::Result;
+use crate::eval::columns::{Column, Limits, Series, StepSet};
 use crate::histogram::{Combined, FloatHistogram, HistogramMean, HistogramSum, MixedSchemas};
-use crate::promql::ast::AggregateOp;
+use crate::promql::ast::{AggregateOp, Span};
 
 /// The histogram state of a group, by step.
 pub(super) struct HistogramFold {
@@ -45,9 +46,16 @@ impl HistogramFold {
 
     /// Adds the histograms of a series. `floats` are the steps at which the group already has a float. Returns an upper
     /// bound of the number of bytes by which the state grows.
-    pub(super) fn add(&mut self, series: &Series, floats: &StepSet, annotations: &mut Vec<Annotation>) -> usize {
+    pub(super) fn add(
+        &mut self,
+        series: &Series,
+        floats: &StepSet,
+        annotations: &mut AnnotationList,
+        limits: &Limits,
+    ) -> Result<usize> {
         let mut size = 0;
         for (step, histogram) in series.column.histograms() {
+            limits.check()?;
             match self.steps.get_mut(&step) {
                 Some(known) => {
                     known.note_hint(histogram);
@@ -66,18 +74,18 @@ impl HistogramFold {
                 }
             }
         }
-        size
+        Ok(size)
     }
 
     /// Writes the results to `column`, which holds the results of the floats.
-    pub(super) fn finish(self, column: &mut Column, annotations: &mut Vec<Annotation>) {
+    pub(super) fn finish(self, column: &mut Column, annotations: &mut AnnotationList) {
         let floats = column.present.clone();
         for (step, Step { state, resets, no_resets }) in self.steps {
             column.present.remove(step);
             let mut result = match state {
                 State::Incompatible { had_floats: false } => continue,
                 _ if floats.contains(step) => {
-                    add_once(annotations, Annotation::MixedAggregation);
+                    annotations.add(Annotation::MixedAggregation, Span::default());
                     continue;
                 }
                 State::Sum(sum) => sum.finish(),
@@ -87,7 +95,7 @@ impl HistogramFold {
             result.compact();
             column.push_histogram(step, Arc::new(result));
             if resets && no_resets {
-                add_once(annotations, Annotation::CounterResetCollision(HistogramOperation::Aggregation));
+                annotations.add(Annotation::CounterResetCollision(HistogramOperation::Aggregation), Span::default());
             }
         }
     }
@@ -120,7 +128,7 @@ impl State {
 
     /// Adds a histogram. Returns the number of bytes by which the state grows, or `None` if the histograms are
     /// incompatible.
-    fn add(&mut self, histogram: &FloatHistogram, series: &Series, annotations: &mut Vec<Annotation>) -> Option<usize> {
+    fn add(&mut self, histogram: &FloatHistogram, series: &Series, annotations: &mut AnnotationList) -> Option<usize> {
         let before = self.size();
         let added = match self {
             Self::Mixed | Self::Incompatible { .. } => return Some(0),
@@ -130,12 +138,13 @@ impl State {
         match added {
             Ok(Combined { custom_bounds_reconciled, .. }) => {
                 if custom_bounds_reconciled {
-                    add_once(annotations, Annotation::CustomBoundsReconciled(HistogramOperation::Aggregation));
+                    annotations
+                        .add(Annotation::CustomBoundsReconciled(HistogramOperation::Aggregation), Span::default());
                 }
                 Some(self.size().saturating_sub(before))
             }
             Err(MixedSchemas) => {
-                add_once(annotations, SeriesAnnotation::MixedSchemas.of_metric(series.labels.metric_name()));
+                annotations.add(SeriesAnnotation::MixedSchemas.of_metric(series.labels.metric_name()), Span::default());
                 None
             }
         }

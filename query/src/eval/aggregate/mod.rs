@@ -14,12 +14,12 @@ use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 
-use crate::annotations::Annotation;
+use crate::annotations::{Annotation, AnnotationList};
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{GroupingKeys, Limits, Scalars, Series, Vector};
+use crate::eval::columns::{GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, Vector, is_name_label};
 use crate::eval::grid::Grid;
-use crate::plan::{Aggregate, Plan, PlanKind};
+use crate::plan::{Aggregate, Plan, PlanKind, contains_name};
 use crate::promql::ast::{AggregateOp, Span};
 use fold::Fold;
 
@@ -58,12 +58,15 @@ impl<'a> Groups<'a> {
 
 /// Returns `true` if a label is part of the grouping key.
 fn is_grouping(aggregate: &Aggregate, name: &str) -> bool {
-    let named = aggregate.grouping.iter().any(|label| label == name);
-    if aggregate.without { name != METRIC_NAME && !named } else { named }
+    let named = contains_name(&aggregate.grouping, name);
+    if aggregate.without { !is_name_label(name) && !named } else { named }
 }
 
 /// Returns the labels that aggregations need: the grouping labels, and the metric name, which functions use.
 fn labels_for(aggregates: &[&Aggregate]) -> LabelHint {
+    if aggregates.iter().map(|aggregate| aggregate.grouping.len()).sum::<usize>() > HINT_NAMES_MAX {
+        return LabelHint::All;
+    }
     match aggregates {
         [alone] if alone.without => {
             LabelHint::Without(alone.grouping.iter().filter(|name| *name != METRIC_NAME).cloned().collect())
@@ -101,7 +104,7 @@ impl Evaluator<'_> {
         let mut charge = limits.ctx.charge();
         let n_uses = folds.len();
         self.each_input(&aggregate.expr, grid, &hint, n_uses, &mut |series| {
-            folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge))
+            folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge, &limits))
         })?;
         let mut own = None;
         let side_effects_of_input = self.side_effects_since(&snapshot);
@@ -139,15 +142,15 @@ struct Folds<'a> {
     grid: Grid,
     /// The state of each group, and its flag for delayed name removal.
     folds: Vec<(Fold, bool)>,
-    annotations: Vec<Annotation>,
+    annotations: AnnotationList,
 }
 
 impl<'a> Folds<'a> {
     fn new(aggregate: &'a Aggregate, grid: Grid) -> Self {
-        Self { groups: Groups::new(aggregate), grid, folds: Vec::new(), annotations: Vec::new() }
+        Self { groups: Groups::new(aggregate), grid, folds: Vec::new(), annotations: AnnotationList::default() }
     }
 
-    fn add(&mut self, series: &Series, charge: &mut Charge) -> Result<()> {
+    fn add(&mut self, series: &Series, charge: &mut Charge, limits: &Limits) -> Result<()> {
         let (group, is_new) = self.groups.intern(&series.labels);
         if is_new {
             let (op, n_steps) = (self.groups.aggregate.op, self.grid.n_steps);
@@ -155,7 +158,7 @@ impl<'a> Folds<'a> {
             self.folds.push((Fold::new(op, n_steps)?, false));
         }
         let (fold, drop_name) = &mut self.folds[group];
-        charge.grow(fold.add(series, &mut self.annotations))?;
+        charge.grow(fold.add(series, &mut self.annotations, limits)?)?;
         *drop_name |= series.drop_name;
         Ok(())
     }
@@ -165,9 +168,10 @@ impl<'a> Folds<'a> {
         let span = self.groups.aggregate.expr.span;
         let mut vector = limits.vector();
         for (labels, (fold, drop_name)) in self.groups.keys.into_labels().into_iter().zip(self.folds) {
+            limits.check()?;
             vector.push(Series { labels, drop_name, column: fold.finish(&mut self.annotations) })?;
         }
-        Ok((vector, self.annotations.into_iter().map(|annotation| (annotation, span)).collect()))
+        Ok((vector, self.annotations.into_list().into_iter().map(|(annotation, _)| (annotation, span)).collect()))
     }
 }
 

@@ -11,21 +11,23 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
-use varve_tsdb::labels::{LabelHint, METRIC_NAME};
+use varve_tsdb::labels::{LabelHint, LabelsBuilder};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::combine::{OperatorAnnotations, combine_steps, element};
-use crate::eval::columns::{Column, GroupingKeys, Limits, NAME_LABELS, Series, StepSet, Vector, is_name_label};
+use crate::eval::columns::{
+    Column, GroupingKeys, HINT_NAMES_MAX, Limits, NAME_LABELS, Series, StepSet, Vector, is_name_label,
+};
 use crate::functions::arithmetic;
 use crate::functions::operators::{self, is_trim};
-use crate::plan::Link;
+use crate::plan::{Link, contains_name};
 use crate::promql::ast::{BinaryOp, Cardinality, VectorMatching};
 
 /// Returns `true` if a label is part of the signature.
 pub(super) fn is_of_signature(matching: &VectorMatching, name: &str) -> bool {
-    let named = matching.labels.iter().any(|label| label == name);
-    if matching.on { named } else { name != METRIC_NAME && !named }
+    let named = contains_name(&matching.labels, name);
+    if matching.on { named } else { !is_name_label(name) && !named }
 }
 
 /// Returns the signature of a label set.
@@ -42,12 +44,21 @@ struct Group {
     one: Vec<usize>,
 }
 
+/// The series of two vectors by signature.
+struct Groups {
+    list: Vec<Group>,
+    _charge: Charge,
+}
+
 /// Returns the matching of two vectors, and the labels of the "many" side that a consumer of the labels in `hint`
 /// needs. Returns `None` if the consumer may need any label. Error messages contain no labels of the "many" side.
 pub(super) fn labels_of_many<'p>(link: &'p Link, hint: &LabelHint) -> Option<(&'p VectorMatching, LabelHint)> {
     let (matching, LabelHint::With(names)) = (link.matching.as_ref()?, hint) else { return None };
     let VectorMatching { cardinality, labels, on, include, fill_left, fill_right } = matching;
     let is_simple = *on && include.is_empty() && fill_left.is_none() && fill_right.is_none();
+    if labels.len() + names.len() > HINT_NAMES_MAX {
+        return None;
+    }
     let names = labels.iter().chain(names).cloned().collect();
     (is_simple && *cardinality != Cardinality::ManyToMany).then_some((matching, LabelHint::With(names)))
 }
@@ -73,18 +84,16 @@ pub(super) fn combine(
         matching,
         swapped,
         delayed: evaluator.settings.features.delayed_name_removal,
-        active: active_steps(&many, &one, matching, n_steps),
+        active: active_steps(&many, &one, matching, n_steps, &evaluator.limits)?,
         n_steps,
         narrow,
         out: evaluator.limits.vector(),
         annotations: OperatorAnnotations::default(),
         limits: evaluator.limits.clone(),
     };
-    let mut charge = evaluator.limits.ctx.charge();
-    let groups = group(&many, &one, matching, &mut charge)?;
+    let groups = group(&many, &one, matching, &evaluator.limits)?;
     join.check_one_side(&groups, &one)?;
-    for group in &groups {
-        evaluator.limits.check()?;
+    for group in &groups.list {
         join.group(group, &many, &one)?;
     }
     let Join { mut out, annotations, .. } = join;
@@ -96,40 +105,45 @@ pub(super) fn combine(
 }
 
 /// Returns the steps at which results are possible: without a fill value, those at which both sides have a series.
-fn active_steps(many: &Vector, one: &Vector, matching: &VectorMatching, n_steps: usize) -> StepSet {
+fn active_steps(
+    many: &Vector,
+    one: &Vector,
+    matching: &VectorMatching,
+    n_steps: usize,
+    limits: &Limits,
+) -> Result<StepSet> {
     if matching.fill_left.is_some() || matching.fill_right.is_some() {
-        return StepSet::full(n_steps);
+        return Ok(StepSet::full(n_steps));
     }
-    let any = |vector: &Vector| {
+    let any = |vector: &Vector| -> Result<StepSet> {
         let mut steps = StepSet::empty(n_steps);
-        vector.series.iter().for_each(|series| steps.union_with(&series.column.present));
-        steps
+        for series in &vector.series {
+            limits.check()?;
+            steps.union_with(&series.column.present);
+        }
+        Ok(steps)
     };
-    any(many).intersection(&any(one))
+    Ok(any(many)?.intersection(&any(one)?))
 }
 
 /// Groups the series of both sides by signature, in order of appearance.
-fn group(many: &Vector, one: &Vector, matching: &VectorMatching, charge: &mut Charge) -> Result<Vec<Group>> {
-    let mut groups: Vec<Group> = Vec::new();
+fn group(many: &Vector, one: &Vector, matching: &VectorMatching, limits: &Limits) -> Result<Groups> {
+    let (mut list, mut charge) = (Vec::<Group>::new(), limits.ctx.charge());
     let mut keys = GroupingKeys::default();
-    let mut group_of = |labels: &Labels, groups: &mut Vec<Group>| -> Result<usize> {
-        let (group, is_new) = keys.intern(labels, |name| is_of_signature(matching, name));
-        if is_new {
-            charge.grow(GroupingKeys::size(&keys.labels()[group]) + size_of::<Group>())?;
-            groups.push(Group::default());
+    for (vector, is_many) in [(many, true), (one, false)] {
+        for (at, series) in vector.series.iter().enumerate() {
+            limits.check()?;
+            let (group, is_new) = keys.intern(&series.labels, |name| is_of_signature(matching, name));
+            if is_new {
+                charge.grow(GroupingKeys::size(&keys.labels()[group]) + 2 * size_of::<Group>())?;
+                list.push(Group::default());
+            }
+            charge.grow(2 * size_of::<usize>())?;
+            let group = &mut list[group];
+            if is_many { group.many.push(at) } else { group.one.push(at) }
         }
-        charge.grow(size_of::<usize>())?;
-        Ok(group)
-    };
-    for (at, series) in many.series.iter().enumerate() {
-        let group = group_of(&series.labels, &mut groups)?;
-        groups[group].many.push(at);
     }
-    for (at, series) in one.series.iter().enumerate() {
-        let group = group_of(&series.labels, &mut groups)?;
-        groups[group].one.push(at);
-    }
-    Ok(groups)
+    Ok(Groups { list, _charge: charge })
 }
 
 /// The state of an operator between two vectors.
@@ -151,11 +165,12 @@ struct Join<'a> {
 impl Join<'_> {
     /// Fails if two series of the "one" side have the same signature and a value at the same step. Reports the two of
     /// the earliest such step.
-    fn check_one_side(&self, groups: &[Group], one: &Vector) -> Result<()> {
+    fn check_one_side(&self, groups: &Groups, one: &Vector) -> Result<()> {
         let mut earliest: Option<(usize, usize, usize)> = None;
-        for group in groups.iter().filter(|group| group.one.len() > 1) {
+        for group in groups.list.iter().filter(|group| group.one.len() > 1) {
             let mut seen = StepSet::empty(self.n_steps);
             for &at in &group.one {
+                self.limits.check()?;
                 let present = one.series[at].column.present.intersection(&self.active);
                 if let Some(step) = seen.intersection(&present).first()
                     && earliest.is_none_or(|(known, ..)| step < known)
@@ -182,25 +197,31 @@ impl Join<'_> {
 
     /// Combines all series of one signature.
     fn group(&mut self, group: &Group, many: &Vector, one: &Vector) -> Result<()> {
+        let VectorMatching { fill_left, fill_right, .. } = *self.matching;
+        let (fill_many, fill_one) = if self.swapped { (fill_right, fill_left) } else { (fill_left, fill_right) };
         let mut taken = MatchedSteps::default();
         let mut matched = StepSet::empty(self.n_steps);
+        // At most one series per step: `check_one_side` rejects series that overlap at active steps.
+        let is_active = |at: &&usize| one.series[**at].column.present.overlaps(&self.active);
+        let active: Vec<_> = group.one.iter().filter(is_active).collect();
         for &index in &group.many {
             let m = &many.series[index];
             let mut alone = m.column.present.intersection(&self.active);
-            for &o in &group.one {
+            for &&o in &active {
+                self.limits.check()?;
                 let o = &one.series[o];
                 let steps = alone.intersection(&o.column.present);
                 alone.subtract(&steps);
                 matched.union_with(&self.pair((m, o), steps, index, &mut taken)?);
             }
-            // As in Prometheus, `group_right` does not swap the fill values.
-            if let Some(fill) = self.matching.fill_right {
+            if let Some(fill) = fill_one {
                 let o = self.filled(&m.labels, fill);
                 matched.union_with(&self.pair((m, &o), alone, index, &mut taken)?);
             }
         }
-        if let Some(fill) = self.matching.fill_left {
+        if let Some(fill) = fill_many {
             for &index in &group.one {
+                self.limits.check()?;
                 let o = &one.series[index];
                 let mut alone = o.column.present.clone();
                 alone.subtract(&matched);
@@ -255,17 +276,23 @@ impl Join<'_> {
         let VectorMatching { cardinality, labels: names, on, include, .. } = self.matching;
         let unnamed = (self.link.return_bool && !self.delayed) || arithmetic::changes_meaning(self.link.op);
         let one_to_one = *cardinality == Cardinality::OneToOne;
-        let keeps = |name: &str| {
-            let named = names.iter().any(|label| label == name);
-            !(unnamed && is_name_label(name)) && (!one_to_one || named == *on)
-        };
-        // Fast path: no label is removed.
-        let is_whole = many.iter().all(|(name, _)| keeps(name));
-        let mut result = if is_whole { many.clone() } else { many.filter(keeps) };
-        for name in include {
-            result = result.with(name, one.get(name).unwrap_or(""));
+        let keeps =
+            |name: &str| !(unnamed && is_name_label(name)) && (!one_to_one || contains_name(names, name) == *on);
+        if include.is_empty() {
+            // Fast path: no label is removed.
+            let is_whole = many.iter().all(|(name, _)| keeps(name));
+            return if is_whole { many.clone() } else { many.filter(keeps) };
         }
-        result
+        let mut included = one.iter().filter(|(name, _)| contains_name(include, name)).peekable();
+        let mut result = LabelsBuilder::with_capacity(many.size());
+        for (name, value) in many.iter().filter(|(name, _)| keeps(name) && !contains_name(include, name)) {
+            while let Some((before, value)) = included.next_if(|(included, _)| *included < name) {
+                result.push(before, value);
+            }
+            result.push(name, value);
+        }
+        included.for_each(|(name, value)| result.push(name, value));
+        result.finish()
     }
 }
 

@@ -17,10 +17,12 @@ pub(super) fn combine(
     limits: &Limits,
 ) -> Result<Vector> {
     match op {
-        BinaryOp::And => keep_matched(&mut lhs, &presence(&rhs, matching, n_steps, limits)?, matching, true),
-        BinaryOp::Unless => keep_matched(&mut lhs, &presence(&rhs, matching, n_steps, limits)?, matching, false),
+        BinaryOp::And => keep_matched(&mut lhs, &presence(&rhs, matching, n_steps, limits)?, matching, true, limits)?,
+        BinaryOp::Unless => {
+            keep_matched(&mut lhs, &presence(&rhs, matching, n_steps, limits)?, matching, false, limits)?
+        }
         _ => {
-            keep_matched(&mut rhs, &presence(&lhs, matching, n_steps, limits)?, matching, false);
+            keep_matched(&mut rhs, &presence(&lhs, matching, n_steps, limits)?, matching, false, limits)?;
             lhs.append(rhs)?;
             lhs.merge_same_labels()?;
         }
@@ -53,8 +55,15 @@ fn presence(vector: &Vector, matching: &VectorMatching, n_steps: usize, limits: 
 
 /// Keeps the values of each series at the steps at which its signature is present on the other side (`matched`), or at
 /// the steps at which it is not.
-fn keep_matched(vector: &mut Vector, other: &Presence, matching: &VectorMatching, matched: bool) {
+fn keep_matched(
+    vector: &mut Vector,
+    other: &Presence,
+    matching: &VectorMatching,
+    matched: bool,
+    limits: &Limits,
+) -> Result<()> {
     for series in &mut vector.series {
+        limits.check()?;
         let present = &mut series.column.present;
         let signature = other.signatures.get(&series.labels, |name| is_of_signature(matching, name));
         match signature.map(|signature| &other.steps[signature]) {
@@ -65,4 +74,5 @@ fn keep_matched(vector: &mut Vector, other: &Presence, matching: &VectorMatching
         }
     }
     vector.drop_empty();
+    Ok(())
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 
@@ -13,7 +14,7 @@ use super::label::string_arg;
 use crate::annotations::{Annotation, ForcedMonotonicity};
 use crate::decimal;
 use crate::error::Result;
-use crate::eval::columns::{Column, GroupingKeys, Series, StepSet, Vector};
+use crate::eval::columns::{Column, GroupingKeys, Limits, Series, StepSet, Vector, series_size};
 use crate::eval::grid::Grid;
 use crate::eval::{Evaluator, Sink};
 use crate::functions::classic_histogram::{self, Bucket, Raised};
@@ -53,15 +54,18 @@ struct Histograms {
 }
 
 /// Moves the native histograms out of a vector. The floats remain.
-fn take_native(vector: &mut Vector) -> Vec<Native> {
+fn take_native(vector: &mut Vector, charge: &mut Charge, limits: &Limits) -> Result<Vec<Native>> {
     let mut native = Vec::new();
     for series in vector.series.iter_mut().filter(|series| !series.column.histograms.is_empty()) {
+        limits.check()?;
+        let n_histograms = series.column.histograms.len();
+        charge.grow(2 * size_of::<Native>() + n_histograms * size_of::<(usize, Arc<FloatHistogram>)>())?;
         let steps = series.column.histograms().map(|(step, histogram)| (step, Arc::clone(histogram))).collect();
         native.push(Native { labels: series.labels.clone(), steps });
         series.column.keep_floats();
     }
     vector.drop_empty();
-    native
+    Ok(native)
 }
 
 impl Classic {
@@ -98,10 +102,10 @@ impl Evaluator<'_> {
         let quantiles = args[2..].iter().map(|arg| self.scalar(arg, grid)).collect::<Result<Vec<_>>>()?;
         args[2..].iter().zip(&quantiles).for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span));
         let histograms = self.histograms(vector, args[0].span, grid)?;
-        let mut out = self.limits.vector();
+        let (limits, mut out) = (self.limits.clone(), self.limits.vector());
         for quantiles in &quantiles {
             self.each_quantile(&histograms, quantiles, grid, &mut |series| {
-                split_by_quantile(series, quantiles, label).into_iter().try_for_each(|series| out.push(series))
+                split_by_quantile(&series, quantiles, label, &limits, &mut out)
             })?;
         }
         self.without_names(out)
@@ -162,6 +166,7 @@ impl Evaluator<'_> {
         self.limits.check()?;
         let mut column = self.limits.column(grid.n_steps)?;
         for (step, histogram) in &native.steps {
+            self.limits.check()?;
             let (value, effect) = compute(*step, histogram);
             column.set(*step, value);
             if let Some(effect) = effect {
@@ -184,6 +189,7 @@ impl Evaluator<'_> {
         let mut column = self.limits.column(grid.n_steps)?;
         let mut buckets = Vec::new();
         for step in 0..grid.n_steps {
+            self.limits.check()?;
             classic.at(&histograms.vector, step, &mut buckets);
             if buckets.is_empty() {
                 continue;
@@ -203,8 +209,8 @@ impl Evaluator<'_> {
     /// Groups series into histograms, in order of appearance. Adds warnings about series without a valid `le`. Drops
     /// steps that have both a classic and a native histogram.
     fn histograms(&mut self, mut vector: Vector, span: Span, grid: Grid) -> Result<Histograms> {
-        let mut native = take_native(&mut vector);
         let (mut classic, mut charge): (Vec<Classic>, _) = (Vec::new(), self.limits.ctx.charge());
+        let mut native = take_native(&mut vector, &mut charge, &self.limits)?;
         let mut groups = GroupingKeys::default();
         for (at, series) in vector.series.iter().enumerate() {
             self.limits.check()?;
@@ -224,11 +230,12 @@ impl Evaluator<'_> {
             classic[group].buckets.push((upper, at));
         }
         for histogram in &mut classic {
+            self.limits.check()?;
             histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
         for native in &mut native {
             if let Some(group) = groups.get(&native.labels, |_| true)
-                && block(&mut classic[group], native, &vector, grid)
+                && block(&mut classic[group], native, &vector, grid, &self.limits)?
             {
                 let metric_name = self.known_name(&native.labels);
                 self.annotations.add(Annotation::ClassicAndNative(metric_name), span);
@@ -245,43 +252,46 @@ impl Evaluator<'_> {
 }
 
 /// Drops the steps that have both a classic and a native histogram. Returns `true` if there are such steps.
-fn block(classic: &mut Classic, native: &mut Native, vector: &Vector, grid: Grid) -> bool {
+fn block(classic: &mut Classic, native: &mut Native, vector: &Vector, grid: Grid, limits: &Limits) -> Result<bool> {
     let mut blocked = StepSet::empty(grid.n_steps);
     let mut buckets = Vec::new();
-    native.steps.retain(|(step, _)| {
+    for (step, _) in &native.steps {
+        limits.check()?;
         classic.at(vector, *step, &mut buckets);
         if !buckets.is_empty() {
             blocked.insert(*step);
         }
-        buckets.is_empty()
-    });
+    }
+    native.steps.retain(|(step, _)| !blocked.contains(*step));
     let any = !blocked.is_empty();
     classic.blocked = Some(blocked);
-    any
+    Ok(any)
 }
 
 /// Splits a series by the quantile of each step, and adds the quantile as a label.
-fn split_by_quantile(series: Series, quantiles: &[f64], label: &str) -> Vec<Series> {
-    let mut split: Vec<(u64, Series)> = Vec::new();
+fn split_by_quantile(series: &Series, quantiles: &[f64], label: &str, limits: &Limits, out: &mut Vector) -> Result<()> {
+    let (mut split, mut index_of): (Vec<Series>, _) = (Vec::new(), HashMap::new());
+    let mut charge = limits.ctx.charge();
     for (step, value) in series.column.iter() {
-        let bits = quantiles[step].to_bits();
-        let at = split.iter().position(|(known, _)| *known == bits).unwrap_or_else(|| {
+        limits.check()?;
+        let at = *index_of.entry(quantiles[step].to_bits()).or_insert(split.len());
+        if at == split.len() {
+            charge.grow(series_size(series))?;
             let labels = series.labels.with(label, &decimal::open_metrics(quantiles[step]));
             let column = Column::absent(quantiles.len());
-            split.push((bits, Series { labels, drop_name: series.drop_name, column }));
-            split.len() - 1
-        });
-        split[at].1.column.set(step, value);
+            split.push(Series { labels, drop_name: series.drop_name, column });
+        }
+        split[at].column.set(step, value);
     }
-    split.into_iter().map(|(_, series)| series).collect()
+    split.into_iter().try_for_each(|series| out.push(series))
 }
 
-/// Parses a bound like Go's `strconv.ParseFloat`.
+/// Parses a bound like Go's `strconv.ParseFloat`. NaN is no bound.
 fn parse_bound(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     // On overflow, Go returns an error and Rust returns infinity.
     let overflows = value.is_infinite() && text.contains(|c: char| c.is_ascii_digit());
-    (!overflows).then_some(value)
+    (!overflows && !value.is_nan()).then_some(value)
 }
 
 #[cfg(test)]
@@ -293,6 +303,6 @@ mod tests {
         assert_eq!(parse_bound("+Inf"), Some(f64::INFINITY));
         assert_eq!(parse_bound("0.1"), Some(0.1));
         assert_eq!(parse_bound("1e3"), Some(1000.0));
-        assert_eq!((parse_bound(""), parse_bound("x"), parse_bound("1e999")), (None, None, None));
+        assert_eq!(["", "x", "1e999", "NaN"].map(parse_bound), [None; 4]);
     }
 }

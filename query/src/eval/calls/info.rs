@@ -3,26 +3,34 @@
 //! The info series of a base series is the candidate with the newest sample, so it may change from step to step. Few
 //! combinations occur; the labels of each combination are built once.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
+use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{Column, Series, Vector};
+use crate::eval::columns::{Column, Limits, Series, Vector, is_name_label};
 use crate::eval::grid::Grid;
-use crate::plan::{Plan, PlanKind, Selector, Shift};
+use crate::functions::Implementation;
+use crate::plan::{Plan, PlanKind, RangeSelector, Selector, Shift};
+use crate::promql::ast::ValueType;
 
 /// The labels that join an info series to others.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
+/// Size in bytes of a value of an identifying label in a set, without its text.
+const VALUE_SIZE: usize = 64;
+/// Number of copies of a value while the matcher of all values is built.
+const VALUE_COPIES: usize = 8;
 /// The default info metric.
 const TARGET_INFO: &str = "target_info";
 
-/// Info series by metric name, job and instance. Their values are the timestamps of their samples.
-type Candidates<'a> = HashMap<(&'a str, Labels), Vec<&'a Series>>;
+/// Info series by job and instance, then by metric name. Their values are the timestamps of their samples.
+type Candidates<'a> = HashMap<Labels, BTreeMap<&'a str, Vec<&'a Series>>>;
 
 impl Evaluator<'_> {
     /// `info(v, {...})`
@@ -32,10 +40,7 @@ impl Evaluator<'_> {
         let is_info = |series: &Series| filter.names.iter().all(|m| m.matches(series.labels.metric_name()));
         let others = base.series.iter().filter(|series| !is_info(series));
         let infos = self.info_series(others, &filter, info_shift(&args[0]), grid)?;
-        let candidates = candidates(&infos);
-        let mut names: Vec<&str> = candidates.keys().map(|(name, _)| *name).collect();
-        names.sort_unstable();
-        names.dedup();
+        let (candidates, _charge) = candidates(&infos, &self.limits)?;
         let mut out = self.limits.vector();
         for series in &base.series {
             self.limits.check()?;
@@ -43,19 +48,15 @@ impl Evaluator<'_> {
                 out.push(series.clone())?;
                 continue;
             }
-            let id = identity(&series.labels);
-            let candidates_of_series: Vec<_> =
-                names.iter().filter_map(|name| candidates.get(&(*name, id.clone()))).collect();
-            for enriched in enrich(series, &candidates_of_series, &filter, grid)? {
-                out.push(enriched)?;
-            }
+            let candidates = candidates.get(&identity(&series.labels)).into_iter().flat_map(BTreeMap::values);
+            enrich(series, &candidates.collect::<Vec<_>>(), &filter, grid, &self.limits, &mut out)?;
         }
         out.merge_same_labels()?;
         Ok(out)
     }
 
     /// Selects the info series that have the job and instance of one of the given series. Their values are the
-    /// timestamps of their samples.
+    /// timestamps of their samples. Series that lack one of the labels are joined to info series that lack it, too.
     fn info_series<'s>(
         &mut self,
         series: impl Iterator<Item = &'s Series>,
@@ -63,26 +64,36 @@ impl Evaluator<'_> {
         shift: Shift,
         grid: Grid,
     ) -> Result<Vector> {
-        let mut values: [Vec<&str>; 2] = Default::default();
+        // The values of each identifying label, by the labels that are present.
+        let mut values_by_presence: BTreeMap<[bool; 2], [BTreeSet<&str>; 2]> = BTreeMap::new();
+        let mut charge = self.limits.ctx.charge();
         for series in series {
-            for (name, values) in IDENTIFYING.iter().zip(&mut values) {
-                values.extend(series.labels.get(name));
+            self.limits.check()?;
+            let found = IDENTIFYING.map(|name| series.labels.get(name));
+            let values = values_by_presence.entry(found.map(|value| value.is_some())).or_default();
+            for (value, values) in found.into_iter().zip(values) {
+                let Some(value) = value else { continue };
+                if values.insert(value) {
+                    charge.grow(VALUE_SIZE + VALUE_COPIES * value.len())?;
+                }
             }
         }
         let mut infos = self.limits.vector();
-        if values.iter().all(Vec::is_empty) {
-            return Ok(infos);
+        values_by_presence.remove(&[false, false]);
+        for values in values_by_presence.into_values() {
+            let mut matchers: Vec<Matcher> = filter.names.iter().chain(&filter.data).cloned().collect();
+            for (name, values) in IDENTIFYING.iter().zip(&values) {
+                self.limits.check()?;
+                let any: Vec<_> = values.iter().map(|value| Regexp::escape(value)).collect();
+                let matcher = match values.is_empty() {
+                    true => Ok(Matcher::equal(name, "")),
+                    false => Matcher::new(MatchOp::Regexp, name, &any.join("|")),
+                };
+                matchers.push(matcher.map_err(|error| Error::Execution(error.to_string()))?);
+            }
+            let selector = Selector { matchers, shift, extension: None, skip_buckets: false };
+            self.each_info(&selector, grid, &mut |series| infos.push(series))?;
         }
-        let mut matchers: Vec<Matcher> = filter.names.iter().chain(&filter.data).cloned().collect();
-        for (name, values) in IDENTIFYING.iter().zip(&mut values).filter(|(_, values)| !values.is_empty()) {
-            values.sort_unstable();
-            values.dedup();
-            let any: Vec<_> = values.iter().map(|value| Regexp::escape(value)).collect();
-            let matcher = Matcher::new(MatchOp::Regexp, name, &any.join("|"));
-            matchers.push(matcher.map_err(|error| Error::Execution(error.to_string()))?);
-        }
-        let selector = Selector { matchers, shift, extension: None, skip_buckets: false };
-        self.each_info(&selector, grid, &mut |series| infos.push(series))?;
         Ok(infos)
     }
 }
@@ -93,6 +104,7 @@ struct Filter {
     names: Vec<Matcher>,
     /// Matchers of data labels. If there are any, only these labels are added.
     data: Vec<Matcher>,
+    data_names: HashSet<String>,
 }
 
 impl Filter {
@@ -109,12 +121,13 @@ impl Filter {
             let any_info = Matcher::new(MatchOp::Regexp, METRIC_NAME, ".+_info");
             names.insert(0, any_info.expect("the pattern is a constant"));
         }
-        Self { names, data }
+        let data_names = data.iter().map(|matcher| matcher.name().to_owned()).collect();
+        Self { names, data, data_names }
     }
 
     /// Returns `true` if the label `name` of info series is added to the result.
     fn adds(&self, name: &str) -> bool {
-        name != METRIC_NAME && (self.data.is_empty() || self.data.iter().any(|m| m.name() == name))
+        !is_name_label(name) && (self.data_names.is_empty() || self.data_names.contains(name))
     }
 
     /// Returns `true` if the result includes series that match no info series.
@@ -123,79 +136,101 @@ impl Filter {
     }
 }
 
-/// Returns the time shift of info series. It combines the modifiers of the first selector in the argument and of the
-/// subqueries around it, up to the first `@`.
+/// Returns the time shift of info series: that of the argument's selectors, if all of them read the same time. The
+/// offsets of the subqueries around a selector are added to its own, up to the first `@`. Otherwise info series are read
+/// at the time of the step.
 fn info_shift(plan: &Plan) -> Shift {
-    fn first_selector(plan: &Plan) -> Option<Shift> {
-        match &plan.kind {
-            PlanKind::Selector(selector) => Some(selector.shift),
-            PlanKind::Range(range) => Some(range.selector.shift),
-            PlanKind::Subquery(subquery) => {
-                let inner = first_selector(&subquery.expr)?;
-                Some(match inner.at_ms {
-                    Some(_) => inner,
-                    None => Shift {
-                        offset_ms: inner.offset_ms.saturating_add(subquery.shift.offset_ms),
-                        at_ms: subquery.shift.at_ms,
-                    },
-                })
-            }
-            PlanKind::Call(call) => call.args.iter().find_map(first_selector),
-            PlanKind::Aggregate(aggregate) => {
-                first_selector(&aggregate.expr).or_else(|| aggregate.param.as_ref().and_then(first_selector))
-            }
-            PlanKind::Chain(chain) => {
-                first_selector(&chain.first).or_else(|| chain.links.iter().find_map(|link| first_selector(&link.rhs)))
-            }
-            PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => first_selector(inner),
-            PlanKind::Number(_) | PlanKind::String(_) => None,
-        }
+    let none = Shift { offset_ms: 0, at_ms: None };
+    // Shifts that select the same time at every step are equal.
+    let normal = |shift: Shift| match shift.at_ms {
+        Some(_) => Shift { offset_ms: 0, at_ms: Some(shift.apply(0)) },
+        None => shift,
+    };
+    let mut shifts = Vec::new();
+    let all_selectors = add_shifts(plan, none, &mut shifts);
+    let is_uniform = all_selectors && shifts.windows(2).all(|pair| normal(pair[0]) == normal(pair[1]));
+    shifts.first().copied().filter(|_| is_uniform).unwrap_or(none)
+}
+
+/// Adds the shifts of the selectors that an expression reads its series from. Returns `false` if some of its series come
+/// from no selector. `outer` is the shift of the subqueries around the expression.
+fn add_shifts(plan: &Plan, outer: Shift, shifts: &mut Vec<Shift>) -> bool {
+    if !matches!(plan.value_type, ValueType::Vector | ValueType::Matrix) {
+        return true;
     }
-    first_selector(plan).unwrap_or(Shift { offset_ms: 0, at_ms: None })
+    let within = |inner: Shift| match inner.at_ms {
+        Some(_) => inner,
+        None => Shift { offset_ms: inner.offset_ms.saturating_add(outer.offset_ms), at_ms: outer.at_ms },
+    };
+    let n_before = shifts.len();
+    let all = match &plan.kind {
+        PlanKind::Selector(selector) | PlanKind::Range(RangeSelector { selector, .. }) => {
+            shifts.push(within(selector.shift));
+            true
+        }
+        PlanKind::Subquery(subquery) => add_shifts(&subquery.expr, within(subquery.shift), shifts),
+        // The second argument of `info` has the syntax of a selector, and is none.
+        PlanKind::Call(call) if matches!(call.implementation, Implementation::Info) => {
+            add_shifts(&call.args[0], outer, shifts)
+        }
+        _ => plan.children().into_iter().all(|child| add_shifts(child, outer, shifts)),
+    };
+    all && shifts.len() > n_before
 }
 
 fn identity(labels: &Labels) -> Labels {
     labels.filter(|name| IDENTIFYING.contains(&name))
 }
 
-fn candidates(infos: &Vector) -> Candidates<'_> {
-    let mut candidates = Candidates::new();
+fn candidates<'a>(infos: &'a Vector, limits: &Limits) -> Result<(Candidates<'a>, Charge)> {
+    let (mut candidates, mut charge) = (Candidates::new(), limits.ctx.charge());
     for series in &infos.series {
-        candidates.entry((series.labels.metric_name(), identity(&series.labels))).or_default().push(series);
+        limits.check()?;
+        let identity = identity(&series.labels);
+        charge.grow(2 * (VALUE_SIZE + identity.size()))?;
+        candidates.entry(identity).or_default().entry(series.labels.metric_name()).or_default().push(series);
     }
-    candidates
+    Ok((candidates, charge))
 }
 
-/// Adds the labels of info series to a series. Returns one series for each combination of info series that occurs.
-fn enrich(series: &Series, infos: &[&Vec<&Series>], filter: &Filter, grid: Grid) -> Result<Vec<Series>> {
-    let mut results: Vec<(Vec<Option<usize>>, Option<Series>)> = Vec::new();
-    let mut chosen = Vec::new();
+/// Adds the labels of info series to a series. Appends one series for each combination of info series that occurs.
+fn enrich(
+    series: &Series,
+    infos: &[&Vec<&Series>],
+    filter: &Filter,
+    grid: Grid,
+    limits: &Limits,
+    out: &mut Vector,
+) -> Result<()> {
+    let mut results: HashMap<Vec<Option<usize>>, Option<Series>> = HashMap::new();
+    let (mut chosen, mut charge) = (Vec::new(), limits.ctx.charge());
     for step in series.column.present.iter() {
+        limits.check()?;
         chosen.clear();
         for candidates in infos {
             chosen.push(newest(candidates, step)?);
         }
-        let at = match results.iter().position(|(known, _)| *known == chosen) {
-            Some(at) => at,
-            None => {
-                let selected = chosen.iter().zip(infos).filter_map(|(at, infos)| at.map(|at| infos[at]));
-                let labels = added_labels(series, selected, filter)?;
-                let result = labels.map(|labels| {
-                    let column = Column::absent(grid.n_steps);
-                    Series { labels, drop_name: series.drop_name, column }
-                });
-                results.push((chosen.clone(), result));
-                results.len() - 1
-            }
-        };
-        if let Some(result) = &mut results[at].1 {
+        if !results.contains_key(&chosen) {
+            let selected = chosen.iter().zip(infos).filter_map(|(at, infos)| at.map(|at| infos[at]));
+            let labels = added_labels(series, selected, filter)?;
+            charge.grow(Column::size(grid.n_steps) + 2 * size_of_val(&*chosen))?;
+            let result = labels.map(|labels| {
+                let column = Column::absent(grid.n_steps);
+                Series { labels, drop_name: series.drop_name, column }
+            });
+            results.insert(chosen.clone(), result);
+        }
+        if let Some(Some(result)) = results.get_mut(&chosen) {
             match series.column.histogram(step) {
                 Some(histogram) => result.column.push_histogram(step, Arc::clone(histogram)),
                 None => result.column.set(step, series.column.values[step]),
             }
         }
     }
-    Ok(results.into_iter().filter_map(|(_, series)| series).collect())
+    // In order of appearance.
+    let mut results: Vec<_> = results.into_values().flatten().collect();
+    results.sort_by_key(|series| series.column.present.first());
+    results.into_iter().try_for_each(|series| out.push(series))
 }
 
 /// Returns the index of the info series with the newest sample at a step.
@@ -238,7 +273,6 @@ fn added_labels<'a>(
     if !matched && !filter.keeps_unmatched() {
         return Ok(None);
     }
-    let mut names: Vec<_> = added.into_iter().collect();
-    names.sort_unstable();
-    Ok(Some(names.into_iter().fold(series.labels.clone(), |labels, (name, value)| labels.with(name, value))))
+    let labels = Labels::from_pairs(series.labels.iter().chain(added));
+    labels.map(Some).map_err(|error| Error::Execution(error.to_string()))
 }

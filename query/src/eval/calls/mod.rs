@@ -8,13 +8,12 @@ mod sort;
 use std::cmp::Ordering;
 
 use hashbrown::{HashMap, HashSet};
-use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use crate::date::Civil;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{Column, Series, StepSet, Vector};
+use crate::eval::columns::{Column, Series, StepSet, Vector, is_name_label};
 use crate::eval::grid::Grid;
 use crate::eval::select::SampleField;
 use crate::eval::stream::{Stage, StageKind};
@@ -180,7 +179,7 @@ fn absent_labels(arg: &Plan) -> Result<Labels> {
     // Labels for which an equality matcher was found.
     let mut seen = HashSet::new();
     let (last, first): (Vec<_>, Vec<_>) = matchers.iter().partition(excludes);
-    for matcher in first.into_iter().chain(last).filter(|matcher| matcher.name() != METRIC_NAME) {
+    for matcher in first.into_iter().chain(last).filter(|matcher| !is_name_label(matcher.name())) {
         let is_first_equal = matcher.op() == MatchOp::Equal && seen.insert(matcher.name());
         value_of.insert(matcher.name(), if is_first_equal { matcher.value() } else { "" });
     }

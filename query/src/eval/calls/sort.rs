@@ -2,12 +2,15 @@
 
 use std::cmp::Ordering;
 
+use hashbrown::HashMap;
+
 use super::label::string_arg;
 use crate::annotations::Annotation;
 use crate::error::Result;
 use crate::eval::Evaluator;
 use crate::eval::columns::Vector;
 use crate::eval::grid::Grid;
+use crate::eval::sort::sort_by;
 use crate::functions::Direction;
 use crate::functions::sort::{compare, natural_order};
 use crate::plan::Plan;
@@ -20,7 +23,9 @@ impl Evaluator<'_> {
         let mut vector = self.vector(arg, grid)?;
         vector.keep_floats();
         if grid.n_steps == 1 {
-            vector.series.sort_by(|a, b| compare(a.column.values[0], b.column.values[0], direction));
+            sort_by(&mut vector.series, &self.limits, |a, b| {
+                compare(a.column.values[0], b.column.values[0], direction)
+            })?;
         }
         Ok(vector)
     }
@@ -34,16 +39,26 @@ impl Evaluator<'_> {
         grid: Grid,
     ) -> Result<Vector> {
         self.warn_if_range(plan, grid);
-        let names = args[1..].iter().map(string_arg).collect::<Result<Vec<_>>>()?;
+        let mut ranks = HashMap::new();
+        for (rank, name) in args[1..].iter().enumerate() {
+            ranks.entry(string_arg(name)?).or_insert(rank);
+        }
         let mut vector = self.vector(&args[0], grid)?;
-        vector.series.sort_by(|a, b| {
-            let by_name = names.iter().map(|name| {
-                let (a, b) = (a.labels.get(name).unwrap_or(""), b.labels.get(name).unwrap_or(""));
-                natural_order(a, b)
-            });
-            let order = by_name.fold(Ordering::Equal, Ordering::then).then_with(|| a.labels.cmp(&b.labels));
+        let mut charge = self.limits.ctx.charge();
+        let mut keyed = Vec::with_capacity(vector.series.len());
+        for series in std::mem::take(&mut vector.series) {
+            self.limits.check()?;
+            let of_label = |(name, value)| Some((*ranks.get(name)?, value));
+            let mut key: Vec<(usize, &str)> = series.labels.iter().filter_map(of_label).collect();
+            key.sort_unstable();
+            charge.grow(2 * key.len() * size_of::<(usize, Box<str>)>() + series.labels.size() + size_of::<Key>())?;
+            keyed.push((key.into_iter().map(|(rank, value)| (rank, value.into())).collect::<Key>(), series));
+        }
+        sort_by(&mut keyed, &self.limits, |(a_key, a), (b_key, b)| {
+            let order = compare_keys(a_key, b_key).then_with(|| a.labels.cmp(&b.labels));
             if direction == Direction::Ascending { order } else { order.reverse() }
-        });
+        })?;
+        vector.series = keyed.into_iter().map(|(_, series)| series).collect();
         Ok(vector)
     }
 
@@ -52,4 +67,17 @@ impl Evaluator<'_> {
             self.annotations.add(Annotation::SortInRangeQuery, plan.span);
         }
     }
+}
+
+/// The labels of a series by which it is sorted: their position among the arguments, ascending, and their values.
+type Key = Box<[(usize, Box<str>)]>;
+
+/// Compares keys in natural order of the values; a missing label is first. Cost: linear in the labels of the series, not
+/// in the number of arguments.
+fn compare_keys(a: &Key, b: &Key) -> Ordering {
+    let by_label = a.iter().zip(b).map(|((a_rank, a), (b_rank, b))| {
+        // The series whose label comes first among the arguments has a label that the other one lacks.
+        b_rank.cmp(a_rank).then_with(|| natural_order(a, b))
+    });
+    by_label.fold(Ordering::Equal, Ordering::then).then_with(|| a.len().cmp(&b.len()))
 }

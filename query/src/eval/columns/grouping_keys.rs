@@ -7,6 +7,10 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use varve_tsdb::Labels;
 
+/// Maximum number of labels in a hint to the store, which compares each label with all of them. With more labels, all
+/// labels are read.
+pub(crate) const HINT_NAMES_MAX: usize = 64;
+
 /// Interned keys, indexed in order of appearance.
 #[derive(Debug, Default)]
 pub(crate) struct GroupingKeys {

@@ -12,7 +12,7 @@ mod step_set;
 mod vector;
 
 pub(crate) use column::Column;
-pub(crate) use grouping_keys::GroupingKeys;
+pub(crate) use grouping_keys::{GroupingKeys, HINT_NAMES_MAX};
 pub(crate) use limits::{Limits, SampleLimit};
 pub(crate) use scalars::Scalars;
 pub(crate) use series::{NAME_LABELS, Series, is_name_label, series_size, without_name};

@@ -5,8 +5,8 @@
 //! 2. The size of a vector is charged to the memory of the request. Its values count as samples held by the query.
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use varve_tsdb::context::Charge;
+use varve_tsdb::{Labels, QueryContext};
 
 use super::limits::HeldSamples;
 use super::{Limits, Series, series_size};
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Vector {
     pub(crate) series: Vec<Series>,
+    ctx: QueryContext,
     charge: Charge,
     held: HeldSamples,
 }
@@ -23,7 +24,7 @@ pub(crate) struct Vector {
 impl Limits {
     /// Returns an empty vector.
     pub(crate) fn vector(&self) -> Vector {
-        Vector { series: Vec::new(), charge: self.ctx.charge(), held: self.samples.held() }
+        Vector { series: Vec::new(), ctx: self.ctx.clone(), charge: self.ctx.charge(), held: self.samples.held() }
     }
 }
 
@@ -59,7 +60,10 @@ impl Vector {
     pub(crate) fn copy(&self, limits: &Limits) -> Result<Self> {
         let mut copy = limits.vector();
         copy.series.reserve(self.series.len());
-        self.series.iter().try_for_each(|series| copy.push(series.clone()))?;
+        for series in &self.series {
+            self.ctx.check()?;
+            copy.push(series.clone())?;
+        }
         Ok(copy)
     }
 
@@ -92,6 +96,7 @@ impl Vector {
     /// The first error of `change`; [`Error::Limit`] if the query exceeds its memory limit.
     pub(crate) fn relabel(&mut self, mut change: impl FnMut(&mut Series) -> Result<()>) -> Result<()> {
         for series in &mut self.series {
+            self.ctx.check()?;
             let before = series.labels.size();
             change(series)?;
             self.charge.grow(series.labels.size().saturating_sub(before))?;
@@ -104,10 +109,13 @@ impl Vector {
     /// # Errors
     /// [`Error::Execution`] if two series with equal labels have a value at the same step.
     pub(crate) fn merge_same_labels(&mut self) -> Result<()> {
-        let Some(first_of) = self.first_of_labels() else { return Ok(()) };
+        let mut charge = self.ctx.charge();
+        charge.grow(self.series.len() * (size_of::<(&Labels, usize)>() * 2 + size_of::<usize>() * 2))?;
+        let Some(first_of) = self.first_of_labels()? else { return Ok(()) };
         let series = std::mem::take(&mut self.series);
         let mut index_of = Vec::with_capacity(series.len());
         for (at, next) in series.into_iter().enumerate() {
+            self.ctx.check()?;
             if first_of[at] == at {
                 index_of.push(self.series.len());
                 self.series.push(next);
@@ -125,25 +133,17 @@ impl Vector {
     }
 
     /// Returns for every series the index of the first series with the same labels; `None` if all label sets differ.
-    fn first_of_labels(&self) -> Option<Vec<usize>> {
+    fn first_of_labels(&self) -> Result<Option<Vec<usize>>> {
         // Fast path: labels ascend strictly.
         if self.series.is_sorted_by(|a, b| a.labels < b.labels) {
-            return None;
+            return Ok(None);
         }
         let mut known = HashMap::with_capacity(self.series.len());
-        let mut all_differ = true;
-        let first_of: Vec<_> = self
-            .series
-            .iter()
-            .enumerate()
-            .map(|(at, series)| match known.entry(&series.labels) {
-                Entry::Vacant(free) => *free.insert(at),
-                Entry::Occupied(first) => {
-                    all_differ = false;
-                    *first.get()
-                }
-            })
-            .collect();
-        (!all_differ).then_some(first_of)
+        let mut first_of = Vec::with_capacity(self.series.len());
+        for (at, series) in self.series.iter().enumerate() {
+            self.ctx.check()?;
+            first_of.push(*known.entry(&series.labels).or_insert(at));
+        }
+        Ok((known.len() < first_of.len()).then_some(first_of))
     }
 }

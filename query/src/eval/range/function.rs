@@ -1,6 +1,7 @@
 //! Evaluation of a range function on one series at a time, on any thread.
 
 use varve_tsdb::Labels;
+use varve_tsdb::context::CHECK_INTERVAL;
 
 use super::windows::{Windows, count_window, n_samples_of};
 use crate::annotations::{Annotation, AnnotationList, SeriesAnnotation, SeriesAnnotations};
@@ -10,7 +11,7 @@ use crate::eval::grid::Grid;
 use crate::eval::select::RangeSamples;
 use crate::eval::stream::Batch;
 use crate::functions::window::{SampleValue, Window};
-use crate::functions::{Kernels, Params, RangeFunction, SlidingRate, starts_overlap};
+use crate::functions::{Kernels, Params, RangeFunction, SlidingRate, over_time, starts_overlap};
 use crate::promql::ast::Span;
 use crate::promql::duration::seconds;
 
@@ -83,9 +84,13 @@ impl RangeEvaluation<'_> {
         Ok(())
     }
 
-    /// Computes the result for one series. If `counts_reads`, its samples count as read by this function.
-    fn evaluate(&self, input: &Input<'_>, counts_reads: bool, out: &mut Batch<'_>) -> Result<()> {
-        let column = self.column(input, counts_reads, out)?;
+    /// Computes the result for one series. If `is_stored`, its samples count as needed by this function; the samples of
+    /// a subquery are counted by its selectors.
+    fn evaluate(&self, input: &Input<'_>, is_stored: bool, out: &mut Batch<'_>) -> Result<()> {
+        if is_stored {
+            out.sample_stats.add_series();
+        }
+        let column = self.column(input, is_stored, out)?;
         if column.present.is_empty() {
             return Ok(());
         }
@@ -105,11 +110,11 @@ impl RangeEvaluation<'_> {
         out.push(series)
     }
 
-    fn column(&self, input: &Input<'_>, counts_reads: bool, out: &mut Batch<'_>) -> Result<Column> {
+    fn column(&self, input: &Input<'_>, is_stored: bool, out: &mut Batch<'_>) -> Result<Column> {
         let mut column = self.limits.column(self.windows.grid.n_steps)?;
         let mut charge = self.limits.ctx.charge();
         let mut annotations = SeriesAnnotations::default();
-        let mut window_len_max = 0;
+        let (mut window_len_max, mut n_visited) = (0, 0);
         let mut params = [0.0; 2];
         let Kernels { floats, histograms, sliding } = self.kernels;
         let mut sliding = sliding.map(|kind| SlidingRate::new(kind, seconds(self.windows.range_ms)));
@@ -118,9 +123,18 @@ impl RangeEvaluation<'_> {
                 *param = values[step];
             }
             self.check_params(params, window, &mut out.annotations)?;
-            count_window(window, step, n_before.filter(|_| counts_reads), &mut out.sample_stats);
+            n_visited += window.values.len() + 1;
+            if n_visited > CHECK_INTERVAL {
+                n_visited = 0;
+                self.limits.check()?;
+            }
+            if is_stored {
+                count_window(window, step, n_before, &mut out.sample_stats);
+            }
             // Fast path: only floats.
             if window.histograms.is_empty() {
+                // Some kernels sort a copy of the window.
+                charge.grow(2 * size_of::<f64>() * window.values.len().saturating_sub(window_len_max))?;
                 window_len_max = window_len_max.max(window.values.len());
                 if self.checks_starts && starts_overlap(window) {
                     annotations.add(SeriesAnnotation::StartTimestampsOverlap(1));
@@ -189,6 +203,13 @@ impl RangeEvaluation<'_> {
             Params::Quantile => {
                 if !window.values.is_empty() && !(0.0..=1.0).contains(&params[0]) {
                     annotations.add(Annotation::InvalidQuantile(params[0]), self.spans.quantile);
+                }
+                Ok(())
+            }
+            Params::Strategy => {
+                let strategy = params[0];
+                if !window.values.is_empty() && over_time::integral_rule(&params).is_none() {
+                    annotations.add(Annotation::InvalidIntegralStrategy(strategy), self.spans.quantile);
                 }
                 Ok(())
             }

@@ -46,12 +46,13 @@ impl Evaluator<'_> {
     ) -> Result<()> {
         let arg = range_arg(call)?;
         let mut function = self.range_evaluation(call, grid)?;
+        function.has_all_labels &= !self.merges_series(plan);
         let mut duplicates = DuplicateLabels::new(self.limits.ctx.charge());
         match &arg.kind {
             PlanKind::Range(range) => {
                 let (others, mut siblings) = self.start_siblings(plan, grid);
                 let set = self.select_range(range, function.windows, grid, pipeline.hints())?;
-                function.has_all_labels = set.has_all_labels();
+                function.has_all_labels &= set.has_all_labels();
                 let skip_buckets = range.selector.skip_buckets;
                 let produce =
                     |batch: Vec<_>, out: &mut Batch<'_>| function.evaluate_stored(&batch, skip_buckets, &others, out);
@@ -122,13 +123,19 @@ impl Evaluator<'_> {
         let windows = self.windows(arg, grid);
         let mut present = StepSet::empty(grid.n_steps);
         let mut sample_stats = self.sample_stats.empty(grid.n_steps);
-        let counts_reads = arg.range_selector().is_some();
+        let is_stored = arg.range_selector().is_some();
         self.each_range_input(arg, grid, &mut |input| {
             windows.slide(input.samples, |step, window, n_before| {
                 present.insert(step);
-                count_window(window, step, n_before.filter(|_| counts_reads), &mut sample_stats);
+                if is_stored {
+                    count_window(window, step, n_before, &mut sample_stats);
+                }
                 Ok(())
-            })
+            })?;
+            if is_stored {
+                sample_stats.add_series();
+            }
+            Ok(())
         })?;
         self.sample_stats.add_all(&sample_stats);
         Ok(present)
@@ -187,7 +194,9 @@ impl Evaluator<'_> {
         let (windows, mut n_samples) = (self.windows(plan, grid), 0);
         let (mut charge, mut held) = (self.limits.ctx.charge(), self.limits.samples.held());
         let mut result = Vec::new();
+        let mut sample_stats = self.sample_stats.empty(1);
         self.each_range_input(plan, grid, &mut |input| {
+            sample_stats.add_series();
             windows.slide(input.samples, |_, window, _| {
                 let points = match extension {
                     None => points_of(window.timestamps_ms, window.values),
@@ -209,6 +218,7 @@ impl Evaluator<'_> {
                 Ok(())
             })
         })?;
+        self.sample_stats.add_all(&sample_stats);
         self.sample_stats.add(0, n_samples);
         self.profile.record_time(plan.id, started);
         self.profile.record_output(plan.id, OutputCount { n_series: result.len(), n_samples });

@@ -81,8 +81,8 @@ pub(super) fn n_samples_of(window: &Window<'_>) -> usize {
 }
 
 /// Counts the samples of a window for a step. All samples count as queryable. Samples count as read unless they are
-/// among the first `n_before` floats and histograms, which the previous window has too; if `n_before` is `None`, none
-/// counts.
+/// among the first `n_before` floats and histograms, which the previous window has too; if `n_before` is `None`, no
+/// sample counts as read.
 pub(super) fn count_window(
     window: &Window<'_>,
     step: usize,

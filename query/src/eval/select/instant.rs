@@ -38,6 +38,7 @@ impl InstantSelection {
                 return Err(Error::Execution(text));
             }
             let column = self.column(&samples, limits)?;
+            out.sample_stats.add_series();
             out.sample_stats.add_column(&column);
             out.push(Series { labels: series.labels().clone(), drop_name: false, column })?;
         }

@@ -45,6 +45,7 @@ impl Evaluator<'_> {
                 }
                 let name = series.labels().metric_name();
                 annotations.list.into_iter().for_each(|note| out.annotations.add(note.of_metric(name), plan.span));
+                out.sample_stats.add_series();
                 out.sample_stats.add_column(&column);
                 out.push(Series { labels: series.labels().clone(), drop_name: false, column })?;
             }

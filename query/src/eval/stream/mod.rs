@@ -53,8 +53,21 @@ impl Evaluator<'_> {
             PlanKind::Call(call) => (call.is_over_range(), !call.keeps_name()),
             _ => (false, false),
         };
+        // Series that may get the same labels are merged first.
+        if !std::ptr::eq(source, plan) && self.merges_series(source) {
+            return None;
+        }
         let untouched = std::ptr::eq(source, plan) || delayed_name_removal;
         (is_source && (untouched || unique)).then_some(source)
+    }
+
+    /// Returns `true` if a range function reads several metrics, whose series may get the same labels without their
+    /// names. As in Prometheus, these are merged if they have no values at the same step.
+    pub(super) fn merges_series(&self, source: &Plan) -> bool {
+        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
+        let PlanKind::Call(call) = &source.kind else { return false };
+        let drops_name = call.is_over_range() && !call.keeps_name() && !delayed_name_removal;
+        drops_name && (type_and_unit_labels || !source.reads_one_metric())
     }
 
     /// Streams the series of an expression that has a source.
@@ -90,6 +103,9 @@ impl Evaluator<'_> {
     fn materialize_with_labels(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
         let mut vector = self.limits.vector();
         self.stream(plan, grid, hint, usize::MAX, &mut |series| vector.push(series))?;
+        if self.merges_series(plan) {
+            vector.merge_same_labels()?;
+        }
         Ok(vector)
     }
 

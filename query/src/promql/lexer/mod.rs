@@ -7,6 +7,10 @@
 mod number;
 mod string;
 
+use std::sync::OnceLock;
+
+use varve_tsdb::labels::regexp::Regexp;
+
 use super::ast::BinaryOp;
 use super::quote::{quoted, quoted_char};
 use super::token::{Keyword, Token, TokenKind};
@@ -29,6 +33,8 @@ pub(super) struct Lexer<'q> {
     after_colon: bool,
     /// A previous bracket or this one contained a number. As in Prometheus, the next bracket does not reset this.
     after_duration: bool,
+    /// Names may have Unicode letters and, except at the start, dots.
+    unquoted_utf8_names: bool,
 }
 
 /// The state of the lexer.
@@ -44,9 +50,10 @@ enum State {
 type Result<T> = std::result::Result<T, LexError>;
 
 impl<'q> Lexer<'q> {
-    pub(super) fn new(text: &'q str) -> Self {
+    /// Creates a lexer. With `unquoted_utf8_names`, names may have Unicode letters and dots.
+    pub(super) fn new(text: &'q str, unquoted_utf8_names: bool) -> Self {
         let state = State::Expression;
-        Self { text, at: 0, paren_depth: 0, state, after_colon: false, after_duration: false }
+        Self { text, at: 0, paren_depth: 0, state, after_colon: false, after_duration: false, unquoted_utf8_names }
     }
 
     /// Returns the next token; at the end of the text, always [`TokenKind::EndOfInput`].
@@ -73,7 +80,7 @@ impl<'q> Lexer<'q> {
             b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.number_or_duration(start),
             b'"' | b'\'' => return self.quoted_string(start, char::from(byte)),
             b'`' => return self.raw_string(start),
-            _ if is_identifier_start(byte) || byte == b':' => return self.identifier(start),
+            _ if self.starts_name(byte, start) || byte == b':' => return self.identifier(start),
             b'(' | b')' => return self.paren(byte),
             b'{' => {
                 self.state = State::Braces;
@@ -142,7 +149,7 @@ impl<'q> Lexer<'q> {
         if self.state == State::Brackets {
             return self.bracket_identifier(start);
         }
-        self.skip_while(|b| is_identifier(b) || b == b':');
+        self.skip_name(true);
         let text = &self.text[start..self.at];
         let kind = TokenKind::of_identifier(text);
         let is_fill = matches!(kind, TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight));
@@ -162,10 +169,10 @@ impl<'q> Lexer<'q> {
             self.after_colon = true;
             return Ok(TokenKind::Colon);
         }
-        match self.duration_function(start) {
+        match first.is_ascii().then(|| self.duration_function(start)).flatten() {
             Some(kind) => Ok(kind),
             None => {
-                let found = quoted_char(Some(char::from(first)));
+                let found = quoted_char(self.char_at(start));
                 self.fail(start, format!("unexpected character: {found}, expected ':'"))
             }
         }
@@ -209,6 +216,7 @@ impl<'q> Lexer<'q> {
             b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.first_duration(start),
             _ => {
                 let kind = is_identifier_start(byte).then(|| self.duration_function(start)).flatten();
+                self.after_duration |= kind.is_some();
                 let found = quoted_char(self.char_at(start));
                 let message = || format!("unexpected character in duration expression: {found}");
                 return kind.map_or_else(|| self.fail(start, message()), Ok);
@@ -244,8 +252,8 @@ impl<'q> Lexer<'q> {
                 self.state = State::Expression;
                 TokenKind::RightBrace
             }
-            _ if is_identifier_start(byte) => {
-                self.skip_while(is_identifier);
+            _ if self.starts_name(byte, start) => {
+                self.skip_name(false);
                 TokenKind::Identifier
             }
             _ => {
@@ -280,6 +288,30 @@ impl<'q> Lexer<'q> {
             self.skip_while(|b| !matches!(b, b'\n' | b'\r'));
             self.skip_while(|b| is_space(char::from(b)));
         }
+    }
+
+    /// Returns `true` if `byte`, at offset `start`, begins a name.
+    fn starts_name(&self, byte: u8, start: usize) -> bool {
+        is_identifier_start(byte) || (!byte.is_ascii() && self.letter_size_at(start) > 0)
+    }
+
+    /// Skips the rest of a name; its first byte was read.
+    fn skip_name(&mut self, with_colons: bool) {
+        let dots = self.unquoted_utf8_names;
+        self.at -= usize::from(!self.text.is_char_boundary(self.at));
+        loop {
+            self.skip_while(|b| is_identifier(b) || (with_colons && b == b':') || (dots && b == b'.'));
+            match self.letter_size_at(self.at) {
+                0 => return,
+                size => self.at += size,
+            }
+        }
+    }
+
+    /// Returns the size of the letter at an offset if letters other than ASCII may be in names; otherwise 0.
+    fn letter_size_at(&self, at: usize) -> usize {
+        let letter = self.char_at(at).filter(|c| self.unquoted_utf8_names && !c.is_ascii() && is_letter(*c));
+        letter.map_or(0, char::len_utf8)
     }
 
     fn skip_while(&mut self, keep: impl Fn(u8) -> bool) {
@@ -325,6 +357,13 @@ fn arithmetic_operator(byte: u8) -> TokenKind {
 
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+/// Returns `true` if a character is a letter, like Go's `unicode.IsLetter`.
+fn is_letter(c: char) -> bool {
+    static LETTER: OnceLock<Option<Regexp>> = OnceLock::new();
+    let letter = LETTER.get_or_init(|| Regexp::parse(r"\pL").ok());
+    letter.as_ref().is_some_and(|letter| letter.is_match(c.encode_utf8(&mut [0; 4])))
 }
 
 fn is_identifier_start(byte: u8) -> bool {

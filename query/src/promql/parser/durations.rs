@@ -64,15 +64,7 @@ impl Parser<'_> {
                 let operand = self.duration(SIGN_POWER, parts)?;
                 self.signed_duration(sign_of(first.kind), first.start, operand)?
             }
-            TokenKind::LeftParen => {
-                let duration = self.duration_in_parens(parts)?;
-                let start = match &duration.kind {
-                    DurationExprKind::Paren(inner) => inner.span.start,
-                    _ => duration.span.start,
-                };
-                self.require_duration_expressions(start)?;
-                duration
-            }
+            TokenKind::LeftParen => self.duration_in_parens(parts)?,
             _ => self.duration_operand(parts)?,
         };
         self.duration_operators(operand, power, parts)
@@ -88,7 +80,6 @@ impl Parser<'_> {
             self.count(parts)?;
             let right_to_left = op == BinaryOp::Pow;
             let rhs = self.duration(binding_power(op) + u8::from(!right_to_left), parts)?;
-            self.require_duration_expressions(lhs.span.start)?;
             let by_zero = matches!(&rhs.kind, DurationExprKind::Number(literal) if literal.value == 0.0);
             match op {
                 BinaryOp::Div if by_zero => return Err(self.error(operator.start, "division by zero")),
@@ -136,7 +127,6 @@ impl Parser<'_> {
             }
         };
         self.expect(TokenKind::RightParen)?;
-        self.require_duration_expressions(start)?;
         Ok(DurationExpr { kind, span: Span { start, end: self.end } })
     }
 
@@ -174,13 +164,6 @@ impl Parser<'_> {
         match literal.value.abs() <= SECONDS_MAX {
             true => Ok(()),
             false => Err(self.error(start, "duration out of range")),
-        }
-    }
-
-    fn require_duration_expressions(&self, start: usize) -> Result<()> {
-        match self.features.duration_expr {
-            true => Ok(()),
-            false => Err(self.error(start, "experimental duration expression is not enabled")),
         }
     }
 

@@ -99,7 +99,12 @@ impl Parser<'_> {
 
     fn label_of_list(&mut self) -> Result<String> {
         let token = *self.peek()?;
-        if token.kind.is_label_name() {
+        let is_name = token.kind.is_label_name();
+        if is_name && self.features.unquoted_utf8_names && token.kind == TokenKind::MetricIdentifier {
+            let name = quoted(token.text(self.text));
+            return Err(self.error(token.start, format!("invalid label name for grouping: {name}")));
+        }
+        if is_name {
             self.advance()?;
             return Ok(token.text(self.text).to_owned());
         }

@@ -4,8 +4,8 @@
 //! as `power`. The lookahead is one token, and is read only where Prometheus' generated parser reads it, because the
 //! order of reading determines which of two errors is reported.
 //!
-//! Recursive functions are small, and functions that build nodes and errors are not inlined, so that [`DEPTH_MAX`]
-//! levels need less than a megabyte of stack.
+//! Recursive functions are small, and functions that build nodes and errors are not inlined, so that 256 levels need less
+//! than a megabyte of stack.
 
 mod call;
 mod durations;
@@ -19,19 +19,20 @@ use super::features::Features;
 use super::lexer::Lexer;
 use super::token::{Keyword, Token, TokenKind};
 use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, number, quote};
-use varve_tsdb::Matcher;
+use crate::Error;
+use varve_tsdb::context::{CHECK_INTERVAL, Charge};
+use varve_tsdb::{Matcher, QueryContext};
 
 type Result<T, E = ParseError> = std::result::Result<T, E>;
 
-/// Parses an expression up to the end of the text.
-pub(super) fn parse_expression(text: &str, features: &Features) -> Result<Expr> {
-    let mut parser = Parser::new(text, features)?;
-    if parser.peek()?.kind == TokenKind::EndOfInput {
-        return Err(parser.error(0, "no expression found in input"));
+/// Parses an expression up to the end of the text. Also returns the charge for the memory of the tree.
+pub(super) fn parse_expression(text: &str, features: &Features, ctx: &QueryContext) -> Result<(Expr, Charge), Error> {
+    let mut parser = Parser::new(text, features, ctx)?;
+    let expr = parser.whole_expression();
+    match parser.interrupt {
+        Some(interrupt) => Err(interrupt.into()),
+        None => Ok((expr?, parser.charge)),
     }
-    let node = parser.expression(0)?;
-    parser.expect_end()?;
-    Ok(*node.expr)
 }
 
 /// Parses a selector of series as in the parameter `match[]`: `up`, `{job="node"}`, without modifiers.
@@ -41,21 +42,33 @@ pub(super) fn parse_expression(text: &str, features: &Features) -> Result<Expr> 
 /// # Errors
 /// The first [`ParseError`].
 pub fn parse_selector(text: &str) -> Result<Vec<Matcher>, ParseError> {
-    let features = Features::default();
-    let mut parser = Parser::new(text, &features)?;
+    let (features, ctx) = (Features::default(), QueryContext::unbounded());
+    let mut parser = Parser::new(text, &features, &ctx)?;
     let matchers = parser.bare_selector()?;
     parser.expect_end()?;
     Ok(matchers)
 }
 
+/// Upper bound of the memory that a token needs in the tree and in the plan, without its text.
+const TOKEN_SIZE: usize = 3 * size_of::<Expr>();
+
+/// Number of copies of the text of a token in the tree and in the plan.
+const TOKEN_COPIES: usize = 3;
+
 /// The flags that limit the size and the depth of a query.
 const LENGTH_FLAG: &str = "--query.max-length";
-const NESTING_FLAG: &str = "--query.max-nesting";
+pub(super) const NESTING_FLAG: &str = "--query.max-nesting";
 
 struct Parser<'q> {
     text: &'q str,
     lexer: Lexer<'q>,
     features: &'q Features,
+    ctx: &'q QueryContext,
+    /// Charge for the memory of the tree.
+    charge: Charge,
+    n_tokens: usize,
+    /// The reason why parsing ended, if it is not an error in the text.
+    interrupt: Option<varve_tsdb::Error>,
     /// Maximum nesting depth, at most [`DEPTH_MAX`].
     depth_max: usize,
     /// The lookahead token, if it was read.
@@ -123,16 +136,38 @@ impl Context {
 }
 
 impl<'q> Parser<'q> {
-    fn new(text: &'q str, features: &'q Features) -> Result<Self> {
+    fn new(text: &'q str, features: &'q Features, ctx: &'q QueryContext) -> Result<Self> {
         let size_max = features.limits.size_max.min(QUERY_SIZE_MAX);
         if text.len() > size_max {
             let size = text.len();
             let message = format!("query of {size} bytes exceeds {size_max}, the limit of {LENGTH_FLAG}");
             return Err(ParseError::new(text, 0, message).with_limit(LENGTH_FLAG));
         }
-        let lexer = Lexer::new(text);
+        let lexer = Lexer::new(text, features.unquoted_utf8_names);
         let depth_max = features.limits.depth_max.min(DEPTH_MAX);
-        Ok(Self { text, lexer, features, depth_max, ahead: None, end: 0, context: Context::Expression, depth: 0 })
+        Ok(Self {
+            text,
+            lexer,
+            features,
+            ctx,
+            charge: ctx.charge(),
+            n_tokens: 0,
+            interrupt: None,
+            depth_max,
+            ahead: None,
+            end: 0,
+            context: Context::Expression,
+            depth: 0,
+        })
+    }
+
+    fn whole_expression(&mut self) -> Result<Expr> {
+        if self.peek()?.kind == TokenKind::EndOfInput {
+            return Err(self.error(0, "no expression found in input"));
+        }
+        let node = self.expression(0)?;
+        self.expect_end()?;
+        Ok(*node.expr)
     }
 
     /// Parses an expression whose operators all bind at least as strongly as `power`.
@@ -302,7 +337,16 @@ impl<'q> Parser<'q> {
 
     #[inline(never)]
     fn lex(&mut self) -> Result<Token> {
-        self.lexer.next_token().map_err(|e| ParseError::new(self.text, e.offset, e.message))
+        let token = self.lexer.next_token().map_err(|e| ParseError::new(self.text, e.offset, e.message))?;
+        self.n_tokens += 1;
+        let is_due = self.n_tokens.is_multiple_of(CHECK_INTERVAL);
+        let checked = if is_due { self.ctx.check() } else { Ok(()) };
+        let charged = checked.and_then(|()| self.charge.grow(TOKEN_SIZE + TOKEN_COPIES * (token.end - token.start)));
+        charged.map_err(|interrupt| {
+            self.interrupt = Some(interrupt);
+            self.error(token.start, "parsing was interrupted")
+        })?;
+        Ok(token)
     }
 
     fn advance(&mut self) -> Result<Token> {

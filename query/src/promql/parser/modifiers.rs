@@ -120,9 +120,6 @@ impl Parser<'_> {
         };
         let start = node.expr.span.start;
         let fail = |parser: &Self, why: String| Err(parser.error(start, why));
-        if !self.features.extended_range_selectors {
-            return fail(self, format!("{name} modifier is experimental and not enabled"));
-        }
         if matches!(node.expr.kind, ExprKind::Subquery(_)) {
             return fail(self, format!("{name} modifier is not supported for subqueries"));
         }

@@ -105,19 +105,39 @@ fn errors_of_the_type_checker() {
 #[test]
 fn errors_of_disabled_features() {
     let check = |text: &str, expect: &str| {
-        let features = Features { duration_expr: false, ..Features::default() };
-        assert_eq!(parse(text, &features).unwrap_err().to_string(), expect, "{text}");
+        assert_eq!(parse(text, &Features::default()).unwrap_err().to_string(), expect, "{text}");
     };
     check("mad_over_time(x[5m])", "1:1: parse error: function \"mad_over_time\" is not enabled");
     check(
         "limitk(1, x)",
         "1:1: parse error: limitk() is experimental and must be enabled with --enable-feature=promql-experimental-functions",
     );
-    check("x anchored", "1:1: parse error: anchored modifier is experimental and not enabled");
-    check("rate(x[5m] smoothed)", "1:6: parse error: smoothed modifier is experimental and not enabled");
     check("a + fill (1) b", "1:1: parse error: binop fill modifiers are experimental and not enabled");
-    check("x[5m + 1m]", "1:3: parse error: experimental duration expression is not enabled");
-    check("x[step()]", "1:3: parse error: experimental duration expression is not enabled");
+    check("温度", "1:1: parse error: unexpected character: '温'");
+    check("a.b", "1:2: parse error: unexpected character: '.'");
+}
+
+#[test]
+fn names_may_have_unicode_letters_and_dots() {
+    let check = |text: &str, expect: &str| {
+        let found = parse(text, &Features::all()).map_or_else(|e| e.to_string(), |expr| print(&expr));
+        assert_eq!(found, expect, "{text}");
+    };
+    for name in
+        ["Björn", "温度", "𐐀", "a𐐀9", "http.server.duration", "foo..bar", "foo.", "rate.total", "Inf.total", "İnf"]
+    {
+        check(name, name);
+        assert!(parse(name, &Features::default()).is_err(), "{name}");
+    }
+    check("foo{service.name=\"api\", 場所=\"東京\"}", "foo{\"service.name\"=\"api\",\"場所\"=\"東京\"}");
+    check("sum by (équipe) (a.b)", "sum by (\"équipe\") (a.b)");
+    check("sum by (a:b) (c)", "1:9: parse error: invalid label name for grouping: \"a:b\"");
+    // Marks, symbols and digits of other scripts are no letters.
+    for name in ["\u{301}", "Ⓐ", "१", "😀"] {
+        assert!(parse(name, &Features::all()).is_err(), "{name}");
+    }
+    check("a[range():1s]", "a[range():1s]");
+    check("a[5m:é]", "1:6: parse error: unexpected character: 'é', expected ':'");
 }
 
 #[test]

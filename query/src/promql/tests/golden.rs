@@ -21,7 +21,7 @@ fn every_print_and_error_is_that_of_prometheus() {
         let query = entry["query"].as_str().unwrap();
         let newer = SINCE_3_5.iter().find(|(changed, _)| *changed == query).map(|(_, text)| *text);
         let expect = newer.or(entry["format"].as_str()).or(entry["error"].as_str()).unwrap();
-        let found = parse(query, &Features::all()).map_or_else(|e| e.to_string(), |expr| prettify(&expr));
+        let found = parse(query, &features()).map_or_else(|e| e.to_string(), |expr| prettify(&expr));
         assert_eq!(found, expect, "{query}");
     }
 }
@@ -32,21 +32,27 @@ fn every_tree_is_that_of_prometheus() {
     for line in golden.lines() {
         let entry: Value = serde_json::from_str(line).unwrap();
         let query = entry["query"].as_str().unwrap();
-        let expr = parse(query, &Features::all()).unwrap_or_else(|e| panic!("{query}: {e}"));
+        let expr = parse(query, &features()).unwrap_or_else(|e| panic!("{query}: {e}"));
         let mut tree: Value = serde_json::from_str(&to_json(&expr)).unwrap();
-        remove_duration_expressions(&mut tree);
+        remove_new_fields(&mut tree);
         assert_eq!(tree, entry["ast"], "{query}");
     }
 }
 
-/// Removes duration expressions, which Prometheus 3.5 does not have in its trees.
-fn remove_duration_expressions(tree: &mut Value) {
+/// Removes the fields that Prometheus 3.5 does not have in its trees, if the query does not use them.
+fn remove_new_fields(tree: &mut Value) {
     match tree {
         Value::Object(fields) => {
-            fields.retain(|key, _| !matches!(key.as_str(), "rangeExpr" | "offsetExpr" | "stepExpr"));
-            fields.values_mut().for_each(remove_duration_expressions);
+            let unused = |value: &Value| value.as_object().is_some_and(|sides| sides.values().all(Value::is_null));
+            fields.retain(|key, value| match key.as_str() {
+                "rangeExpr" | "offsetExpr" | "stepExpr" => false,
+                "anchored" | "smoothed" => value != false,
+                "fillValues" => !unused(value),
+                _ => true,
+            });
+            fields.values_mut().for_each(remove_new_fields);
         }
-        Value::Array(items) => items.iter_mut().for_each(remove_duration_expressions),
+        Value::Array(items) => items.iter_mut().for_each(remove_new_fields),
         _ => {}
     }
 }
@@ -56,8 +62,8 @@ fn printed_text_parses_to_the_same_tree() {
     let Some(golden) = shared("promql-golden/ast.jsonl") else { return };
     for line in golden.lines() {
         let entry: Value = serde_json::from_str(line).unwrap();
-        let expr = parse(entry["query"].as_str().unwrap(), &Features::all()).unwrap();
-        let again = |text: String| canonical(&parse(&text, &Features::all()).unwrap_or_else(|e| panic!("{text}: {e}")));
+        let expr = parse(entry["query"].as_str().unwrap(), &features()).unwrap();
+        let again = |text: String| canonical(&parse(&text, &features()).unwrap_or_else(|e| panic!("{text}: {e}")));
         assert_eq!(again(print(&expr)), canonical(&expr));
         assert_eq!(again(prettify(&expr)), canonical(&expr));
     }
@@ -75,7 +81,7 @@ fn every_query_of_prometheus_test_scripts_parses() {
     for script in scripts {
         for query in std::fs::read_to_string(&script).unwrap().lines().filter_map(query_of) {
             n_queries += 1;
-            if let Err(e) = parse(query, &Features::all()) {
+            if let Err(e) = parse(query, &features()) {
                 panic!("{}: {query}: {e}", script.display());
             }
         }

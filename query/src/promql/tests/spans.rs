@@ -16,7 +16,7 @@ fn spans<'q>(query: &'q str, expr: &Expr, found: &mut Vec<&'q str>) {
 #[test]
 fn every_node_has_its_span() {
     let check = |query: &str, expect: &[&str]| {
-        let expr = parse(query, &Features::all()).unwrap();
+        let expr = parse(query, &features()).unwrap();
         let mut found = Vec::new();
         spans(query, &expr, &mut found);
         assert_eq!(found, expect);
@@ -39,7 +39,7 @@ fn every_node_has_its_span() {
 #[test]
 fn duration_expressions_have_their_spans() {
     let query = "x[ (5m+1) * -step() ]";
-    let expr = parse(query, &Features::all()).unwrap();
+    let expr = parse(query, &features()).unwrap();
     let ExprKind::Matrix(matrix) = &expr.kind else { panic!("{expr:?}") };
     let ast::Duration::Expr(range) = &matrix.range else { panic!("{expr:?}") };
     let DurationExprKind::Binary(_, lhs, rhs) = &range.kind else { panic!("{range:?}") };

@@ -1,0 +1,35 @@
+//! Label names of `by`, `on`, `group_left` and similar lists, of any length.
+
+/// Sorts label names and removes duplicates.
+pub(super) fn sort(mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Returns `true` if `name` is in `names`, which must ascend. Cost: logarithmic.
+pub(crate) fn contains_name(names: &[String], name: &str) -> bool {
+    // Fast path: a few names differ in their lengths more often than not.
+    if names.len() <= SCANNED_MAX {
+        return names.iter().any(|known| known == name);
+    }
+    names.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
+}
+
+/// Maximum number of names that are compared one after the other.
+const SCANNED_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_short_and_long_lists() {
+        for n in [0, 1, SCANNED_MAX, SCANNED_MAX + 1, 100] {
+            let names = sort((0..n).rev().chain(0..n).map(|i| format!("l{i}")).collect());
+            assert_eq!(names.len(), n);
+            assert!((0..n).all(|i| contains_name(&names, &format!("l{i}"))), "{n}");
+            assert!(!contains_name(&names, "l") && !contains_name(&names, &format!("l{n}")), "{n}");
+        }
+    }
+}
