@@ -349,26 +349,15 @@ impl SeriesAnnotations {
 impl Annotation {
     fn severity(&self) -> Severity {
         match self {
-            Self::InvalidQuantile(_)
-            | Self::InvalidIntegralStrategy(_)
-            | Self::InvalidRatio(..)
-            | Self::BadBucketLabel { .. }
-            | Self::SortInRangeQuery
-            | Self::MixedAggregation
-            | Self::ClassicAndNative(_)
-            | Self::IncompatibleBuckets(_)
-            | Self::CounterResetCollision(_) => Severity::Warning,
-            Self::OfMetric { annotation, .. } if *annotation != SeriesAnnotation::HistogramsIgnored => {
-                Severity::Warning
-            }
             Self::PossibleNonCounter(_)
             | Self::PossibleNonCounterLabel { .. }
             | Self::IncompatibleTypes { .. }
             | Self::ForcedMonotonicity(_)
-            | Self::OfMetric { .. }
+            | Self::OfMetric { annotation: SeriesAnnotation::HistogramsIgnored, .. }
             | Self::HistogramIgnored(_)
             | Self::NanObservations { .. }
             | Self::CustomBoundsReconciled(_) => Severity::Info,
+            _ => Severity::Warning,
         }
     }
 

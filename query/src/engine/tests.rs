@@ -351,7 +351,12 @@ fn invalid_queries_are_bad_data() {
     };
     let matrix = "invalid expression type \"range vector\" for range query, must be Scalar or instant Vector";
     check("m[5m]", (0, 1000, 1000), matrix);
-    check("rate(m[step()-1])", (0, 1000, 1000), "7:15: duration must be greater than 0");
+    for (range, position) in
+        [("step()-1", "7:15"), ("-(1m)", "7:11"), ("(1m - 2m)", "8:15"), ("((-1m))", "8:12"), ("min_of(0, 1m)", "7:20")]
+    {
+        let expect = format!("{position}: duration must be greater than 0");
+        check(&format!("rate(m[{range}])"), (0, 1000, 1000), &expect);
+    }
     check("m", (0, 1000, 0), "step of 0 ms is not positive");
     check("m", (1000, 0, 1000), "end timestamp must not be before start time");
     check("m", (0, i64::MAX, 1), "9223372036854775808 steps exceed the limit of 1048576");
@@ -538,4 +543,88 @@ fn matcher_propagation_does_not_change_results() {
         assert_eq!(result(StatsMode::AsWritten), result(StatsMode::Off), "{query}");
         assert_eq!(result(StatsMode::AsWritten), result(StatsMode::AsPlanned), "{query}");
     }
+}
+
+/// The labels of a series, and its samples: seconds and values.
+type SeriesOf<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, f64)]);
+
+/// Creates a store of series.
+fn store_of(series: &[SeriesOf<'_>]) -> (TempDir, Db) {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path(), Options::default()).unwrap();
+    let mut batch = WriteBatch::default();
+    for (labels, samples) in series {
+        let handle = db.series(&Labels::from_pairs(labels.iter().copied()).unwrap()).unwrap();
+        samples.iter().for_each(|&(s, value)| batch.push(handle, Sample { timestamp_ms: s * 1000, value }, 0));
+    }
+    db.append(&mut batch).unwrap();
+    (folder, db)
+}
+
+#[test]
+fn results_are_those_of_prometheus_3_16() {
+    let (_folder, db) = store_of(&[
+        (&[("__name__", "a"), ("__type__", "gauge"), ("x", "1")], &[(50, 1.0), (60, 2.0)]),
+        (&[("__name__", "b"), ("__unit__", "s"), ("x", "1")], &[(60, 40.0)]),
+        (&[("__name__", "early"), ("x", "1")], &[(0, 0.0), (10, 10.0)]),
+        (&[("__name__", "late"), ("x", "1")], &[(50, 0.0), (60, 20.0)]),
+        (&[("__name__", "one"), ("j", "1")], &[(60, 5.0)]),
+        (&[("__name__", "many"), ("j", "2"), ("k", "v")], &[(60, 30.0)]),
+        (&[("__name__", "plain"), ("job", "p")], &[(60, 1.0)]),
+        (&[("__name__", "whole"), ("job", "p"), ("instance", "q")], &[(60, 1.0)]),
+        (&[("__name__", "target_info"), ("job", "p"), ("data", "of_job")], &[(60, 1.0)]),
+        (&[("__name__", "h_bucket"), ("le", "1")], &[(60, 5.0)]),
+        (&[("__name__", "h_bucket"), ("le", "+Inf")], &[(60, 10.0)]),
+        (&[("__name__", "h_bucket"), ("le", "NaN")], &[(60, 7.0)]),
+    ]);
+    let run = |query: &str| {
+        let result = plain_engine().run(&db, &QueryContext::unbounded(), &Request::new(query, Times::Instant(60_000)));
+        let value = result.map_err(|error| error.to_string())?.value;
+        let Value::Vector(vector) = value else { panic!("{query}: {value:?}") };
+        let mut printed: Vec<_> = vector.iter().map(|s| format!("{} {}", s.labels, s.point.value)).collect();
+        printed.sort();
+        Ok::<_, String>(printed.join(", "))
+    };
+    for (query, expect) in [
+        ("a + b", "{x=\"1\"} 42"),
+        ("a + ignoring (y) b", "{x=\"1\"} 42"),
+        ("sum without (x) (a)", "{} 2"),
+        ("sum by (__type__) (a)", "{__type__=\"gauge\"} 2"),
+        ("absent(z{__type__=\"t\", __unit__=\"u\", x=\"1\"})", "{x=\"1\"} 1"),
+        ("increase({__name__=~\"early|late\"}[30s]) > 0", "{x=\"1\"} 20"),
+        ("sum(max_over_time({__name__=~\"early|late\"}[15s]))", "{} 20"),
+        ("one + on (j) group_right () fill_left (7) many", "{j=\"2\", k=\"v\"} 37"),
+        ("one + on (j) group_right () fill_right (7) many", "{j=\"1\"} 12"),
+        ("info(plain)", "{__name__=\"plain\", data=\"of_job\", job=\"p\"} 1"),
+        ("info(whole)", "{__name__=\"whole\", instance=\"q\", job=\"p\"} 1"),
+        ("info(plain or vector(2)) == 2", "{} 2"),
+        ("histogram_quantile(0.25, h_bucket)", "{} 0.5"),
+        ("a anchored", "{__name__=\"a\", __type__=\"gauge\", x=\"1\"} 2"),
+        ("timestamp(a smoothed)", "{x=\"1\"} 60"),
+        ("integral(a[20s])", "{x=\"1\"} 15"),
+        ("integral(a[20s], 0)", "{x=\"1\"} 10"),
+    ] {
+        assert_eq!(run(query).as_deref(), Ok(expect), "{query}");
+    }
+    // The windows of both series have samples.
+    let same_labels = "vector cannot contain metrics with the same labelset";
+    assert_eq!(run("max_over_time({__name__=~\"early|late\"}[60s])"), Err(same_labels.to_owned()));
+    assert_eq!(run("abs(max_over_time({__name__=~\"early|late\"}[60s]))"), Err(same_labels.to_owned()));
+    assert_eq!(run("sum(max_over_time({__name__=~\"early|late\"}[60s]))"), Err(same_labels.to_owned()));
+}
+
+#[test]
+fn subqueries_end_at_the_last_step_and_their_samples_count_by_window() {
+    let (_folder, db) = store();
+    let times = Times::Range { start_ms: 20_000, end_ms: 49_000, step_ms: 20_000 };
+    let stats = |query: &str| {
+        let request = Request { stats: StatsMode::AsWritten, ..Request::new(query, times) };
+        let stats = plain_engine().run(&db, &QueryContext::unbounded(), &request).unwrap().stats.unwrap();
+        (stats.samples.queryable, stats.samples.read, stats.samples.series)
+    };
+    // The steps are 20 and 40 s. Their windows have 4 and 4 of the inner steps, which are 5 to 40 s.
+    assert_eq!(stats("sum_over_time(m{i=\"1\"}[20s:5s])"), (8, 8, 1));
+    assert_eq!(stats("sum_over_time(m{i=\"1\"}[30s:5s])"), (11, 9, 1));
+    assert_eq!(stats("m{i=\"1\"} + m"), (202, 202, 101));
+    assert_eq!(stats("m{i=\"1\"} smoothed"), (0, 0, 1));
 }

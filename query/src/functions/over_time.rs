@@ -16,36 +16,12 @@ pub(super) fn avg(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     Some(mean.finish())
 }
 
-pub(super) fn count(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    Some(window.values.len() as f64)
-}
-
-pub(super) fn present(_: &Window<'_>, _: &[f64]) -> Option<f64> {
-    Some(1.0)
-}
-
-pub(super) fn first(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    window.values.first().copied()
-}
-
-pub(super) fn last(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    window.values.last().copied()
-}
-
 pub(super) fn max(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     extremum(window, |value, best| value > best).map(|at| window.values[at])
 }
 
 pub(super) fn min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     extremum(window, |value, best| value < best).map(|at| window.values[at])
-}
-
-pub(super) fn ts_of_first(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    Some(window.ends_ms().0 as f64 / 1000.0)
-}
-
-pub(super) fn ts_of_last(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    Some(window.ends_ms().1 as f64 / 1000.0)
 }
 
 pub(super) fn ts_of_max(window: &Window<'_>, _: &[f64]) -> Option<f64> {

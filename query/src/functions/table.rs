@@ -2,6 +2,7 @@
 
 use super::Implementation::{self, Extremum, OverRange, Sort, SortByLabel};
 use super::SeriesFunction::{Calendar, Clamp, Map, MapHistograms, Round};
+use super::window::SampleValue;
 use super::{
     Direction, HistogramKernel, Kernels, Params, RangeFunction, RangeKernel, RateKind, SeriesFunction, native,
     over_time, rate, regression,
@@ -107,7 +108,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("clamp_min", per_series(Clamp { min: Some(1), max: None })),
     ("cos", map(math::cos)),
     ("cosh", map(math::cosh)),
-    ("count_over_time", over_all(over_time::count, native::over_time::count)),
+    ("count_over_time", over_all(|w, _| Some(w.values.len() as f64), native::over_time::count)),
     ("day_of_month", calendar(|civil| civil.day as f64)),
     ("day_of_week", calendar(|civil| civil.weekday as f64)),
     ("day_of_year", calendar(|civil| civil.year_day as f64)),
@@ -118,7 +119,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("double_exponential_smoothing",
         with_params(regression::double_exponential_smoothing, Params::SmoothingFactors)),
     ("exp", map(math::exp)),
-    ("first_over_time", keeping_name(over_time::first, native::over_time::first)),
+    ("first_over_time", keeping_name(|w, _| w.values.first().copied(), native::over_time::first)),
     ("floor", map(f64::floor)),
     ("histogram_avg", map_histograms(|histogram| histogram.sum / histogram.count)),
     ("histogram_count", map_histograms(FloatHistogram::count)),
@@ -136,7 +137,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("irate", over_all(rate::irate, native::rate::irate)),
     ("label_join", Implementation::LabelJoin),
     ("label_replace", Implementation::LabelReplace),
-    ("last_over_time", keeping_name(over_time::last, native::over_time::last)),
+    ("last_over_time", keeping_name(|w, _| w.values.last().copied(), native::over_time::last)),
     ("ln", map(math::ln)),
     ("log10", map(math::log10)),
     ("log2", map(math::log2)),
@@ -149,7 +150,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("month", calendar(|civil| civil.month as f64)),
     ("pi", Implementation::Pi),
     ("predict_linear", over(regression::predict_linear)),
-    ("present_over_time", over_all(over_time::present, native::over_time::present)),
+    ("present_over_time", over_all(|_, _| Some(1.0), |_, _| Some(SampleValue::Float(1.0)))),
     ("quantile_over_time", with_params(over_time::quantile, Params::Quantile)),
     ("rad", map(math::rad)),
     ("rate", change_over!(rate::RATE)),
@@ -175,8 +176,8 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("tanh", map(math::tanh)),
     ("time", Implementation::Time),
     ("timestamp", Implementation::Timestamp),
-    ("ts_of_first_over_time", over_all(over_time::ts_of_first, native::over_time::ts_of_first)),
-    ("ts_of_last_over_time", over_all(over_time::ts_of_last, native::over_time::ts_of_last)),
+    ("ts_of_first_over_time", over_all(|w, _| Some(w.ends_ms().0 as f64 / 1000.0), native::over_time::ts_of_first)),
+    ("ts_of_last_over_time", over_all(|w, _| Some(w.ends_ms().1 as f64 / 1000.0), native::over_time::ts_of_last)),
     ("ts_of_max_over_time", over(over_time::ts_of_max)),
     ("ts_of_min_over_time", over(over_time::ts_of_min)),
     ("vector", Implementation::Vector),

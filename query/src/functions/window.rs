@@ -47,11 +47,12 @@ pub(crate) struct SampleTimes {
 impl SampleTimes {
     /// Returns `true` if the start timestamps show a counter reset between this sample and the next.
     ///
-    /// A start timestamp that is not before its own sample is ignored. If the start timestamp of `next` equals the
-    /// timestamp of this sample, `next` is a delta, which is a reset, unless the start timestamp of this sample is
-    /// unknown. Then this sample is the first one of a counter of unknown age.
+    /// A start timestamp that is not before its own sample, or that equals the previous one, is ignored. If the start
+    /// timestamp of `next` equals the timestamp of this sample, `next` is a delta, which is a reset, unless the start
+    /// timestamp of this sample is unknown. Then this sample is the first one of a counter of unknown age.
     pub(crate) fn is_reset_before(self, next: Self) -> bool {
-        if next.start_ms == 0 || next.start_ms >= next.timestamp_ms || next.start_ms < self.timestamp_ms {
+        let is_invalid = next.start_ms == 0 || next.start_ms >= next.timestamp_ms;
+        if is_invalid || next.start_ms == self.start_ms || next.start_ms < self.timestamp_ms {
             return false;
         }
         next.start_ms > self.timestamp_ms || (self.start_ms != 0 && self.start_ms < self.timestamp_ms)

@@ -1,7 +1,7 @@
 //! Durations that depend on the times of the query.
 
 use crate::math::float;
-use crate::promql::ast::{BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, UnaryOp};
+use crate::promql::ast::{BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, Span, UnaryOp};
 use crate::promql::duration::seconds;
 
 /// The times of a query.
@@ -46,7 +46,23 @@ fn resolve_expr(expr: &DurationExpr, times: &QueryTimes, may_be_negative: bool) 
 
 /// Formats the byte range of an expression (end excluded) as the prefix of Prometheus' duration errors.
 fn span(expr: &DurationExpr) -> String {
-    format!("{}:{}: ", expr.span.start, expr.span.end)
+    let Span { start, end } = span_of(expr);
+    format!("{start}:{end}: ")
+}
+
+/// Returns the byte range of an expression. As in Prometheus, parentheses do not count, except for the left one of a
+/// number.
+fn span_of(expr: &DurationExpr) -> Span {
+    let Span { start, .. } = expr.span;
+    match &expr.kind {
+        DurationExprKind::Paren(inner) => match &inner.kind {
+            DurationExprKind::Number(_) => Span { start, end: inner.span.end },
+            _ => span_of(inner),
+        },
+        DurationExprKind::Unary(_, operand) => Span { start, end: span_of(operand).end },
+        DurationExprKind::Binary(_, lhs, rhs) => Span { start: span_of(lhs).start, end: span_of(rhs).end },
+        _ => expr.span,
+    }
 }
 
 fn evaluate(expr: &DurationExpr, times: &QueryTimes) -> Result<f64, String> {

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::ast::{
     Aggregate, At, Binary, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
-    MatrixSelector, NumberLiteral, RangeExtension, Subquery, VectorMatching, VectorSelector,
+    MatrixSelector, NumberLiteral, RangeExtension, Subquery, UnaryOp, VectorMatching, VectorSelector,
 };
 use super::duration;
 use super::quote::write_quoted;
@@ -233,7 +233,7 @@ fn write_duration_expr(out: Out<'_>, expr: &DurationExpr) -> fmt::Result {
         DurationExprKind::Step => out.write_str("step()"),
         DurationExprKind::Range => out.write_str("range()"),
         DurationExprKind::Unary(op, operand) => {
-            out.write_str(op.as_str())?;
+            out.write_str(if *op == UnaryOp::Minus { "-" } else { "" })?;
             write_duration_expr(out, operand)
         }
         DurationExprKind::Binary(op, lhs, rhs) => {

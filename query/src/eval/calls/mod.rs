@@ -19,7 +19,7 @@ use crate::eval::select::SampleField;
 use crate::eval::stream::{Stage, StageKind};
 use crate::functions::{Implementation, SeriesFunction};
 use crate::math::float;
-use crate::plan::{Call, Plan, PlanKind, Selector};
+use crate::plan::{Call, Plan, PlanKind};
 
 /// Returns a stage that maps each float of a column to `f(step, value)`.
 fn map_floats<'p>(f: impl Fn(usize, f64) -> f64 + Send + Sync + 'p) -> StageKind<'p> {
@@ -123,18 +123,15 @@ impl Evaluator<'_> {
         };
         let mut vector = self.limits.vector();
         let mut push = |series| vector.push(series);
-        match selector.extension {
-            None => self.each_timestamp(arg.id, selector, SampleField::Timestamp, grid, &mut push)?,
-            Some(_) => self.each_series(arg, grid, &mut push)?,
-        }
+        self.each_timestamp(arg.id, selector, SampleField::Timestamp, grid, &mut push)?;
         self.without_names(vector)
     }
 
-    /// Returns the start timestamps of the samples of a plain selector. Returns no values if the feature is off, and
+    /// Returns the start timestamps of the samples of a selector. Returns no values if the feature is off, and
     /// for any other argument.
     fn start_timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
         let is_on = self.settings.features.use_start_timestamps;
-        let PlanKind::Selector(selector @ Selector { extension: None, .. }) = &arg.unwrap_step_invariant().kind else {
+        let PlanKind::Selector(selector) = &arg.unwrap_step_invariant().kind else {
             return self.vector(arg, grid).map(|_| self.limits.vector());
         };
         let mut vector = self.limits.vector();

@@ -10,7 +10,7 @@ use varve_tsdb::select::{SelectHints, SeriesSet};
 use instant::InstantSelection;
 pub(super) use samples::RangeSamples;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::eval::grid::Grid;
 use crate::eval::stream::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
@@ -40,10 +40,10 @@ impl Evaluator<'_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         match selector.extension {
-            None => self.each_latest(plan.id, selector, selector.shift, SampleField::Value, pipeline, grid, sink),
             Some(RangeExtension::Smoothed) => self.each_smoothed(plan, selector, pipeline, grid, sink),
-            Some(RangeExtension::Anchored) => {
-                Err(Error::Unsupported("anchored is not supported on an instant vector selector".into()))
+            // As in Prometheus, an instant selector ignores `anchored`.
+            Some(RangeExtension::Anchored) | None => {
+                self.each_latest(plan.id, selector, selector.shift, SampleField::Value, pipeline, grid, sink)
             }
         }
     }

@@ -45,8 +45,8 @@ impl Evaluator<'_> {
                 }
                 let name = series.labels().metric_name();
                 annotations.list.into_iter().for_each(|note| out.annotations.add(note.of_metric(name), plan.span));
+                // As in Prometheus, the samples of smoothed selectors are not counted.
                 out.sample_stats.add_series();
-                out.sample_stats.add_column(&column);
                 out.push(Series { labels: series.labels().clone(), drop_name: false, column })?;
             }
             Ok(())

@@ -21,10 +21,6 @@ pub(in super::super) fn count(window: &Window<'_>, _: &mut SeriesAnnotations) ->
     float((window.values.len() + window.histograms.len()) as f64)
 }
 
-pub(in super::super) fn present(_: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
-    float(1.0)
-}
-
 pub(in super::super) fn first(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
     window.merged().next().map(|(_, value)| value)
 }

@@ -45,7 +45,12 @@ impl Parser<'_> {
                     }
                     _ => {
                         let operand = self.duration_operand(parts)?;
-                        self.signed_duration(sign, first.start, operand)?
+                        let span = Span { start: first.start, end: operand.span.end };
+                        match &operand.kind {
+                            DurationExprKind::Number(_) => self.signed_duration(sign, first.start, operand)?,
+                            // Here, Prometheus' tree keeps `+`.
+                            _ => DurationExpr { kind: DurationExprKind::Unary(sign, Box::new(operand)), span },
+                        }
                     }
                 }
             }
@@ -138,7 +143,7 @@ impl Parser<'_> {
         let span = Span { start, end: self.end };
         // Prometheus' tree does not distinguish one pair of parentheses from several pairs.
         Ok(match inner.kind {
-            DurationExprKind::Paren(_) => DurationExpr { kind: inner.kind, span },
+            DurationExprKind::Paren(_) => inner,
             _ => DurationExpr { kind: DurationExprKind::Paren(Box::new(inner)), span },
         })
     }
