@@ -8,7 +8,7 @@ use varve_tsdb::{Db, QueryContext};
 use crate::annotations::Annotations;
 use crate::deep_stack;
 use crate::error::{Error, Result};
-use crate::eval::columns::{Limits, SampleLimit, Series, Vector};
+use crate::eval::columns::{Limits, SampleLimit, Series, Vector, series_size};
 use crate::eval::grid::Grid;
 use crate::eval::sort::sort_by;
 use crate::eval::workers::Workers;
@@ -114,7 +114,7 @@ pub enum Times {
 }
 
 /// The result of a query.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct QueryResult {
     /// The value. The order of a vector depends on the expression. The series of a matrix ascend by labels.
     pub value: Value,
@@ -122,6 +122,8 @@ pub struct QueryResult {
     pub annotations: Annotations,
     /// Statistics, if they were requested.
     pub stats: Option<Box<QueryStats>>,
+    /// Charge for the memory of the value. Drop it after the value.
+    pub charge: Charge,
 }
 
 impl Engine {
@@ -195,14 +197,15 @@ impl Engine {
             evaluator.collect_stats(grid.n_steps, plan.n_nodes())?;
         }
         timings.prepared();
+        let mut charge = ctx.charge();
         let value = match request.times {
-            Times::Instant(time_ms) => instant_value(&mut evaluator, &plan, time_ms, &mut timings)?,
-            Times::Range { .. } => range_value(&mut evaluator, &plan, grid, &mut timings)?,
+            Times::Instant(time_ms) => instant_value(&mut evaluator, &plan, time_ms, &mut timings, &mut charge)?,
+            Times::Range { .. } => range_value(&mut evaluator, &plan, grid, &mut timings, &mut charge)?,
         };
         let per_step = self.options.features.per_step_stats;
         let stats = || Box::new(QueryStats::of(&evaluator, &plan, grid, timings, per_step));
         let stats = (request.stats != StatsMode::Off).then(stats);
-        Ok(QueryResult { value, annotations: evaluator.annotations, stats })
+        Ok(QueryResult { value, annotations: evaluator.annotations, stats, charge })
     }
 
     fn evaluator<'a>(&self, db: &'a Db, ctx: &QueryContext, request: &Request<'_>, plan: &'a Plan) -> Evaluator<'a> {
@@ -253,7 +256,13 @@ fn steps(start_ms: i64, end_ms: i64, step_ms: i64) -> Result<Grid> {
     Ok(grid)
 }
 
-fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64, timings: &mut Timings) -> Result<Value> {
+fn instant_value(
+    evaluator: &mut Evaluator<'_>,
+    plan: &Plan,
+    time_ms: i64,
+    timings: &mut Timings,
+    charge: &mut Charge,
+) -> Result<Value> {
     let grid = Grid::instant(time_ms);
     match (plan.value_type, &plan.kind) {
         (ValueType::String, PlanKind::String(text)) => Ok(Value::String { timestamp_ms: time_ms, value: text.clone() }),
@@ -261,26 +270,36 @@ fn instant_value(evaluator: &mut Evaluator<'_>, plan: &Plan, time_ms: i64, timin
             let value = evaluator.scalar(plan, grid)?[0];
             Ok(Value::Scalar(Point { timestamp_ms: time_ms, value }))
         }
-        (_, PlanKind::Range(_)) => Ok(Value::Matrix(evaluator.range_vector(plan, time_ms)?)),
+        (_, PlanKind::Range(_)) => Ok(Value::Matrix(evaluator.range_vector(plan, time_ms, charge)?)),
         (_, PlanKind::Subquery(subquery)) => {
             let (inner, mut vector) = evaluator.whole_subquery(subquery, grid)?;
             evaluator.finish(&mut vector)?;
-            Ok(Value::Matrix(timings.sorting(|| matrix(vector, inner, evaluator.limits()))?))
+            Ok(Value::Matrix(timings.sorting(|| matrix(vector, inner, evaluator.limits(), charge))?))
         }
         _ => {
             let mut vector = evaluator.vector(plan, grid)?;
             evaluator.finish(&mut vector)?;
+            // The charge of the vector covers the samples, which are smaller than its series.
+            const { assert!(size_of::<VectorSample>() <= size_of::<Series>()) };
+            let (series, vector_charge) = vector.into_parts();
+            charge.absorb(vector_charge);
             let sample = |Series { labels, column, .. }: Series| VectorSample {
                 labels,
                 point: Point { timestamp_ms: time_ms, value: column.values[0] },
                 histogram: column.histogram(0).cloned(),
             };
-            Ok(Value::Vector(vector.series.into_iter().map(sample).collect()))
+            Ok(Value::Vector(series.into_iter().map(sample).collect()))
         }
     }
 }
 
-fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid, timings: &mut Timings) -> Result<Value> {
+fn range_value(
+    evaluator: &mut Evaluator<'_>,
+    plan: &Plan,
+    grid: Grid,
+    timings: &mut Timings,
+    charge: &mut Charge,
+) -> Result<Value> {
     if plan.value_type == ValueType::Scalar {
         let values = evaluator.scalar(plan, grid)?;
         let point = |(timestamp_ms, value)| Point { timestamp_ms, value };
@@ -290,24 +309,38 @@ fn range_value(evaluator: &mut Evaluator<'_>, plan: &Plan, grid: Grid, timings: 
     }
     let mut vector = evaluator.vector(plan, grid)?;
     evaluator.finish(&mut vector)?;
-    Ok(Value::Matrix(timings.sorting(|| matrix(vector, grid, evaluator.limits()))?))
+    Ok(Value::Matrix(timings.sorting(|| matrix(vector, grid, evaluator.limits(), charge))?))
 }
 
-/// Converts columns to points and sorts the series by labels.
-fn matrix(vector: Vector, grid: Grid, limits: &Limits) -> Result<Vec<MatrixSeries>> {
-    let to_points = |Series { labels, column, .. }: Series| {
+/// Converts columns to points and sorts the series by labels. Charges the points, and releases each column after its
+/// conversion.
+fn matrix(vector: Vector, grid: Grid, limits: &Limits, charge: &mut Charge) -> Result<Vec<MatrixSeries>> {
+    let (columns, mut columns_charge) = vector.into_parts();
+    charge.grow(columns.len() * size_of::<MatrixSeries>())?;
+    let mut series = Vec::with_capacity(columns.len());
+    for column in columns {
         limits.check()?;
-        let point = |step| Point { timestamp_ms: grid.time_ms(step), value: column.values[step] };
-        let points = column.float_steps().iter().map(point).collect();
-        let histogram = |(step, histogram): (usize, &Arc<FloatHistogram>)| HistogramPoint {
-            timestamp_ms: grid.time_ms(step),
-            histogram: Arc::clone(histogram),
-        };
-        Ok(MatrixSeries { labels, points, histograms: column.histograms().map(histogram).collect() })
-    };
-    let mut series = vector.series.into_iter().map(to_points).collect::<Result<Vec<_>>>()?;
+        let column_size = series_size(&column);
+        let converted = matrix_series(column, grid, charge)?;
+        series.push(converted);
+        columns_charge.shrink(column_size);
+    }
     sort_by(&mut series, limits, |a, b| a.labels.cmp(&b.labels))?;
     Ok(series)
+}
+
+fn matrix_series(Series { labels, column, .. }: Series, grid: Grid, charge: &mut Charge) -> Result<MatrixSeries> {
+    let n_floats = column.float_steps().count();
+    charge.grow(labels.size() + n_floats * size_of::<Point>() + column.histograms_size())?;
+    let mut points = Vec::with_capacity(n_floats);
+    points.extend(
+        column.float_steps().iter().map(|step| Point { timestamp_ms: grid.time_ms(step), value: column.values[step] }),
+    );
+    let histogram = |(step, histogram): (usize, &Arc<FloatHistogram>)| HistogramPoint {
+        timestamp_ms: grid.time_ms(step),
+        histogram: Arc::clone(histogram),
+    };
+    Ok(MatrixSeries { labels, points, histograms: column.histograms().map(histogram).collect() })
 }
 
 #[cfg(test)]

@@ -405,7 +405,7 @@ fn stats_of(engine: &Engine, db: &Db, query: &str, times: Times) -> Result<Query
 /// Prints a result without its timings.
 fn printed(engine: &Engine, db: &Db, query: &str, times: Times) -> String {
     match stats_of(engine, db, query, times) {
-        Ok(QueryResult { value, annotations, stats }) => {
+        Ok(QueryResult { value, annotations, stats, .. }) => {
             let SampleStats { queryable, read, steps, .. } = stats.unwrap().samples;
             format!("{value:?} {:?} {queryable} {read} {steps:?}", annotations.all().collect::<Vec<_>>())
         }

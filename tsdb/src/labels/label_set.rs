@@ -152,7 +152,7 @@ impl Labels {
     /// Returns the set with one label set to `value`, or removed if `value` is empty.
     #[must_use]
     pub fn with(&self, name: &str, value: &str) -> Self {
-        let mut builder = LabelsBuilder::with_capacity(self.0.len() + name.len() + value.len() + 4);
+        let mut builder = LabelsBuilder::with_capacity(self.0.len() + name.len() + value.len() + 2 * LEN_SIZE_MAX);
         let mut pending = Some((name, value));
         for (n, v) in self.iter() {
             if let Some((name, value)) = pending.take_if(|(name, _)| *name <= n) {
@@ -298,6 +298,9 @@ fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     let rest = a[n_equal..].iter().zip(&b[n_equal..]).position(|(a, b)| a != b)?;
     Some(n_equal + rest)
 }
+
+/// Maximum size of a packed length, which has 6 bits per byte.
+const LEN_SIZE_MAX: usize = usize::BITS.div_ceil(6) as usize;
 
 /// Appends a string preceded by its length.
 fn push_text(packed: &mut String, text: &str) {

@@ -71,7 +71,8 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
     run_shared(state, Class::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
         // The query log has statistics even where the response has none.
         let asked = if is_logged { options.stats.asked_for_log() } else { options.stats.asked() };
-        let QueryResult { value, annotations, stats } = options.evaluate(work, &who, times, asked)?;
+        let QueryResult { value, annotations, stats, charge: _value_charge } =
+            options.evaluate(work, &who, times, asked)?;
         stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
         let shown = stats.as_deref().filter(|_| options.stats != Wanted::None).map(|stats| (stats, options.stats));

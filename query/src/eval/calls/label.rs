@@ -55,8 +55,8 @@ impl Evaluator<'_> {
             self.limits.check()?;
             let mut charge = self.limits.ctx.charge();
             if let Some(value) = value(&series.labels, &mut charge)? {
-                // The labels, with a copy of the value, are built before the value is dropped.
-                charge.grow(value.len())?;
+                // The new set is built twice, in a buffer and in its final form, before the value is dropped.
+                charge.grow(2 * (series.labels.size() + value.len()))?;
                 series.labels = series.labels.with(dst, &value);
                 series.drop_name &= dst != METRIC_NAME;
             }

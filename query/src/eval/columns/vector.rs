@@ -43,6 +43,11 @@ impl Vector {
         Ok(())
     }
 
+    /// Returns the series and their charge.
+    pub(crate) fn into_parts(self) -> (Vec<Series>, Charge) {
+        (self.series, self.charge)
+    }
+
     /// Returns the number of samples.
     pub(crate) fn n_samples(&self) -> usize {
         self.held.n_samples()

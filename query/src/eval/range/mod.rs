@@ -10,6 +10,7 @@ mod windows;
 
 use std::sync::Arc;
 
+use varve_tsdb::context::Charge;
 use varve_tsdb::select::{SelectHints, SeriesSet};
 
 use duplicate_labels::DuplicateLabels;
@@ -188,11 +189,11 @@ impl Evaluator<'_> {
     }
 
     /// Returns the samples of each series in a range at one time, in ascending order of labels.
-    pub(crate) fn range_vector(&mut self, plan: &Plan, time_ms: i64) -> Result<Vec<MatrixSeries>> {
+    pub(crate) fn range_vector(&mut self, plan: &Plan, time_ms: i64, charge: &mut Charge) -> Result<Vec<MatrixSeries>> {
         let grid = Grid::instant(time_ms);
         let (extension, started) = (extension_of(plan), self.profile.now());
         let (windows, mut n_samples) = (self.windows(plan, grid), 0);
-        let (mut charge, mut held) = (self.limits.ctx.charge(), self.limits.samples.held());
+        let mut held = self.limits.samples.held();
         let mut result = Vec::new();
         let mut sample_stats = self.sample_stats.empty(1);
         self.each_range_input(plan, grid, &mut |input| {
