@@ -82,7 +82,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.tsdb.shards", value_name = "N", default_value = "0")]
     pub(crate) shards: usize,
 
-    /// How long to retain samples, counted back from the newest sample [0: forever]
+    /// How long to retain samples, counted back from the newest sample or the clock, whichever is earlier [0: forever]
     #[arg(long = "storage.tsdb.retention.time", value_name = "DURATION", default_value = "15d", value_parser = parse_duration)]
     pub(crate) retention_time: Duration,
 

@@ -16,7 +16,7 @@ use super::active_requests::log::{self, ActiveRequestLog, State};
 use super::active_requests::{ActiveRequest, ActiveRequests, Stage};
 use super::live_config::LiveConfig;
 use super::metrics::{MemoryStats, Metrics};
-use super::notifications::{CONFIG_FAILED, Notifications};
+use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
 use super::pressure::Pressure;
 use super::query_log::QueryLog;
 use super::rejects::RejectLog;
@@ -190,6 +190,8 @@ impl App {
         if self.pressure.check() {
             self.active_requests.interrupt_heaviest(Interrupt::Pressure);
         }
+        let n_held_blocks = self.store().map_or(0, |store| store.db.n_held_blocks());
+        self.notifications.set(RETENTION_HELD, n_held_blocks > 0);
         for request in self.active_requests.list() {
             self.record(&request, if request.stage() == Stage::Waiting { State::Waiting } else { State::Working }, "");
         }

@@ -343,6 +343,8 @@ fn administration() -> Vec<Endpoint> {
             .takes(SNAPSHOT)
             .gives::<admin::Snapshot>(),
         post("/api/v1/admin/tsdb/compact", admin::compact).about("admin", "Flushes the head and merges all blocks"),
+        post("/api/v1/admin/tsdb/confirm_retention", admin::confirm_retention)
+            .about("admin", "Removes all blocks that are too old, however many"),
         post("/api/v1/admin/tsdb/import", admin::import)
             .about("admin", "Imports blocks from the folder `import`")
             .gives::<admin::Imported>(),

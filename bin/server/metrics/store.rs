@@ -170,6 +170,11 @@ fn blocks(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
             compaction.n_failed,
         ),
         counter("varve_tsdb_blocks_expired_total", "Blocks deleted by retention.", compaction.n_expired),
+        gauge(
+            "varve_tsdb_blocks_held",
+            "Blocks older than --storage.tsdb.retention.time that retention keeps until it is confirmed.",
+            compaction.n_held,
+        ),
         counter(
             "varve_tsdb_merge_conflicts_total",
             "Samples dropped by compaction because another sample of the series has the same timestamp and a different value.",

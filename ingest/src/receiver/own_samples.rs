@@ -1,7 +1,7 @@
 //! Samples of the process itself, such as its own metrics. Admission control, relabel rules and budgets do not apply to
 //! them.
 
-use varve_tsdb::{Db, Labels, Sample, SeriesHandle};
+use varve_tsdb::{Db, Labels, Sample, SeriesHandle, WriteBatch};
 
 use super::Receiver;
 use crate::append::{Outgoing, Source, append};
@@ -17,7 +17,7 @@ impl Receiver {
         &self,
         samples: impl IntoIterator<Item = (&'a Labels, Sample)>,
     ) -> Result<Written, WriteError> {
-        let mut out = Outgoing::default();
+        let mut out = Outgoing { batch: WriteBatch::own(), ..Outgoing::default() };
         let mut own = OwnSamples { db: &self.db, series: Vec::new() };
         for (idx, (labels, sample)) in (0u32..).zip(samples) {
             out.batch.push(self.db.series(labels)?, sample, idx);

@@ -310,6 +310,7 @@ pub(super) const RICH: &[Call] = &[
     ("PUT", "/api/v1/admin/tsdb/snapshot?skip_head=x", ""),
     ("POST", "/api/v1/admin/tsdb/compact", ""),
     ("POST", "/api/v1/admin/tsdb/import", ""),
+    ("POST", "/api/v1/admin/tsdb/confirm_retention", ""),
 ];
 
 /// Intended differences from the compared Prometheus, and why.

@@ -10,6 +10,7 @@ mod lifecycle;
 mod messages;
 mod notifications;
 mod remote_read;
+mod retention;
 mod schema;
 mod search;
 mod snapshot;

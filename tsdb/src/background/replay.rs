@@ -66,7 +66,7 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
         on_corruption: store.options.wal_on_corruption,
         sample_bins_bytes: sample_bins_bytes(n_workers, share),
         progress: &store.replay.progress,
-        newest_ms: &store.newest_ms,
+        newest_ms: &store.newest.sent_ms,
         stop: &store.replay.stop,
         large_frames: LargeFrameLock::default(),
     };
@@ -116,16 +116,19 @@ fn pool(n_threads: usize) -> Result<ThreadPool> {
 fn init_newest_ms(store: &Store) {
     let in_checkpoints_ms = store.heads_newest_ms();
     let in_blocks_ms = store.blocks.metas().iter().map(|meta| meta.range.end_ms).max();
-    in_checkpoints_ms.into_iter().chain(in_blocks_ms).for_each(|newest_ms| store.raise_newest(newest_ms));
-    store.replay.set_floor(log_floor(&store.options, in_blocks_ms, in_checkpoints_ms));
+    in_checkpoints_ms.max(in_blocks_ms).into_iter().for_each(|newest_ms| store.newest.opened_at(newest_ms));
+    if !store.newest.is_unbounded() {
+        store.replay.set_floor(log_floor(&store.options, in_blocks_ms, in_checkpoints_ms));
+    }
 }
 
 /// Applies the buffered samples to the heads and ends the replay. Appends continue until few samples are left; those are
 /// applied while appends wait.
 fn apply_buffered(store: &Store, mut stats: ReplayStats) {
-    // Buffered samples have raised the newest timestamp of the store; that of the WAL is in the heads.
+    // Buffered samples have raised the newest timestamp of the store. The newest timestamp of the WAL is in the heads.
     let in_blocks_ms = store.blocks.metas().iter().map(|meta| meta.range.end_ms).max();
     let bounds = Bounds { newest_ms: store.heads_newest_ms().max(in_blocks_ms), ..store.bounds() };
+    bounds.newest_ms.into_iter().for_each(|newest_ms| store.newest.opened_at(newest_ms));
     let buffer = |shard| ShardBuffer { shard, bounds, start_ms: 0, stats: ReplayStats::default() };
     let mut buffers: Vec<ShardBuffer<'_>> = store.shards.iter().map(buffer).collect();
     for _ in 0..PASSES_MAX {

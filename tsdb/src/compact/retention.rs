@@ -2,8 +2,15 @@
 //!
 //! As in Prometheus (`tsdb/db.go`, BeyondTimeRetention and BeyondSizeRetention): only whole blocks are removed, the
 //! oldest first by their newest sample, and the log counts towards the size although it is not removed.
+//!
+//! Time passes slowly, so few blocks get too old at once. Many are too old after a jump of the clock, and also after a
+//! long downtime or with a shorter retention. These need a confirmation.
 
 use crate::block::{BlockId, BlockMeta};
+
+/// Maximum number of blocks that get too old at once without a confirmation. In a store with few blocks it is a quarter of
+/// them, but at least one.
+const TOO_OLD_MAX: usize = 4;
 
 /// Retention limits. `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,25 +21,39 @@ pub(crate) struct Retention {
     pub(crate) size: Option<u64>,
 }
 
+/// The blocks that exceed the limits.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expired {
+    /// Blocks to remove, the newest first.
+    pub(crate) blocks: Vec<BlockId>,
+    /// Number of blocks that are too old and need a confirmation.
+    pub(crate) n_held: usize,
+}
+
 impl Retention {
-    /// Returns the blocks to remove, the newest first.
+    /// Returns the blocks to remove.
     ///
-    /// A block is removed if its newest sample is at least [`time_ms`](Self::time_ms) older than `newest_ms`, the
-    /// newest of the store; or if it, together with all newer blocks and the `log_size` bytes of the log, exceeds
-    /// [`size`](Self::size). So a log above that size leaves no block.
-    pub(crate) fn expired(self, blocks: &[BlockMeta], newest_ms: i64, log_size: u64) -> Vec<BlockId> {
+    /// A block is removed if its newest sample is at least [`time_ms`](Self::time_ms) older than `now_ms`; or if it,
+    /// together with all newer blocks and the `log_size` bytes of the log, exceeds [`size`](Self::size). So a log above
+    /// that size leaves no block. Unless the removal is confirmed, no block is too old if more than [`TOO_OLD_MAX`]
+    /// are.
+    pub(crate) fn expired(self, blocks: &[BlockMeta], now_ms: i64, log_size: u64, is_confirmed: bool) -> Expired {
         let mut newest_first: Vec<&BlockMeta> = blocks.iter().collect();
         newest_first.sort_unstable_by_key(|block| std::cmp::Reverse((block.range.end_ms, block.origin.id)));
-        let mut size = log_size;
+        let n_too_old = blocks.iter().filter(|block| self.is_too_old(block, now_ms)).count();
+        let is_held = !is_confirmed && n_too_old > (blocks.len() / 4).clamp(1, TOO_OLD_MAX);
+        let (mut size, mut n_held) = (log_size, 0);
         newest_first.retain(|block| {
             size = size.saturating_add(block.size);
-            self.is_too_old(block, newest_ms) || self.size.is_some_and(|size_max| size > size_max)
+            let (is_too_old, is_too_much) = (self.is_too_old(block, now_ms), self.size.is_some_and(|max| size > max));
+            n_held += usize::from(is_held && is_too_old && !is_too_much);
+            is_too_much || is_too_old && !is_held
         });
-        newest_first.iter().map(|block| block.origin.id).collect()
+        Expired { blocks: newest_first.iter().map(|block| block.origin.id).collect(), n_held }
     }
 
-    fn is_too_old(self, block: &BlockMeta, newest_ms: i64) -> bool {
-        self.time_ms.is_some_and(|time_ms| newest_ms.saturating_sub(block.range.end_ms) >= time_ms)
+    fn is_too_old(self, block: &BlockMeta, now_ms: i64) -> bool {
+        self.time_ms.is_some_and(|time_ms| now_ms.saturating_sub(block.range.end_ms) >= time_ms)
     }
 }
 
@@ -42,34 +63,41 @@ mod tests {
     use crate::block::BlockOrigin;
     use crate::sample::TimeRange;
 
-    /// Creates blocks of `(first time, last time, size)`, numbered from 0, and asserts which ones are removed when the
-    /// store's newest timestamp is 100 and the log takes 10 bytes.
-    #[track_caller]
-    fn check(blocks: &[(i64, i64, u64)], time_ms: Option<i64>, size: Option<u64>, expected: &[u64]) {
+    /// Creates blocks of `(first time, last time, size)`, numbered from 0.
+    fn metas(blocks: &[(i64, i64, u64)]) -> Vec<BlockMeta> {
         let block = |(&(start_ms, end_ms, size), id)| {
             let range = TimeRange { start_ms, end_ms };
-            let origin = BlockOrigin {
-                id: BlockId(id),
-                window: range,
-                level: 0,
-                flushes: (0, 0),
-                sources: vec![],
-                deletions: 0,
-            };
-            BlockMeta {
-                origin,
-                range,
-                n_series: 1,
-                n_samples: 1,
-                size,
-                values_size: 0,
-                timestamps_size: 0,
-                index_size: 0,
-            }
+            let (id, flushes, sources) = (BlockId(id), (0, 0), vec![]);
+            let origin = BlockOrigin { id, window: range, level: 0, flushes, sources, deletions: 0 };
+            let (n_series, n_samples, values_size, timestamps_size, index_size) = (1, 1, 0, 0, 0);
+            BlockMeta { origin, range, n_series, n_samples, size, values_size, timestamps_size, index_size }
         };
-        let blocks: Vec<_> = blocks.iter().zip(0..).map(block).collect();
-        let expired: Vec<_> = Retention { time_ms, size }.expired(&blocks, 100, 10).iter().map(|id| id.0).collect();
-        assert_eq!(expired, expected);
+        blocks.iter().zip(0..).map(block).collect()
+    }
+
+    /// Asserts which blocks a confirmed removal removes at time 100 if the log takes 10 bytes.
+    #[track_caller]
+    fn check(blocks: &[(i64, i64, u64)], time_ms: Option<i64>, size: Option<u64>, expected: &[u64]) {
+        let expired = Retention { time_ms, size }.expired(&metas(blocks), 100, 10, true);
+        assert_eq!(expired, Expired { blocks: expected.iter().map(|&id| BlockId(id)).collect(), n_held: 0 });
+    }
+
+    #[test]
+    fn many_blocks_that_are_too_old_at_once_need_a_confirmation() {
+        for (n_blocks, n_too_old, is_held) in
+            [(1, 1, false), (2, 2, true), (3, 1, false), (8, 2, false), (8, 3, true), (40, 4, false), (40, 5, true)]
+        {
+            let blocks: Vec<_> = (0..n_blocks).map(|i| (0, if i < n_too_old { 10 } else { 90 }, 1)).collect();
+            let expired = |size, confirmed| {
+                let found = Retention { time_ms: Some(50), size }.expired(&metas(&blocks), 100, 0, confirmed);
+                (found.blocks.len(), found.n_held)
+            };
+            let held = if is_held { (0, n_too_old) } else { (n_too_old, 0) };
+            assert_eq!(expired(None, false), held, "{n_blocks} {n_too_old}");
+            assert_eq!(expired(None, true), (n_too_old, 0));
+            // The limit of the size applies to held blocks.
+            assert_eq!(expired(Some(0), false), (n_blocks, 0));
+        }
     }
 
     #[test]

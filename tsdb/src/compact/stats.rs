@@ -11,4 +11,6 @@ pub struct CompactionStats {
     pub n_conflicts: u64,
     /// Number of blocks that retention removed.
     pub n_expired: u64,
+    /// Number of blocks that are too old and wait for [`Db::confirm_retention`](crate::Db::confirm_retention).
+    pub n_held: u64,
 }

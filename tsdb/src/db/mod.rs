@@ -243,7 +243,7 @@ impl Db {
                     None => shard.append(&context, shard_batch, log_batch, rejected),
                     Some(_) => shard.buffer_samples(&bounds, shard_batch, log_batch, rejected),
                 };
-                self.count_appended(appended);
+                self.count_appended(appended, batch.is_own);
             }
             positions.push((&**log, appending.finish()));
         }
@@ -254,8 +254,8 @@ impl Db {
         Ok(positions)
     }
 
-    fn count_appended(&self, appended: ShardAppend) {
-        self.store.raise_newest(appended.newest_ms);
+    fn count_appended(&self, appended: ShardAppend, is_own: bool) {
+        self.store.newest.raise(appended.newest_ms, is_own);
         self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
         // Fast path: no histograms.
         if appended.n_histograms > 0 {
@@ -413,6 +413,22 @@ impl Db {
     /// [`Error::Io`] and [`Error::Corrupt`]; the blocks of a failed merge stay.
     pub fn compact(&self) -> Result<()> {
         self.store.compact(&AtomicBool::new(false))
+    }
+
+    /// Removes all blocks that exceed the retention limits. Without this call, retention keeps them if they are many: the
+    /// clock may be wrong.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be removed.
+    pub fn confirm_retention(&self) -> Result<()> {
+        let _one_at_a_time = self.store.compacting();
+        self.store.expire(true)
+    }
+
+    /// Returns the number of blocks that are too old and wait for [`Db::confirm_retention`].
+    #[must_use]
+    pub fn n_held_blocks(&self) -> u64 {
+        self.store.compaction_stats().n_held
     }
 
     /// Flushes, then merges as much as possible to minimize disk space.

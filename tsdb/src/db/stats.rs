@@ -124,7 +124,7 @@ impl Stats {
         let mut stats = Stats {
             n_appended,
             n_histograms_appended,
-            newest_ms: store.newest_ms(),
+            newest_ms: store.newest.get(),
             replayed: store.replay.stats(),
             n_damaged_blocks: store.blocks.n_damaged(),
             page_cache_bytes: store.blocks.cache_size(),

@@ -1,6 +1,7 @@
 //! The whole store: restarts, damage, full disks, background replay, a model, and power cuts.
 
 mod cardinality;
+mod clock;
 mod crash;
 mod damage;
 mod eviction;

@@ -1,31 +1,50 @@
 //! A manual clock for tests.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::Clock;
 
-/// A clock that returns the time that was set.
+/// A clock that a test sets. Clones share its time.
 #[derive(Debug, Clone, Default)]
 pub struct ManualClock {
-    now_ms: Arc<AtomicI64>,
+    /// Wall-clock time in milliseconds, and the elapsed time.
+    time: Arc<Mutex<(i64, Duration)>>,
 }
 
 impl ManualClock {
     /// Creates a clock at `now_ms`.
     #[must_use]
     pub fn at(now_ms: i64) -> Self {
-        Self { now_ms: Arc::new(AtomicI64::new(now_ms)) }
+        let clock = Self::default();
+        clock.jump_to(now_ms);
+        clock
     }
 
-    /// Sets the time of this clock and all its clones.
+    /// Lets time pass until the wall clock shows `now_ms`.
     pub fn set(&self, now_ms: i64) {
-        self.now_ms.store(now_ms, Ordering::SeqCst);
+        let mut time = self.time();
+        let (before_ms, elapsed) = *time;
+        let passed_ms = u64::try_from(now_ms.saturating_sub(before_ms)).unwrap_or(0);
+        *time = (now_ms, elapsed + Duration::from_millis(passed_ms));
+    }
+
+    /// Changes the wall clock while no time passes.
+    pub fn jump_to(&self, now_ms: i64) {
+        self.time().0 = now_ms;
+    }
+
+    fn time(&self) -> MutexGuard<'_, (i64, Duration)> {
+        self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Clock for ManualClock {
     fn now_ms(&self) -> i64 {
-        self.now_ms.load(Ordering::SeqCst)
+        self.time().0
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.time().1
     }
 }

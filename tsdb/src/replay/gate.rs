@@ -265,10 +265,10 @@ impl State {
 /// The maximum age of an accepted sample is relative to the newest sample. The WAL begins at the last flush, so the
 /// newest time *at that flush* counts. The newest time of the blocks may be later because of an import; the newest time
 /// of the checkpoints may be later because they are written shortly after the flush. The minimum of the two is never
-/// too new.
+/// too new. New samples are compared with a time up to [`Options::ahead_max_ms`] before the newest sample.
 pub(crate) fn log_floor(options: &Options, in_blocks_ms: Option<i64>, in_checkpoints_ms: Option<i64>) -> i64 {
     let newest_ms = in_blocks_ms.zip(in_checkpoints_ms).map(|(a, b)| a.min(b));
-    newest_ms.map_or(i64::MIN, |newest_ms| newest_ms.saturating_sub(options.age_max_ms()))
+    newest_ms.map_or(i64::MIN, |newest_ms| newest_ms.saturating_sub(options.age_max_ms() + options.ahead_max_ms))
 }
 
 #[cfg(test)]
@@ -296,7 +296,7 @@ mod tests {
                 (Some(11 * hour), None, None),
                 (None, None, None),
             ] {
-                let expected = newest.map_or(i64::MIN, |newest| newest - age_ms);
+                let expected = newest.map_or(i64::MIN, |newest| newest - age_ms - options.ahead_max_ms);
                 assert_eq!(
                     log_floor(&options, in_blocks, in_checkpoints),
                     expected,

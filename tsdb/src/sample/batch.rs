@@ -31,6 +31,7 @@ pub struct WriteBatch {
     /// Exemplars in the order in which they were pushed.
     pub(crate) exemplars: Vec<AppendExemplar>,
     pub(crate) rejected_exemplars: Vec<RejectedExemplar>,
+    pub(crate) is_own: bool,
 }
 
 /// The samples of a batch for one shard.
@@ -142,6 +143,13 @@ pub enum RejectReason {
 }
 
 impl WriteBatch {
+    /// Creates a batch of samples of this process. However new they are, they never make samples of other batches too
+    /// old.
+    #[must_use]
+    pub fn own() -> Self {
+        Self { is_own: true, ..Self::default() }
+    }
+
     /// Adds a sample. A rejection returns `tag` in [`Rejected::tag`].
     #[inline]
     pub fn push(&mut self, series: SeriesHandle, sample: Sample, tag: u32) {

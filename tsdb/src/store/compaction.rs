@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::block::{Block, BlockId, Replaced, StoredBlock};
-use crate::compact::retention::Retention;
+use crate::compact::retention::{Expired, Retention};
 use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -17,7 +17,7 @@ impl Store {
     /// The errors of [`merge`]. Completed merges stay.
     pub(crate) fn compact(&self, stop: &AtomicBool) -> Result<()> {
         let _one_at_a_time = self.compacting();
-        while let Some(newest_ms) = self.newest_ms() {
+        while let Some(newest_ms) = self.newest.believed() {
             let horizon = Horizon {
                 newest_ms,
                 out_of_order_window_ms: self.options.out_of_order_window_ms,
@@ -26,7 +26,7 @@ impl Store {
             let Some(next) = plan(&self.blocks.metas(), horizon) else { break };
             self.run(&next, stop)?;
         }
-        self.expire()
+        self.expire(false)
     }
 
     /// Merges as much as possible, including windows and days that are still open.
@@ -38,7 +38,7 @@ impl Store {
         while let Some(next) = full(&self.blocks.metas()) {
             self.run(&next, stop)?;
         }
-        self.expire()
+        self.expire(false)
     }
 
     /// Rewrites all blocks that contain deleted samples.
@@ -101,19 +101,27 @@ impl Store {
         opened
     }
 
-    /// Removes the blocks that exceed the retention limits.
+    /// Removes the blocks that exceed the retention limits; many that are too old only if this is confirmed.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if a file cannot be removed.
-    pub(crate) fn expire(&self) -> Result<()> {
-        let Some(newest_ms) = self.newest_ms() else { return Ok(()) };
+    pub(crate) fn expire(&self, is_confirmed: bool) -> Result<()> {
+        let Some(now_ms) = self.newest.retention_ms() else { return Ok(()) };
         let retention = Retention { time_ms: self.options.retention_ms, size: self.options.retention_size_bytes };
-        let expired = retention.expired(&self.blocks.metas(), newest_ms, self.log_size()?);
-        if expired.is_empty() {
+        let Expired { blocks, n_held } =
+            retention.expired(&self.blocks.metas(), now_ms, self.log_size()?, is_confirmed);
+        let n_held_before = {
+            let mut stats = self.compaction_stats();
+            stats.n_expired += blocks.len() as u64;
+            std::mem::replace(&mut stats.n_held, n_held as u64)
+        };
+        if n_held > 0 && n_held_before == 0 {
+            tracing::warn!(blocks = n_held, now_ms, "retention keeps blocks that are too old until it is confirmed");
+        }
+        if blocks.is_empty() {
             return Ok(());
         }
-        self.compaction_stats().n_expired += expired.len() as u64;
-        tracing::info!(blocks = expired.len(), "retention removes blocks");
-        self.blocks.remove(&expired)
+        tracing::info!(blocks = blocks.len(), "retention removes blocks");
+        self.blocks.remove(&blocks)
     }
 }

@@ -80,6 +80,7 @@ impl Store {
         flushing.is_unfinished = false;
         // Now every shard has flushed the samples that it replayed from them.
         self.remove_old_epochs()?;
+        self.newest.cut();
         Ok(stats)
     }
 
@@ -88,6 +89,7 @@ impl Store {
         // Writes buffered records before the pause, so that appends do not wait for these writes.
         self.logs.iter().try_for_each(|log| log.wal().write_out())?;
         let _pause = self.isolation.pause();
+        self.newest.freeze();
         let freeze = |(idx, log): (usize, &Arc<ShardLog>)| log.freeze(self.shards_of(idx).map(|(_, shard)| shard));
         self.logs.iter().enumerate().try_for_each(freeze)
     }
@@ -196,16 +198,17 @@ impl Store {
 
     /// Evicts series that are idle or stale, unless readers may look them up.
     fn evict(&self, flushing: &mut Flushing) -> u64 {
-        let Some(newest_ms) = self.newest_ms() else { return 0 };
+        let Some(newest_ms) = self.newest.believed() else { return 0 };
         if flushing.dropped.is_none_or(|mark| !self.series_readers.all_left(mark)) {
             return 0;
         }
         flushing.dropped = None;
         let Options { series_idle_ms, series_stale_ms, .. } = self.options;
+        let sent_ms = self.newest.believed_sent().unwrap_or(i64::MIN);
         let limits = EvictionLimits {
             idle_before_ms: newest_ms.saturating_sub(series_idle_ms),
             stale_before_ms: newest_ms.saturating_sub(series_stale_ms.min(series_idle_ms)),
-            forget_before_ms: newest_ms.saturating_sub(self.options.age_max_ms()),
+            forget_before_ms: sent_ms.saturating_sub(self.options.age_max_ms()),
         };
         flushing.stale.resize_with(self.shards.len(), Vec::new);
         let shards = self.shards.iter().zip(&mut flushing.stale);

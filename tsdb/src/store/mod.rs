@@ -5,11 +5,12 @@ mod compaction;
 mod flush;
 pub(crate) mod flush_state;
 pub(crate) mod import_writer;
+mod newest;
 mod snapshot;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::block::BlockSet;
@@ -26,6 +27,7 @@ use crate::shard::exemplars::Exemplars;
 use crate::wal;
 use crate::wal::{Epoch, Health, Reserve};
 use flush_state::Flushing;
+use newest::Newest;
 
 /// Metadata by metric family.
 pub(crate) type Families = BTreeMap<String, Metadata>;
@@ -55,8 +57,7 @@ pub(crate) struct Store {
     wal_dir: PathBuf,
     /// The logs being written; older epochs are removed once all shards have been flushed.
     epoch: Epoch,
-    /// Newest accepted timestamp; `i64::MIN` while the store is empty.
-    pub(crate) newest_ms: AtomicI64,
+    pub(crate) newest: Newest,
     /// Shared with readers. A change clones it while a reader uses it.
     metadata: Mutex<Arc<Families>>,
     flushing: Mutex<Flushing>,
@@ -80,6 +81,7 @@ impl Store {
             exemplars: Exemplars::new(options.exemplars_max),
             throttle: Throttle::new(options.compaction_bytes_per_second),
             reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),
+            newest: Newest::new(&options, &wal_dir),
             options,
             wal_dir,
             epoch,
@@ -91,7 +93,6 @@ impl Store {
             block_list_readers: Readers::new(),
             series_readers: Readers::new(),
             next_ref: AtomicU64::new(0),
-            newest_ms: AtomicI64::new(i64::MIN),
             metadata: Mutex::default(),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
@@ -105,29 +106,19 @@ impl Store {
         self.shards.iter().enumerate().skip(log).step_by(self.logs.len())
     }
 
-    /// Returns the newest timestamp ever accepted, or `None` if the store is empty.
-    pub(crate) fn newest_ms(&self) -> Option<i64> {
-        let newest_ms = self.newest_ms.load(Ordering::Relaxed);
-        (newest_ms != i64::MIN).then_some(newest_ms)
-    }
-
     /// Returns the newest timestamp that any series in the heads ever had. Visits all series.
     pub(crate) fn heads_newest_ms(&self) -> Option<i64> {
         self.shards.iter().filter_map(|shard| shard.head().newest_ms()).max()
     }
 
-    /// Records the timestamp of an accepted sample.
-    pub(crate) fn raise_newest(&self, timestamp_ms: i64) {
-        self.newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
-    }
-
     /// Returns the current bounds for new samples.
     pub(crate) fn bounds(&self) -> Bounds {
+        let (newest_ms, future_max_ms) = self.newest.bounds();
         Bounds {
-            newest_ms: self.newest_ms(),
+            newest_ms,
             in_order_max_age_ms: self.options.in_order_max_age_ms,
             out_of_order_window_ms: self.options.out_of_order_window_ms,
-            future_max_ms: self.options.clock.now_ms().saturating_add(self.options.ahead_max_ms),
+            future_max_ms,
         }
     }
 

@@ -75,7 +75,7 @@ impl Store {
             let _ = fs.remove_dir(folder);
         }
         // If retention fails now, the next background run applies it.
-        if let Err(error) = self.expire() {
+        if let Err(error) = self.expire(false) {
             tracing::error!(%error, "could not apply retention to imported blocks");
         }
         Ok(paths.len())
@@ -88,7 +88,7 @@ impl Store {
         }
         let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
         self.blocks.add_once(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
-        newest_ms.into_iter().for_each(|newest_ms| self.raise_newest(newest_ms));
+        newest_ms.into_iter().for_each(|newest_ms| self.newest.raise(newest_ms, false));
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import. Enabled by `--web.enable-admin-api`.
+//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import, confirm retention. Enabled by `--web.enable-admin-api`.
 //!
 //! These requests have no deadline and run to their end even if the client disconnects. Those that flush wait for the replay of
 //! the log.
@@ -97,6 +97,15 @@ fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let all = ExportOptions::default();
     export(db, &fs, ctx, &db.snapshot_path(name), &all).map(drop)
+}
+
+/// Removes all blocks that are too old, however many.
+pub(crate) async fn confirm_retention(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    run(app, |db| {
+        db.confirm_retention().map_err(failed)?;
+        Ok(StatusCode::NO_CONTENT.into_response())
+    })
+    .await
 }
 
 /// Flushes the head and merges all blocks.

@@ -326,11 +326,12 @@ fn ranges_only_in_blocks_are_read_at_once() {
     drop(db);
     let slow = Slow::open(dir.path(), options());
     let until = |end_ms| TimeRange { start_ms: i64::MIN, end_ms };
-    let old = until(NOW_MS - 3 * HOUR - 1);
+    let floor_ms = NOW_MS - 3 * HOUR - Options::default().ahead_max_ms;
+    let old = until(floor_ms - 1);
     let t = NOW_MS - 10 * HOUR;
     assert_eq!(contents(&slow.db, &[], old), samples(&[(0, &[(t, 1.0)]), (1, &[(t, 2.0)])]));
     assert_eq!(slow.db.label_values(&QueryContext::unbounded(), "i", &[], old).unwrap().len(), 2);
-    assert!(is_waiting(slow.db.select(&impatient(), &[], until(NOW_MS - 3 * HOUR))), "the log may have such samples");
+    assert!(is_waiting(slow.db.select(&impatient(), &[], until(floor_ms))), "the log may have such samples");
     // Older samples are not accepted.
     assert_eq!(append(&slow.db, &[(0, NOW_MS - 3 * HOUR - 1, 1.0)]), [(0, RejectReason::TooOld)]);
     assert_eq!(append(&slow.db, &[(0, NOW_MS - 3 * HOUR, 1.0)]), []);

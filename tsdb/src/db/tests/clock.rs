@@ -1,0 +1,174 @@
+//! Clocks that jump, before the start of a process and while it runs.
+
+use std::time::Duration;
+
+use super::*;
+use crate::context::MemoryBudget;
+use crate::fs::Clock;
+
+const SECOND_MS: i64 = 1000;
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+const JUMPS_MS: [i64; 4] = [5 * HOUR_MS, -5 * HOUR_MS, 20 * DAY_MS, -20 * DAY_MS];
+/// Series with real timestamps.
+const REAL: [usize; 2] = [0, 1];
+/// A series of a sender whose clock jumps with that of the store.
+const WRONG: usize = 2;
+/// The series of the process itself.
+const OWN: usize = 3;
+
+fn options_at(clock: &ManualClock) -> Options {
+    Options { clock: Arc::new(clock.clone()), retention_ms: Some(15 * DAY_MS), ..options() }
+}
+
+/// Opens a store with one block for each of three days.
+fn filled(dir: &Path, clock: &ManualClock) -> Db {
+    let db = Db::open(dir, options_at(clock)).unwrap();
+    for t in [NOW_MS - 14 * DAY_MS, NOW_MS - 7 * DAY_MS, NOW_MS] {
+        write_real(&db, t);
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    db
+}
+
+#[track_caller]
+fn write_real(db: &Db, t: i64) {
+    assert_eq!(append(db, &REAL.map(|i| (i, t, 1.0))), [], "{}", t - NOW_MS);
+}
+
+fn write_own(db: &Db, timestamp_ms: i64) {
+    let mut batch = WriteBatch::own();
+    batch.push(db.series(&series_labels(OWN)).unwrap(), Sample { timestamp_ms, value: 1.0 }, 0);
+    db.append(&mut batch).unwrap();
+}
+
+/// Everything that a wrong newest time could damage.
+fn write_and_maintain(db: &Db, clock: &ManualClock, real_ms: i64) {
+    write_own(db, clock.now_ms());
+    write_real(db, real_ms);
+    db.flush().unwrap();
+    db.compact().unwrap();
+    write_real(db, real_ms + SECOND_MS);
+    assert!(REAL.iter().all(|&i| db.find(&series_labels(i)).is_some()), "a series was evicted");
+}
+
+#[track_caller]
+fn check_real(db: &Db, n_samples: usize) {
+    let all = everything(db);
+    for i in REAL {
+        assert_eq!(all[&series_labels(i).to_string()].len(), n_samples, "series {i}");
+    }
+}
+
+#[test]
+fn a_jump_while_the_store_is_open_costs_no_sample() {
+    for jump_ms in JUMPS_MS {
+        for is_sender_wrong in [false, true] {
+            let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+            let db = filled(dir.path(), &clock);
+            clock.jump_to(NOW_MS + jump_ms);
+            if is_sender_wrong {
+                append(&db, &[(WRONG, clock.now_ms(), 1.0)]);
+            }
+            write_and_maintain(&db, &clock, NOW_MS + SECOND_MS);
+            clock.jump_to(NOW_MS + 10 * SECOND_MS);
+            write_and_maintain(&db, &clock, NOW_MS + 10 * SECOND_MS);
+            drop(db);
+            let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+            write_and_maintain(&db, &clock, NOW_MS + 20 * SECOND_MS);
+            check_real(&db, 9);
+        }
+    }
+}
+
+#[test]
+fn a_jump_before_the_start_costs_no_sample() {
+    for jump_ms in JUMPS_MS {
+        for is_sender_wrong in [false, true] {
+            let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+            drop(filled(dir.path(), &clock));
+            clock.jump_to(NOW_MS + jump_ms);
+            let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+            write_and_maintain(&db, &clock, NOW_MS + SECOND_MS);
+            if is_sender_wrong {
+                append(&db, &[(WRONG, clock.now_ms(), 1.0)]);
+            }
+            clock.jump_to(NOW_MS + 10 * SECOND_MS);
+            write_and_maintain(&db, &clock, NOW_MS + 10 * SECOND_MS);
+            check_real(&db, 7);
+        }
+    }
+}
+
+#[test]
+fn own_samples_in_an_empty_store_make_no_sample_too_old() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS + 5 * HOUR_MS));
+    let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+    write_and_maintain(&db, &clock, NOW_MS);
+    assert_eq!(db.stats().newest_ms, Some(NOW_MS + 5 * HOUR_MS));
+}
+
+/// A clock that is slewed and stepped back and forth, as NTP does.
+#[test]
+fn adjustments_cost_no_sample() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+    let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+    for scrape in 1..1000 {
+        let real_ms = NOW_MS + scrape * 15 * SECOND_MS;
+        clock.set(clock.now_ms() + 15 * SECOND_MS);
+        clock.jump_to(real_ms + (scrape * 7919 % 2000) - 1000);
+        write_own(&db, clock.now_ms());
+        write_real(&db, real_ms);
+    }
+}
+
+#[test]
+fn after_a_jump_that_lasts_retention_waits_for_a_confirmation() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+    let db = filled(dir.path(), &clock);
+    clock.jump_to(NOW_MS + 20 * DAY_MS);
+    write_own(&db, clock.now_ms());
+    clock.set(clock.now_ms() + HOUR_MS);
+    for _ in 0..2 {
+        write_own(&db, clock.now_ms());
+        db.flush().unwrap();
+        db.compact().unwrap();
+        assert_eq!((db.n_held_blocks(), db.stats().compaction.n_expired), (3, 0));
+        check_real(&db, 3);
+    }
+    db.confirm_retention().unwrap();
+    assert_eq!((db.n_held_blocks(), db.stats().compaction.n_expired), (0, 3));
+    assert_eq!(everything(&db).into_keys().collect::<Vec<_>>(), [series_labels(OWN).to_string()]);
+}
+
+/// The oldest sample of the WAL is unknown then.
+#[test]
+fn reads_wait_for_the_replay_of_samples_older_than_a_wrong_newest_time() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS + 5 * HOUR_MS));
+    let marker = dir.path().join("wal/unbounded");
+    let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+    append(&db, &[(WRONG, NOW_MS + 5 * HOUR_MS, 1.0)]);
+    db.flush().unwrap();
+    assert!(!marker.exists());
+    clock.jump_to(NOW_MS);
+    write_real(&db, NOW_MS);
+    assert!(marker.exists());
+    drop(db);
+
+    let fs = FaultFs::with_room(u64::MAX);
+    fs.set_slow_files(Some("samples-"));
+    let options = Options { wal_replay_in_background: true, fs: Arc::new(fs.clone()), ..options_at(&clock) };
+    let db = Db::open(dir.path(), options).unwrap();
+    let impatient = QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", usize::MAX));
+    let read = db.select(&impatient, &[], TimeRange { start_ms: NOW_MS, end_ms: NOW_MS });
+    fs.set_slow_files(None);
+    assert!(matches!(read, Err(Error::Replaying { .. })));
+
+    for t in [NOW_MS + 1, NOW_MS + 2] {
+        db.flush().unwrap();
+        assert!(!marker.exists(), "the samples are in blocks");
+        write_real(&db, t);
+        assert!(marker.exists());
+    }
+}

@@ -1,0 +1,180 @@
+//! The newest time of a store, and how far it is believed.
+//!
+//! A sample may be ahead of the clock by at most `ahead_max_ms`, so a newer sample than that shows that a clock was
+//! wrong: now, when the sample was written, or while an earlier process ran. All age limits are relative to the newest
+//! time. If such a sample moved it, real samples would be too old until the clock has caught up, series would be idle,
+//! and retention would remove blocks that are not old.
+//!
+//! Invariants
+//! 1. Samples of the process itself never make a sample of a sender too old.
+//! 2. The believed newest time is at most `ahead_max_ms` later than the earlier of wall clock and expected time
+//!    ([`SteadyClock`]).
+//! 3. While new samples are compared with a time more than `ahead_max_ms` before the newest sample, the WAL may contain
+//!    samples of any age. A durable file ([`UNBOUNDED`]) says so until a flush has removed them from the WAL. Meanwhile
+//!    reads of all ranges wait for a replay.
+//!
+//! Threads: any. Appends take a lock for some nanoseconds, to read the clock.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::fs::{BELIEVED_AFTER, Fs, Now, SteadyClock, after};
+use crate::options::Options;
+
+/// Name of the file in the WAL directory that says that samples of any age may be in the WAL.
+const UNBOUNDED: &str = "unbounded";
+
+/// The newest time of a store.
+#[derive(Debug)]
+pub(crate) struct Newest {
+    clock: SteadyClock,
+    ahead_max_ms: i64,
+    /// Newest timestamp that a sender wrote or that was found at startup; `i64::MIN` if there is none.
+    pub(crate) sent_ms: AtomicI64,
+    /// Newest timestamp that the process itself wrote since startup; `i64::MIN` if there is none.
+    own_ms: AtomicI64,
+    /// Newest timestamp that was found at startup, and when.
+    at_open: OnceLock<(i64, Duration)>,
+    mark: Mutex<Mark>,
+}
+
+/// The file [`UNBOUNDED`].
+#[derive(Debug)]
+struct Mark {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+    exists: bool,
+    /// Samples of any age may have been logged since the last freeze of the heads.
+    is_needed: bool,
+}
+
+impl Newest {
+    /// Creates the newest time of an empty store.
+    pub(crate) fn new(options: &Options, wal_dir: &Path) -> Self {
+        let (fs, path) = (Arc::clone(&options.fs), wal_dir.join(UNBOUNDED));
+        let exists = fs.open(&path).is_ok();
+        Self {
+            clock: SteadyClock::new(Arc::clone(&options.clock)),
+            ahead_max_ms: options.ahead_max_ms,
+            sent_ms: AtomicI64::new(i64::MIN),
+            own_ms: AtomicI64::new(i64::MIN),
+            at_open: OnceLock::new(),
+            mark: Mutex::new(Mark { fs, path, exists, is_needed: false }),
+        }
+    }
+
+    /// Records the newest timestamp found at startup: at first in blocks and checkpoints, then in the WAL. Retention uses
+    /// the first.
+    pub(crate) fn opened_at(&self, newest_ms: i64) {
+        self.raise(newest_ms, false);
+        self.at_open.get_or_init(|| (newest_ms, self.clock.now().elapsed));
+        self.clock.expect_at_least(newest_ms);
+    }
+
+    /// Records the timestamp of an accepted sample; `is_own` if the process itself wrote it.
+    pub(crate) fn raise(&self, timestamp_ms: i64, is_own: bool) {
+        let newest_ms = if is_own { &self.own_ms } else { &self.sent_ms };
+        newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
+    }
+
+    /// Returns the newest timestamp of any sample, or `None` if the store is empty.
+    pub(crate) fn get(&self) -> Option<i64> {
+        known(self.sent_ms.load(Ordering::Relaxed).max(self.own_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the newest time to which idle series and closed windows are compared.
+    pub(crate) fn believed(&self) -> Option<i64> {
+        self.get().map(|newest_ms| self.limited(newest_ms, self.clock.now()))
+    }
+
+    /// Returns the newest time to which the age of new samples is compared.
+    pub(crate) fn believed_sent(&self) -> Option<i64> {
+        known(self.sent_ms.load(Ordering::Relaxed)).map(|sent_ms| self.limited(sent_ms, self.clock.now()))
+    }
+
+    /// Returns the newest time to which the age of samples that are about to be appended is compared, and the greatest
+    /// timestamp they may have.
+    pub(crate) fn bounds(&self) -> (Option<i64>, i64) {
+        let future_max_ms = self.clock.now().latest_ms().saturating_add(self.ahead_max_ms);
+        let believed_ms = self.believed_sent();
+        // Fast path: samples of any age are rejected.
+        let newest_ms = self.get();
+        if believed_ms >= newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {
+            return (believed_ms, future_max_ms);
+        }
+        match self.mark().create() {
+            Ok(()) => (believed_ms, future_max_ms),
+            Err(error) => {
+                tracing::error!(%error, "could not create a file; samples may be rejected as too old");
+                (newest_ms, future_max_ms)
+            }
+        }
+    }
+
+    /// Returns the time from which retention counts back: the earliest of the newest sample, the wall clock and the
+    /// expected time. Data found at startup is proof enough of its time only: the clock may have been wrong all along.
+    pub(crate) fn retention_ms(&self) -> Option<i64> {
+        let now = self.clock.now();
+        let since_open = self.at_open.get().map(|(newest_ms, at)| (newest_ms, now.elapsed.saturating_sub(*at)));
+        let expected_ms = match since_open {
+            Some((newest_ms, passed)) if passed < BELIEVED_AFTER => after(*newest_ms, passed),
+            _ => i64::MAX,
+        };
+        self.get().map(|newest_ms| newest_ms.min(now.earliest_ms()).min(expected_ms))
+    }
+
+    /// Returns `true` if the WAL may contain samples of any age.
+    pub(crate) fn is_unbounded(&self) -> bool {
+        self.mark().exists
+    }
+
+    /// Begins a new part of the WAL. No append runs.
+    pub(crate) fn freeze(&self) {
+        self.mark().is_needed = false;
+    }
+
+    /// Records that the WAL begins at the last freeze.
+    pub(crate) fn cut(&self) {
+        let mut mark = self.mark();
+        if mark.exists && !mark.is_needed {
+            match mark.fs.remove(&mark.path) {
+                // After a power cut the file may exist again, which is harmless.
+                Ok(()) => mark.exists = false,
+                Err(error) => {
+                    tracing::warn!(path = ?mark.path, %error, "could not remove a file; the next flush retries")
+                }
+            }
+        }
+    }
+
+    fn limited(&self, newest_ms: i64, now: Now) -> i64 {
+        let earliest_ms = now.earliest_ms();
+        if newest_ms > earliest_ms.saturating_add(self.ahead_max_ms) { earliest_ms } else { newest_ms }
+    }
+
+    // Every change is a single step, so the state is valid after a panic.
+    fn mark(&self) -> MutexGuard<'_, Mark> {
+        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Mark {
+    fn create(&mut self) -> std::io::Result<()> {
+        if !self.exists {
+            match self.fs.create(&self.path) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            self.fs.sync_dir(self.path.parent().ok_or(ErrorKind::InvalidInput)?)?;
+        }
+        (self.exists, self.is_needed) = (true, true);
+        Ok(())
+    }
+}
+
+fn known(newest_ms: i64) -> Option<i64> {
+    (newest_ms != i64::MIN).then_some(newest_ms)
+}
