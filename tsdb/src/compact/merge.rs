@@ -31,7 +31,7 @@ pub(crate) struct Merging<'a> {
 pub(crate) struct Merged {
     /// The block; `None` if deletions left no samples.
     pub(crate) meta: Option<BlockMeta>,
-    /// Samples of a later source whose value differs from that of an earlier source at the same timestamp.
+    /// Samples whose value differs from the value of an earlier source at the same timestamp.
     pub(crate) n_conflicts: u64,
 }
 

@@ -18,12 +18,12 @@
 //! more for each factor of [`SOURCES_MAX`] / 2.
 //!
 //! Invariants
-//! 1. *The earlier flush wins.* Of two samples with one timestamp, that of the block with the smaller [`precedence`]
+//! 1. *The earlier flush wins.* Of two samples with one timestamp, the sample of the block with the smaller [`precedence`]
 //!    wins. A merge has the precedence of its first source. It is planned only if every other block that overlaps a
 //!    source in time stays on the same side of it, so that no query result changes.
 //! 2. No merge crosses a day. A block that does (imported) is left alone, and parts before and after it in the order of
 //!    flushes are not merged with each other if it overlaps them.
-//! 3. Each merge reduces the number of blocks, or that of parts: planning terminates.
+//! 3. Each merge reduces the number of blocks or the number of parts. So planning terminates.
 //! 4. At most [`SOURCES_MAX`] blocks are merged at once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ pub(crate) struct Horizon {
 /// A planned merge of blocks into one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Merge {
-    /// In order of precedence: of two samples with one timestamp, that of the earlier source wins.
+    /// In order of precedence: of two samples with one timestamp, the sample of the earlier source wins.
     pub(crate) sources: Vec<BlockId>,
     /// The window or day of the result.
     pub(crate) window: TimeRange,

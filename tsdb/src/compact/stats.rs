@@ -5,9 +5,9 @@
 pub struct CompactionStats {
     /// Number of merges that succeeded.
     pub n_merges: u64,
-    /// Number of merges that failed. Their sources stay.
+    /// Number of merges that failed. A failed merge changes no block.
     pub n_failed: u64,
-    /// Samples of later blocks whose value differed from the one that won.
+    /// Samples that were dropped because an earlier block has another value at their timestamp.
     pub n_conflicts: u64,
     /// Number of blocks that retention removed.
     pub n_expired: u64,

@@ -23,7 +23,7 @@ use crate::background::{BackgroundTasks, ReplaySource, Replayer, WalSyncTask, re
 use crate::block::BlockSet;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, Lock};
+use crate::fs::{Fs, Lock, list_if_exists};
 use crate::head::{GroupCounts, SeriesGroup};
 use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Matcher, Metadata, StringSet};
 use crate::options::{Options, WalSync};
@@ -555,10 +555,7 @@ fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
 
 /// Returns the epochs of the log, oldest first.
 fn epochs(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Epoch>> {
-    let names = match fs.list(wal_dir) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
-        names => names.map_err(Error::io("list", wal_dir))?,
-    };
+    let names = list_if_exists(fs, wal_dir).map_err(Error::io("list", wal_dir))?;
     let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
     epochs.sort_unstable();
     Ok(epochs)

@@ -9,24 +9,24 @@ use crate::fs::Fs;
 /// Maximum originals with one name.
 const ORIGINALS_MAX: u32 = 1000;
 
-/// Links a file into a folder, which is created if necessary, as `name`, or as `name.1` and so on if that is taken.
+/// Links a file into a directory, which is created if necessary, as `name`, or as `name.1` and so on if that is taken.
 /// Returns the path of the link. It survives a power cut.
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn save_original(fs: &dyn Fs, path: &Path, folder: &Path, name: &str) -> Result<PathBuf> {
-    fs.create_dir(folder).map_err(Error::io("create", folder))?;
-    let mut original = folder.join(name);
+pub fn save_original(fs: &dyn Fs, path: &Path, dir: &Path, name: &str) -> Result<PathBuf> {
+    fs.create_dir(dir).map_err(Error::io("create", dir))?;
+    let mut original = dir.join(name);
     for i in 1.. {
         match fs.hard_link(path, &original) {
             Ok(()) => break,
             Err(error) if error.kind() == ErrorKind::AlreadyExists && i < ORIGINALS_MAX => {
-                original = folder.join(format!("{name}.{i}"));
+                original = dir.join(format!("{name}.{i}"));
             }
             Err(error) => return Err(Error::io("link", &original)(error)),
         }
     }
-    fs.sync_dir(folder).map_err(Error::io("sync", folder))?;
+    fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
     Ok(original)
 }
 

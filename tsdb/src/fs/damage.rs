@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 /// Maximum number of entries that a report lists; further ones are only counted.
 pub const DAMAGE_LISTED_MAX: usize = 10_000;
 
-/// One place in a file that cannot be read.
+/// A part of a file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The file, or the folder in which a file is missing.
+    /// The file, or the directory in which a file is missing.
     pub path: PathBuf,
     /// Offset in the file, in bytes.
     pub offset: u64,
     /// The kind of damage.
     pub kind: DamageKind,
-    /// What was found there.
+    /// Description of the damage.
     pub reason: String,
 }
 
 /// Kinds of damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DamageKind {
-    /// The bytes are not those that were written.
+    /// The bytes are not what was written.
     Corrupt,
     /// The newest file ends in the middle of a record: the process was killed while writing it, or is still writing.
     TornTail,
-    /// The format is not one that this program reads.
+    /// This program does not read the format.
     Unsupported,
     /// A file, or a part of one, is missing.
     Missing,

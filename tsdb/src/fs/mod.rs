@@ -20,7 +20,7 @@ mod state_file;
 mod steady_clock;
 
 use std::fmt::Debug;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,6 +44,22 @@ pub fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {
 /// Returns the size of the files in a directory in bytes; 0 if it cannot be listed.
 pub fn size_of_files(fs: &dyn Fs, dir: &Path) -> u64 {
     fs.list(dir).unwrap_or_default().iter().map(|name| size_of_file(fs, &dir.join(name))).sum()
+}
+
+/// Returns the names in a directory, sorted. A missing directory has none.
+pub(crate) fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>> {
+    match fs.list(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        names => names,
+    }
+}
+
+/// Removes a file, if it exists.
+pub(crate) fn remove_if_exists(fs: &dyn Fs, path: &Path) -> io::Result<()> {
+    match fs.remove(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 /// The file system operations that the store uses.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{AppendFile, Fs, Lock, ReadFile};
+use super::{AppendFile, Fs, Lock, ReadFile, list_if_exists};
 
 /// Reads from another file system; writes, renames, truncations and removals have no effect, and no lock is taken. For
 /// inspecting a data directory that may be in use: the code that reads it may do everything it does at a start.
@@ -26,10 +26,7 @@ impl Fs for ReadOnlyFs {
 
     /// A missing directory counts as created and empty.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        match self.0.list(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            names => names,
-        }
+        list_if_exists(&*self.0, dir)
     }
 
     fn read(&self, path: &Path, size_max: u64) -> io::Result<Vec<u8>> {

@@ -76,14 +76,14 @@ impl Fs for RealFs {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         match check_regular(path) {
-            Err(refused) if refused.kind() != io::ErrorKind::NotFound => return Err(refused),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _regular_or_none => {}
         }
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),
             Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
-            Err(TryLockError::Error(refused)) => Err(refused),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
 }
@@ -98,12 +98,12 @@ fn open_to_read(path: &Path) -> io::Result<File> {
 /// Rejects anything but regular files: opening a pipe blocks, and a device never ends. A dangling link does not count
 /// as a missing file: if the delete rules cannot be read, deleted samples must not reappear.
 fn check_regular(path: &Path) -> io::Result<()> {
-    let refused = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    let rejected = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     match fs::metadata(path) {
         Ok(found) if found.is_file() => Ok(()),
-        Ok(_) => refused("it is a folder, a pipe or a device where a file should be"),
+        Ok(_) => rejected("not a file but a directory, a pipe or a device"),
         Err(e) if e.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
-            refused("it is a link to a file that is not there")
+            rejected("a link to a missing file")
         }
         Err(e) => Err(e),
     }
@@ -142,13 +142,13 @@ mod tests {
     fn other_than_regular_files_are_rejected_without_blocking() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name| dir.path().join(name);
-        fs::create_dir(at("folder")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", at("device")).unwrap();
         std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
-        for name in ["folder", "device", "dangling"] {
-            let refused =
+        for name in ["directory", "device", "dangling"] {
+            let rejected =
                 [RealFs.open(&at(name)).err(), RealFs.read(&at(name), u64::MAX).err(), RealFs.lock(&at(name)).err()];
-            for error in refused {
+            for error in rejected {
                 assert_eq!(error.map(|error| error.kind()), Some(io::ErrorKind::InvalidInput), "{name}");
             }
         }

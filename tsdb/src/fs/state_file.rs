@@ -9,7 +9,7 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use super::Fs;
+use super::{Fs, remove_if_exists};
 
 const VERSION_OFFSET: usize = 4;
 const RESERVED_OFFSET: usize = 5;
@@ -69,10 +69,7 @@ impl StateFile {
     pub fn replace(&self, fs: &dyn Fs, path: &Path, payload: &[u8]) -> io::Result<()> {
         let temporary = path.with_extension("new");
         // Left by a write that a crash or a full disk interrupted.
-        match fs.remove(&temporary) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_if_exists(fs, &temporary)?;
         let file = fs.create(&temporary)?;
         file.append(&self.head(payload))?;
         file.append(payload)?;
@@ -122,20 +119,20 @@ mod tests {
 
     #[test]
     fn the_last_written_state_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
         assert_eq!(KIND.read(&RealFs, &path), Ok(None));
         for payload in [&b"first"[..], b"", b"12345678"] {
             KIND.replace(&RealFs, &path, payload).unwrap();
             assert_eq!(KIND.read(&RealFs, &path), Ok(Some(payload.to_vec())));
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_partial_write_of_a_crash_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
         std::fs::write(path.with_extension("new"), "half").unwrap();
         KIND.replace(&RealFs, &path, b"all").unwrap();
         assert_eq!(KIND.read(&RealFs, &path), Ok(Some(b"all".to_vec())));
@@ -150,8 +147,8 @@ mod tests {
             flipped[at] ^= 0x80;
             assert!(KIND.payload(&flipped).is_err(), "{at}");
         }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
         KIND.replace(&RealFs, &path, b"123456789").unwrap();
         assert!(matches!(KIND.read(&RealFs, &path), Err(StateFileError::Unreadable(_))));
     }

@@ -1,6 +1,5 @@
 //! Replay of one log of an epoch.
 
-use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -13,7 +12,7 @@ use super::sample_bins::SampleBins;
 use super::start_timestamps::RecordStartTimestamps;
 use super::stats::ReplayStats;
 use crate::error::{Error, Interrupt, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, list_if_exists};
 use crate::head::AnySample;
 use crate::labels::Labels;
 use crate::labels::Metadata;
@@ -56,7 +55,7 @@ struct Scratch<'a> {
     /// Locations of the series of earlier epochs.
     earlier: &'a SeriesLocations,
     column: SampleColumn,
-    /// Lookup hints for the series of this log and for those of earlier epochs.
+    /// Lookup hints: for the series of this log, and for the series of earlier epochs.
     hints: (LookupHint, LookupHint),
     /// Float samples of previous records that are not applied yet.
     bins: SampleBins<'a>,
@@ -67,12 +66,8 @@ struct Scratch<'a> {
 impl LogReplay {
     /// Lists the files of a log and chooses its checkpoint.
     pub(super) fn open(dir: PathBuf, home: Option<usize>, context: &ReplayContext<'_>) -> Result<Self> {
-        let names = match context.fs.list(&dir) {
-            Ok(names) => names,
-            // The process ended between creating the directory of the epoch and the directory of the log.
-            Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
-            Err(e) => return Err(Error::io("list", &dir)(e)),
-        };
+        // The directory is missing if the process ended after it created only the directory of the epoch.
+        let names = list_if_exists(context.fs, &dir).map_err(Error::io("list", &dir))?;
         let checkpoints = SegmentKind::Checkpoint.numbers(&names);
         let mut log = Self {
             dir,
@@ -387,13 +382,13 @@ impl LogReplay {
         let Scratch { context, earlier, hints, bins, start_timestamps, .. } = scratch;
         // If a float and a histogram have the same timestamp, the first wins: apply the earlier floats now.
         bins.drain(&mut self.stats);
-        let decoded = decode_histograms(payload, |of| {
+        let decoded = decode_histograms(payload, |logged| {
             context.progress.add_samples(1);
-            self.reserve_ref(of.series);
-            match self.find(of.series, earlier, hints) {
+            self.reserve_ref(logged.series);
+            match self.find(logged.series, earlier, hints) {
                 Some(location) => {
-                    context.newest_ms.fetch_max(of.timestamp_ms, Ordering::Relaxed);
-                    let sample = AnySample::Histogram(of.timestamp_ms, &of.histogram);
+                    context.newest_ms.fetch_max(logged.timestamp_ms, Ordering::Relaxed);
+                    let sample = AnySample::Histogram(logged.timestamp_ms, &logged.histogram);
                     self.apply_one(location, sample, start_timestamps, context);
                 }
                 None => self.stats.n_orphaned += 1,
@@ -422,7 +417,7 @@ impl LogReplay {
         decode_exemplars(payload, |id, series, exemplar| {
             self.reserve_ref(series);
             let location = self.find(series, earlier, hints);
-            let labels = |of: SeriesLocation| context.shards[usize::from(of.shard)].head().labels(of.slot);
+            let labels = |found: SeriesLocation| context.shards[usize::from(found.shard)].head().labels(found.slot);
             self.restore_exemplar(id, exemplar, context, || location.map(labels));
         })
     }

@@ -107,7 +107,7 @@ fn files(fs: &MemFs, dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     for path in fs.list(dir).unwrap_or_default().iter().map(|name| dir.join(name)) {
         match fs.read(&path, u64::MAX) {
             Ok(bytes) => drop(found.insert(path, bytes)),
-            Err(_folder) => found.extend(files(fs, &path)),
+            Err(_directory) => found.extend(files(fs, &path)),
         }
     }
     found
@@ -243,8 +243,8 @@ fn damage_to_segments_fails_without_changes_or_is_copied_once() {
     fs.edit(&torn, |bytes| bytes.truncate(bytes.len() - 1)).unwrap();
 
     let before = files(&fs, Path::new("/"));
-    let refused = replay(&fs, WalOnCorruption::Refuse).result.unwrap_err();
-    assert!(matches!(&refused, Error::Corrupt { path, offset, .. } if *path == damaged && *offset <= at as u64));
+    let error = replay(&fs, WalOnCorruption::Refuse).result.unwrap_err();
+    assert!(matches!(&error, Error::Corrupt { path, offset, .. } if *path == damaged && *offset <= at as u64));
     assert_eq!(files(&fs, Path::new("/")), before);
 
     for round in 0..2 {
@@ -309,8 +309,8 @@ fn unknown_records_in_valid_frames_are_errors() {
         bytes.extend_from_slice(b"from the future");
         finish_frame(&mut bytes, at, 9, 0, record);
         fs.create(&log_dir().join(kind.file_name(0))).and_then(|file| file.append(&bytes)).unwrap();
-        let refused = replay(&fs, WalOnCorruption::Quarantine).result.unwrap_err();
-        assert!(matches!(refused, Error::Corrupt { offset: 24, .. }), "{refused}");
+        let error = replay(&fs, WalOnCorruption::Quarantine).result.unwrap_err();
+        assert!(matches!(error, Error::Corrupt { offset: 24, .. }), "{error}");
     }
 }
 

@@ -1,6 +1,5 @@
 //! Replay of all logs of a store.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -10,7 +9,7 @@ use super::locations::SeriesLocations;
 use super::log::LogReplay;
 use super::stats::ReplayStats;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, list_if_exists};
 use crate::wal::reader::check_version;
 use crate::wal::{Epoch, SegmentKind};
 
@@ -31,10 +30,7 @@ pub(crate) struct Replay<'a> {
 pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> Result<()> {
     for epoch in epochs {
         for dir in (0..epoch.logs).map(|log| epoch.log_dir(wal_dir, log)) {
-            let names = match fs.list(&dir) {
-                Err(e) if e.kind() == ErrorKind::NotFound => continue,
-                names => names.map_err(Error::io("list", &dir))?,
-            };
+            let names = list_if_exists(fs, &dir).map_err(Error::io("list", &dir))?;
             for kind in SegmentKind::ALL {
                 let ours = names.iter().filter(|name| kind.parse(name).is_some());
                 ours.map(|name| dir.join(name)).try_for_each(|path| check_version(fs, &path, kind))?;

@@ -56,7 +56,7 @@ impl<'a> ShardBatch<'a> {
 
     /// Returns `true` if any sample has a start timestamp.
     pub(crate) fn has_starts(self) -> bool {
-        !self.starts.is_empty() || self.histograms.iter().any(|of| of.start_ms != 0)
+        !self.starts.is_empty() || self.histograms.iter().any(|append| append.start_ms != 0)
     }
 }
 
@@ -115,7 +115,7 @@ pub struct Rejected {
     pub reason: RejectReason,
 }
 
-/// Why a sample was not stored. The messages are those of Prometheus (`storage/interface.go`).
+/// Why a sample was not stored. Prometheus has the same messages (`storage/interface.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum RejectReason {
     /// Older than the newest sample of its series, with out-of-order samples disabled.
@@ -154,12 +154,15 @@ impl WriteBatch {
     #[inline]
     pub fn push(&mut self, series: SeriesHandle, sample: Sample, tag: u32) {
         let shard = usize::from(series.shard);
-        if shard >= self.shards.len() {
-            self.shards.resize_with(shard + 1, Vec::new);
-        }
         let place = self.n_floats;
         self.n_floats = place.wrapping_add(1);
-        self.shards[shard].push(Append { slot: series.slot, generation: series.generation, tag, place, sample });
+        at_shard(&mut self.shards, shard).push(Append {
+            slot: series.slot,
+            generation: series.generation,
+            tag,
+            place,
+            sample,
+        });
     }
 
     /// Adds a histogram. An append stores histograms after all floats.
@@ -177,11 +180,9 @@ impl WriteBatch {
         tag: u32,
     ) {
         let shard = usize::from(series.shard);
-        if shard >= self.histograms.len() {
-            self.histograms.resize_with(shard + 1, Vec::new);
-        }
         let SeriesHandle { slot, generation, .. } = series;
-        self.histograms[shard].push(AppendHistogram { slot, generation, tag, timestamp_ms, start_ms, histogram });
+        let append = AppendHistogram { slot, generation, tag, timestamp_ms, start_ms, histogram };
+        at_shard(&mut self.histograms, shard).push(append);
     }
 
     /// Adds a sample with its start timestamp, the time since which its value has been counted, in milliseconds. 0 is
@@ -190,10 +191,7 @@ impl WriteBatch {
         self.push(series, sample, tag);
         if start_ms != 0 {
             let shard = usize::from(series.shard);
-            if shard >= self.starts.len() {
-                self.starts.resize_with(shard + 1, Vec::new);
-            }
-            self.starts[shard].push((self.shards[shard].len() as u32 - 1, start_ms));
+            at_shard(&mut self.starts, shard).push((self.shards[shard].len() as u32 - 1, start_ms));
         }
     }
 
@@ -229,8 +227,8 @@ impl WriteBatch {
 
     /// Returns the number of samples with a start timestamp.
     pub(crate) fn n_starts(&self) -> usize {
-        let of_histograms = self.histograms.iter().flatten().filter(|of| of.start_ms != 0).count();
-        self.starts.iter().map(Vec::len).sum::<usize>() + of_histograms
+        let n_histograms = self.histograms.iter().flatten().filter(|append| append.start_ms != 0).count();
+        self.starts.iter().map(Vec::len).sum::<usize>() + n_histograms
     }
 
     /// Returns the number of samples to append.
@@ -261,4 +259,13 @@ impl WriteBatch {
         self.exemplars.clear();
         self.rejected_exemplars.clear();
     }
+}
+
+/// Returns the items of a shard. Creates the missing lists.
+#[inline]
+fn at_shard<T>(shards: &mut Vec<Vec<T>>, shard: usize) -> &mut Vec<T> {
+    if shard >= shards.len() {
+        shards.resize_with(shard + 1, Vec::new);
+    }
+    &mut shards[shard]
 }

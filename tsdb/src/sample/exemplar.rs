@@ -16,7 +16,7 @@ pub struct Exemplar {
     pub timestamp_ms: i64,
 }
 
-/// Why an exemplar was not stored. The messages are those of Prometheus (`storage/interface.go`).
+/// Why an exemplar was not stored. Prometheus has the same messages (`storage/interface.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum RejectExemplar {
     /// Older than the newest exemplar of its series by more than the out-of-order window; or at the same timestamp, but

@@ -70,7 +70,7 @@ impl TimeRange {
 pub struct SampleColumns {
     /// Milliseconds since the Unix epoch, strictly ascending.
     pub timestamps_ms: Vec<i64>,
-    /// The value at each timestamp, bit for bit as it was appended. For a histogram, the sum.
+    /// The value at each timestamp, bit for bit. For a histogram, the sum.
     pub values: Vec<f64>,
     /// The histograms and their indexes in the columns, ascending.
     pub histograms: Vec<(u32, Arc<Histogram>)>,

@@ -48,11 +48,11 @@ pub(crate) fn slice(column: &[Change], indexes: Range<usize>) -> Vec<Change> {
     if column.is_empty() || indexes.is_empty() {
         return Vec::new();
     }
-    let mut of_slice = Vec::new();
-    push(&mut of_slice, 0, at(column, indexes.start));
+    let mut slice = Vec::new();
+    push(&mut slice, 0, at(column, indexes.start));
     let inside = column.iter().filter(|(from, _)| indexes.contains(&(*from as usize)));
-    inside.for_each(|&(from, start_ms)| push(&mut of_slice, from as usize - indexes.start, start_ms));
-    of_slice
+    inside.for_each(|&(from, start_ms)| push(&mut slice, from as usize - indexes.start, start_ms));
+    slice
 }
 
 /// Removes the entries of a range of samples; `len` is the number of samples before.

@@ -44,7 +44,14 @@ const CRC_OFFSET: usize = 8;
 
 /// Returns the header of a new file.
 pub(crate) fn file_header(kind: SegmentKind, salt: u64) -> [u8; HEADER_SIZE] {
-    Framing { salt }.file_header(kind)
+    let mut header = [0; HEADER_SIZE];
+    header[..4].copy_from_slice(&MAGIC);
+    header[4] = VERSION;
+    header[5] = kind_byte(kind);
+    header[SALT_OFFSET..SALT_OFFSET + 8].copy_from_slice(&salt.to_le_bytes());
+    let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
+    header[HEADER_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
+    header
 }
 
 /// Reason why a file header is rejected.
@@ -98,23 +105,9 @@ impl Framing {
         flipped.chain([Self { salt: read_u64(header, SALT_OFFSET) }]).collect()
     }
 
-    /// Returns the header of the file.
-    pub(super) fn file_header(self, kind: SegmentKind) -> [u8; HEADER_SIZE] {
-        let mut header = [0; HEADER_SIZE];
-        header[..4].copy_from_slice(&MAGIC);
-        header[4] = VERSION;
-        header[5] = kind_byte(kind);
-        header[SALT_OFFSET..SALT_OFFSET + 8].copy_from_slice(&self.salt.to_le_bytes());
-        let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
-        header[HEADER_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
-        header
-    }
-
-    /// Appends a frame.
-    pub(super) fn put_frame(self, dst: &mut Vec<u8>, sequence: u64, record: u8, payload: &[u8]) {
-        let at = begin_frame(dst);
-        dst.extend_from_slice(payload);
-        finish_frame(dst, at, self.salt, sequence, record);
+    /// Returns the salt.
+    pub(super) fn salt(self) -> u64 {
+        self.salt
     }
 
     /// Returns the size of the frame at the start of `bytes`, header included. Returns `None` if there is no frame.
@@ -125,9 +118,11 @@ impl Framing {
         (sound && size <= PAYLOAD_SIZE_MAX).then_some(FRAME_HEADER_SIZE + size)
     }
 
-    /// Returns the sequence number and the record of a complete frame if its checksum is valid. The sequence number is
-    /// `expected`, or higher if frames are missing. The `gap` bytes before the frame, which are not valid frames,
-    /// extend the range of accepted numbers.
+    /// Returns the sequence number and the record byte of a whole frame, or `None` if its checksum is wrong.
+    ///
+    /// The header has only the lowest 16 bits of the sequence number. The checksum covers all of it. So this function
+    /// tries the numbers with these bits from `expected` on. It accepts the next 65,536 numbers, and one more for each
+    /// frame that fits in the `gap` bytes before this frame, which are not valid frames.
     pub(super) fn check_frame(self, frame: &[u8], expected: u64, gap: u64) -> Option<(u64, u8)> {
         let low = read_u16(frame, SEQUENCE_OFFSET);
         let first = expected + u64::from(low.wrapping_sub(expected as u16));
@@ -199,11 +194,11 @@ mod tests {
     const SALT: u64 = 0x0123_4567_89ab_cdef;
     const FRAMING: Framing = Framing { salt: SALT };
 
-    fn frame(payload: &[u8], sequence: u64) -> Vec<u8> {
+    fn frame(payload: &[u8], sequence: u64, record: u8) -> Vec<u8> {
         let mut dst = Vec::new();
         let at = begin_frame(&mut dst);
         dst.extend_from_slice(payload);
-        finish_frame(&mut dst, at, SALT, sequence, 3);
+        finish_frame(&mut dst, at, SALT, sequence, record);
         dst
     }
 
@@ -214,8 +209,8 @@ mod tests {
 
     /// A file with one frame.
     fn file(kind: SegmentKind, record: u8, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = FRAMING.file_header(kind).to_vec();
-        FRAMING.put_frame(&mut bytes, 0, record, payload);
+        let mut bytes = file_header(kind, SALT).to_vec();
+        bytes.extend(frame(payload, 0, record));
         bytes
     }
 
@@ -235,13 +230,14 @@ mod tests {
         encode_samples(&mut payload, &refs, &samples, &mut Scratch::default());
         assert_shown(page, &file(SegmentKind::Samples, record::SAMPLES, &payload));
         assert!(decode_samples(&payload, &mut decoded).is_some());
-        let pairs = |samples: &[Sample]| samples.iter().map(|of| (of.timestamp_ms, of.value)).collect::<Vec<_>>();
+        let pairs =
+            |samples: &[Sample]| samples.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect::<Vec<_>>();
         assert_eq!((&decoded.refs[..], pairs(&decoded.samples)), (&refs[..], pairs(&samples)));
     }
 
     #[test]
     fn a_frame_round_trips_and_every_flipped_bit_is_detected() {
-        let good = frame(b"payload", 9);
+        let good = frame(b"payload", 9, 3);
         assert_eq!(parse(&good, 9, 0), Some((9, 3)));
         for bit in 0..good.len() * 8 {
             let mut bad = good.clone();
@@ -263,7 +259,7 @@ mod tests {
             (200_000, 0, 12 * 200_000, true),
             (u64::from(u32::MAX), u64::from(u32::MAX) - 1, 0, true),
         ] {
-            let parsed = parse(&frame(b"x", sequence), expected, gap);
+            let parsed = parse(&frame(b"x", sequence, 3), expected, gap);
             assert_eq!(parsed, found.then_some((sequence, 3)), "{sequence} after {expected}");
         }
     }
@@ -271,14 +267,14 @@ mod tests {
     #[test]
     fn a_frame_of_another_file_is_rejected() {
         let other = Framing { salt: SALT + 1 };
-        let bytes = frame(b"x", 0);
+        let bytes = frame(b"x", 0, 3);
         assert_eq!(other.check_frame(&bytes, 0, 0), None);
     }
 
     #[test]
     fn a_damaged_header_is_reconstructed() {
         for kind in [SegmentKind::Samples, SegmentKind::Series, SegmentKind::Checkpoint] {
-            let good = FRAMING.file_header(kind);
+            let good = file_header(kind, SALT);
             assert_eq!(parse_file_header(&good, kind), Ok(FRAMING));
             for bit in 0..good.len() * 8 {
                 let mut bad = good;

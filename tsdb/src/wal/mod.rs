@@ -32,6 +32,7 @@ mod file_name;
 mod compression;
 pub(crate) mod frame;
 mod frame_buffer;
+mod frame_file;
 pub(crate) mod record;
 
 mod segment;

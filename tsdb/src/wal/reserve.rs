@@ -6,12 +6,11 @@
 //!
 //! Threads: only the flushing thread. Crash: the next [`Reserve::fill`] replaces an incomplete file.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::fs::{Fs, size_of_file};
+use crate::fs::{Fs, remove_if_exists, size_of_file};
 
 /// Size of the file in bytes. A flush writes its parts in sequence, and frees space only at its end.
 pub(crate) const RESERVE_SIZE: u64 = 8 << 20;
@@ -50,10 +49,7 @@ impl Reserve {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn release(&self) -> Result<()> {
-        match self.fs.remove(&self.path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", &self.path)(e)),
-            _ => Ok(()),
-        }
+        remove_if_exists(&*self.fs, &self.path).map_err(Error::io("remove", &self.path))
     }
 
     /// Returns the size of the file.

@@ -25,7 +25,7 @@ pub(super) struct SegmentWriter {
 }
 
 /// A file to sync.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct UnsyncedFile {
     number: u64,
     pub(super) path: PathBuf,
@@ -34,9 +34,7 @@ pub(super) struct UnsyncedFile {
 
 #[derive(Debug)]
 struct Segment {
-    number: u64,
-    path: PathBuf,
-    file: Arc<dyn AppendFile>,
+    written: UnsyncedFile,
     size: u64,
     salt: u64,
     next_sequence: u64,
@@ -80,10 +78,10 @@ impl SegmentWriter {
         }
         let segment = self.segment.as_mut().expect("one was created above");
         let next_sequence = self.frames.seal(segment.salt, segment.next_sequence);
-        if let Err(failed) = segment.file.append(self.frames.bytes()) {
-            let cut = segment.file.truncate(segment.size);
-            cut.map_err(|e| WriteError::Torn(format!("cut {:?}: {e}", segment.path)))?;
-            return Err(WriteError::Retryable(Error::io("write", &segment.path)(failed)));
+        let UnsyncedFile { path, file, .. } = &segment.written;
+        if let Err(failed) = file.append(self.frames.bytes()) {
+            file.truncate(segment.size).map_err(|e| WriteError::Torn(format!("truncate {path:?}: {e}")))?;
+            return Err(WriteError::Retryable(Error::io("write", path)(failed)));
         }
         segment.size += self.frames.size() as u64;
         segment.next_sequence = next_sequence;
@@ -95,7 +93,7 @@ impl SegmentWriter {
     /// Closes the segment. The next sync of the log syncs it, samples never before definitions.
     pub(super) fn close(&mut self) {
         let dirty = self.segment.take().filter(|segment| segment.dirty);
-        self.unsynced.extend(dirty.map(|Segment { number, path, file, .. }| UnsyncedFile { number, path, file }));
+        self.unsynced.extend(dirty.map(|segment| segment.written));
     }
 
     /// Moves all files that need a sync to `unsynced` and marks them as synced. Returns `true` if the directory needs a
@@ -104,8 +102,7 @@ impl SegmentWriter {
         unsynced.append(&mut self.unsynced);
         if let Some(segment) = self.segment.as_mut().filter(|segment| segment.dirty) {
             segment.dirty = false;
-            let (path, file) = (segment.path.clone(), Arc::clone(&segment.file));
-            unsynced.push(UnsyncedFile { number: segment.number, path, file });
+            unsynced.push(segment.written.clone());
         }
         std::mem::take(&mut self.dir_dirty)
     }
@@ -130,6 +127,7 @@ impl SegmentWriter {
         }
         self.next_number += 1;
         self.dir_dirty = true;
-        Ok(Segment { number, path, file, size: HEADER_SIZE as u64, salt, next_sequence: 0, dirty: true })
+        let written = UnsyncedFile { number, path, file };
+        Ok(Segment { written, size: HEADER_SIZE as u64, salt, next_sequence: 0, dirty: true })
     }
 }

@@ -10,7 +10,7 @@
 //! in `pending`, in `files` or written. [`Wal::rotate`] locks `files`, writes the remaining records and closes both
 //! segments before it unlocks. So earlier records are in segments below the cut, later records in segments after it. If
 //! a concurrent commit locks `files` first, `rotate` finds its records written. Otherwise `rotate` writes them, and the
-//! commit finds them written. A failed write closes no segment.
+//! commit finds them written. If the write fails, `rotate` cuts nothing.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -265,7 +265,8 @@ impl Wal {
     /// ensures that no request is in flight. Concurrent definitions may be before or after the cut. Syncs nothing.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Poisoned`]. Then the log is not cut.
+    /// [`Error::Io`] if records could not be written: they stay in memory, and the next commit retries.
+    /// [`Error::Poisoned`]. After an error the log is not cut.
     pub(crate) fn rotate(&self) -> Result<Cut> {
         let mut files = self.files();
         self.write_pending(&mut files)?;
@@ -284,9 +285,9 @@ impl Wal {
     /// must be durable in blocks.
     ///
     /// # Errors
-    /// The errors of `series`, [`Error::Io`], [`Error::Limit`] if a label set exceeds the limit of the store.
-    /// Then the segments before the cut stay live. A segment that cannot be removed is no error: the next call retries
-    /// the removal.
+    /// The errors of `series`. [`Error::Io`]. [`Error::Limit`] if a label set is larger than the store accepts, or if there
+    /// are more than 2^32 symbols. After an error all segments exist, and the checkpoint is either complete or absent. A
+    /// segment that cannot be removed is no error: the next call retries the removal.
     pub(crate) fn checkpoint<'a>(
         &self,
         cut: Cut,

@@ -13,14 +13,14 @@ impl Disk {
         let entries = self.surviving_entries(cut, &mut rng);
         let mut after = Disk::new();
         after.next_node = self.next_node;
-        let mut folders = vec![ROOT];
-        while let Some(folder) = folders.pop() {
-            for (name, id) in names_in(&entries, folder) {
-                after.entries.insert((folder, name.to_owned()), id);
+        let mut dirs = vec![ROOT];
+        while let Some(dir) = dirs.pop() {
+            for (name, id) in names_in(&entries, dir) {
+                after.entries.insert((dir, name.to_owned()), id);
                 match &self.nodes[&id] {
-                    Node::Folder => {
-                        after.nodes.insert(id, Node::Folder);
-                        folders.push(id);
+                    Node::Dir => {
+                        after.nodes.insert(id, Node::Dir);
+                        dirs.push(id);
                     }
                     // A file with two names is visited twice.
                     Node::File { contents, .. } => {

@@ -38,7 +38,7 @@ pub(super) struct Disk {
 #[derive(Debug)]
 pub(super) enum Node {
     File { contents: Contents, n_links: usize, n_open: usize },
-    Folder,
+    Dir,
 }
 
 /// An atomic change: a create or link sets an entry, an unlink clears one, a rename does both.
@@ -74,7 +74,7 @@ impl Node {
 impl Disk {
     pub(super) fn new() -> Self {
         Self {
-            nodes: BTreeMap::from([(ROOT, Node::Folder)]),
+            nodes: BTreeMap::from([(ROOT, Node::Dir)]),
             next_node: ROOT + 1,
             entries: Entries::new(),
             synced: Entries::new(),
@@ -86,31 +86,31 @@ impl Disk {
 
     /// Returns the node at a path.
     pub(super) fn find(&self, path: &Path) -> io::Result<NodeId> {
-        names(path)?.into_iter().try_fold(ROOT, |folder, name| self.lookup(folder, name))
+        names(path)?.into_iter().try_fold(ROOT, |dir, name| self.lookup(dir, name))
     }
 
     pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         self.faults.check_alive()?;
-        let mut folder = ROOT;
+        let mut dir = ROOT;
         for name in names(path)? {
-            folder = match self.lookup(folder, name) {
+            dir = match self.lookup(dir, name) {
                 Ok(node) => node,
-                Err(missing) if missing.kind() == ErrorKind::NotFound => self.run("create folder", path, |disk| {
-                    let made = disk.add(Node::Folder);
-                    disk.change(None, Some(((folder, name.to_owned()), made)));
+                Err(error) if error.kind() == ErrorKind::NotFound => self.run("create directory", path, |disk| {
+                    let made = disk.add(Node::Dir);
+                    disk.change(None, Some(((dir, name.to_owned()), made)));
                     Ok(made)
                 })?,
-                Err(refused) => return Err(refused),
+                Err(error) => return Err(error),
             };
         }
-        if self.is_folder(folder) { Ok(()) } else { Err(ErrorKind::AlreadyExists.into()) }
+        if self.is_dir(dir) { Ok(()) } else { Err(ErrorKind::AlreadyExists.into()) }
     }
 
     pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         self.faults.check_alive()?;
-        let folder = self.find(dir)?;
-        self.check_folder(folder)?;
-        Ok(names_in(&self.entries, folder).map(|(name, _)| name.to_owned()).collect())
+        let dir = self.find(dir)?;
+        self.check_dir(dir)?;
+        Ok(names_in(&self.entries, dir).map(|(name, _)| name.to_owned()).collect())
     }
 
     pub(super) fn create(&mut self, path: &Path) -> io::Result<NodeId> {
@@ -137,8 +137,8 @@ impl Disk {
                 // Two names of one file: a no-op, as in POSIX.
                 Ok(replaced) if replaced == node => return Ok(()),
                 Ok(replaced) => disk.check_replaceable(node, replaced)?,
-                Err(missing) if missing.kind() == ErrorKind::NotFound => {}
-                Err(refused) => return Err(refused),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
             disk.change(Some(from_entry), Some((to_entry, node)));
             Ok(())
@@ -149,7 +149,7 @@ impl Disk {
         self.run("link", from, |disk| {
             let node = disk.find(from)?;
             let entry = disk.free_entry(to)?;
-            if disk.is_folder(node) {
+            if disk.is_dir(node) {
                 return Err(ErrorKind::PermissionDenied.into());
             }
             disk.change(None, Some((entry, node)));
@@ -160,7 +160,7 @@ impl Disk {
     pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
         self.run("remove", path, |disk| {
             let entry = disk.entry(path)?;
-            if disk.is_folder(disk.lookup(entry.0, &entry.1)?) {
+            if disk.is_dir(disk.lookup(entry.0, &entry.1)?) {
                 return Err(ErrorKind::IsADirectory.into());
             }
             disk.change(Some(entry), None);
@@ -169,7 +169,7 @@ impl Disk {
     }
 
     pub(super) fn remove_dir(&mut self, path: &Path) -> io::Result<()> {
-        self.run("remove folder", path, |disk| {
+        self.run("remove directory", path, |disk| {
             let entry = disk.entry(path)?;
             let node = disk.lookup(entry.0, &entry.1)?;
             disk.check_empty(node)?;
@@ -179,25 +179,25 @@ impl Disk {
     }
 
     pub(super) fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
-        self.run("sync folder", path, |disk| {
-            let folder = disk.find(path)?;
-            disk.check_folder(folder)?;
+        self.run("sync directory", path, |disk| {
+            let dir = disk.find(path)?;
+            disk.check_dir(dir)?;
             if disk.faults.sync_fails {
                 return Err(broken());
             }
-            disk.make_last(folder);
+            disk.make_last(dir);
             disk.sweep();
             Ok(())
         })
     }
 
     /// Makes the changes in a directory durable, and those they depend on: earlier ones of the same names.
-    fn make_last(&mut self, folder: NodeId) {
+    fn make_last(&mut self, dir: NodeId) {
         let mut needed: HashSet<Entry> = HashSet::new();
         let mut lasting = Vec::new();
         let mut waiting = Vec::new();
         for change in std::mem::take(&mut self.changes).into_iter().rev() {
-            if change.entries().any(|entry| entry.0 == folder || needed.contains(entry)) {
+            if change.entries().any(|entry| entry.0 == dir || needed.contains(entry)) {
                 needed.extend(change.entries().cloned());
                 lasting.push(change);
             } else {
@@ -255,21 +255,21 @@ impl Disk {
         id
     }
 
-    fn lookup(&self, folder: NodeId, name: &str) -> io::Result<NodeId> {
-        self.check_folder(folder)?;
-        self.entries.get(&(folder, name.to_owned())).copied().ok_or_else(|| ErrorKind::NotFound.into())
+    fn lookup(&self, dir: NodeId, name: &str) -> io::Result<NodeId> {
+        self.check_dir(dir)?;
+        self.entries.get(&(dir, name.to_owned())).copied().ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    fn is_folder(&self, node: NodeId) -> bool {
-        matches!(self.nodes.get(&node), Some(Node::Folder))
+    fn is_dir(&self, node: NodeId) -> bool {
+        matches!(self.nodes.get(&node), Some(Node::Dir))
     }
 
-    fn check_folder(&self, node: NodeId) -> io::Result<()> {
-        if self.is_folder(node) { Ok(()) } else { Err(ErrorKind::NotADirectory.into()) }
+    fn check_dir(&self, node: NodeId) -> io::Result<()> {
+        if self.is_dir(node) { Ok(()) } else { Err(ErrorKind::NotADirectory.into()) }
     }
 
     fn check_empty(&self, node: NodeId) -> io::Result<()> {
-        self.check_folder(node)?;
+        self.check_dir(node)?;
         match names_in(&self.entries, node).next() {
             None => Ok(()),
             Some(_) => Err(ErrorKind::DirectoryNotEmpty.into()),
@@ -277,7 +277,7 @@ impl Disk {
     }
 
     fn check_replaceable(&self, node: NodeId, replaced: NodeId) -> io::Result<()> {
-        match (self.is_folder(node), self.is_folder(replaced)) {
+        match (self.is_dir(node), self.is_dir(replaced)) {
             (false, false) => Ok(()),
             (false, true) => Err(ErrorKind::IsADirectory.into()),
             (true, _) => self.check_empty(replaced),
@@ -288,9 +288,9 @@ impl Disk {
     fn entry(&self, path: &Path) -> io::Result<Entry> {
         let names = names(path)?;
         let (name, above) = names.split_last().ok_or(ErrorKind::InvalidInput)?;
-        let folder = above.iter().try_fold(ROOT, |folder, name| self.lookup(folder, name))?;
-        self.check_folder(folder)?;
-        Ok((folder, (*name).to_owned()))
+        let dir = above.iter().try_fold(ROOT, |dir, name| self.lookup(dir, name))?;
+        self.check_dir(dir)?;
+        Ok((dir, (*name).to_owned()))
     }
 
     fn free_entry(&self, path: &Path) -> io::Result<Entry> {
@@ -411,7 +411,7 @@ impl Disk {
 
     pub(super) fn lock(&mut self, path: &Path) -> io::Result<NodeId> {
         let node = match self.open(path) {
-            Err(missing) if missing.kind() == ErrorKind::NotFound => self.create(path)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => self.create(path)?,
             found => found?,
         };
         if !self.locked.insert(node) {
@@ -449,9 +449,9 @@ impl Disk {
 }
 
 /// Iterates over the names in a directory, sorted, with their nodes.
-pub(super) fn names_in(entries: &Entries, folder: NodeId) -> impl Iterator<Item = (&str, NodeId)> {
-    let from_first = entries.range((folder, String::new())..);
-    from_first.take_while(move |((of, _), _)| *of == folder).map(|((_, name), node)| (name.as_str(), *node))
+pub(super) fn names_in(entries: &Entries, dir: NodeId) -> impl Iterator<Item = (&str, NodeId)> {
+    let from_first = entries.range((dir, String::new())..);
+    from_first.take_while(move |((parent, _), _)| *parent == dir).map(|((_, name), node)| (name.as_str(), *node))
 }
 
 /// Returns the components of a path.

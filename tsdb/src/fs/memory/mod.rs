@@ -55,7 +55,7 @@ impl MemFs {
         self.disk().faults.room = size;
     }
 
-    /// Makes every sync of files and folders fail, or none.
+    /// Makes every sync of files and directories fail, or none.
     pub fn set_sync_fails(&self, fails: bool) {
         self.disk().faults.sync_fails = fails;
     }

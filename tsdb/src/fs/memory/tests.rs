@@ -135,7 +135,7 @@ fn an_unsynced_truncation_may_be_undone_and_later_writes_may_survive_in_part() {
     write(&fs, "/log", "abc", true).unwrap();
     fs.sync_dir(path("/")).unwrap();
     fs.truncate(path("/log"), 1).unwrap();
-    assert_eq!(outcomes(&fs), BTreeSet::from(["log=a".to_owned()]), "a cut through the folder is synced");
+    assert_eq!(outcomes(&fs), BTreeSet::from(["log=a".to_owned()]), "a truncation through the directory is synced");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn bytes_of_a_failed_sync_may_be_lost_whatever_later_syncs_return() {
 fn replace(fs: &dyn Fs, skipped_step: usize) -> io::Result<()> {
     let step = |number: usize, act: &dyn Fn() -> io::Result<()>| if number == skipped_step { Ok(()) } else { act() };
     step(0, &|| match fs.remove(path("/spare")) {
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     })?;
     let file = fs.create(path("/spare"))?;
@@ -348,10 +348,10 @@ fn bad_sectors_and_files_truncated_while_open_fail_only_affected_reads() {
     for (offset, expected) in
         [(0, None), (1, Some(None)), (5, Some(None)), (6, None), (7, Some(Some(io::ErrorKind::UnexpectedEof)))]
     {
-        let refused = file.read_at(&mut buf, offset).err();
-        assert_eq!(refused.is_some(), expected.is_some(), "offset {offset}: {refused:?}");
-        if let (Some(refused), Some(Some(kind))) = (refused, expected) {
-            assert_eq!(refused.kind(), kind, "offset {offset}");
+        let error = file.read_at(&mut buf, offset).err();
+        assert_eq!(error.is_some(), expected.is_some(), "offset {offset}: {error:?}");
+        if let (Some(error), Some(Some(kind))) = (error, expected) {
+            assert_eq!(error.kind(), kind, "offset {offset}");
         }
     }
     assert!(fs.crash(PowerCut::KeepsAll).read(path("/a"), 100).is_err(), "bad sectors stay");
@@ -490,7 +490,7 @@ proptest! {
         let fs = MemFs::new();
         let mut bench = Bench::new(Arc::new(fs.clone()), PathBuf::from("/"));
         for step in &steps {
-            let _may_be_refused = bench.run(step);
+            let _may_fail = bench.run(step);
         }
         prop_assert_eq!(tree(&fs.crash(PowerCut::KeepsAll), &bench.root), tree(&fs, &bench.root));
         let cuts: Vec<_> = seeds.into_iter().map(PowerCut::Seeded).chain([PowerCut::LosesAll, PowerCut::KeepsAll]).collect();

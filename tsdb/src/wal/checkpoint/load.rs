@@ -134,39 +134,30 @@ impl Loader {
         each: &mut impl FnMut(Entry<'_>) -> Result<()>,
     ) -> Option<Result<()>> {
         let (record, mut payload) = self.decompressor.decompress(frame.record, frame.payload)?;
-        match record {
-            BEGIN => {
-                let sound = take_u64(&mut payload)? == self.number;
-                let next_ref = take_u64(&mut payload)?;
-                (sound && payload.is_empty()).then(|| each(Entry::NextRef(next_ref)))
-            }
-            END => {
-                let next_ref = take_u64(&mut payload)?;
-                payload.is_empty().then(|| each(Entry::NextRef(next_ref)))
-            }
-            SYMBOLS => self.symbols.add(payload).map(Ok),
-            SERIES => {
-                series::decode(payload, &self.symbols, |found| each(found.map_or(Entry::LostSeries, Entry::Series)))
-            }
-            METADATA => {
-                let mut result = Ok(());
-                decode_metadata(payload, |family, metadata| {
-                    if result.is_ok() {
-                        result = each(Entry::Metadata(family.to_owned(), metadata));
-                    }
-                })?;
-                Some(result)
-            }
-            EXEMPLARS => {
-                let mut result = Ok(());
-                exemplars::decode(payload, |of_series| {
-                    if result.is_ok() {
-                        result = each(Entry::Exemplars(of_series));
-                    }
-                })?;
-                Some(result)
-            }
-            _ => None,
+        if record == SERIES {
+            return series::decode(payload, &self.symbols, |found| {
+                each(found.map_or(Entry::LostSeries, Entry::Series))
+            });
         }
+        let mut result = Ok(());
+        let mut pass = |entry: Entry<'_>| {
+            if result.is_ok() {
+                result = each(entry);
+            }
+        };
+        match record {
+            BEGIN | END => {
+                let is_sound = record == END || take_u64(&mut payload)? == self.number;
+                let next_ref = take_u64(&mut payload).filter(|_| is_sound && payload.is_empty())?;
+                pass(Entry::NextRef(next_ref));
+            }
+            SYMBOLS => self.symbols.add(payload)?,
+            METADATA => {
+                decode_metadata(payload, |family, metadata| pass(Entry::Metadata(family.to_owned(), metadata)))?;
+            }
+            EXEMPLARS => exemplars::decode(payload, |numbered| pass(Entry::Exemplars(numbered)))?,
+            _ => return None,
+        }
+        Some(result)
     }
 }

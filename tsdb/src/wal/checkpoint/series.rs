@@ -5,7 +5,7 @@
 //! refs      n zigzags: difference to the previous one, to 0 for the first, wrapping
 //! lasts     n zigzags: the last timestamps, likewise; the lowest i64 stands for "no sample"
 //! counts    n varints: the number of labels
-//! symbols   per label a zigzag: its symbol less that of the label at the same position in the previous series (0 if none)
+//! symbols   per label a zigzag: its symbol less the symbol at the same position in the previous series (0 if none)
 //! ```
 
 use super::symbols::{SymbolWriter, Symbols};

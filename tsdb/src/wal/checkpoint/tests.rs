@@ -81,8 +81,8 @@ fn a_checkpoint_of_many_frames_round_trips() {
 fn an_error_leaves_no_file_and_incomplete_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("checkpoint-00000001.tmp"), "half").unwrap();
-    let refused = std::iter::once(Err(Error::Options("no".into())));
-    assert!(write(&RealFs, dir.path(), Cut(2), 0, std::iter::empty(), refused, &[]).is_err());
+    let failing = std::iter::once(Err(Error::Options("no".into())));
+    assert!(write(&RealFs, dir.path(), Cut(2), 0, std::iter::empty(), failing, &[]).is_err());
     assert_eq!(RealFs.list(dir.path()).unwrap(), [""; 0]);
 }
 

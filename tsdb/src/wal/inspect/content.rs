@@ -14,7 +14,8 @@ use crate::wal::compression::Decompressor;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::reader::Frame;
 use crate::wal::record::{
-    self, EXEMPLARS, START_TIMESTAMPS, SampleColumn, decode_exemplars, decode_histograms, decode_start_timestamps,
+    self, EXEMPLARS, START_TIMESTAMPS, SampleColumn, SampleSizes, decode_exemplars, decode_histograms,
+    decode_start_timestamps,
 };
 
 /// Names of all records, as [`Content::name`] returns them.
@@ -81,19 +82,6 @@ pub struct LoggedStart {
     pub start_ms: i64,
     /// Whether the start timestamp applies only to this out-of-order sample; `None` if the replay decides.
     pub is_out_of_order: Option<bool>,
-}
-
-/// The sizes of the parts of a samples record, in bits.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SampleSizes {
-    /// The number of samples, flags, first ref, first timestamp.
-    pub head: u64,
-    /// The refs except the first.
-    pub refs: u64,
-    /// The timestamps except the first.
-    pub times: u64,
-    /// The values.
-    pub values: u64,
 }
 
 impl Content<'_> {
@@ -165,7 +153,9 @@ impl Decoder {
         let sizes = match record {
             record::HISTOGRAMS => {
                 let mut found = Vec::new();
-                decode_histograms(payload, |of| found.push((of.series.0, of.timestamp_ms, of.histogram)))?;
+                decode_histograms(payload, |logged| {
+                    found.push((logged.series.0, logged.timestamp_ms, logged.histogram))
+                })?;
                 return Some(Content::Histograms(found));
             }
             START_TIMESTAMPS => return start_timestamps(payload),
@@ -177,8 +167,6 @@ impl Decoder {
             record::SAMPLES => record::decode_sized(payload, column)?,
             _ => return None,
         };
-        let record::PartSizes { head, refs, times, values } = sizes;
-        let sizes = SampleSizes { head, refs, times, values };
         let logged = |(&SeriesRef(series), &sample)| LoggedSample { series, sample };
         samples.clear();
         samples.extend(column.refs.iter().zip(&column.samples).map(logged));
@@ -194,7 +182,7 @@ impl Decoder {
                 Entry::Series(it) => series.push((it.series.0, it.last_ms, it.labels())),
                 Entry::LostSeries => n_lost += 1,
                 Entry::Metadata(family, metadata) => families.push((family, metadata)),
-                Entry::Exemplars(of_series) => exemplars.push(of_series),
+                Entry::Exemplars(numbered) => exemplars.push(numbered),
                 Entry::NextRef(next) => next_ref = next,
             }
             Ok(())

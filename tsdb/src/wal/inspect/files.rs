@@ -1,10 +1,9 @@
 //! The files of the WAL of a data directory.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::fs::{Fs, size_of_file};
+use crate::fs::{Fs, list_if_exists, size_of_file};
 use crate::wal::checkpoint;
 use crate::wal::epoch::Epoch;
 use crate::wal::file_name::SegmentKind;
@@ -48,8 +47,8 @@ pub enum Role {
 /// Returns `true` if a directory is a data directory of Varve: it contains a WAL epoch or a block.
 #[must_use]
 pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
-    let has = |folder: &str, is_ours: fn(&str) -> bool| {
-        fs.list(&dir.join(folder)).is_ok_and(|names| names.iter().any(|name| is_ours(name)))
+    let has = |subdirectory: &str, is_ours: fn(&str) -> bool| {
+        fs.list(&dir.join(subdirectory)).is_ok_and(|names| names.iter().any(|name| is_ours(name)))
     };
     has("wal", |name| Epoch::parse(name).is_some()) || has("blocks", |name| name.ends_with(".block"))
 }
@@ -61,7 +60,7 @@ pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
 /// instead.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     let wal_dir = dir.join("wal");
-    let names = names(fs, &wal_dir)?;
+    let names = list_if_exists(fs, &wal_dir).map_err(Error::io("list", &wal_dir))?;
     let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
     epochs.sort_unstable();
     let mut files = Vec::new();
@@ -75,7 +74,7 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
 
 fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Vec<LogFile>> {
     let dir = epoch.log_dir(wal_dir, log);
-    let names = names(fs, &dir)?;
+    let names = list_if_exists(fs, &dir).map_err(Error::io("list", &dir))?;
     let mut files = Vec::new();
     for kind in SegmentKind::ALL {
         files.extend(kind.numbers(&names).into_iter().map(|number| {
@@ -114,12 +113,4 @@ fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) {
     let cut = cut.or(begun).unwrap_or(0);
     let is_superseded = |file: &&mut LogFile| file.kind != SegmentKind::Checkpoint && file.number < cut;
     files.iter_mut().filter(is_superseded).for_each(|file| file.role = Role::Superseded);
-}
-
-/// Returns the names in a directory. A missing directory has none.
-fn names(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
-    match fs.list(dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        names => names.map_err(Error::io("list", dir)),
-    }
 }

@@ -1,6 +1,6 @@
 //! Inspection and repair of the WAL of a data directory.
 //!
-//! Used by `varve wal`; public as `varve_tsdb::inspect`. The code that reads frames and records is that of a replay.
+//! Used by `varve wal`; public as `varve_tsdb::inspect`. A replay uses the same code to read frames and records.
 //! But nothing is applied to a head, and damage is recorded as a [`Damage`](crate::fs::damage::Damage) instead of
 //! ending the inspection.
 //!
@@ -21,10 +21,11 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use content::{Content, LoggedSample, LoggedStart, RECORD_NAMES, SampleSizes};
+pub use content::{Content, LoggedSample, LoggedStart, RECORD_NAMES};
 pub use files::{LogFile, Role, is_varve_directory, list};
 pub use read::{FileIntegrity, FoundFrame, read_file};
 pub use repair::{Repair, RepairedFile, repair};
 pub use statistics::{FileSummary, Inspection, PartSizes, inspect};
 
 pub use super::file_name::SegmentKind;
+pub use super::record::SampleSizes;

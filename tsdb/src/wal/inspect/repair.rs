@@ -16,17 +16,15 @@ use super::files::{LogFile, Role, list};
 use super::read::{FileIntegrity, FoundFrame, read_frames};
 use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
-use crate::fs::backup;
 use crate::fs::damage::{DamageKind, DamageReport};
-use crate::fs::{AppendFile, Fs};
+use crate::fs::{Fs, backup, remove_if_exists};
 use crate::wal::checkpoint;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{Framing, HEADER_SIZE};
+use crate::wal::frame_file::FrameFile;
 use crate::wal::quarantine::qualified_name;
 use crate::wal::reader::{LargeFrameLock, Opened, Reader, check_version};
 
-/// Size of the write buffer.
-const BUFFER_SIZE: usize = 1 << 20;
 /// The suffix of a file that is being written.
 const TMP_SUFFIX: &str = ".repaired.tmp";
 
@@ -130,7 +128,9 @@ impl Repair {
             repaired.original = backup::save_original(fs, &file.path, quarantine, &name)?;
             match framing.filter(|_| !is_useless) {
                 Some(framing) => rewrite(fs, file, framing, valid)?,
-                None if file.kind == SegmentKind::Checkpoint => remove(fs, &file.path)?,
+                None if file.kind == SegmentKind::Checkpoint => {
+                    fs.remove(&file.path).map_err(Error::io("remove", &file.path))?;
+                }
                 // An empty segment reserves its number.
                 None => replace_with_empty(fs, file)?,
             }
@@ -218,7 +218,7 @@ fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
     let mut name = file.path.file_name().unwrap_or_default().to_owned();
     name.push(TMP_SUFFIX);
     let tmp = file.path.with_file_name(name);
-    remove(fs, &tmp)?;
+    remove_if_exists(fs, &tmp).map_err(Error::io("remove", &tmp))?;
     Ok(tmp)
 }
 
@@ -227,10 +227,12 @@ fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) ->
     let tmp = tmp_path(fs, file)?;
     let large = LargeFrameLock::default();
     let reader = Reader::open_as(fs, &file.path, framing, &large)?;
-    let mut repaired = RepairedWriter::create(fs, &tmp, file.kind, framing)?;
+    let mut repaired = FrameFile::create(fs, &tmp, file.kind, framing.salt())?;
     let is_checkpoint = file.kind == SegmentKind::Checkpoint;
     if is_checkpoint && !valid.begins {
-        repaired.put(checkpoint::BEGIN, &pair(file.number, valid.next_ref))?;
+        put_u64(&mut repaired.payload, file.number);
+        put_u64(&mut repaired.payload, valid.next_ref);
+        repaired.frame(checkpoint::BEGIN)?;
     }
     read_frames(reader, file, FileIntegrity::default(), &mut DamageReport::default(), |frame: FoundFrame<'_>| {
         match frame.content {
@@ -239,57 +241,9 @@ fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) ->
         }
     })?;
     if is_checkpoint && !valid.ends {
-        let mut payload = Vec::new();
-        put_u64(&mut payload, valid.next_ref);
-        repaired.put(checkpoint::END, &payload)?;
+        put_u64(&mut repaired.payload, valid.next_ref);
+        repaired.frame(checkpoint::END)?;
     }
     repaired.finish()?;
     backup::replace(fs, &tmp, &file.path)
-}
-
-fn pair(first: u64, second: u64) -> Vec<u8> {
-    let mut payload = Vec::new();
-    put_u64(&mut payload, first);
-    put_u64(&mut payload, second);
-    payload
-}
-
-/// A file that is being written.
-struct RepairedWriter<'a> {
-    path: &'a Path,
-    file: std::sync::Arc<dyn AppendFile>,
-    framing: Framing,
-    bytes: Vec<u8>,
-    sequence: u64,
-}
-
-impl<'a> RepairedWriter<'a> {
-    fn create(fs: &dyn Fs, path: &'a Path, kind: SegmentKind, framing: Framing) -> Result<Self> {
-        let file = fs.create(path).map_err(Error::io("create", path))?;
-        Ok(Self { path, file, framing, bytes: framing.file_header(kind).to_vec(), sequence: 0 })
-    }
-
-    fn put(&mut self, record: u8, payload: &[u8]) -> Result<()> {
-        self.framing.put_frame(&mut self.bytes, self.sequence, record, payload);
-        self.sequence += 1;
-        if self.bytes.len() >= BUFFER_SIZE { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.file.append(&self.bytes).map_err(Error::io("write", self.path))?;
-        self.bytes.clear();
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<()> {
-        self.flush()?;
-        self.file.sync().map_err(Error::io("sync", self.path))
-    }
-}
-
-fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
-    match fs.remove(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
-    }
 }

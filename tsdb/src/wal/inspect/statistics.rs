@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hashbrown::HashSet;
 
-use super::content::{Content, SampleSizes};
+use super::content::Content;
 use super::files::{LogFile, Role, list};
 use super::read::{FileIntegrity, FoundFrame, read_file};
 use crate::error::{Error, Result};
@@ -16,6 +16,7 @@ use crate::wal::checkpoint;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{FRAME_HEADER_SIZE, HEADER_SIZE};
 use crate::wal::reader::LargeFrameLock;
+use crate::wal::record::SampleSizes;
 
 /// Maximum attempts to read a WAL while a server removes files.
 const ATTEMPTS_MAX: usize = 5;
@@ -201,7 +202,7 @@ impl FileSummary {
             Content::Histograms(found) => found.iter().for_each(|it| self.add_sample(it.1)),
             Content::Exemplars(found) => self.n_exemplars += found.len() as u64,
             Content::CheckpointExemplars(found) => {
-                self.n_exemplars += found.iter().map(|(_, of_series)| of_series.len() as u64).sum::<u64>();
+                self.n_exemplars += found.iter().map(|(_, exemplars)| exemplars.len() as u64).sum::<u64>();
             }
             _ => {}
         }

@@ -78,8 +78,8 @@ fn statistics_agree_with_those_of_a_replay() {
         let n_replayed = replayed.n_samples + replayed.n_repeated + replayed.n_conflicting + replayed.n_orphaned;
         assert_eq!((n_samples, found.n_orphaned), (n_replayed, replayed.n_orphaned), "seed {seed}");
         assert!(n_samples > 0 && found.n_series > 0 && found.n_series <= replayed.n_series);
-        let sum = |of: fn(&FileIntegrity) -> u64| {
-            found.files.iter().filter(counts).map(|file| of(&file.integrity)).sum::<u64>()
+        let sum = |field: fn(&FileIntegrity) -> u64| {
+            found.files.iter().filter(counts).map(|file| field(&file.integrity)).sum::<u64>()
         };
         let damage = (sum(|end| end.damaged_bytes), sum(|end| end.torn_bytes), sum(|end| end.n_missing_frames));
         assert_eq!(damage, (replayed.damaged_bytes, replayed.torn_bytes, replayed.n_missing_frames), "seed {seed}");

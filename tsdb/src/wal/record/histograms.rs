@@ -4,7 +4,7 @@
 //! repeated up to the end:
 //! ref     zigzag: difference to the previous one, to 0 for the first, wrapping at 64 bits
 //! time    zigzag: likewise
-//! byte    0: the layout is that of the previous one; 1: it follows (see `histogram::Layout`)
+//! byte    0: the layout of the previous histogram; 1: a layout follows (see `histogram::Layout`)
 //! counts  see `histogram::encode_counts`
 //! ```
 //! A layout never refers to another record: each record decodes independently.
@@ -43,20 +43,20 @@ pub(in crate::wal) fn encode_histograms<'a>(
 ) -> &'a [LoggedHistogram] {
     let start = dst.len();
     let (mut series, mut time_ms, mut layout) = (0_u64, 0_i64, None::<Layout>);
-    for (i, of) in histograms.iter().enumerate() {
+    for (i, logged) in histograms.iter().enumerate() {
         if dst.len() - start >= RECORD_SIZE {
             return &histograms[i..];
         }
-        put_i64(dst, of.series.0.wrapping_sub(series).cast_signed());
-        put_i64(dst, of.timestamp_ms.wrapping_sub(time_ms));
-        (series, time_ms) = (of.series.0, of.timestamp_ms);
-        if layout.as_ref().is_some_and(|layout| layout.is_of(&of.histogram)) {
+        put_i64(dst, logged.series.0.wrapping_sub(series).cast_signed());
+        put_i64(dst, logged.timestamp_ms.wrapping_sub(time_ms));
+        (series, time_ms) = (logged.series.0, logged.timestamp_ms);
+        if layout.as_ref().is_some_and(|layout| layout.is_of(&logged.histogram)) {
             dst.push(SAME_LAYOUT);
         } else {
             dst.push(NEW_LAYOUT);
-            layout.insert(Layout::of(&of.histogram)).encode(dst);
+            layout.insert(Layout::of(&logged.histogram)).encode(dst);
         }
-        encode_counts(&of.histogram, dst);
+        encode_counts(&logged.histogram, dst);
     }
     &[]
 }
@@ -105,7 +105,7 @@ mod tests {
         #[test]
         fn histograms_round_trip_and_cut_records_are_rejected(
             histograms in proptest::collection::vec((any::<u64>(), any::<i64>(), any_histogram()), 1..20),
-            cut in any::<usize>(), bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            cut in any::<usize>(),
         ) {
             let histograms: Vec<_> = histograms.into_iter().map(|(series, timestamp_ms, histogram)| {
                 LoggedHistogram { series: SeriesRef(series), timestamp_ms, histogram: Arc::new(histogram) }
@@ -116,7 +116,6 @@ mod tests {
             if decode_histograms(&record[..cut], |_| n += 1).is_some() {
                 prop_assert!(n < histograms.len());
             }
-            let _ = decode_histograms(&bytes, |_| {});
         }
     }
 

@@ -24,7 +24,26 @@ pub(crate) use exemplars::{EXEMPLARS, decode_exemplars};
 pub(super) use exemplars::{encode_exemplar, put_exemplar, take_exemplar};
 pub(super) use histograms::encode_histograms;
 pub(crate) use histograms::{HISTOGRAMS, LoggedHistogram, decode_histograms};
-pub(super) use samples::{PartSizes, Scratch, decode_sized, encode_samples};
+pub use samples::SampleSizes;
 pub(crate) use samples::{SAMPLES, SampleColumn, decode_samples};
+pub(super) use samples::{Scratch, decode_sized, encode_samples};
 pub(super) use start_timestamps::{RECORD_SAMPLES_MAX, encode_start_timestamps};
 pub(crate) use start_timestamps::{START_TIMESTAMPS, StartTimestamp, StartTimestamps, decode_start_timestamps};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn damaged_records_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode_series(&bytes, |_, _| {});
+            let _ = decode_samples(&bytes, &mut SampleColumn::default());
+            let _ = decode_metadata(&bytes, |_, _| {});
+            let _ = decode_histograms(&bytes, |_| {});
+            let _ = decode_exemplars(&bytes, |_, _, _| {});
+            let _ = decode_start_timestamps(&bytes, |_, _, _| {});
+        }
+    }
+}

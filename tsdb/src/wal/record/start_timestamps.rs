@@ -56,7 +56,7 @@ impl StartTimestamps {
 
     /// Returns the entries of the record for the samples at `indexes`, or `None` if no record is needed.
     pub(in crate::wal) fn record(&self, indexes: Range<usize>) -> Option<&[(usize, StartTimestamp)]> {
-        let at = |index: usize| self.entries.partition_point(|(of, _)| *of < index);
+        let at = |index: usize| self.entries.partition_point(|(entry, _)| *entry < index);
         let entries = &self.entries[at(indexes.start)..at(indexes.end)];
         (self.is_buffered || !entries.is_empty()).then_some(entries)
     }
@@ -162,11 +162,6 @@ mod tests {
             });
             prop_assert_eq!(&seen, &all[indexes.clone()]);
             prop_assert_eq!(was_buffered, Some(indexes.is_empty() || seen.iter().any(|(.., order)| *order == 2)));
-        }
-
-        #[test]
-        fn damaged_records_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = decode_start_timestamps(&bytes, |_, _, _| {});
         }
     }
 }

@@ -5,7 +5,7 @@
 
 /// Returns the code word of each symbol, with the first bit lowest. The lengths must form a complete code and be at
 /// most `length_max`.
-pub(super) const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) -> [u16; N] {
+const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) -> [u16; N] {
     let mut codes = [0; N];
     let (mut next, mut length) = (0_u16, 1);
     while length <= length_max {
@@ -24,9 +24,34 @@ pub(super) const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) 
     codes
 }
 
+/// Returns the code words of several codes.
+pub(super) const fn all_codes<const N: usize, const M: usize>(
+    lengths: &[[u8; N]; M],
+    length_max: usize,
+) -> [[u16; N]; M] {
+    let (mut all, mut i) = ([[0; N]; M], 0);
+    while i < M {
+        all[i] = codes(&lengths[i], length_max);
+        i += 1;
+    }
+    all
+}
+
+/// Returns the decoding tables of several codes.
+pub(super) const fn all_symbols<const N: usize, const M: usize, const C: usize>(
+    lengths: &[[u8; N]; M],
+) -> [[(u8, u8); C]; M] {
+    let (mut all, mut i) = ([[(0, 0); C]; M], 0);
+    while i < M {
+        all[i] = symbols(&lengths[i]);
+        i += 1;
+    }
+    all
+}
+
 /// Returns the decoding table: the symbol and the length of its code word for each value of the next bits. `C` is 2 to
 /// the power of the maximum length.
-pub(super) const fn symbols<const N: usize, const C: usize>(lengths: &[u8; N]) -> [(u8, u8); C] {
+const fn symbols<const N: usize, const C: usize>(lengths: &[u8; N]) -> [(u8, u8); C] {
     let codes = codes(lengths, C.ilog2() as usize);
     let mut symbols = [(0, 0); C];
     let mut symbol = 0;

@@ -5,6 +5,7 @@
 //! zigzag encoding (wrapping at 64 bits).
 
 use super::bits::{BitReader, BitWriter};
+use super::runs;
 use crate::chunk::varint::{unzigzag, zigzag};
 use crate::sample::SeriesRef;
 
@@ -15,7 +16,7 @@ pub(super) const K_MAX: u32 = 20;
 
 /// Appends the refs except the first.
 pub(super) fn encode_refs(writer: &mut BitWriter<'_>, k: u32, refs: &[SeriesRef]) {
-    for (distance, count) in runs(refs) {
+    for (distance, count) in distances(refs) {
         encode_distance(writer, k, distance);
         writer.put_count(count);
     }
@@ -43,18 +44,8 @@ pub(super) fn decode_refs(reader: &mut BitReader<'_>, k: u32, n: usize, out: &mu
 }
 
 /// Iterates over the runs of equal distances.
-fn runs(refs: &[SeriesRef]) -> impl Iterator<Item = (u64, usize)> {
-    let distance = |i: usize| refs[i].0.wrapping_sub(refs[i - 1].0);
-    let mut i = 1;
-    std::iter::from_fn(move || {
-        let start = i;
-        let run_distance = (start < refs.len()).then(|| distance(start))?;
-        i += 1;
-        while i < refs.len() && distance(i) == run_distance {
-            i += 1;
-        }
-        Some((run_distance, i - start))
-    })
+fn distances(refs: &[SeriesRef]) -> impl Iterator<Item = (u64, usize)> {
+    runs(refs.len(), |i| refs[i].0.wrapping_sub(refs[i - 1].0))
 }
 
 #[inline]
@@ -91,7 +82,7 @@ fn decode_distance(reader: &mut BitReader<'_>, k: u32) -> u64 {
 /// Returns the K with the smallest encoding, approximately: distances are rounded to their number of bits.
 pub(super) fn choose_k(refs: &[SeriesRef]) -> u32 {
     let mut n_by_bits = [0_u64; 65];
-    for (distance, _) in runs(refs) {
+    for (distance, _) in distances(refs) {
         n_by_bits[64 - distance.wrapping_sub(1).leading_zeros() as usize] += 1;
     }
     // Fast path: all refs are consecutive.
@@ -115,7 +106,7 @@ mod tests {
 
     /// Asserts that refs round-trip. Returns the encoded size.
     fn check(refs: &[u64]) -> usize {
-        let refs: Vec<_> = refs.iter().map(|&of| SeriesRef(of)).collect();
+        let refs: Vec<_> = refs.iter().map(|&series| SeriesRef(series)).collect();
         let (k, mut bytes) = (choose_k(&refs), Vec::new());
         let mut writer = BitWriter::new(&mut bytes);
         encode_refs(&mut writer, k, &refs);

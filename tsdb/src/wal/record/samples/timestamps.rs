@@ -1,7 +1,7 @@
 //! The timestamps of a samples record.
 //!
 //! ```text
-//! equal   nothing: all are that of the first sample
+//! equal   nothing: all samples have the timestamp of the first
 //! table   before the bits: m, the number of distinct timestamps, from 2 to 64 (varint), and all but the first of them, in
 //!         order of first occurrence, each as the difference to the previous one (zigzag, wrapping). In the bits: runs until
 //!         there are n: the index in the table, in as many bits as m - 1 has, and the length of the run, as a count
@@ -11,6 +11,7 @@
 //! A table suits a request from a few scrape targets, steps suit a backfill with many timestamps.
 
 use super::bits::{BitReader, BitWriter};
+use super::runs;
 use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::sample::Sample;
 
@@ -61,16 +62,16 @@ impl TimeRuns {
     fn collect(&mut self, samples: &[Sample]) -> bool {
         self.table.clear();
         self.runs.clear();
-        for of_run in samples.chunk_by(|a, b| a.timestamp_ms == b.timestamp_ms) {
-            let timestamp_ms = of_run[0].timestamp_ms;
-            let number = self.table.iter().position(|&of| of == timestamp_ms).unwrap_or(self.table.len());
+        for run in samples.chunk_by(|a, b| a.timestamp_ms == b.timestamp_ms) {
+            let timestamp_ms = run[0].timestamp_ms;
+            let number = self.table.iter().position(|&known| known == timestamp_ms).unwrap_or(self.table.len());
             if number == TABLE_MAX {
                 return false;
             }
             if number == self.table.len() {
                 self.table.push(timestamp_ms);
             }
-            self.runs.push((number as u8, of_run.len()));
+            self.runs.push((number as u8, run.len()));
         }
         true
     }
@@ -120,17 +121,7 @@ pub(super) fn decode_runs(reader: &mut BitReader<'_>, table: &[i64], n: usize, o
 
 /// Iterates over runs of equal steps between samples.
 fn step_runs(samples: &[Sample]) -> impl Iterator<Item = (i64, usize)> {
-    let step = |i: usize| samples[i].timestamp_ms.wrapping_sub(samples[i - 1].timestamp_ms);
-    let mut i = 1;
-    std::iter::from_fn(move || {
-        let start = i;
-        let of_run = (start < samples.len()).then(|| step(start))?;
-        i += 1;
-        while i < samples.len() && step(i) == of_run {
-            i += 1;
-        }
-        Some((of_run, i - start))
-    })
+    runs(samples.len(), |i| samples[i].timestamp_ms.wrapping_sub(samples[i - 1].timestamp_ms))
 }
 
 /// Appends the steps.

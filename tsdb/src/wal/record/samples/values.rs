@@ -7,9 +7,9 @@
 //!
 //! ```text
 //! symbol  value                                                    followed by
-//! 0       that of the previous sample (0 before the first)
+//! 0       the value of the previous sample (0 before the first)
 //! 1       0
-//! 2       that of the sample D positions before, in this record    D
+//! 2       the value of the sample D positions before, in this record    D
 //! 3       the last integer plus D                                  D
 //! 4       an integer                                               itself
 //! 5, 6    an integer times 4096, times 1000                        the integer
@@ -369,47 +369,12 @@ const BIT_LENGTHS: [[u8; INTEGER_BITS_MAX as usize]; N_SIZES] = [
     ],
 ];
 
-const SYMBOL_CODES: [[u16; N_SYMBOLS]; N_CONTEXTS] = {
-    let mut codes = [[0; N_SYMBOLS]; N_CONTEXTS];
-    let mut context = 0;
-    while context < N_CONTEXTS {
-        codes[context] = prefix_code::codes(&SYMBOL_LENGTHS[context], SYMBOL_LENGTH_MAX);
-        context += 1;
-    }
-    codes
-};
-
-const BIT_CODES: [[u16; INTEGER_BITS_MAX as usize]; N_SIZES] = {
-    let mut codes = [[0; INTEGER_BITS_MAX as usize]; N_SIZES];
-    let mut sizes = 0;
-    while sizes < N_SIZES {
-        codes[sizes] = prefix_code::codes(&BIT_LENGTHS[sizes], BIT_LENGTH_MAX);
-        sizes += 1;
-    }
-    codes
-};
-
+const SYMBOL_CODES: [[u16; N_SYMBOLS]; N_CONTEXTS] = prefix_code::all_codes(&SYMBOL_LENGTHS, SYMBOL_LENGTH_MAX);
+const BIT_CODES: [[u16; INTEGER_BITS_MAX as usize]; N_SIZES] = prefix_code::all_codes(&BIT_LENGTHS, BIT_LENGTH_MAX);
 /// Decoding tables by context: symbol and length of its code word.
-static SYMBOLS: [[(u8, u8); N_SYMBOL_CODES]; N_CONTEXTS] = {
-    let mut symbols = [[(0, 0); N_SYMBOL_CODES]; N_CONTEXTS];
-    let mut context = 0;
-    while context < N_CONTEXTS {
-        symbols[context] = prefix_code::symbols(&SYMBOL_LENGTHS[context]);
-        context += 1;
-    }
-    symbols
-};
-
+static SYMBOLS: [[(u8, u8); N_SYMBOL_CODES]; N_CONTEXTS] = prefix_code::all_symbols(&SYMBOL_LENGTHS);
 /// Decoding tables by kind: number of bits less one, and length of its code word.
-static BITS: [[(u8, u8); N_BIT_CODES]; N_SIZES] = {
-    let mut bits = [[(0, 0); N_BIT_CODES]; N_SIZES];
-    let mut sizes = 0;
-    while sizes < N_SIZES {
-        bits[sizes] = prefix_code::symbols(&BIT_LENGTHS[sizes]);
-        sizes += 1;
-    }
-    bits
-};
+static BITS: [[(u8, u8); N_BIT_CODES]; N_SIZES] = prefix_code::all_symbols(&BIT_LENGTHS);
 
 #[cfg(test)]
 mod tests {
@@ -473,7 +438,7 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_rejected() {
-        let refused = |tokens: &[Token]| {
+        let rejected = |tokens: &[Token]| {
             let mut bytes = Vec::new();
             let mut writer = BitWriter::new(&mut bytes);
             let mut context = 0;
@@ -485,10 +450,10 @@ mod tests {
             decode_values(&mut BitReader::new(&bytes), &mut vec![sample(0.0); tokens.len()]).is_none()
         };
         let most = (1 << 54) - 1;
-        assert!(refused(&[Token::new(REPETITION, 1)]), "before the first");
-        assert!(refused(&[Token::new(PAGES, most)]) && refused(&[Token::new(THOUSANDS, most)]));
-        assert!(refused(&[Token::new(INTEGER, most)]) && refused(&[Token::new(INCREASE, most)]));
-        assert!(!refused(&[Token::new(INTEGER, 1 << 53), Token::new(REPETITION, 1), Token::new(NEGATIVE, most)]));
+        assert!(rejected(&[Token::new(REPETITION, 1)]), "before the first");
+        assert!(rejected(&[Token::new(PAGES, most)]) && rejected(&[Token::new(THOUSANDS, most)]));
+        assert!(rejected(&[Token::new(INTEGER, most)]) && rejected(&[Token::new(INCREASE, most)]));
+        assert!(!rejected(&[Token::new(INTEGER, 1 << 53), Token::new(REPETITION, 1), Token::new(NEGATIVE, most)]));
     }
 
     proptest! {
