@@ -10,7 +10,7 @@ use varve_query::promql::ast::Expr;
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
 use varve_tsdb::fs::{Clock, RealFs, SystemClock};
-use varve_tsdb::{Db, Matcher, Options};
+use varve_tsdb::{Db, Matcher, Options, QueryContext};
 
 use super::usage::{Requester, Usage};
 use crate::config::Config;
@@ -61,20 +61,31 @@ impl Store {
     }
 
     /// Records the uses of a query.
-    pub(crate) fn note_query(&self, who: &Requester, expr: &Expr) {
-        self.note(who, &usage::of(expr));
+    pub(crate) fn note_query(&self, ctx: &QueryContext, who: &Requester, expr: &Expr) {
+        self.note(ctx, who, &usage::of(expr));
     }
 
     /// Records the selectors of a metadata request, and the labels that it shows.
-    pub(crate) fn note_selectors(&self, who: &Requester, selectors: &[Vec<Matcher>], labels: &LabelSet) {
+    pub(crate) fn note_selectors(
+        &self,
+        ctx: &QueryContext,
+        who: &Requester,
+        selectors: &[Vec<Matcher>],
+        labels: &LabelSet,
+    ) {
         let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
-        self.note(who, &selectors.iter().map(used).collect::<Vec<_>>());
+        self.note(ctx, who, &selectors.iter().map(used).collect::<Vec<_>>());
     }
 
     /// Records uses, and disables rules that drop the selected series if they have `disable_on_use`. Reads of Varve's own tools do
     /// not count.
-    fn note(&self, who: &Requester, selectors: &[SelectorUse]) {
+    fn note(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
         if who.is_tool() || selectors.is_empty() {
+            return;
+        }
+        // Regular expressions are compiled within the limits of the request. If that fails, so does the request.
+        let mut matchers = selectors.iter().flat_map(|used| &used.matchers);
+        if matchers.try_for_each(|matcher| matcher.compile(ctx)).is_err() {
             return;
         }
         self.usage.note(who, selectors);

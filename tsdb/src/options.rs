@@ -88,6 +88,11 @@ pub struct Options {
     pub background: bool,
     /// Maximum number of stored exemplars, at most [`EXEMPLARS_MAX`]. 0 disables exemplars.
     pub exemplars_max: usize,
+    /// Maximum size of the labels of exemplars and of their series in bytes. Above it, the oldest exemplars are evicted.
+    pub exemplars_size_max_bytes: usize,
+    /// Maximum size of the metadata of all metric families in bytes. Above it, the families that were added first are
+    /// evicted.
+    pub metadata_size_max_bytes: usize,
     /// The file system.
     pub fs: Arc<dyn Fs>,
     /// The clock.
@@ -97,7 +102,7 @@ pub struct Options {
 impl Default for Options {
     /// One shard, at most 8 logs, synced every second, segments of 32 MiB, samples in order up to 3 h old, out of order
     /// up to 30 min, at most 10 min ahead, a flush every 10 min or 512 MiB, a page cache of 64 MiB, unlimited memory,
-    /// no retention; `open` waits for the replay.
+    /// no retention, 100 MiB of exemplars, 64 MiB of metadata; `open` waits for the replay.
     fn default() -> Self {
         Self {
             shards: 1,
@@ -122,6 +127,8 @@ impl Default for Options {
             compaction_bytes_per_second: 0,
             background: true,
             exemplars_max: 100_000,
+            exemplars_size_max_bytes: 100 << 20,
+            metadata_size_max_bytes: 64 << 20,
             fs: Arc::new(RealFs),
             clock: Arc::new(SystemClock),
         }

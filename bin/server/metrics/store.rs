@@ -65,6 +65,8 @@ fn tsdb(stats: &varve_tsdb::stats::Stats) -> Vec<MetricFamily> {
     ];
     families.extend(blocks(stats));
     families.extend(exemplars(&stats.exemplars));
+    families.extend(metadata(&stats.metadata));
+    families.extend(regexps(&varve_tsdb::labels::regexp::cache_stats()));
     families.extend(stats.newest_ms.map(|newest_ms| {
         let help = "Maximum timestamp of the head block in milliseconds.";
         family("prometheus_tsdb_head_max_time", help, MetricType::GAUGE, newest_ms as f64)
@@ -128,6 +130,11 @@ fn exemplars(stats: &varve_tsdb::stats::ExemplarStats) -> Vec<MetricFamily> {
             stats.n_series,
         ),
         gauge(
+            "varve_tsdb_exemplar_labels_bytes",
+            "Size of the labels of exemplars and of their series; at most 1/32 of the memory.",
+            stats.labels_size_bytes,
+        ),
+        gauge(
             "prometheus_tsdb_exemplar_max_exemplars",
             "Total number of exemplars the exemplar storage can store.",
             stats.n_max,
@@ -138,6 +145,24 @@ fn exemplars(stats: &varve_tsdb::stats::ExemplarStats) -> Vec<MetricFamily> {
             MetricType::GAUGE,
             stats.oldest_ms.unwrap_or(0) as f64 / 1000.0,
         ),
+    ]
+}
+
+fn metadata(stats: &varve_tsdb::stats::MetadataStats) -> Vec<MetricFamily> {
+    let evicted = "Metric families whose metadata was evicted, first added first.";
+    vec![
+        gauge("varve_tsdb_metadata_families", "Metric families with metadata.", stats.n_families),
+        gauge("varve_tsdb_metadata_size_bytes", "Memory of metadata; at most 1/64 of the memory.", stats.size_bytes),
+        counter("varve_tsdb_metadata_evicted_total", evicted, stats.n_evicted),
+    ]
+}
+
+fn regexps(stats: &varve_tsdb::labels::regexp::RegexpCacheStats) -> Vec<MetricFamily> {
+    let found = "Regular expressions that were already compiled.";
+    vec![
+        counter("varve_regexp_compiled_total", "Regular expressions that were compiled.", stats.n_compiled),
+        counter("varve_regexp_cache_hits_total", found, stats.n_found),
+        gauge("varve_regexp_cache_bytes", "Memory of the cache of compiled regular expressions.", stats.size),
     ]
 }
 

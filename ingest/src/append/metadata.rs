@@ -1,9 +1,7 @@
 //! Stores the metadata of metric families.
 
-use std::collections::BTreeMap;
-
-use varve_tsdb::labels::{METADATA_SIZE_MAX, Metadata};
-use varve_tsdb::{Db, Error};
+use varve_tsdb::Db;
+use varve_tsdb::labels::{Families, METADATA_SIZE_MAX, Metadata};
 
 use crate::batch::FamilyEntry;
 use crate::error::WriteError;
@@ -30,28 +28,13 @@ pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &
     if families.is_empty() {
         return Ok(());
     }
-    match db.set_metadata(families.iter().cloned()) {
-        Err(Error::Limit { .. }) => write_each(db, families, rejects),
-        written => Ok(written?),
-    }
+    Ok(db.set_metadata(families)?)
 }
 
-/// Stores families one by one. A store that has the maximum of families still accepts changes of known families.
-fn write_each(db: &Db, families: Vec<(&str, Metadata)>, rejects: &mut Rejects) -> Result<(), WriteError> {
-    for (name, metadata) in families {
-        match db.set_metadata([(name, metadata)]) {
-            Err(Error::Limit { .. }) => {
-                rejects.add(Reason::TooManyFamilies, 1, 0, || format!("{:?}", excerpt(name.as_bytes())));
-            }
-            written => written?,
-        }
-    }
-    Ok(())
-}
-
-fn is_known(message: &[u8], entry: &FamilyEntry, known: &BTreeMap<String, Metadata>) -> bool {
+fn is_known(message: &[u8], entry: &FamilyEntry, known: &Families) -> bool {
     let known = std::str::from_utf8(entry.name.of(message)).ok().and_then(|name| known.get(name));
-    known.is_some_and(|Metadata { kind, help, unit }| {
+    known.is_some_and(|known| {
+        let Metadata { kind, help, unit } = &**known;
         kind == v1::family_kind(entry.kind)
             && help.as_bytes() == entry.help.of(message)
             && unit.as_bytes() == entry.unit.of(message)

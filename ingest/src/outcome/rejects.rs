@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use varve_tsdb::labels::{LABELS_SIZE_MAX, METADATA_FAMILIES_MAX};
+use varve_tsdb::labels::LABELS_SIZE_MAX;
 use varve_tsdb::{RejectReason, Sample};
 
 use crate::limits::CLUSTERS_MAX;
@@ -41,8 +41,6 @@ pub enum Reason {
     InvalidMetadata,
     /// A new HA cluster exceeds [`CLUSTERS_MAX`].
     TooManyClusters,
-    /// Metadata of a new metric family exceeds [`METADATA_FAMILIES_MAX`].
-    TooManyFamilies,
     /// A new series exceeds its team's budget of active series.
     TeamSeries,
     /// A new series exceeds the total budget of active series.
@@ -108,7 +106,6 @@ impl Reason {
             Self::InvalidHistogram => "invalid_histogram",
             Self::InvalidMetadata => "invalid_metadata",
             Self::TooManyClusters => "too_many_ha_clusters",
-            Self::TooManyFamilies => "too_many_families",
             Self::TeamSeries => "team_active_series",
             Self::TotalSeries => "active_series",
         }
@@ -116,7 +113,7 @@ impl Reason {
 
     /// Returns `true` if rejects of the reason are counted in samples.
     pub(crate) fn costs_samples(self) -> bool {
-        !matches!(self, Self::NoSamples | Self::ExemplarOutOfOrder | Self::InvalidMetadata | Self::TooManyFamilies)
+        !matches!(self, Self::NoSamples | Self::ExemplarOutOfOrder | Self::InvalidMetadata)
     }
 
     /// Returns the unit that the reason counts, in singular and plural.
@@ -126,7 +123,7 @@ impl Reason {
             Self::ExemplarOutOfOrder => ("exemplar", "exemplars"),
             Self::Untranslatable => ("data point", "data points"),
             Self::InvalidHistogram => ("histogram", "histograms"),
-            Self::InvalidMetadata | Self::TooManyFamilies => ("metric family", "metric families"),
+            Self::InvalidMetadata => ("metric family", "metric families"),
             _ => ("series", "series"),
         }
     }
@@ -150,9 +147,6 @@ impl fmt::Display for Reason {
             Self::InvalidHistogram => "invalid native histogram",
             Self::InvalidMetadata => "invalid metadata",
             Self::TooManyClusters => return write!(f, "more than {CLUSTERS_MAX} clusters of HA pairs"),
-            Self::TooManyFamilies => {
-                return write!(f, "metadata of more than {METADATA_FAMILIES_MAX} metric families");
-            }
             Self::TeamSeries => "new series exceeds the maximum of active series of its team (ingest.teams)",
             Self::TotalSeries => "new series exceeds the maximum of active series of all teams (ingest.budget)",
         })

@@ -418,7 +418,7 @@ fn metadata_is_stored_and_invalid_metadata_is_rejected() {
         "invalid metadata: 3 metric families, e.g. an entry without metric family name"
     );
     let known = fixture.receiver.db.metadata();
-    let known: Vec<_> = known.iter().map(|(name, m)| (name.as_str(), m.kind.as_str(), m.help.as_str())).collect();
+    let known: Vec<_> = known.iter().map(|(name, m)| (&**name, m.kind.as_str(), m.help.as_str())).collect();
     assert_eq!(known, [("a", "counter", "first"), ("b", "unknown", "second")]);
 }
 

@@ -4,9 +4,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use rayon::ThreadPool;
@@ -54,12 +54,11 @@ pub(crate) struct ReplaySource {
 /// The errors of [`Replay::definitions`]; [`Error::Interrupted`] if the store is closed during the replay. Buffered
 /// samples are in the WAL then, and the next replay restores them.
 pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce()) -> Result<()> {
-    let metadata = Mutex::default();
     let share = replay_share(&store.options);
     let n_workers = replay_workers(store.options.wal_replay_concurrency, share);
     let context = ReplayContext {
         shards: &store.shards,
-        metadata: &metadata,
+        metadata: &store.metadata,
         exemplars: &store.exemplars,
         quarantine: &source.quarantine,
         fs: &*store.options.fs,
@@ -74,7 +73,6 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
     let replay = pool.install(|| Replay::definitions(&source.wal_dir, &source.epochs, &context))?;
     let first_free = check_next_ref(replay.next_ref())?;
     let first_new = first_free.saturating_add(REFS_SKIPPED);
-    *store.known_metadata() = Arc::new(std::mem::take(&mut *metadata.lock().unwrap_or_else(PoisonError::into_inner)));
     store.next_ref.store(first_new, Ordering::SeqCst);
     init_newest_ms(store);
     if store.options.wal_replay_in_background {

@@ -168,7 +168,7 @@ impl MemoryBudget {
     }
 
     /// Reserves bytes without waiting. Uses the reserve while other requests end.
-    fn reserve_without_waiting(&self, size: usize) -> Result<()> {
+    pub(super) fn reserve_without_waiting(&self, size: usize) -> Result<()> {
         let slack = self.account.parent.as_ref().map_or(0, |parent| parent.limit() / RESERVE_PART);
         match self.reserve(size, 0) {
             Err(Refused::Parent(_)) if self.make_room(size) => self.reserve(size, slack).map_err(Refused::into_error),
@@ -183,7 +183,7 @@ impl MemoryBudget {
             .is_some_and(|reclaimer| reclaimer.make_room(self, size))
     }
 
-    fn release(&self, size: usize) {
+    pub(super) fn release(&self, size: usize) {
         self.account.used.fetch_sub(size, Ordering::Relaxed);
         if let Some(parent) = &self.account.parent {
             parent.release(size);

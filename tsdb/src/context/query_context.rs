@@ -12,7 +12,7 @@
 //! Threads: all threads that work for a request share its context. Other threads observe and interrupt it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,8 @@ struct Shared {
     /// 0 while running, otherwise an [`Interrupt`].
     interrupt: AtomicU8,
     memory: MemoryBudget,
+    /// Bytes reserved until the request ends.
+    held: AtomicUsize,
     /// `true` if reads return partial results instead of waiting for the replay.
     takes_partial: bool,
     /// Description of the data missing from the results.
@@ -69,6 +71,7 @@ impl QueryContext {
             deadline,
             interrupt: AtomicU8::new(0),
             memory,
+            held: AtomicUsize::new(0),
             takes_partial,
             partial: OnceLock::new(),
             n_series: AtomicU64::new(0),
@@ -170,10 +173,26 @@ impl QueryContext {
         self.shared.memory.charge()
     }
 
+    /// Reserves `size` bytes until the request ends: for state that its parts share. Never waits.
+    ///
+    /// # Errors
+    /// The errors of [`Charge::grow`].
+    pub(crate) fn hold(&self, size: usize) -> Result<()> {
+        self.shared.memory.reserve_without_waiting(size)?;
+        self.shared.held.fetch_add(size, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Returns the memory budget.
     #[must_use]
     pub fn memory(&self) -> &MemoryBudget {
         &self.shared.memory
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.memory.release(*self.held.get_mut());
     }
 }
 

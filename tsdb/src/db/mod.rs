@@ -1,18 +1,19 @@
 //! The API of the store.
 //!
-//! ```text
-//! <data>/lock                        held while the store is open <data>/wal/000000-002/000/...      the first of two
-//! logs (`wal`) <data>/blocks/00000007.block       samples that left the heads (`block`) <data>/tombstones
-//! delete rules for samples that are still in blocks <data>/quarantine/...              damaged bytes that replay
-//! skipped <data>/snapshots/<name>/...        data directories, each a copy of the store <data>/import/*.block
-//! blocks for the next import
-//! ```
+//! | path in the data directory | contents |
+//! | --- | --- |
+//! | `lock` | held while the store is open |
+//! | `wal/000000-002/000/...` | the first of two logs (`wal`) |
+//! | `blocks/00000007.block` | samples that left the heads (`block`) |
+//! | `tombstones` | delete rules for samples that are still in blocks |
+//! | `quarantine/...` | damaged bytes that replay skipped |
+//! | `snapshots/<name>/...` | data directories, each a copy of the store |
+//! | `import/*.block` | blocks for the next import |
 
 mod analysis;
 pub(crate) mod cardinality;
 mod stats;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock, list_if_exists};
 use crate::head::{GroupCounts, SeriesGroup};
-use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Matcher, Metadata, StringSet};
+use crate::labels::{Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Matcher, Metadata, StringSet};
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
 use crate::sample::{Rejected, SeriesHandle, TimeRange, WriteBatch};
@@ -284,7 +285,7 @@ impl Db {
         range: TimeRange,
         hints: SelectHints,
     ) -> Result<SeriesSet> {
-        self.store.replay.wait_for(ctx, range)?;
+        self.prepare(ctx, matchers, range)?;
         let need = if hints.only_newest { Need::Newest } else { Need::Samples };
         SeriesSet::new(ctx, &self.store, matchers, range, need, hints)
     }
@@ -295,7 +296,7 @@ impl Db {
     /// # Errors
     /// As [`Db::select`].
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
-        self.store.replay.wait_for(ctx, range)?;
+        self.prepare(ctx, matchers, range)?;
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels, SelectHints::default())
     }
 
@@ -306,7 +307,7 @@ impl Db {
     /// [`Error::ReplayFailed`].
     pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
         // The log may have exemplars of any time.
-        self.store.replay.wait_for(ctx, TimeRange::ALL)?;
+        self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
         self.store.exemplars.select(ctx, selectors, range)
     }
 
@@ -317,7 +318,7 @@ impl Db {
     /// # Errors
     /// As [`Db::select`].
     pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<StringSet> {
-        self.store.replay.wait_for(ctx, range)?;
+        self.prepare(ctx, matchers, range)?;
         let mut names = StringSet::new(ctx);
         for shard in self.shards_in(range) {
             shard.head().label_names(ctx, matchers, &mut names)?;
@@ -340,7 +341,7 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
-        self.store.replay.wait_for(ctx, range)?;
+        self.prepare(ctx, matchers, range)?;
         let mut values = StringSet::new(ctx);
         for shard in self.shards_in(range) {
             shard.head().label_values(ctx, name, matchers, &mut values)?;
@@ -351,40 +352,50 @@ impl Db {
         Ok(values)
     }
 
+    /// Compiles the matchers, before any lock is taken, and waits for the replay of a range.
+    fn prepare<'a>(
+        &self,
+        ctx: &QueryContext,
+        matchers: impl IntoIterator<Item = &'a Matcher>,
+        range: TimeRange,
+    ) -> Result<()> {
+        matchers.into_iter().try_for_each(|matcher| matcher.compile(ctx))?;
+        self.store.replay.wait_for(ctx, range)
+    }
+
     fn shards_in(&self, range: TimeRange) -> &[Shard] {
         let shards = &self.store.shards;
         let covered = shards.iter().any(|shard| shard.head().range().is_some_and(|head| head.overlaps(range)));
         if covered { shards } else { &[] }
     }
 
-    /// Stores metadata of metric families. Replaces their earlier metadata.
+    /// Stores metadata of metric families. Replaces their earlier metadata. Above
+    /// [`METADATA_FAMILIES_MAX`](crate::labels::METADATA_FAMILIES_MAX) and [`Options::metadata_size_max_bytes`], the
+    /// families that were added first are evicted.
     ///
     /// # Errors
-    /// [`Error::Limit`] above [`METADATA_FAMILIES_MAX`] or [`METADATA_SIZE_MAX`], [`Error::Io`] and [`Error::Poisoned`]
-    /// as for [`Db::append`]. Families that precede the rejected one are stored.
+    /// [`Error::Limit`] above [`METADATA_SIZE_MAX`], [`Error::Io`] and [`Error::Poisoned`] as for [`Db::append`].
+    /// Families that precede the rejected one are stored.
     pub fn set_metadata<'a>(&self, families: impl IntoIterator<Item = (&'a str, Metadata)>) -> Result<()> {
         self.store.replay.check()?;
         let wal = self.store.logs[0].wal();
         for (family, metadata) in families {
             let size = family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
             limit("bytes of a metric family's metadata", size, METADATA_SIZE_MAX)?;
-            let mut known = self.store.known_metadata();
-            if known.get(family) == Some(&metadata) {
-                continue;
+            // The lock is held until the record is buffered, so that the log has the same order.
+            let mut table = self.store.family_table();
+            if !table.contains(family, &metadata) {
+                wal.ready()?;
+                wal.append_metadata(family, &metadata);
+                table.set(family, metadata);
             }
-            if !known.contains_key(family) {
-                limit("metric families with metadata", known.len() + 1, METADATA_FAMILIES_MAX)?;
-            }
-            wal.ready()?;
-            wal.append_metadata(family, &metadata);
-            Arc::make_mut(&mut known).insert(family.to_owned(), metadata);
         }
         wal.commit(wal.end())
     }
 
     /// Returns the current metadata of all metric families without copying it.
     #[must_use]
-    pub fn metadata(&self) -> Arc<BTreeMap<String, Metadata>> {
+    pub fn metadata(&self) -> Arc<Families> {
         self.store.metadata()
     }
 

@@ -13,6 +13,7 @@ use crate::replay::ReplayStats;
 use crate::sample::TimeRange;
 use crate::shard::exemplars::ExemplarStats;
 use crate::store::Store;
+use crate::store::family_table::MetadataStats;
 
 /// Statistics of an open store.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +52,8 @@ pub struct Stats {
     pub compaction: CompactionStats,
     /// Exemplars.
     pub exemplars: ExemplarStats,
+    /// Metadata of metric families.
+    pub metadata: MetadataStats,
     /// Panics of background tasks, which start again each time.
     pub n_background_panics: u64,
 }
@@ -130,6 +133,7 @@ impl Stats {
             page_cache_bytes: store.blocks.cache_size(),
             compaction: *store.compaction_stats(),
             exemplars: store.exemplars.stats(),
+            metadata: store.family_table().stats(),
             n_background_panics: store.n_background_panics.load(Ordering::Relaxed),
             ..Stats::default()
         };

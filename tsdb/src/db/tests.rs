@@ -41,6 +41,13 @@ fn open(path: &Path) -> Db {
     Db::open(path, options()).unwrap()
 }
 
+/// Opens a store in a new directory, which is removed with the returned guard.
+fn fresh(options: Options) -> (tempfile::TempDir, Db) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options).unwrap();
+    (dir, db)
+}
+
 fn series_labels(i: usize) -> Labels {
     Labels::from_pairs([(METRIC_NAME, "m"), ("i", &*i.to_string())]).unwrap()
 }
@@ -127,8 +134,7 @@ fn samples_are_checked_against_the_newest_one_and_the_clock() {
     let without =
         [(1, Duplicate), (2, OutOfOrder), (3, OutOfOrder), (4, OutOfBounds), (5, OutOfBounds), (7, TooFarInFuture)];
     for (window, expected) in [(30 * 60_000, &with_window[..]), (0, &without)] {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options { out_of_order_window_ms: window, ..options() }).unwrap();
+        let (_dir, db) = fresh(Options { out_of_order_window_ms: window, ..options() });
         assert_eq!(append(&db, &[(0, t, 1.0), (1, t - 10, 1.0)]), []);
         assert_eq!(append(&db, &samples), expected, "window {window}");
         assert_eq!(
@@ -142,8 +148,7 @@ fn samples_are_checked_against_the_newest_one_and_the_clock() {
 /// stored once.
 #[test]
 fn a_request_with_several_samples_of_a_series_can_be_repeated() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     let samples: Vec<_> = (0..1000).map(|i| (0, NOW_MS - 4_000_000 + i * 4000, i as f64)).collect();
     for _ in 0..2 {
         assert_eq!(append(&db, &samples), []);
@@ -154,9 +159,8 @@ fn a_request_with_several_samples_of_a_series_can_be_repeated() {
 }
 
 #[test]
-fn a_second_process_is_kept_out() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+fn a_second_process_is_rejected() {
+    let (dir, db) = fresh(options());
     assert!(matches!(Db::open(dir.path(), options()), Err(Error::Locked { .. })));
     drop(db);
     open(dir.path());
@@ -173,8 +177,7 @@ fn options_out_of_bounds_are_rejected() {
 
 #[test]
 fn selections_are_sorted_by_labels_and_omit_series_without_samples_in_range() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
+    let (_dir, db) = fresh(Options { shards: 4, ..options() });
     let samples: Vec<_> = (0..300).map(|i| (i, NOW_MS + (i % 2) as i64, i as f64)).collect();
     append(&db, &samples[..200]);
     db.flush().unwrap();
@@ -189,8 +192,7 @@ fn selections_are_sorted_by_labels_and_omit_series_without_samples_in_range() {
 
 #[test]
 fn label_names_and_values_of_all_shards_are_sorted() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
+    let (_dir, db) = fresh(Options { shards: 4, ..options() });
     append(&db, &(0..20).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
     let ctx = QueryContext::unbounded();
     let names = db.label_names(&ctx, &[], TimeRange::ALL).unwrap();
@@ -204,8 +206,7 @@ fn label_names_and_values_of_all_shards_are_sorted() {
 
 #[test]
 fn an_interrupted_request_frees_its_memory() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     append(&db, &(0..1000).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
     let request = |size_max| {
         let budget = crate::context::MemoryBudget::new("memory", size_max);
@@ -234,37 +235,39 @@ fn metadata_survives_a_restart_and_is_bounded() {
     let large = gauge(&"x".repeat(METADATA_SIZE_MAX));
     assert!(matches!(db.set_metadata([("large", large)]), Err(Error::Limit { .. })));
     drop(db);
-    assert_eq!(*open(dir.path()).metadata(), BTreeMap::from([("up".to_owned(), gauge("new"))]));
+    assert_eq!(*open(dir.path()).metadata(), Families::from([("up".into(), gauge("new").into())]));
 }
 
 #[test]
-fn families_with_metadata_are_bounded_and_known_ones_still_change() {
+fn metadata_above_its_limit_is_evicted_also_by_a_replay() {
     let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
-    let names: Vec<_> = (0..=METADATA_FAMILIES_MAX).map(|i| i.to_string()).collect();
-    let refused = db.set_metadata(names.iter().map(|name| (name.as_str(), Metadata::default()))).unwrap_err();
-    assert!(matches!(refused, Error::Limit { limit: 100_000, .. }), "{refused}");
-    assert_eq!(db.metadata().len(), METADATA_FAMILIES_MAX);
-    let help = Metadata { help: "h".into(), ..Metadata::default() };
-    db.set_metadata([("7", help.clone())]).unwrap();
-    assert_eq!(db.metadata()["7"], help);
+    let open = |size| Db::open(dir.path(), Options { metadata_size_max_bytes: size, ..options() }).unwrap();
+    let db = open(10_000);
+    let names: Vec<_> = (0..1000).map(|i| format!("m{i:03}")).collect();
+    let help = Metadata { help: "h".repeat(100), ..Metadata::default() };
+    db.set_metadata(names.iter().map(|name| (name.as_str(), help.clone()))).unwrap();
+    let stats = db.stats().metadata;
+    assert_eq!((stats.n_families, stats.n_evicted), (27, 973));
+    assert!(stats.size_bytes <= 10_000 && db.metadata().contains_key("m999"));
+    drop(db);
+    let db = open(1000);
+    assert_eq!(db.metadata().keys().map(|name| &**name).collect::<Vec<_>>(), ["m998", "m999"]);
 }
 
 #[test]
 fn the_head_is_bounded() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { head_size_max_bytes: 100_000, ..options() }).unwrap();
-    let refused = (0..10_000).find_map(|i| db.series(&series_labels(i)).err()).unwrap();
+    let (_dir, db) = fresh(Options { head_size_max_bytes: 4_000_000, ..options() });
+    let refused = (0..100_000).find_map(|i| db.series(&series_labels(i)).err()).unwrap();
     assert!(refused.to_string().starts_with("bytes in the head of a shard: "), "{refused}");
-    assert!((50..2000).contains(&db.stats().n_series));
+    assert!((2000..80_000).contains(&db.stats().n_series));
+    assert_eq!(append(&db, &[(0, NOW_MS, 1.0)]), [], "samples of known series are rejected last");
     let large = Labels::from_pairs([("x", &*"x".repeat(LABELS_SIZE_MAX))]).unwrap();
     assert!(matches!(db.series(&large), Err(Error::Limit { .. })));
 }
 
 #[test]
 fn a_torn_tail_loses_only_the_record_being_written() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (dir, db) = fresh(options());
     (0..3).for_each(|i| assert_eq!(append(&db, &[(0, NOW_MS + i, i as f64)]), []));
     let before = everything(&db);
     drop(db);
@@ -291,8 +294,7 @@ fn a_torn_tail_loses_only_the_record_being_written() {
 
 #[test]
 fn damage_in_the_middle_is_skipped_counted_and_quarantined() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (dir, db) = fresh(options());
     (0..5).for_each(|i| assert_eq!(append(&db, &[(0, NOW_MS + i, i as f64)]), []));
     drop(db);
     let file = wal_files(dir.path(), "samples-").pop().unwrap();
@@ -310,8 +312,7 @@ fn damage_in_the_middle_is_skipped_counted_and_quarantined() {
 
 #[test]
 fn samples_without_a_definition_are_counted_and_their_ref_is_not_reused() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (dir, db) = fresh(options());
     append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]);
     drop(db);
     std::fs::remove_file(&wal_files(dir.path(), "series-")[0]).unwrap();
@@ -323,7 +324,7 @@ fn samples_without_a_definition_are_counted_and_their_ref_is_not_reused() {
     assert_eq!(everything(&open(dir.path())), expected);
 }
 
-/// Acknowledging a repetition while the first attempt waits for disk space would be a lie.
+/// Acknowledging a repetition while the first attempt waits for disk space would be wrong.
 #[test]
 fn a_repeated_sample_is_acknowledged_only_when_the_first_attempt_is_on_the_disk() {
     let dir = tempfile::tempdir().unwrap();

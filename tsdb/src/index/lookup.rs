@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use roaring::RoaringBitmap;
 
 use super::postings::{Postings, Values};
-use super::select::{TERMS_PER_CHECK, Terms, select};
+use super::select::{TERMS_PER_CHECK, Terms, ValueTest, select};
 use super::slot_set::SlotSet;
 use super::symbols::{SymbolId, Symbols};
 
@@ -284,20 +284,14 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         Ok(())
     }
 
-    fn unite_where(
-        &mut self,
-        ctx: &QueryContext,
-        name: &str,
-        prefix: &str,
-        test: &dyn Fn(&str) -> bool,
-        set: &mut RoaringBitmap,
-    ) -> Result<()> {
+    fn unite_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()> {
+        let ValueTest { ctx, name, prefix, passes } = *values;
         let Some(values) = self.index.values(self.symbols, name) else { return Ok(()) };
         let mut look_at = |i: usize, value, postings: Option<Postings<'_>>| {
             if i.is_multiple_of(TERMS_PER_CHECK) {
                 ctx.check()?;
             }
-            if test(self.symbols.resolve(value)) {
+            if passes(self.symbols.resolve(value))? {
                 postings.into_iter().for_each(|postings| postings.union_into(set));
             }
             Ok(())
@@ -311,14 +305,8 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         }
     }
 
-    fn retain_where(
-        &mut self,
-        ctx: &QueryContext,
-        name: &str,
-        prefix: &str,
-        test: &dyn Fn(&str) -> bool,
-        set: &mut RoaringBitmap,
-    ) -> Result<bool> {
+    fn retain_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<bool> {
+        let ValueTest { ctx, name, prefix, passes } = *values;
         let Self { index, symbols, labels } = *self;
         let Some(name) = symbols.find(name) else { return Ok(false) };
         let Some(values) = index.names.get(&name) else { return Ok(false) };
@@ -327,7 +315,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         if set.len() > n_values as u64 * VALUE_COST {
             return Ok(false);
         }
-        let mut verdicts = [(None, test("")); VERDICTS];
+        let mut verdicts = [(None, passes("")?); VERDICTS];
         let mut kept = RoaringBitmap::new();
         for (i, slot) in set.iter().enumerate() {
             if i % TERMS_PER_CHECK == 0 {
@@ -336,7 +324,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
             let value = labels.value(slot, name);
             let known = &mut verdicts[value.map_or(0, |value| value.0 as usize % VERDICTS)];
             if value != known.0 {
-                *known = (value, test(value.map_or("", |value| symbols.resolve(value))));
+                *known = (value, passes(value.map_or("", |value| symbols.resolve(value)))?);
             }
             if known.1 {
                 kept.insert(slot);
@@ -422,20 +410,21 @@ mod tests {
         let looked_at = |index: &Index, prefix: &str| {
             let n_tests = std::cell::Cell::new(0);
             let mut set = RoaringBitmap::new();
-            let test = |value: &str| {
+            let passes = |value: &str| {
                 n_tests.set(n_tests.get() + 1);
-                value.starts_with(prefix)
+                Ok(value.starts_with(prefix))
             };
             let mut terms = HeadTerms { index, symbols: &symbols, labels: &Rows::default() };
-            terms.unite_where(&QueryContext::unbounded(), "x", prefix, &test, &mut set).unwrap();
+            let values = ValueTest { ctx: &QueryContext::unbounded(), name: "x", prefix, passes: &passes };
+            terms.unite_where(&values, &mut set).unwrap();
             (n_tests.get(), set.len())
         };
         assert_eq!(looked_at(&index, "12"), (110, 100));
-        assert_eq!(looked_at(&index, "000"), (20, 20), "those of old values that came late as well");
+        assert_eq!(looked_at(&index, "000"), (20, 20), "new series of old values are found too");
         assert_eq!(looked_at(&index, ""), (2010, 2020));
         let gone = (symbols.find("x").unwrap(), symbols.find("1999").unwrap());
         index.remove(1999, std::iter::once(gone));
-        assert_eq!(looked_at(&index, "12"), (2009, 100), "one is gone: its number may be another's");
+        assert_eq!(looked_at(&index, "12"), (2009, 100), "after a removal the id may be reused");
     }
 
     proptest! {

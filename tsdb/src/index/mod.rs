@@ -25,6 +25,6 @@ pub(crate) use id_allocator::IdAllocator;
 pub(crate) use label_counts::LabelCounts;
 pub(crate) use lookup::{Index, SlotLabels};
 pub(crate) use postings::SLOTS_MAX;
-pub(crate) use select::{TERMS_PER_CHECK, Terms, select};
+pub(crate) use select::{TERMS_PER_CHECK, Terms, ValueTest, select};
 pub(crate) use symbols::{SymbolId, Symbols};
 pub(crate) use wide_table::WideTable;

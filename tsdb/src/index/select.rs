@@ -25,32 +25,28 @@ pub(crate) trait Terms {
     /// Keeps in `set` only the series with this value, which is not empty.
     fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()>;
 
-    /// Adds to `set` the series of all values that begin with `prefix` and pass `test`. Values with another beginning
-    /// cannot pass; an implementation that cannot skip them may test them.
-    fn unite_where(
-        &mut self,
-        ctx: &QueryContext,
-        name: &str,
-        prefix: &str,
-        test: &dyn Fn(&str) -> bool,
-        set: &mut RoaringBitmap,
-    ) -> Result<()>;
+    /// Adds to `set` the series of all values that pass.
+    fn unite_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()>;
 
-    /// Keeps in `set` only the series whose value (empty if they have none) passes `test`, if reading each of them is
-    /// cheaper than reading all values that begin with `prefix`; otherwise returns `false`.
-    fn retain_where(
-        &mut self,
-        _ctx: &QueryContext,
-        _name: &str,
-        _prefix: &str,
-        _test: &dyn Fn(&str) -> bool,
-        _set: &mut RoaringBitmap,
-    ) -> Result<bool> {
+    /// Keeps in `set` only the series whose value (empty if they have none) passes, if reading each of them is cheaper
+    /// than reading all values with the prefix; otherwise returns `false`.
+    fn retain_where(&mut self, _values: &ValueTest<'_>, _set: &mut RoaringBitmap) -> Result<bool> {
         Ok(false)
     }
 
     /// Returns the cost of finding the series with this value, for comparison with other values.
     fn weight(&mut self, name: &str, value: &str) -> Result<u64>;
+}
+
+/// A test of the values of a label.
+pub(crate) struct ValueTest<'a> {
+    pub(crate) ctx: &'a QueryContext,
+    /// The label.
+    pub(crate) name: &'a str,
+    /// Values with another prefix cannot pass; an implementation that cannot skip them may test them.
+    pub(crate) prefix: &'a str,
+    /// Returns `true` if a value passes.
+    pub(crate) passes: &'a dyn Fn(&str) -> Result<bool>,
 }
 
 /// Values or lists to visit between two checks of the request. Fewer than the usual number, as each may read a page.
@@ -67,6 +63,8 @@ pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Mat
     charge.grow_without_waiting(sets_size(terms.n_series()))?;
     let mut ordered = Vec::with_capacity(matchers.len());
     for matcher in matchers {
+        // Normally compiled before, without a lock.
+        matcher.compile(ctx)?;
         let named = Named::by(matcher);
         ordered.push((rank(terms, matcher, &named)?, matcher, named));
     }
@@ -135,7 +133,8 @@ fn apply(
         (Named::One(value), Some(set)) if keeps => terms.intersect(name, value, set).map(|()| true)?,
         // Fast path: few candidates, many values.
         (Named::Prefixed(prefix), Some(set)) => {
-            terms.retain_where(ctx, name, prefix, &|value| matcher.matches(value), set)?
+            let passes = |value: &str| matcher.matches_in(ctx, value);
+            terms.retain_where(&ValueTest { ctx, name, prefix, passes: &passes }, set)?
         }
         _ => false,
     };
@@ -154,7 +153,8 @@ fn apply(
             }
         }
         Named::Prefixed(prefix) => {
-            terms.unite_where(ctx, name, prefix, &|value| matcher.matches(value) == keeps, &mut union)?;
+            let passes = |value: &str| Ok(matcher.matches_in(ctx, value)? == keeps);
+            terms.unite_where(&ValueTest { ctx, name, prefix, passes: &passes }, &mut union)?;
         }
     }
     match selected {
@@ -206,18 +206,11 @@ mod tests {
             Ok(self.values.get(value).map_or(0, RoaringBitmap::len))
         }
 
-        fn unite_where(
-            &mut self,
-            _: &QueryContext,
-            _: &str,
-            prefix: &str,
-            test: &dyn Fn(&str) -> bool,
-            set: &mut RoaringBitmap,
-        ) -> Result<()> {
-            let values: Vec<_> = self.values.keys().copied().filter(|value| value.starts_with(prefix)).collect();
+        fn unite_where(&mut self, test: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()> {
+            let values: Vec<_> = self.values.keys().copied().filter(|value| value.starts_with(test.prefix)).collect();
             for value in values {
                 let list = self.find(value);
-                if test(value) {
+                if (test.passes)(value)? {
                     *set |= list;
                 }
             }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::context::QueryContext;
+use crate::error::Result;
 use crate::labels::regexp::{Regexp, RegexpError};
 
 /// The operator of a matcher.
@@ -83,22 +85,40 @@ impl Matcher {
         self.regexp.as_ref()
     }
 
-    /// Returns `true` if a label value matches; an absent label is `""`.
-    #[must_use]
-    pub fn matches(&self, value: &str) -> bool {
-        match (self.op, &self.regexp) {
-            (MatchOp::Equal, _) => *self.value == *value,
-            (MatchOp::NotEqual, _) => *self.value != *value,
-            (MatchOp::Regexp, Some(regexp)) => regexp.is_match(value),
-            (MatchOp::NotRegexp, Some(regexp)) => !regexp.is_match(value),
-            (MatchOp::Regexp | MatchOp::NotRegexp, None) => unreachable!("regexp operators hold a regexp: see new"),
-        }
+    /// Compiles the regular expression, if there is one, unless that is done: see [`Regexp::compile`].
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub fn compile(&self, ctx: &QueryContext) -> Result<()> {
+        self.regexp.iter().try_for_each(|regexp| regexp.compile(ctx))
     }
 
-    /// Returns `true` if series without the label match.
+    /// Returns `true` if a label value matches; an absent label is `""`. For matchers of requests, see
+    /// [`Matcher::matches_in`].
+    #[must_use]
+    pub fn matches(&self, value: &str) -> bool {
+        self.is_positive()
+            == self.regexp.as_ref().map_or_else(|| *self.value == *value, |regexp| regexp.is_match(value))
+    }
+
+    /// Like [`Matcher::matches`], within the limits of a request.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub fn matches_in(&self, ctx: &QueryContext, value: &str) -> Result<bool> {
+        let found = self.regexp.as_ref().map_or(Ok(*self.value == *value), |regexp| regexp.is_match_in(ctx, value))?;
+        Ok(self.is_positive() == found)
+    }
+
+    /// Returns `true` if series without the label match. Does not compile the regular expression.
     #[must_use]
     pub fn matches_empty(&self) -> bool {
-        self.matches("")
+        self.is_positive() == self.regexp.as_ref().map_or(self.value.is_empty(), Regexp::matches_empty)
+    }
+
+    /// Returns `true` for `=` and `=~`.
+    fn is_positive(&self) -> bool {
+        matches!(self.op, MatchOp::Equal | MatchOp::Regexp)
     }
 }
 

@@ -11,5 +11,5 @@ pub use hint::LabelHint;
 pub use label_set::{LABELS_SIZE_MAX, LabelsBuilder, LabelsError, METRIC_NAME, is_legacy_name};
 pub(crate) use label_set::{Labels, PackedBuilder, PackedLabel, compare_packed};
 pub(crate) use matcher::{MatchOp, Matcher};
-pub use metadata::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Metadata};
+pub use metadata::{Families, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Metadata};
 pub use string_set::StringSet;

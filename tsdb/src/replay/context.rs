@@ -1,16 +1,15 @@
 //! The context of a replay: the stores it fills, the file system, the corruption policy and the stop flag.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use super::progress::ReplayProgress;
 use crate::fs::Fs;
-use crate::labels::Metadata;
 use crate::options::WalOnCorruption;
 use crate::shard::Shard;
 use crate::shard::exemplars::Exemplars;
+use crate::store::family_table::FamilyTable;
 use crate::wal::reader::LargeFrameLock;
 
 /// Context of a replay, shared by its workers.
@@ -18,8 +17,7 @@ use crate::wal::reader::LargeFrameLock;
 pub(crate) struct ReplayContext<'a> {
     /// The shards of the store that is being opened. Series must not be evicted during the replay.
     pub(crate) shards: &'a [Shard],
-    /// Metadata by metric family.
-    pub(crate) metadata: &'a Mutex<BTreeMap<String, Metadata>>,
+    pub(crate) metadata: &'a Mutex<FamilyTable>,
     /// Receives the replayed exemplars.
     pub(crate) exemplars: &'a Exemplars,
     /// Directory for damaged bytes.

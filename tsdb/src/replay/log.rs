@@ -475,7 +475,7 @@ fn file_size(fs: &dyn Fs, path: &Path) -> Result<u64> {
 
 fn set_metadata(context: &ReplayContext<'_>, family: &str, metadata: Metadata) {
     let mut all = context.metadata.lock().unwrap_or_else(PoisonError::into_inner);
-    all.insert(family.to_owned(), metadata);
+    all.set(family, metadata);
 }
 
 fn fail_on_damage(context: &ReplayContext<'_>, path: &Path, offset: u64, reason: &str) -> Result<()> {

@@ -11,11 +11,12 @@ use super::progress::ReplayProgress;
 use super::wal::Replay;
 use crate::error::{Error, Result};
 use crate::fs::{Fault, Fs, MemFs, PowerCut};
-use crate::labels::{Labels, Metadata};
+use crate::labels::{Families, Labels, Metadata};
 use crate::options::{WalOnCorruption, WalSync};
 use crate::sample::{Sample, SeriesRef};
 use crate::shard::exemplars::Exemplars;
 use crate::shard::{Shard, ShardLog};
+use crate::store::family_table::FamilyTable;
 use crate::wal::frame::{begin_frame, file_header, finish_frame};
 use crate::wal::reader::LargeFrameLock;
 use crate::wal::{Cut, Epoch, SampleColumn, SegmentKind, Wal, WalOptions, remove_epochs_before};
@@ -27,7 +28,7 @@ const EPOCH: Epoch = Epoch { number: 0, logs: 1 };
 struct Replayed {
     result: Result<(ReplayStats, u64)>,
     progress: ReplayProgress,
-    metadata: BTreeMap<String, Metadata>,
+    metadata: Arc<Families>,
 }
 
 fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
@@ -40,11 +41,11 @@ fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
     let names = fs.list(Path::new(ROOT)).unwrap();
     let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
     epochs.sort_unstable();
-    let (metadata, progress) = (Mutex::default(), ReplayProgress::default());
+    let (metadata, progress) = (Mutex::new(FamilyTable::new(usize::MAX)), ReplayProgress::default());
     let context = ReplayContext {
         shards: &shards,
         metadata: &metadata,
-        exemplars: &Exemplars::new(0),
+        exemplars: &Exemplars::new(0, 0),
         quarantine: Path::new("/quarantine"),
         fs,
         on_corruption,
@@ -55,7 +56,7 @@ fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
         large_frames: LargeFrameLock::default(),
     };
     let result = Replay::definitions(Path::new(ROOT), &epochs, &context).and_then(Replay::samples);
-    Replayed { result, progress, metadata: metadata.into_inner().unwrap() }
+    Replayed { result, progress, metadata: Arc::clone(metadata.into_inner().unwrap().families()) }
 }
 
 fn stats(fs: &MemFs) -> (ReplayStats, u64) {

@@ -3,13 +3,11 @@
 //!
 //! Used by `flush`.
 
-use std::collections::BTreeMap;
-
 use super::Shard;
 use super::log::ShardLog;
 use crate::error::Result;
 use crate::head::SlotRef;
-use crate::labels::{Labels, Metadata};
+use crate::labels::{Families, Labels};
 use crate::sample::SeriesRef;
 use crate::sample::exemplar::NumberedExemplars;
 
@@ -44,7 +42,7 @@ impl ShardLog {
         &self,
         shards: impl Iterator<Item = &'a Shard>,
         next_ref: u64,
-        families: Option<&BTreeMap<String, Metadata>>,
+        families: Option<&Families>,
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
         let Some(cut) = *self.cut.lock() else { return Ok(()) };
@@ -55,7 +53,7 @@ impl ShardLog {
                 checkpoint_entries(shard, &slots[from..end])
             })
         });
-        let families = families.into_iter().flatten().map(|(family, metadata)| (family.as_str(), metadata));
+        let families = families.into_iter().flatten().map(|(family, metadata)| (&**family, &**metadata));
         self.wal().checkpoint(cut, series.map(Ok), next_ref, families, exemplars)?;
         *self.cut.lock() = None;
         Ok(())

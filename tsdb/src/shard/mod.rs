@@ -45,6 +45,9 @@ pub(crate) fn log_of(labels: &Labels, n_logs: usize) -> usize {
     shard_of(labels, n_logs)
 }
 
+/// The part of the memory of a head that only samples may use: a sixteenth. So new series are rejected before samples.
+const KNOWN_SERIES_PART: usize = 16;
+
 /// Maximum size of a shard's head in bytes: half of the address space of its chunk arena.
 const HEAD_SIZE_MAX: usize = 64 << 30;
 
@@ -114,7 +117,7 @@ pub(crate) struct EvictionLimits {
 }
 
 impl Shard {
-    /// Creates an empty shard. Its head accepts series and samples up to `head_size_max` bytes.
+    /// Creates an empty shard. Its head accepts samples up to `head_size_max` bytes, and new series up to 15/16 of it.
     pub(crate) fn new(idx: u16, seed: u64, log: Arc<ShardLog>, head_size_max: usize) -> Self {
         Self {
             idx,
@@ -163,7 +166,7 @@ impl Shard {
             return self.find_for(labels, group).ok_or(rejected);
         }
         let mut head = self.head_mut();
-        if let Err(rejected) = self.check_size(&head) {
+        if let Err(rejected) = self.check_size(&head, self.head_size_max - self.head_size_max / KNOWN_SERIES_PART) {
             return head.find(labels).map(|slot| self.handle(&head, slot)).ok_or(rejected);
         }
         let new_ref = self.log.next_ref(next_ref);
@@ -217,7 +220,7 @@ impl Shard {
             None if self.head_size.load(Ordering::Relaxed) <= self.head_size_max => return Ok(()),
             None => self.head(),
         };
-        self.check_size(&head)
+        self.check_size(&head, self.head_size_max)
     }
 
     /// Appends samples to the head and buffers the new ones for the log: floats, then histograms.
@@ -488,11 +491,11 @@ impl Shard {
         }
     }
 
-    fn check_size(&self, head: &Head) -> Result<()> {
+    fn check_size(&self, head: &Head, size_max: usize) -> Result<()> {
         let used = head.size();
         self.head_size.store(used, Ordering::Relaxed);
-        if used > self.head_size_max {
-            let (used, limit) = (used as u64, self.head_size_max as u64);
+        if used > size_max {
+            let (used, limit) = (used as u64, size_max as u64);
             return Err(Error::Limit { what: "bytes in the head of a shard", used, limit });
         }
         Ok(())

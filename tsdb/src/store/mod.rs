@@ -2,13 +2,13 @@
 
 mod append_exemplars;
 mod compaction;
+pub(crate) mod family_table;
 mod flush;
 pub(crate) mod flush_state;
 pub(crate) mod import_writer;
 mod newest;
 mod snapshot;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -18,7 +18,7 @@ use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
 use crate::head::{Bounds, GroupCounts};
 use crate::isolation::{Isolation, Readers};
-use crate::labels::Metadata;
+use crate::labels::Families;
 use crate::options::Options;
 use crate::replay::ReplayGate;
 use crate::shard::Shard;
@@ -26,11 +26,9 @@ use crate::shard::ShardLog;
 use crate::shard::exemplars::Exemplars;
 use crate::wal;
 use crate::wal::{Epoch, Health, Reserve};
+use family_table::FamilyTable;
 use flush_state::Flushing;
 use newest::Newest;
-
-/// Metadata by metric family.
-pub(crate) type Families = BTreeMap<String, Metadata>;
 
 /// The state of an open store.
 #[derive(Debug)]
@@ -58,8 +56,7 @@ pub(crate) struct Store {
     /// The logs being written; older epochs are removed once all shards have been flushed.
     epoch: Epoch,
     pub(crate) newest: Newest,
-    /// Shared with readers. A change clones it while a reader uses it.
-    metadata: Mutex<Arc<Families>>,
+    pub(crate) metadata: Mutex<FamilyTable>,
     flushing: Mutex<Flushing>,
     compacting: Mutex<()>,
     compaction_stats: Mutex<CompactionStats>,
@@ -78,7 +75,8 @@ impl Store {
     ) -> Self {
         Self {
             replay: ReplayGate::new(&options),
-            exemplars: Exemplars::new(options.exemplars_max),
+            metadata: Mutex::new(FamilyTable::new(options.metadata_size_max_bytes)),
+            exemplars: Exemplars::new(options.exemplars_max, options.exemplars_size_max_bytes),
             throttle: Throttle::new(options.compaction_bytes_per_second),
             reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),
             newest: Newest::new(&options, &wal_dir),
@@ -93,7 +91,6 @@ impl Store {
             block_list_readers: Readers::new(),
             series_readers: Readers::new(),
             next_ref: AtomicU64::new(0),
-            metadata: Mutex::default(),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
             compaction_stats: Mutex::default(),
@@ -150,13 +147,13 @@ impl Store {
 
     /// Returns the current metadata without copying it.
     pub(crate) fn metadata(&self) -> Arc<Families> {
-        Arc::clone(&self.known_metadata())
+        Arc::clone(self.family_table().families())
     }
 
     // A panic under one of these locks leaves the guarded value consistent, because every change is a single step.
 
     /// Locks the metadata.
-    pub(crate) fn known_metadata(&self) -> MutexGuard<'_, Arc<Families>> {
+    pub(crate) fn family_table(&self) -> MutexGuard<'_, FamilyTable> {
         self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -32,7 +32,7 @@ impl Store {
         fs.create_dir(&blocks_dir).map_err(Error::io("create", &blocks_dir))?;
         self.blocks.link_into(dir, &blocks_dir)?;
         let (metadata, exemplars) = (self.metadata(), self.exemplars.by_log(1));
-        let families = metadata.iter().map(|(family, metadata)| (family.as_str(), metadata));
+        let families = metadata.iter().map(|(family, metadata)| (&**family, &**metadata));
         let next_ref = self.next_ref.load(Ordering::SeqCst);
         write_snapshot_log(&**fs, &dir.join("wal"), next_ref, families, &exemplars.concat())?;
         let parents = dir.ancestors().skip(1).take(2);
@@ -70,9 +70,9 @@ impl Store {
                 tracing::error!(?path, %error, "could not remove an imported block");
             }
         }
-        for folder in paths.iter().filter_map(|path| path.parent()).filter(|&folder| folder != dir) {
+        for subdir in paths.iter().filter_map(|path| path.parent()).filter(|&subdir| subdir != dir) {
             // Ignores a directory that contains other files or was removed already.
-            let _ = fs.remove_dir(folder);
+            let _ = fs.remove_dir(subdir);
         }
         // If retention fails now, the next background run applies it.
         if let Err(error) = self.expire(false) {

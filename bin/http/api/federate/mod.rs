@@ -58,7 +58,7 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: &
     let mut external = state.app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
     let mut response = run(state, Class::Query, timeout, move |work| {
-        work.store.note_selectors(&who, &selectors, &LabelSet::all());
+        work.store.note_selectors(&work.ctx, &who, &selectors, &LabelSet::all());
         write(work, &selectors, range, format, external)
     })
     .await?;

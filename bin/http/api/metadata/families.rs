@@ -34,7 +34,7 @@ impl Request {
 
     fn respond(&self, work: &mut Work) -> Result<(), ApiError> {
         let families = work.store.db.metadata();
-        let wanted = families.iter().filter(|(family, _)| self.metric.is_empty() || **family == self.metric);
+        let wanted = families.iter().filter(|(family, _)| self.metric.is_empty() || ***family == *self.metric);
         work.respond(|work| {
             work.out.buffer().push(b'{');
             for (i, (family, metadata)) in wanted.take(self.limit).enumerate() {

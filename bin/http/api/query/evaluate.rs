@@ -119,7 +119,7 @@ impl Options {
         let Self { query, lookback_delta_ms, .. } = self;
         let request = Request { query, times, lookback_delta_ms: *lookback_delta_ms, stats };
         let parsed = work.store.engine.parse(&work.ctx, query)?;
-        work.store.note_query(who, parsed.expr());
+        work.store.note_query(&work.ctx, who, parsed.expr());
         Ok(work.store.engine.run_parsed(&work.store.db, &work.ctx, parsed, &request)?)
     }
 }

@@ -52,7 +52,7 @@ fn respond(
         return Ok(());
     }
     // The response has the whole label set of each selected series.
-    work.store.note_selectors(who, &selectors, &LabelSet::all());
+    work.store.note_selectors(&work.ctx, who, &selectors, &LabelSet::all());
     let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
     work.out.drop_permit();
     work.respond(|work| {

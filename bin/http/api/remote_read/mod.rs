@@ -145,7 +145,7 @@ impl Reader {
             // As in Prometheus, it selects nothing.
             return Ok(());
         }
-        work.store.note_selectors(&self.who, std::slice::from_ref(&matchers), &LabelSet::all());
+        work.store.note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers), &LabelSet::all());
         let mut columns = SampleColumns::default();
         let (db, ctx) = (&work.store.db, &work.ctx);
         let set = match query.wants_labels_only() {

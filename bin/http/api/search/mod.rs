@@ -6,14 +6,12 @@
 
 mod score;
 
-use std::collections::BTreeMap;
-
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use varve_query::usage::LabelSet;
 use varve_tsdb::fs::{Clock, SystemClock};
-use varve_tsdb::labels::{METRIC_NAME, Metadata, StringSet};
+use varve_tsdb::labels::{Families, METRIC_NAME, Metadata, StringSet};
 use varve_tsdb::{Matcher, TimeRange};
 
 use crate::http::error::{ApiError, ErrorKind};
@@ -156,7 +154,7 @@ impl Search {
     }
 
     fn respond(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<(), ApiError> {
-        work.store.note_selectors(who, &self.selectors, &field.labels());
+        work.store.note_selectors(&work.ctx, who, &self.selectors, &field.labels());
         let names = self.find(work, field)?;
         let mut charge = work.ctx.charge();
         charge.grow(names.len() * size_of::<(&str, f64)>())?;
@@ -218,7 +216,7 @@ impl Search {
         field: &Field,
         found: &[(&str, f64)],
         has_more: bool,
-        metadata: Option<&BTreeMap<String, Metadata>>,
+        metadata: Option<&Families>,
     ) -> Result<(), ApiError> {
         let key: &[u8] = if matches!(field, Field::LabelValues { .. }) { b"{\"value\":" } else { b"{\"name\":" };
         // An empty result has one empty batch.

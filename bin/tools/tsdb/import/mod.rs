@@ -146,7 +146,7 @@ fn import_staged(args: &ImportArgs) -> Result<()> {
 /// Stores exemplars and metadata. Existing metadata of a metric family wins.
 fn store_exemplars_and_metadata(db: &Db, found: ExemplarsAndMetadata) -> Result<()> {
     let known = db.metadata();
-    let new: Vec<_> = found.metadata.into_iter().filter(|(family, _)| !known.contains_key(family)).collect();
+    let new: Vec<_> = found.metadata.into_iter().filter(|(family, _)| !known.contains_key(family.as_str())).collect();
     let n_families = new.len();
     db.set_metadata(new.iter().map(|(family, metadata)| (family.as_str(), metadata.clone())))
         .context("store metadata")?;

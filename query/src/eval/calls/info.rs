@@ -37,6 +37,8 @@ impl Evaluator<'_> {
     pub(super) fn info(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let base = self.vector(&args[0], grid)?;
         let filter = Filter::of(args.get(1));
+        // Compiled under the limits of the request: the selection below uses them too.
+        filter.names.iter().try_for_each(|matcher| matcher.compile(&self.limits.ctx))?;
         let is_info = |series: &Series| filter.names.iter().all(|m| m.matches(series.labels.metric_name()));
         let others = base.series.iter().filter(|series| !is_info(series));
         let infos = self.info_series(others, &filter, info_shift(&args[0]), grid)?;

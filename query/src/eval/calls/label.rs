@@ -20,12 +20,13 @@ impl Evaluator<'_> {
         let rewrite = Rewrite::parse(pattern, template).map_err(|_| invalid("regular expression", pattern))?;
         let dst = dst.filter(|dst| !dst.is_empty());
         let dst = dst.ok_or_else(|| invalid("destination label name", &printed(&args[1])))?;
+        let ctx = self.limits.ctx.clone();
         let n_references = template.matches('$').count();
         self.relabelled(&args[0], grid, dst, |labels, charge| {
             let value = src.and_then(|src| labels.get(src)).unwrap_or("");
             // Each reference expands to at most the whole value.
             charge.grow(template.len().saturating_add(n_references.saturating_mul(value.len())))?;
-            Ok(rewrite.apply(value))
+            Ok(rewrite.apply_in(&ctx, value)?)
         })
     }
 

@@ -14,7 +14,7 @@ use super::table::Access;
 use crate::block::Symbol;
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::index::{TERMS_PER_CHECK, Terms, select};
+use crate::index::{TERMS_PER_CHECK, Terms, ValueTest, select};
 use crate::labels::Matcher;
 
 impl Index {
@@ -116,14 +116,8 @@ impl Terms for BlockTerms<'_> {
         Ok(list_size)
     }
 
-    fn unite_where(
-        &mut self,
-        ctx: &QueryContext,
-        name: &str,
-        prefix: &str,
-        test: &dyn Fn(&str) -> bool,
-        set: &mut RoaringBitmap,
-    ) -> Result<()> {
+    fn unite_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()> {
+        let ValueTest { ctx, name, prefix, passes } = *values;
         let mut cursor = self.index.dictionary.cursor(Access::Cached);
         let mut at = cursor.seek(name.as_bytes(), prefix.as_bytes())?;
         while let Some(symbol) = at {
@@ -134,7 +128,7 @@ impl Terms for BlockTerms<'_> {
             if found_name != name || !value.starts_with(prefix) {
                 break;
             }
-            if test(value) {
+            if passes(value)? {
                 self.postings.unite(symbol, set)?;
             }
             at = cursor.next()?;
@@ -142,14 +136,8 @@ impl Terms for BlockTerms<'_> {
         Ok(())
     }
 
-    fn retain_where(
-        &mut self,
-        ctx: &QueryContext,
-        name: &str,
-        prefix: &str,
-        test: &dyn Fn(&str) -> bool,
-        set: &mut RoaringBitmap,
-    ) -> Result<bool> {
+    fn retain_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<bool> {
+        let ValueTest { ctx, name, prefix, passes } = *values;
         if !is_cheaper_by_series(set, &self.index.dictionary.range(name, prefix)?) {
             return Ok(false);
         }
@@ -164,7 +152,7 @@ impl Terms for BlockTerms<'_> {
             if i % TERMS_PER_CHECK == 0 {
                 ctx.check()?;
             }
-            if candidates.passes(ordinal, test)? {
+            if candidates.passes(ordinal, passes)? {
                 kept.insert(ordinal);
             }
         }
@@ -184,16 +172,16 @@ struct Candidates {
 }
 
 impl Candidates {
-    fn passes(&mut self, ordinal: u32, test: &dyn Fn(&str) -> bool) -> Result<bool> {
+    fn passes(&mut self, ordinal: u32, test: &dyn Fn(&str) -> Result<bool>) -> Result<bool> {
         self.series.seek(ordinal)?;
         let row = self.series.symbols();
         let at = row.partition_point(|symbol| symbol.0 < self.symbols.start);
-        let Some(&symbol) = row.get(at).filter(|symbol| symbol.0 < self.symbols.end) else { return Ok(test("")) };
+        let Some(&symbol) = row.get(at).filter(|symbol| symbol.0 < self.symbols.end) else { return test("") };
         if let Some(&verdict) = self.verdicts.get(&symbol) {
             return Ok(verdict);
         }
         self.builder.go_to(symbol)?;
-        let verdict = test(self.builder.name_and_value()?.1);
+        let verdict = test(self.builder.name_and_value()?.1)?;
         self.verdicts.insert(symbol, verdict);
         Ok(verdict)
     }

@@ -10,8 +10,7 @@ fn exemplars(db: &Db) -> Vec<String> {
 
 #[test]
 fn a_snapshot_contains_samples_metadata_and_exemplars() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { shards: 4, exemplars_max: 100, ..options() }).unwrap();
+    let (_dir, db) = fresh(Options { shards: 4, exemplars_max: 100, ..options() });
     let metadata = Metadata { kind: "gauge".into(), help: "Some.".into(), unit: "bytes".into() };
     db.set_metadata([("m", metadata.clone())]).unwrap();
     let mut batch = WriteBatch::default();
@@ -27,7 +26,7 @@ fn a_snapshot_contains_samples_metadata_and_exemplars() {
         let path = db.snapshot(name, skip_head).unwrap();
         let copy = Db::open(&path, Options { exemplars_max: 100, ..options() }).unwrap();
         assert_eq!(everything(&copy), everything(&db), "{name}");
-        assert_eq!(*copy.metadata(), BTreeMap::from([("m".to_owned(), metadata.clone())]));
+        assert_eq!(*copy.metadata(), Families::from([("m".into(), metadata.clone().into())]));
         assert_eq!((exemplars(&copy).len(), exemplars(&copy)), (10, exemplars(&db)));
         // The copy is a normal store: new series get new refs.
         assert_eq!(append(&copy, &[(10, NOW_MS + 1, 1.0), (0, NOW_MS + 1, 1.0)]), []);

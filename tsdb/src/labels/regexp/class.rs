@@ -1,38 +1,79 @@
 //! Character classes: `[a-z]`, `\d`, `\p{Greek}`, `[[:alpha:]]`.
 
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::RegexpError;
 use super::scanner::{Scanner, failure};
 
+/// A parsed class.
+pub(super) struct CharSet {
+    /// Upper bound for the number of ranges, before case folding.
+    pub(super) n_ranges: usize,
+    /// `None` if the scanner does not build classes.
+    pub(super) class: Option<ClassUnicode>,
+}
+
+impl CharSet {
+    fn new(src: &Scanner<'_>, n_ranges: usize, negated: bool, build: impl FnOnce() -> ClassUnicode) -> Self {
+        let class = src.builds.then(|| {
+            let mut class = build();
+            if src.flags.fold_case {
+                class.case_fold_simple();
+            }
+            if negated {
+                class.negate();
+            }
+            class
+        });
+        Self { n_ranges: n_ranges + 1, class }
+    }
+
+    fn from_table(src: &Scanner<'_>, table: &[(char, char)], negated: bool) -> Self {
+        let ranges = table.iter().map(|&(low, high)| ClassUnicodeRange::new(low, high));
+        Self::new(src, table.len(), negated, || ClassUnicode::new(ranges))
+    }
+}
+
+/// Ranges of brackets are merged when their number exceeds twice that after the last merge, and this.
+const UNMERGED_RANGES_MAX: usize = 4096;
+
 /// Parses a class in brackets.
-pub(super) fn parse_brackets(src: &mut Scanner<'_>) -> Result<ClassUnicode, RegexpError> {
+pub(super) fn parse_brackets(src: &mut Scanner<'_>) -> Result<CharSet, RegexpError> {
     let start = src.at;
     src.at += 1;
     let negated = src.eat("^");
-    let mut class = ClassUnicode::empty();
+    let (mut n_ranges, mut ranges, mut n_merged) = (1, Vec::new(), 0);
     let mut first = true;
     // A bracket in first position is a character.
     while first || !src.eat("]") {
         first = false;
         let item = match parse_posix(src)? {
-            Some(item) => Some(item),
             None if src.peek() == Some('\\') => parse_escaped(src)?,
-            None => None,
+            item => item,
         };
-        match item {
-            Some(item) => class.union(&item),
-            None => class.union(&parse_range(src, start)?),
+        let item = item.map_or_else(|| parse_range(src, start), Ok)?;
+        n_ranges += item.n_ranges;
+        ranges.extend(item.class.iter().flat_map(ClassUnicode::iter));
+        if ranges.len() > 2 * n_merged + UNMERGED_RANGES_MAX {
+            ranges = ClassUnicode::new(ranges).ranges().to_vec();
+            n_merged = ranges.len();
         }
     }
-    if negated {
-        class.negate();
-    }
-    Ok(class)
+    let class = src.builds.then(|| {
+        let mut class = ClassUnicode::new(ranges);
+        if negated {
+            class.negate();
+        }
+        class
+    });
+    Ok(CharSet { n_ranges, class })
 }
 
 /// Parses a character or `a-z`.
-fn parse_range(src: &mut Scanner<'_>, class_start: usize) -> Result<ClassUnicode, RegexpError> {
+fn parse_range(src: &mut Scanner<'_>, class_start: usize) -> Result<CharSet, RegexpError> {
     let start = src.at;
     let low = parse_char(src, class_start)?;
     let mut high = low;
@@ -44,7 +85,7 @@ fn parse_range(src: &mut Scanner<'_>, class_start: usize) -> Result<ClassUnicode
             return Err(failure("invalid character class range", &src.pattern[start..src.at]));
         }
     }
-    Ok(folded(src, between(low, high)))
+    Ok(CharSet::new(src, 1, false, || between(low, high)))
 }
 
 fn parse_char(src: &mut Scanner<'_>, class_start: usize) -> Result<u32, RegexpError> {
@@ -59,9 +100,13 @@ fn parse_char(src: &mut Scanner<'_>, class_start: usize) -> Result<u32, RegexpEr
 }
 
 /// Parses `[:name:]`; `None` if there is none.
-fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<ClassUnicode>, RegexpError> {
+fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     let rest = src.rest();
-    let Some(end) = rest.strip_prefix("[:").and_then(|inner| inner.find(":]")) else { return Ok(None) };
+    let Some(inner) = rest.strip_prefix("[:").filter(|_| !src.has_no_posix_end) else { return Ok(None) };
+    let Some(end) = inner.find(":]") else {
+        src.has_no_posix_end = true;
+        return Ok(None);
+    };
     let text = &rest[..end + 4];
     let name = &rest[2..end + 2];
     let (name, negated) = name.strip_prefix('^').map_or((name, false), |name| (name, true));
@@ -83,11 +128,11 @@ fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<ClassUnicode>, RegexpErro
         _ => return Err(failure("invalid character class range", text)),
     };
     src.at += text.len();
-    Ok(Some(group(src, ranges, negated)))
+    Ok(Some(CharSet::from_table(src, ranges, negated)))
 }
 
 /// Parses `\d` and the like, `\pN` or `\p{Greek}`; `None` if the backslash begins something else.
-pub(super) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<ClassUnicode>, RegexpError> {
+pub(super) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     let (ranges, negated): (&[(char, char)], bool) = match src.rest().as_bytes().get(1) {
         Some(b'd') => (DIGIT, false),
         Some(b'D') => (DIGIT, true),
@@ -100,11 +145,11 @@ pub(super) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<ClassUnicode
         _ => return Ok(None),
     };
     src.at += 2;
-    Ok(Some(group(src, ranges, negated)))
+    Ok(Some(CharSet::from_table(src, ranges, negated)))
 }
 
 /// Parses the name of a general category or script of Unicode after `\p`.
-fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<ClassUnicode, RegexpError> {
+fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<CharSet, RegexpError> {
     let start = src.at;
     let rest = src.rest();
     src.at += 2;
@@ -121,41 +166,31 @@ fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<ClassUnicode, 
     let Some(class) = property(name) else {
         return Err(failure("invalid character class range", &src.pattern[start..src.at]));
     };
-    let mut class = folded(src, class);
-    if negated != inverted {
-        class.negate();
-    }
-    Ok(class)
+    Ok(CharSet::new(src, class.ranges().len(), negated != inverted, || (*class).clone()))
 }
 
-/// Finds a general category or script of Unicode.
-fn property(name: &str) -> Option<ClassUnicode> {
-    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b' ')) {
+/// The general categories and scripts that patterns have used, by name. There is a fixed number of names.
+static PROPERTIES: LazyLock<Mutex<HashMap<String, Arc<ClassUnicode>>>> = LazyLock::new(Mutex::default);
+
+/// Finds a general category or script of Unicode. Ignores case, spaces, hyphens and underscores.
+fn property(name: &str) -> Option<Arc<ClassUnicode>> {
+    if name.len() > PROPERTY_NAME_SIZE_MAX || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_- ".contains(&b)) {
         return None;
+    }
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let mut known = PROPERTIES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(class) = known.get(&name) {
+        return Some(Arc::clone(class));
     }
     let parse = |kind: &str| regex_syntax::parse(&format!("\\p{{{kind}={name}}}")).ok();
     match parse("gc").or_else(|| parse("sc"))?.into_kind() {
-        HirKind::Class(Class::Unicode(class)) => Some(class),
+        HirKind::Class(Class::Unicode(class)) => Some(Arc::clone(known.entry(name).or_insert(Arc::new(class)))),
         _ => None,
     }
 }
 
-fn group(src: &Scanner<'_>, ranges: &[(char, char)], negated: bool) -> ClassUnicode {
-    let ranges = ranges.iter().map(|&(low, high)| ClassUnicodeRange::new(low, high));
-    let mut class = folded(src, ClassUnicode::new(ranges));
-    if negated {
-        class.negate();
-    }
-    class
-}
-
-/// Adds upper and lower case if the pattern ignores case.
-fn folded(src: &Scanner<'_>, mut class: ClassUnicode) -> ClassUnicode {
-    if src.flags.fold_case {
-        class.case_fold_simple();
-    }
-    class
-}
+/// Maximum length of the name of a Unicode property; the longest one has fewer letters.
+const PROPERTY_NAME_SIZE_MAX: usize = 64;
 
 /// Returns the characters between two code points; surrogates, which escapes can name, are excluded.
 fn between(low: u32, high: u32) -> ClassUnicode {

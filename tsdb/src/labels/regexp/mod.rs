@@ -1,24 +1,35 @@
 //! Regular expressions as in Prometheus: Go's syntax, anchored at both ends, `.` matches newlines.
 //!
-//! `syntax` parses the pattern by Go's rules, with Go's messages, into the tree of the crate `regex`. `shape` analyzes
-//! the tree: most label matchers are lists of literals, prefixes or the like and need no automaton. Other patterns are
-//! compiled at first use or, if they might become too large, at once. `rewrite` expands templates with the groups of a
-//! match.
+//! `syntax` parses the pattern by Go's rules, with Go's messages and limits, into the tree of the crate `regex-syntax`.
+//! `shape` analyzes the tree: most label matchers are lists of literals, prefixes or the like and need no `automaton`.
+//! An automaton works on a reduced `alphabet`. `rewrite` expands templates with the groups of a match.
+//!
+//! Invariants
+//! 1. Parsing a pattern only checks it: it takes memory for at most one character per level of nesting.
+//! 2. A pattern is compiled at first use. For a request it is compiled under its deadline, and charged to it until the
+//!    request ends.
+//! 3. Equal patterns share a compiled form, as long as it is in the cache of at most [`CACHE_SIZE_MAX`] bytes.
 
+mod alphabet;
+mod automaton;
 mod class;
 mod rewrite;
 mod scanner;
 mod shape;
 mod syntax;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
 
-use regex::{Regex, RegexBuilder};
-use regex_syntax::hir::{Hir, Look};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
+use crate::context::QueryContext;
+use crate::error::Result;
+use automaton::Automaton;
 pub use rewrite::Rewrite;
-use shape::Shape;
-use syntax::Groups;
+use shape::{Shape, shape_of};
+use syntax::Goal;
 
 /// An anchored regular expression; clones share the compiled form.
 #[derive(Debug, Clone)]
@@ -28,9 +39,11 @@ pub struct Regexp {
 
 #[derive(Debug)]
 struct Shared {
-    shape: Shape,
-    /// Used only for [`Shape::Other`].
-    automaton: Automaton,
+    pattern: Box<str>,
+    matches_empty: bool,
+    tree_size: usize,
+    /// Set at first use.
+    compiled: OnceLock<Arc<Compiled>>,
 }
 
 /// Why a string is not a regular expression, in the words of Go's `regexp` package.
@@ -39,20 +52,16 @@ struct Shared {
 pub struct RegexpError(pub String);
 
 impl Regexp {
-    /// Parses a pattern. Cost: linear in its size, except for very large patterns, which are compiled at once.
+    /// Checks a pattern. It is compiled when it is first used.
     ///
     /// # Errors
-    /// [`RegexpError`] if the pattern is not valid, nests groups and repetitions more than 250 levels deep, or needs an
-    /// automaton of more than 32 MiB.
+    /// [`RegexpError`] if Go rejects the pattern.
     pub fn parse(pattern: &str) -> Result<Self, RegexpError> {
-        let syntax = syntax::parse(pattern, Groups::Drop)?;
-        let (shape, rest) = shape::of(syntax.hir);
-        let automaton = Automaton { pattern: rest.map(anchored).unwrap_or_default(), compiled: OnceLock::new() };
-        if shape == Shape::Other && syntax.states > LAZY_STATES_MAX {
-            let too_large = |_| RegexpError(format!("expression too large: `{pattern}`"));
-            automaton.compile().map_err(too_large).map(|compiled| automaton.compiled.set(compiled))?.ok();
-        }
-        Ok(Self { shared: Arc::new(Shared { shape, automaton }) })
+        let syntax = syntax::parse(pattern, Goal::Check)?;
+        let (matches_empty, tree_size) = (syntax.matches_empty, syntax.tree_size);
+        Ok(Self {
+            shared: Arc::new(Shared { pattern: pattern.into(), matches_empty, tree_size, compiled: OnceLock::new() }),
+        })
     }
 
     /// Returns the pattern that matches only `text`.
@@ -61,16 +70,59 @@ impl Regexp {
         regex_syntax::escape(text)
     }
 
-    /// Returns `true` if all of `text` matches.
+    /// Compiles the pattern, unless that is done. The compiled form is charged to the request until it ends.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub fn compile(&self, ctx: &QueryContext) -> Result<()> {
+        self.compiled(Some(ctx)).map(drop)
+    }
+
+    fn compiled(&self, ctx: Option<&QueryContext>) -> Result<&Compiled> {
+        let Shared { pattern, tree_size, compiled, .. } = &*self.shared;
+        // Fast path: used before.
+        if let Some(compiled) = compiled.get() {
+            return Ok(compiled);
+        }
+        let found = CACHE.get(&**pattern);
+        let counter = if found.is_some() { &N_FOUND } else { &N_COMPILED };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let shared = match found {
+            Some(found) => found,
+            None => {
+                let new = Arc::new(Compiled::new(pattern, *tree_size, ctx)?);
+                CACHE.insert(pattern.clone(), Arc::clone(&new));
+                new
+            }
+        };
+        ctx.map_or(Ok(()), |ctx| ctx.hold(shared.size))?;
+        Ok(compiled.get_or_init(|| shared))
+    }
+
+    /// Returns the form compiled without a request: for patterns of the configuration and of tools.
+    fn unlimited(&self) -> &Compiled {
+        self.compiled(None).expect("without a request there is no limit")
+    }
+
+    /// Returns `true` if all of `text` matches. For patterns of requests, see [`Regexp::is_match_in`].
     #[must_use]
     pub fn is_match(&self, text: &str) -> bool {
-        match &self.shared.shape {
-            Shape::Literals(literals) => literals.contains(text),
-            Shape::Affixes(affixes) => affixes.is_match(text),
-            Shape::Infix(infix) => text.contains(infix.as_str()),
-            Shape::Prefixed(prefix) => text.starts_with(prefix.as_str()) && self.shared.automaton.is_match(text),
-            Shape::Other => self.shared.automaton.is_match(text),
-        }
+        self.unlimited().is_match(text, None).expect("without a request there is no limit")
+    }
+
+    /// Returns `true` if all of `text` matches. Compiles the pattern as [`Regexp::compile`], and checks the request
+    /// while it reads long texts.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub fn is_match_in(&self, ctx: &QueryContext, text: &str) -> Result<bool> {
+        self.compiled(Some(ctx))?.is_match(text, Some(ctx))
+    }
+
+    /// Returns `true` if the empty string matches. Does not compile the pattern.
+    #[must_use]
+    pub fn matches_empty(&self) -> bool {
+        self.shared.matches_empty
     }
 
     /// Returns the sorted literals if the pattern is a finite set of them, as in `a|b|c` or `node-[0-9]`.
@@ -78,7 +130,7 @@ impl Regexp {
     /// `None` does not mean that there is no such set: large products such as `[a-z][a-z][a-z]` are not expanded.
     #[must_use]
     pub fn literals(&self) -> Option<&[String]> {
-        match &self.shared.shape {
+        match &self.unlimited().shape {
             Shape::Literals(literals) => Some(literals.as_slice()),
             _ => None,
         }
@@ -87,13 +139,13 @@ impl Regexp {
     /// Returns `true` if the pattern is `.*`, which matches every string. Other patterns may match every string too.
     #[must_use]
     pub fn matches_all(&self) -> bool {
-        matches!(&self.shared.shape, Shape::Affixes(affixes) if affixes.matches_all())
+        matches!(&self.unlimited().shape, Shape::Affixes(affixes) if affixes.matches_all())
     }
 
     /// Returns a literal prefix of every match; it may be empty.
     #[must_use]
     pub fn prefix(&self) -> &str {
-        match &self.shared.shape {
+        match &self.unlimited().shape {
             Shape::Literals(literals) => literals.common_prefix(),
             Shape::Affixes(affixes) => affixes.prefix(),
             Shape::Prefixed(prefix) => prefix,
@@ -102,43 +154,81 @@ impl Regexp {
     }
 }
 
-/// The automaton of a pattern, compiled at first use.
+/// The compiled form of a pattern.
 #[derive(Debug)]
-struct Automaton {
-    /// In the syntax of the crate `regex`, anchored.
-    pattern: String,
-    compiled: OnceLock<Regex>,
+struct Compiled {
+    shape: Shape,
+    /// `Some` for [`Shape::Prefixed`] and [`Shape::Other`].
+    automaton: Option<Automaton>,
+    size: usize,
 }
 
-impl Automaton {
-    fn is_match(&self, text: &str) -> bool {
-        let compile = || self.compile().expect("patterns with many states are compiled by Regexp::parse");
-        self.compiled.get_or_init(compile).is_match(text)
+impl Compiled {
+    fn new(pattern: &str, tree_size: usize, ctx: Option<&QueryContext>) -> Result<Self> {
+        let mut charge = ctx.map(QueryContext::charge);
+        charge.iter_mut().try_for_each(|charge| charge.grow_without_waiting(TREE_COPIES * tree_size))?;
+        let syntax = syntax::parse(pattern, Goal::Match).expect("a regular expression holds a checked pattern");
+        let (shape, rest) = shape_of(syntax.hir);
+        let automaton = rest.map(|hir| Automaton::new(hir, ctx)).transpose()?;
+        let size = size_of::<Self>() + 2 * pattern.len() + shape.size() + automaton.as_ref().map_or(0, Automaton::size);
+        Ok(Self { shape, automaton, size })
     }
 
-    fn compile(&self) -> Result<Regex, regex::Error> {
-        compile(&self.pattern)
+    fn is_match(&self, text: &str, ctx: Option<&QueryContext>) -> Result<bool> {
+        match (&self.shape, &self.automaton) {
+            (Shape::Literals(literals), _) => Ok(literals.contains(text)),
+            (Shape::Affixes(affixes), _) => Ok(affixes.is_match(text)),
+            (Shape::Infix(infix), _) => Ok(text.contains(infix.as_str())),
+            (Shape::Prefixed(prefix), _) if !text.starts_with(prefix.as_str()) => Ok(false),
+            (Shape::Prefixed(_) | Shape::Other, Some(automaton)) => automaton.is_match(text, ctx),
+            (Shape::Prefixed(_) | Shape::Other, None) => unreachable!("these shapes have an automaton: see shape_of"),
+        }
     }
 }
 
-fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(pattern).size_limit(AUTOMATON_SIZE_MAX).nest_limit(PRINTED_DEPTH_MAX).build()
+/// Copies of the tree that exist while a pattern is compiled: over characters, and over symbols.
+const TREE_COPIES: usize = 2;
+
+/// Compiled patterns, by pattern.
+static CACHE: LazyLock<Cache<Box<str>, Arc<Compiled>, Size>> =
+    LazyLock::new(|| Cache::with_weighter(CACHE_ITEMS, CACHE_SIZE_MAX, Size));
+static N_COMPILED: AtomicU64 = AtomicU64::new(0);
+static N_FOUND: AtomicU64 = AtomicU64::new(0);
+
+/// Maximum size of all cached patterns in bytes. Each counts with the memory of one search.
+pub const CACHE_SIZE_MAX: u64 = 32 << 20;
+/// The expected number of cached patterns.
+const CACHE_ITEMS: usize = 256;
+
+#[derive(Debug, Clone)]
+struct Size;
+
+impl Weighter<Box<str>, Arc<Compiled>> for Size {
+    fn weight(&self, _: &Box<str>, compiled: &Arc<Compiled>) -> u64 {
+        compiled.size as u64
+    }
 }
 
-/// Prints a tree in the syntax of the crate `regex`, anchored at both ends.
-fn anchored(hir: Hir) -> String {
-    Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)]).to_string()
+/// Statistics of the cache of compiled patterns, which all stores of the process share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegexpCacheStats {
+    /// Patterns that were compiled, since the start of the process.
+    pub n_compiled: u64,
+    /// Patterns that were found in the cache.
+    pub n_found: u64,
+    /// Size of the cached patterns in bytes.
+    pub size: u64,
 }
 
-/// Patterns of up to this many states are compiled at first use. A state takes at most some 100 bytes, so this is far
-/// from [`AUTOMATON_SIZE_MAX`].
-const LAZY_STATES_MAX: u64 = 20_000;
-
-/// Maximum size of one automaton in bytes.
-const AUTOMATON_SIZE_MAX: usize = 32 << 20;
-
-/// Printing a tree adds groups around some of its nodes.
-const PRINTED_DEPTH_MAX: u32 = 4 * syntax::DEPTH_MAX as u32;
+/// Returns statistics of the cache of compiled patterns.
+#[must_use]
+pub fn cache_stats() -> RegexpCacheStats {
+    RegexpCacheStats {
+        n_compiled: N_COMPILED.load(Ordering::Relaxed),
+        n_found: N_FOUND.load(Ordering::Relaxed),
+        size: CACHE.weight(),
+    }
+}
 
 #[cfg(test)]
 mod tests;

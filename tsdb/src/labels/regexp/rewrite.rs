@@ -1,19 +1,43 @@
 //! Expanding a template with the groups of a regular expression, as `label_replace` and relabelling do.
 
-use regex::{Captures, Regex};
+use std::sync::{Arc, OnceLock};
 
-use super::syntax::{self, Groups};
-use super::{RegexpError, anchored, compile};
+use regex_automata::Input;
+use regex_automata::meta::{Config, Regex};
+use regex_automata::util::captures::Captures;
+
+use super::alphabet::Alphabet;
+use super::automaton::{anchored_in_symbols, within_limit};
+use super::syntax::{self, Goal, Syntax};
+use super::{RegexpError, TREE_COPIES};
+use crate::context::QueryContext;
+use crate::error::Error;
 
 /// An anchored regular expression and a template.
 #[derive(Debug, Clone)]
 pub struct Rewrite {
-    regex: Regex,
-    /// The name of each group, from the first one on. Go allows two groups with the same name, the crate `regex` does
-    /// not, so names are kept only here.
-    names: Vec<Option<String>>,
+    pattern: Box<str>,
     template: String,
+    /// Set at first use.
+    compiled: Arc<OnceLock<Compiled>>,
 }
+
+#[derive(Debug)]
+struct Compiled {
+    regex: Regex,
+    alphabet: Option<Alphabet>,
+    /// The name of each group, from the first one on. Go allows two groups with the same name, the crate
+    /// `regex-automata` does not, so names are kept only here.
+    names: Vec<Option<String>>,
+    n_instructions: usize,
+}
+
+/// Maximum work to find the groups of a text for a request: instructions of Go's program, times bytes of the text.
+const WORK_MAX: usize = 1 << 24;
+/// States of an automaton per instruction of Go's program.
+const STATES_PER_INSTRUCTION: usize = 2;
+/// Memory of a search that remembers the visited states, in bytes.
+const VISITED_SIZE: usize = 256 << 10;
 
 impl Rewrite {
     /// Parses a pattern in Go's syntax and a template as in Go's `Regexp.Expand`: `$1`, `$name` and `${name}` stand for
@@ -22,45 +46,130 @@ impl Rewrite {
     /// # Errors
     /// [`RegexpError`] as [`Regexp::parse`](super::Regexp::parse); any template is valid.
     pub fn parse(pattern: &str, template: &str) -> Result<Self, RegexpError> {
-        let syntax = syntax::parse(pattern, Groups::Keep)?;
-        let too_large = |_| RegexpError(format!("expression too large: `{pattern}`"));
-        let regex = compile(&anchored(syntax.hir)).map_err(too_large)?;
-        Ok(Self { regex, names: syntax.group_names, template: template.to_owned() })
+        syntax::parse(pattern, Goal::Check)?;
+        Ok(Self { pattern: pattern.into(), template: template.to_owned(), compiled: Arc::default() })
     }
 
     /// Returns the expanded template if all of `text` matches. A group that does not participate or exist is empty; a
-    /// dollar sign that begins no reference stands for itself.
+    /// dollar sign that begins no reference stands for itself. For patterns of requests, see [`Rewrite::apply_in`].
     #[must_use]
     pub fn apply(&self, text: &str) -> Option<String> {
-        let groups = self.regex.captures(text)?;
+        self.expand(text, None).expect("without a request there is no limit")
+    }
+
+    /// Like [`Rewrite::apply`]. Compiles the pattern at first use and charges it to the request, and checks the request
+    /// at each reference. The caller charges the result.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit, and [`crate::Error::Limit`] if a large pattern meets
+    /// a long text.
+    pub fn apply_in(&self, ctx: &QueryContext, text: &str) -> crate::Result<Option<String>> {
+        self.expand(text, Some(ctx))
+    }
+
+    fn compiled(&self, ctx: Option<&QueryContext>) -> crate::Result<&Compiled> {
+        // Fast path: used before.
+        if let Some(compiled) = self.compiled.get() {
+            return Ok(compiled);
+        }
+        let compiled = Compiled::new(&self.pattern, ctx)?;
+        Ok(self.compiled.get_or_init(|| compiled))
+    }
+
+    fn expand(&self, text: &str, ctx: Option<&QueryContext>) -> crate::Result<Option<String>> {
+        let check = || ctx.map_or(Ok(()), QueryContext::check);
+        let Some(groups) = self.compiled(ctx)?.groups(text, ctx)? else { return Ok(None) };
         let mut out = String::new();
         let mut rest = self.template.as_str();
         while let Some((before, after)) = rest.split_once('$') {
+            check()?;
             out.push_str(before);
             rest = after;
             if let Some(after) = after.strip_prefix('$') {
                 out.push('$');
                 rest = after;
             } else if let Some((name, after)) = reference(after) {
-                out.push_str(self.group(&groups, name).unwrap_or(""));
+                out.push_str(groups.get(name).unwrap_or(""));
                 rest = after;
             } else {
                 out.push('$');
             }
         }
         out.push_str(rest);
-        Some(out)
+        Ok(Some(out))
+    }
+}
+
+impl Compiled {
+    fn new(pattern: &str, ctx: Option<&QueryContext>) -> crate::Result<Self> {
+        let mut charge = ctx.map(QueryContext::charge);
+        let checked = syntax::parse(pattern, Goal::Check).expect("a rewrite holds a checked pattern");
+        charge.iter_mut().try_for_each(|charge| charge.grow_without_waiting(TREE_COPIES * checked.tree_size))?;
+        let Syntax { hir, group_names, n_instructions, .. } =
+            syntax::parse(pattern, Goal::Rewrite).expect("a rewrite holds a checked pattern");
+        let (hir, alphabet) = anchored_in_symbols(hir);
+        let regex = within_limit(ctx, |limit| {
+            let config = Config::new().nfa_size_limit(limit).hybrid(false).dfa(false).auto_prefilter(false);
+            Regex::builder().configure(config.utf8_empty(false)).build_from_hir(&hir).ok()
+        })?;
+        // A search has up to two lists of states, with the positions of all groups.
+        let positions = 2 * 2 * size_of::<usize>() * (group_names.len() + 1);
+        let search_size = positions.saturating_mul(STATES_PER_INSTRUCTION * n_instructions);
+        ctx.map_or(Ok(()), |ctx| {
+            ctx.hold(regex.memory_usage().saturating_add(search_size).saturating_add(VISITED_SIZE))
+        })?;
+        Ok(Self { regex, alphabet, names: group_names, n_instructions })
     }
 
-    fn group<'t>(&self, groups: &Captures<'t>, name: &str) -> Option<&'t str> {
-        let text = |number: usize| groups.get(number).map(|group| group.as_str());
+    /// Returns the groups if all of `text` matches.
+    fn groups<'t>(&'t self, text: &'t str, ctx: Option<&QueryContext>) -> crate::Result<Option<Groups<'t>>> {
+        let work = text.len().saturating_mul(self.n_instructions);
+        if ctx.is_some() && work > WORK_MAX {
+            let (used, limit) = (work as u64, WORK_MAX as u64);
+            return Err(Error::Limit {
+                what: "bytes of a text times instructions of a regular expression",
+                used,
+                limit,
+            });
+        }
+        let mut buffer = Vec::new();
+        let (symbols, offsets) = match &self.alphabet {
+            Some(alphabet) if !text.is_ascii() => {
+                let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+                (alphabet.encode(text, &mut buffer), Some(ends.collect()))
+            }
+            _ => (text.as_bytes(), None),
+        };
+        let mut captures = self.regex.create_captures();
+        self.regex.search_captures(&Input::new(symbols), &mut captures);
+        Ok(captures.is_match().then_some(Groups { text, names: &self.names, captures, offsets }))
+    }
+}
+
+/// The groups of a match.
+struct Groups<'t> {
+    text: &'t str,
+    names: &'t [Option<String>],
+    captures: Captures,
+    /// Positions in `text` by position in the searched symbols, if they differ.
+    offsets: Option<Vec<usize>>,
+}
+
+impl<'t> Groups<'t> {
+    fn get(&self, name: &str) -> Option<&'t str> {
         // A number with a leading zero is a name.
         let is_number = name == "0" || !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
         if is_number {
-            return text(name.parse().ok()?);
+            return self.numbered(name.parse().ok()?);
         }
-        let named = self.names.iter().zip(1..).filter(|(of_group, _)| of_group.as_deref() == Some(name));
-        named.map(|(_, number)| text(number)).find(Option::is_some)?
+        let named = self.names.iter().zip(1..).filter(|(group, _)| group.as_deref() == Some(name));
+        named.map(|(_, number)| self.numbered(number)).find(Option::is_some)?
+    }
+
+    fn numbered(&self, number: usize) -> Option<&'t str> {
+        let span = self.captures.get_group(number)?;
+        let at = |position: usize| self.offsets.as_ref().map_or(position, |offsets| offsets[position]);
+        Some(&self.text[at(span.start)..at(span.end)])
     }
 }
 
@@ -97,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn of_groups_with_one_name_the_first_that_participates_is_used() {
+    fn the_first_participating_group_of_a_name_is_used() {
         check("(?P<n>a)|(?P<n>b)", "<$n>", "b", Some("<b>"));
     }
 
@@ -109,6 +218,21 @@ mod tests {
         check("(?U:(a*?))(.*)", "$1", "aab", Some("aa"));
         check("((a)|b)+", "$1$2", "ab", Some("ba"));
         check("(a|ab)(c|bcd)?(d*)", "$1,$2,$3", "abcd", Some("a,bcd,"));
+    }
+
+    #[test]
+    fn groups_of_texts_outside_of_ascii_are_found() {
+        check("(é*)(.)([^a]*)a", "$3$2$1", "ééßx→a", Some("x→ßéé"));
+        check("(.*)é(?P<n>.*)", "<$n>", "aéé→", Some("<→>"));
+    }
+
+    #[test]
+    fn a_large_pattern_on_a_long_text_is_an_error() {
+        let rewrite = Rewrite::parse("(a{100}|b)*", "$1").unwrap();
+        let ctx = QueryContext::unbounded();
+        assert_eq!(rewrite.apply_in(&ctx, "ab").unwrap(), None);
+        let error = rewrite.apply_in(&ctx, &"a".repeat(WORK_MAX / 100)).unwrap_err();
+        assert!(matches!(error, Error::Limit { limit, .. } if limit == WORK_MAX as u64));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The position in a pattern, and what both the parser and character classes read: characters and escapes.
+//! The position in a pattern. Reads characters and escapes for the parser and for character classes.
 
 use super::RegexpError;
 
@@ -7,6 +7,10 @@ pub(super) struct Scanner<'p> {
     pub(super) pattern: &'p str,
     pub(super) at: usize,
     pub(super) flags: Flags,
+    /// `false` if classes are only checked and counted.
+    pub(super) builds: bool,
+    /// `true` once `:]` was not found. It does not follow later either, and a second search would be quadratic.
+    pub(super) has_no_posix_end: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -23,9 +27,9 @@ pub(super) struct Flags {
 
 impl<'p> Scanner<'p> {
     /// Returns a scanner at the start of a pattern.
-    pub(super) fn new(pattern: &'p str) -> Self {
+    pub(super) fn new(pattern: &'p str, builds: bool) -> Self {
         let flags = Flags { fold_case: false, multi_line: false, dot_newline: true, lazy: false };
-        Self { pattern, at: 0, flags }
+        Self { pattern, at: 0, flags, builds, has_no_posix_end: false }
     }
 
     /// Parses an escape for one character.

@@ -20,17 +20,32 @@ pub(super) enum Shape {
     Other,
 }
 
+impl Shape {
+    /// Returns the approximate size in bytes.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Literals(literals) => literals.size(),
+            Self::Affixes(affixes) => affixes.prefix.len() + affixes.suffix.len(),
+            Self::Infix(text) | Self::Prefixed(text) => text.len(),
+            Self::Other => 0,
+        }
+    }
+}
+
 /// Maximum length of a list of literals.
 const LITERALS_MAX: usize = 1 << 16;
 
 /// Maximum length of a list of literals that results from a product, as in `[ab][cd]`.
 const PRODUCT_MAX: usize = 256;
 
+/// Maximum size of a list of literals in bytes.
+const LITERALS_SIZE_MAX: usize = 1 << 20;
+
 /// Longer lists are searched by hash.
 const SCAN_MAX: usize = 16;
 
 /// Returns the shape of a pattern and, if an automaton is needed, its tree.
-pub(super) fn of(hir: Hir) -> (Shape, Option<Hir>) {
+pub(super) fn shape_of(hir: Hir) -> (Shape, Option<Hir>) {
     let hir = without_outer_anchors(hir);
     if let Some(literals) = literals(&hir) {
         return (Shape::Literals(Literals::new(literals)), None);
@@ -80,10 +95,12 @@ fn literals(hir: &Hir) -> Option<Vec<String>> {
             parts.iter().try_fold(vec![String::new()], |heads, part| product(heads, literals(part)?))
         }
         HirKind::Alternation(parts) => {
-            let mut all = Vec::new();
+            let (mut all, mut size) = (Vec::new(), 0);
             for part in parts {
-                all.extend(literals(part)?);
-                if all.len() > LITERALS_MAX {
+                let more = literals(part)?;
+                size += size_of_all(&more);
+                all.extend(more);
+                if all.len() > LITERALS_MAX || size > LITERALS_SIZE_MAX {
                     return None;
                 }
             }
@@ -103,15 +120,21 @@ fn repeated(repetition: &Repetition) -> Option<Vec<String>> {
         if times >= repetition.min {
             all.extend_from_slice(&power);
         }
-        if all.len() > PRODUCT_MAX {
+        if all.len() > PRODUCT_MAX || size_of_all(&all) > LITERALS_SIZE_MAX {
             return None;
         }
     }
     Some(all)
 }
 
+fn size_of_all(texts: &[String]) -> usize {
+    texts.iter().map(String::len).sum()
+}
+
 fn product(heads: Vec<String>, tails: Vec<String>) -> Option<Vec<String>> {
-    if heads.len() > 1 && tails.len() > 1 && heads.len() * tails.len() > PRODUCT_MAX {
+    let is_product = heads.len() > 1 && tails.len() > 1;
+    let size = size_of_all(&heads) * tails.len() + size_of_all(&tails) * heads.len();
+    if is_product && heads.len() * tails.len() > PRODUCT_MAX || size > LITERALS_SIZE_MAX {
         return None;
     }
     if heads.iter().all(String::is_empty) && heads.len() == 1 {
@@ -222,6 +245,11 @@ impl Literals {
             return self.sorted.iter().any(|literal| literal == text);
         }
         self.table.find(self.hasher.hash_one(text), |&at| self.sorted[at as usize] == text).is_some()
+    }
+
+    /// Returns the approximate size in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.sorted.iter().map(|text| text.len() + size_of::<String>() + 2 * size_of::<u32>()).sum()
     }
 
     pub(super) fn as_slice(&self) -> &[String] {

@@ -1,46 +1,68 @@
 //! Go's regular expression syntax (RE2 with Perl's extensions), parsed into the tree of the crate `regex-syntax`.
 //!
+//! A pattern is first only checked, with Go's limits: this takes little memory, whatever the pattern. The tree, which
+//! can be a thousand times larger than the pattern, is built later, when a request needs it.
+//!
 //! Matches always cover the whole string, so groups matter only for rewriting; otherwise they are parsed and dropped.
 
-use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, HirKind, Look, Repetition};
+use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, Look, Repetition};
 
 use super::RegexpError;
-use super::class;
+use super::class::{self, CharSet};
 use super::scanner::{Flags, Scanner, failure};
 
 /// A parsed pattern.
 pub(super) struct Syntax {
+    /// The tree; empty if the pattern was only checked.
     pub(super) hir: Hir,
-    /// An approximate upper bound for the states of its automaton.
-    pub(super) states: u64,
     /// The names of the groups in the tree.
     pub(super) group_names: Vec<Option<String>>,
+    /// `true` if the pattern matches the empty string.
+    pub(super) matches_empty: bool,
+    /// Number of instructions of Go's program.
+    pub(super) n_instructions: usize,
+    /// Upper bound for the size of the tree in bytes.
+    pub(super) tree_size: usize,
 }
 
-/// How groups are treated.
+/// The result of parsing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Groups {
-    /// Groups are not in the tree.
-    Drop,
-    /// Groups are in the tree, without their names.
-    Keep,
+pub(super) enum Goal {
+    /// No tree: only the check.
+    Check,
+    /// A tree without groups.
+    Match,
+    /// A tree with groups, without their names.
+    Rewrite,
 }
 
-/// Maximum nesting of groups and repetitions; Go allows 1000.
-pub(super) const DEPTH_MAX: usize = 250;
+/// Maximum nesting of groups and repetitions, as in Go.
+pub(super) const DEPTH_MAX: usize = 1000;
 
-/// Maximum number of repetitions, nested ones multiplied.
+/// Maximum number of repetitions, nested ones multiplied, as in Go.
 const REPEAT_MAX: u32 = 1000;
 
+/// Maximum number of instructions of Go's program: 128 MiB of 40 bytes each.
+const INSTRUCTIONS_MAX: u64 = (128 << 20) / 40;
+
+/// Maximum number of characters and ends of ranges in a pattern, as in Go: 128 MiB of 4 bytes each.
+const RUNES_MAX: usize = (128 << 20) / 4;
+
+/// Size of a node of the tree in bytes, with its properties and its share of growing lists, rounded up.
+const NODE_SIZE: usize = 256;
+
 /// Parses a pattern.
-pub(super) fn parse(pattern: &str, groups: Groups) -> Result<Syntax, RegexpError> {
+pub(super) fn parse(pattern: &str, goal: Goal) -> Result<Syntax, RegexpError> {
     let mut parser = Parser {
-        src: Scanner::new(pattern),
-        groups,
+        src: Scanner::new(pattern, goal != Goal::Check),
+        goal,
         group_names: Vec::new(),
+        n_groups: 0,
         outer: Vec::new(),
         group: Group::default(),
         last_repeat: None,
+        n_runes: 0,
+        n_nodes: 1,
     };
     while let Some(c) = parser.src.peek() {
         parser.step(c)?;
@@ -48,28 +70,49 @@ pub(super) fn parse(pattern: &str, groups: Groups) -> Result<Syntax, RegexpError
     if !parser.outer.is_empty() {
         return Err(failure("missing closing )", pattern));
     }
-    let Piece { hir, states, .. } = parser.group.finish();
-    Ok(Syntax { hir, states, group_names: parser.group_names })
+    let group = std::mem::take(&mut parser.group);
+    let Piece { hir, measure } = parser.finish(group);
+    if measure.instructions > INSTRUCTIONS_MAX || parser.n_runes > RUNES_MAX {
+        return Err(failure("expression too large", pattern));
+    }
+    // Case folding can double the ranges of a class, and it is copied once.
+    let tree_size = parser.n_nodes * NODE_SIZE + parser.n_runes * 4 * size_of::<ClassUnicodeRange>();
+    let Measure { instructions, matches_empty, .. } = measure;
+    let (hir, n_instructions) = (hir.unwrap_or_else(Hir::empty), instructions as usize);
+    Ok(Syntax { hir, group_names: parser.group_names, matches_empty, n_instructions, tree_size })
 }
 
 struct Parser<'p> {
     src: Scanner<'p>,
-    groups: Groups,
+    goal: Goal,
     group_names: Vec<Option<String>>,
+    n_groups: u32,
     /// The groups around the current one.
     outer: Vec<Group>,
     group: Group,
     /// The start of the last repetition operator, if nothing followed it.
     last_repeat: Option<usize>,
+    /// Number of characters and ends of ranges.
+    n_runes: usize,
+    n_nodes: usize,
 }
 
 /// A part of the pattern that can be repeated.
 struct Piece {
-    hir: Hir,
-    states: u64,
+    /// `None` if the pattern is only checked.
+    hir: Option<Hir>,
+    measure: Measure,
+}
+
+/// The properties of a part that limits and matching depend on.
+#[derive(Debug, Clone, Copy)]
+struct Measure {
+    /// Instructions of Go's program.
+    instructions: u64,
     depth: usize,
     /// The maximum number of repetitions of anything in it.
     repeats: u32,
+    matches_empty: bool,
 }
 
 /// The parsed part of a group or of the whole pattern.
@@ -77,12 +120,22 @@ struct Piece {
 struct Group {
     /// The flags to restore after the group.
     flags_outside: Option<Flags>,
-    /// Its number, from 1, if it is in the tree.
+    /// Its number, from 1, if it is a capturing group.
     number: Option<u32>,
-    alternatives: Vec<Piece>,
-    pieces: Vec<Piece>,
+    alternatives: Pieces,
+    pieces: Pieces,
     /// Literal characters after the pieces.
     run: String,
+}
+
+/// A list of pieces.
+#[derive(Default)]
+struct Pieces {
+    /// The last piece, which a repetition may still apply to.
+    last: Option<Piece>,
+    /// The pieces before it, joined as alternatives and as a sequence.
+    before: Option<(Measure, Measure)>,
+    hirs: Vec<Hir>,
 }
 
 impl Parser<'_> {
@@ -95,7 +148,7 @@ impl Parser<'_> {
             '(' => self.open_capture(1, None)?,
             '|' => {
                 self.src.at += 1;
-                self.group.end_alternative();
+                self.end_alternative();
             }
             ')' => return self.close_group(),
             '^' => self.look(1, if self.src.flags.multi_line { Look::StartLF } else { Look::Start }),
@@ -103,11 +156,11 @@ impl Parser<'_> {
             '.' => {
                 self.src.at += 1;
                 let dot = if self.src.flags.dot_newline { Dot::AnyChar } else { Dot::AnyCharExceptLF };
-                self.group.push(Piece::of(Hir::dot(dot), 8));
+                self.push_leaf(0, false, || Hir::dot(dot));
             }
             '[' => {
-                let class = class::parse_brackets(&mut self.src)?;
-                self.group.push(Piece::of_class(class));
+                let set = class::parse_brackets(&mut self.src)?;
+                self.push_class(set);
             }
             '*' => self.repeat(start, 1, (0, None), repeat_before)?,
             '+' => self.repeat(start, 1, (1, None), repeat_before)?,
@@ -129,19 +182,76 @@ impl Parser<'_> {
 
     /// Appends a character; a surrogate, which escapes can name, matches nothing.
     fn push_char(&mut self, code: u32) {
-        let Some(c) = char::from_u32(code) else { return self.group.push(Piece::of(Hir::fail(), 1)) };
+        let Some(c) = char::from_u32(code) else { return self.push_leaf(1, false, Hir::fail) };
         if !self.src.flags.fold_case || (c.is_ascii() && !c.is_ascii_alphabetic()) {
             self.group.run.push(c);
             return;
         }
-        let mut class = ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
-        class.case_fold_simple();
-        self.group.push(Piece::of_class(class));
+        let folded = || {
+            let mut class = ClassUnicode::new([ClassUnicodeRange::new(c, c)]);
+            class.case_fold_simple();
+            Hir::class(Class::Unicode(class))
+        };
+        self.push_leaf(2, false, folded);
     }
 
     fn look(&mut self, len: usize, look: Look) {
         self.src.at += len;
-        self.group.push(Piece::of(Hir::look(look), 1));
+        // All assertions but `\b` hold in the empty string.
+        self.push_leaf(0, look != Look::WordAscii, || Hir::look(look));
+    }
+
+    fn push_class(&mut self, CharSet { n_ranges, class }: CharSet) {
+        self.push_leaf(2 * n_ranges, false, || Hir::class(Class::Unicode(class.unwrap_or_else(ClassUnicode::empty))));
+    }
+
+    /// Appends a piece of one instruction.
+    fn push_leaf(&mut self, n_runes: usize, matches_empty: bool, hir: impl FnOnce() -> Hir) {
+        self.end_run();
+        let piece = self.leaf(n_runes, 1, matches_empty, hir);
+        self.group.pieces.push(piece);
+    }
+
+    fn leaf(&mut self, n_runes: usize, n_chars: usize, matches_empty: bool, hir: impl FnOnce() -> Hir) -> Piece {
+        self.n_runes += n_runes;
+        self.n_nodes += 1;
+        let measure = Measure { instructions: n_chars as u64, depth: 1, repeats: 1, matches_empty };
+        Piece { hir: self.src.builds.then(hir), measure }
+    }
+
+    fn literal_piece(&mut self, text: &str) -> Piece {
+        let n_chars = text.chars().count();
+        self.leaf(n_chars, n_chars, false, || Hir::literal(text.as_bytes()))
+    }
+
+    fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.group.run);
+        if !run.is_empty() {
+            let piece = self.literal_piece(&run);
+            self.group.pieces.push(piece);
+        }
+    }
+
+    /// Removes the piece that a repetition applies to.
+    fn pop(&mut self) -> Option<Piece> {
+        let Some(c) = self.group.run.pop() else { return self.group.pieces.last.take() };
+        self.end_run();
+        Some(self.literal_piece(c.encode_utf8(&mut [0; 4])))
+    }
+
+    fn end_alternative(&mut self) {
+        self.end_run();
+        self.n_nodes += 1;
+        let piece = std::mem::take(&mut self.group.pieces).join(|_, sequence| sequence, Hir::concat);
+        self.group.alternatives.push(piece);
+    }
+
+    /// Returns what a group or the whole pattern has become.
+    fn finish(&mut self, group: Group) -> Piece {
+        let outer = std::mem::replace(&mut self.group, group);
+        self.end_alternative();
+        let group = std::mem::replace(&mut self.group, outer);
+        group.alternatives.join(|alternatives, _| alternatives, Hir::alternation)
     }
 
     fn counted_repeat(
@@ -168,9 +278,9 @@ impl Parser<'_> {
         }
         let operator = &self.src.pattern[start..self.src.at];
         let missing = || failure("missing argument to repetition operator", operator);
-        let piece = self.group.pop().ok_or_else(missing)?.repeated(counts, greedy);
+        let piece = self.pop().ok_or_else(missing)?.repeated(counts, greedy);
         let counted = operator.starts_with('{') && (counts.0 >= 2 || counts.1.is_some_and(|max| max >= 2));
-        if counted && piece.repeats > REPEAT_MAX {
+        if counted && piece.measure.repeats > REPEAT_MAX {
             return Err(failure("invalid repeat count", operator));
         }
         self.last_repeat = Some(start);
@@ -178,10 +288,12 @@ impl Parser<'_> {
     }
 
     fn push_bounded(&mut self, piece: Piece) -> Result<(), RegexpError> {
-        if piece.depth > DEPTH_MAX {
+        if piece.measure.depth > DEPTH_MAX {
             return Err(failure("expression nests too deeply", self.src.pattern));
         }
-        self.group.push(piece);
+        self.end_run();
+        self.n_nodes += 1;
+        self.group.pieces.push(piece);
         Ok(())
     }
 
@@ -199,9 +311,10 @@ impl Parser<'_> {
     /// Opens a capturing group.
     fn open_capture(&mut self, len: usize, name: Option<&str>) -> Result<(), RegexpError> {
         self.open_group(len)?;
-        if self.groups == Groups::Keep {
+        self.n_groups += 1;
+        self.group.number = Some(self.n_groups);
+        if self.goal == Goal::Rewrite {
             self.group_names.push(name.map(str::to_owned));
-            self.group.number = Some(self.group_names.len() as u32);
         }
         Ok(())
     }
@@ -212,10 +325,13 @@ impl Parser<'_> {
         let group = std::mem::replace(&mut self.group, outer);
         self.src.flags = group.flags_outside.unwrap_or(self.src.flags);
         let number = group.number;
-        let mut piece = group.finish();
+        let mut piece = self.finish(group);
         if let Some(index) = number {
-            piece.hir = Hir::capture(Capture { index, name: None, sub: Box::new(piece.hir) });
-            piece.depth += 1;
+            if self.goal == Goal::Rewrite {
+                piece.hir = piece.hir.map(|sub| Hir::capture(Capture { index, name: None, sub: Box::new(sub) }));
+            }
+            piece.measure.depth += 1;
+            piece.measure.instructions = piece.measure.instructions.saturating_add(2);
         }
         self.push_bounded(piece)
     }
@@ -283,7 +399,7 @@ impl Parser<'_> {
                 text.chars().for_each(|c| self.push_char(u32::from(c)));
             }
             _ => match class::parse_escaped(&mut self.src)? {
-                Some(class) => self.group.push(Piece::of_class(class)),
+                Some(set) => self.push_class(set),
                 None => {
                     let code = self.src.escape()?;
                     self.push_char(code);
@@ -294,77 +410,62 @@ impl Parser<'_> {
     }
 }
 
-impl Group {
+impl Pieces {
     fn push(&mut self, piece: Piece) {
-        self.end_run();
-        self.pieces.push(piece);
-    }
-
-    /// Removes the piece that a repetition applies to.
-    fn pop(&mut self) -> Option<Piece> {
-        if let Some(c) = self.run.pop() {
-            self.end_run();
-            return Some(Piece::of_text(c.encode_utf8(&mut [0; 4])));
-        }
-        self.pieces.pop()
-    }
-
-    fn end_run(&mut self) {
-        if !self.run.is_empty() {
-            self.pieces.push(Piece::of_text(&self.run));
-            self.run.clear();
+        if let Some(Piece { hir, measure }) = self.last.replace(piece) {
+            self.before = Some(self.before.map_or((measure, measure), |before| joined(before, measure)));
+            self.hirs.extend(hir);
         }
     }
 
-    fn end_alternative(&mut self) {
-        self.end_run();
-        let piece = Piece::joined(std::mem::take(&mut self.pieces), Hir::concat);
-        self.alternatives.push(piece);
-    }
-
-    fn finish(mut self) -> Piece {
-        self.end_alternative();
-        Piece::joined(self.alternatives, Hir::alternation)
+    /// Joins the pieces. `choose` selects one of the measures of alternatives and of a sequence.
+    fn join(mut self, choose: impl FnOnce(Measure, Measure) -> Measure, join: impl FnOnce(Vec<Hir>) -> Hir) -> Piece {
+        let empty = Measure { instructions: 1, depth: 1, repeats: 1, matches_empty: true };
+        let Some(last) = self.last else { return Piece { hir: Some(Hir::empty()), measure: empty } };
+        let Some(before) = self.before else { return last };
+        let (alternatives, sequence) = joined(before, last.measure);
+        let mut measure = choose(alternatives, sequence);
+        measure.depth += 1;
+        let hir = last.hir.map(|last| {
+            self.hirs.push(last);
+            join(self.hirs)
+        });
+        Piece { hir, measure }
     }
 }
 
+/// Adds a piece to alternatives and to a sequence.
+fn joined((alternatives, sequence): (Measure, Measure), next: Measure) -> (Measure, Measure) {
+    let add = |list: Measure, instructions: u64, matches_empty: bool| Measure {
+        instructions: list.instructions.saturating_add(next.instructions).saturating_add(instructions),
+        depth: list.depth.max(next.depth),
+        repeats: list.repeats.max(next.repeats),
+        matches_empty,
+    };
+    (
+        add(alternatives, 1, alternatives.matches_empty || next.matches_empty),
+        add(sequence, 0, sequence.matches_empty && next.matches_empty),
+    )
+}
+
 impl Piece {
-    fn of(hir: Hir, states: u64) -> Self {
-        Self { hir, states, depth: 1, repeats: 1 }
-    }
-
-    fn of_text(text: &str) -> Self {
-        Self::of(Hir::literal(text.as_bytes()), text.len() as u64)
-    }
-
-    fn of_class(class: ClassUnicode) -> Self {
-        // A range of characters takes a few ranges of bytes.
-        let states = 8 * (1 + class.ranges().len() as u64);
-        Self::of(Hir::class(Class::Unicode(class)), states)
-    }
-
-    fn joined(mut pieces: Vec<Self>, join: impl FnOnce(Vec<Hir>) -> Hir) -> Self {
-        if pieces.len() == 1 {
-            return pieces.remove(0);
-        }
-        let states = pieces.iter().map(|piece| piece.states + 1).fold(1, u64::saturating_add);
-        let depth = 1 + pieces.iter().map(|piece| piece.depth).max().unwrap_or(0);
-        let repeats = pieces.iter().map(|piece| piece.repeats).max().unwrap_or(1);
-        let hir = join(pieces.into_iter().map(|piece| piece.hir).collect());
-        Self { hir, states, depth, repeats }
-    }
-
     fn repeated(self, (min, max): Counts, greedy: bool) -> Self {
-        let times = max.unwrap_or(min).max(1);
-        let repeats = if max == Some(0) { 1 } else { self.repeats.saturating_mul(times) };
-        let states = (self.states + 2).saturating_mul(u64::from(times));
-        let is_repetition = matches!(self.hir.kind(), HirKind::Repetition(_));
-        let hir = match (min, max, greedy) {
-            // Printed as `a+?` the first `+` would not be greedy, and the whole no longer optional.
-            (0, Some(1), true) if is_repetition => Hir::alternation(vec![self.hir, Hir::empty()]),
-            _ => Hir::repetition(Repetition { min, max, greedy, sub: Box::new(self.hir) }),
+        let measure = self.measure.repeated(min, max);
+        let repetition = |sub: Hir| Hir::repetition(Repetition { min, max, greedy, sub: Box::new(sub) });
+        Self { hir: self.hir.map(repetition), measure }
+    }
+}
+
+impl Measure {
+    fn repeated(self, min: u32, max: Option<u32>) -> Self {
+        let times = |n: u32| self.instructions.saturating_mul(u64::from(n));
+        let instructions = match (min, max) {
+            (0, None) => self.instructions.saturating_add(2),
+            (_, None) => times(min).saturating_add(1),
+            (_, Some(max)) => times(max).saturating_add(u64::from(max - min)).max(1),
         };
-        Self { hir, states, depth: self.depth + 1, repeats }
+        let repeats = if max == Some(0) { 1 } else { self.repeats.saturating_mul(max.unwrap_or(min).max(1)) };
+        Self { instructions, depth: self.depth + 1, repeats, matches_empty: min == 0 || self.matches_empty }
     }
 }
 
@@ -373,8 +474,8 @@ type Counts = (u32, Option<u32>);
 
 /// Parses `{2}`, `{2,}` or `{2,3}` and returns its length too; anything else is literal text.
 fn counts(text: &str) -> Option<(usize, Counts)> {
-    let end = text.find('}')?;
-    let inner = &text[1..end];
+    let end = 1 + text[1..].bytes().position(|b| !b.is_ascii_digit() && b != b',')?;
+    let inner = text[end..].starts_with('}').then_some(&text[1..end])?;
     let counts = match inner.split_once(',') {
         None => {
             let n = count(inner)?;

@@ -1,8 +1,14 @@
 //! Patterns against Go's rules, and the simple forms against the automaton.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
+use regex_automata::meta::Regex;
+use regex_syntax::hir::{Hir, Look};
 
 use super::*;
+use crate::context::MemoryBudget;
+use crate::error::{Error, Interrupt};
 
 fn error(pattern: &str) -> String {
     Regexp::parse(pattern).map_or_else(|e| e.to_string(), |_| "no error".to_owned())
@@ -148,12 +154,94 @@ fn prefixes_are_found() {
 fn unbounded_patterns_are_rejected_or_stop() {
     let deep = format!("{}a{}", "(".repeat(100_000), ")".repeat(100_000));
     assert!(error(&deep).starts_with("error parsing regexp: expression nests too deeply: `((("));
-    let stacked = format!("{}a{}", "(?:".repeat(240), "x*)*".repeat(240));
+    let stacked = format!("{}a{}", "(?:".repeat(600), "x*)*".repeat(600));
     assert!(error(&stacked).starts_with("error parsing regexp: expression nests too deeply: `"));
-    assert!(error(r"(\pL{500}){2}x").starts_with("error parsing regexp: expression too large: `"));
-    let nested = format!("{}a{}", "(?:".repeat(200), "|b)".repeat(200));
+    let large = format!("(?:{}){{1000}}", "a".repeat(3400));
+    assert!(error(&large).starts_with("error parsing regexp: expression too large: `"));
+    let nested = format!("{}a{}", "(?:".repeat(900), "|b)".repeat(900));
     assert!(Regexp::parse(&nested).unwrap().is_match("a"));
+    let nested = format!("{}a{}", "(?:".repeat(450), "b?)*".repeat(450));
+    assert!(Regexp::parse(&nested).unwrap().is_match("ab"));
     assert!(Regexp::parse("(x+x+)+y").unwrap().is_match(&format!("{}y", "x".repeat(1000))));
+    // Each of these is quadratic if an end is searched for again and again.
+    for pattern in
+        ["{".repeat(1 << 20), format!("[{}x]", "[:".repeat(1 << 19)), format!("[{}]", r"\pL".repeat(1 << 14))]
+    {
+        assert!(Regexp::parse(&pattern).is_ok(), "{}", &pattern[..9]);
+    }
+}
+
+/// A pattern that takes megabytes if it is compiled over UTF-8.
+const WIDE: &str = r"(\pL{1,60}){1,9}-[α-ω]x*";
+
+fn request(memory: usize) -> QueryContext {
+    QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", memory))
+}
+
+fn is_compiled(regexp: &Regexp) -> bool {
+    regexp.shared.compiled.get().is_some()
+}
+
+#[test]
+fn parsing_does_not_compile() {
+    for i in 0..200 {
+        let regexp = Regexp::parse(&format!("{WIDE}{i}")).unwrap();
+        assert!(!regexp.matches_empty() && !is_compiled(&regexp));
+    }
+}
+
+#[test]
+fn a_wide_pattern_is_compiled_once_and_charged_to_each_request() {
+    let regexp = Regexp::parse(WIDE).unwrap();
+    let (ctx, other) = (request(1 << 20), request(1 << 20));
+    regexp.compile(&ctx).unwrap();
+    let size = ctx.memory().used();
+    assert!((10_000..600_000).contains(&size), "{size} bytes; Go takes 500 kB");
+    assert!(regexp.is_match_in(&ctx, "Straße-βxx").unwrap() && !regexp.is_match_in(&ctx, "Straße-bxx").unwrap());
+    let same = Regexp::parse(WIDE).unwrap();
+    same.compile(&other).unwrap();
+    assert_eq!(other.memory().used(), size);
+    let shared = |regexp: &Regexp| Arc::clone(regexp.shared.compiled.get().unwrap());
+    assert!(Arc::ptr_eq(&shared(&regexp), &shared(&same)));
+    let budget = ctx.memory().clone();
+    drop((ctx, regexp));
+    assert_eq!(budget.used(), 0, "the charge ends with the request");
+    let stats = cache_stats();
+    assert!(stats.n_compiled > 0 && stats.n_found > 0 && stats.size >= size as u64 && stats.size <= CACHE_SIZE_MAX);
+}
+
+#[test]
+fn compiling_obeys_the_limits_of_the_request() {
+    let check = |ctx: QueryContext, pattern: &str, expect: fn(&Error) -> bool| {
+        let regexp = Regexp::parse(pattern).unwrap();
+        let error = regexp.is_match_in(&ctx, "x").unwrap_err();
+        assert!(expect(&error) && !is_compiled(&regexp), "{error}");
+        assert_eq!(ctx.memory().used(), 0);
+        let rewrite = Rewrite::parse(pattern, "$1").unwrap();
+        assert!(expect(&rewrite.apply_in(&ctx, "x").unwrap_err()));
+    };
+    let is_limit: fn(&Error) -> bool = |error| matches!(error, Error::Limit { .. });
+    check(request(1000), "[ab]+limited", is_limit);
+    check(request(4 << 20), &format!("(.x{{999}}{})", "y.*".repeat(100_000)), is_limit);
+    let canceled = request(1 << 20);
+    canceled.interrupt(Interrupt::Canceled);
+    check(canceled, "[ab]+canceled", |error| matches!(error, Error::Interrupted(Interrupt::Canceled)));
+}
+
+#[test]
+fn a_long_search_obeys_the_deadline() {
+    let (regexp, ctx) = (Regexp::parse("(.*a){300}long").unwrap(), request(8 << 20));
+    let text = "a".repeat(1 << 16);
+    assert!(!regexp.is_match_in(&ctx, &text).unwrap());
+    ctx.interrupt(Interrupt::Canceled);
+    assert!(matches!(regexp.is_match_in(&ctx, &text), Err(Error::Interrupted(Interrupt::Canceled))));
+}
+
+#[test]
+fn patterns_that_distinguish_many_characters_work_on_utf_8() {
+    let many: String = ('一'..).take(400).flat_map(|c| [c, '?']).collect();
+    let regexp = Regexp::parse(&format!("{many}[^一]+")).unwrap();
+    assert!(regexp.is_match("一三é") && !regexp.is_match("三一"));
 }
 
 #[test]
@@ -179,7 +267,7 @@ fn repeated_pieces_can_be_optional() {
 fn pattern() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "a", "b", "ab", ".", ".*", ".+", "|", "(", ")", "(?:", "*", "+", "?", "{2}", "[ab]", "[^a]", "^", "$", "(?i)",
-        "é", r"\b", r"\w", "(?s)", "(?-s)", "\n", "a|b", ".*a.*",
+        "é", "[ß-ú]", r"\pL", "[^é]", r"\b", r"\w", "(?s)", "(?-s)", "\n", "a|b", ".*a.*",
     ]);
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
@@ -188,10 +276,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn simple_forms_agree_with_the_automaton(pattern in pattern(), texts in prop::collection::vec("[abAé\n]{0,5}", 8)) {
+    fn simple_forms_agree_with_the_automaton(pattern in pattern(), texts in prop::collection::vec("[abAéß→\n]{0,5}", 8)) {
         let Ok(regexp) = Regexp::parse(&pattern) else { return Ok(()) };
-        let hir = syntax::parse(&pattern, syntax::Groups::Drop).unwrap().hir;
-        let plain = Regex::new(&anchored(hir)).unwrap();
+        let hir = syntax::parse(&pattern, Goal::Match).unwrap().hir;
+        let anchored = Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)]);
+        let plain = Regex::builder().build_from_hir(&anchored).unwrap();
+        prop_assert_eq!(regexp.matches_empty(), plain.is_match(""), "{} on the empty string", &pattern);
         for text in texts {
             let found = regexp.is_match(&text);
             prop_assert_eq!(found, plain.is_match(&text), "{} on {:?}", pattern, text);

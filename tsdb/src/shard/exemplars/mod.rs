@@ -55,9 +55,9 @@ pub(crate) struct Exemplars {
 }
 
 impl Exemplars {
-    /// Creates storage for `n_max` exemplars; 0 disables it.
-    pub(crate) fn new(n_max: usize) -> Self {
-        Self { ring: Mutex::new(Ring::new(n_max)) }
+    /// Creates storage for `n_max` exemplars, with labels of at most `size_max` bytes; 0 disables it.
+    pub(crate) fn new(n_max: usize, size_max: usize) -> Self {
+        Self { ring: Mutex::new(Ring::new(n_max, size_max)) }
     }
 
     /// Reserves the ids below `number` for exemplars to be restored.
@@ -104,16 +104,15 @@ impl Exemplars {
         let mut charge = ctx.charge();
         // Copies first, so that no matcher runs under the lock. A copy is small, because labels are shared.
         let mut series = self.copy(ctx, range, &mut charge)?;
-        let mut interrupted = Ok(());
-        let mut n_checked = 0;
+        let mut failure = Ok(());
         series.retain(|one| {
-            n_checked += 1;
-            if interrupted.is_ok() && n_checked % CHECK_INTERVAL == 0 {
-                interrupted = ctx.check();
-            }
-            interrupted.is_ok() && selectors.iter().any(|matchers| all_match(matchers, &one.labels))
+            failure.is_ok()
+                && any_matches(ctx, selectors, &one.labels).unwrap_or_else(|error| {
+                    failure = Err(error);
+                    false
+                })
         });
-        interrupted?;
+        failure?;
         series.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
         Ok(ExemplarSet { series, _charge: charge })
     }
@@ -152,8 +151,19 @@ pub(crate) enum Restored {
     Orphaned,
 }
 
-fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
-    matchers.iter().all(|matcher| matcher.matches(labels.get(matcher.name()).unwrap_or("")))
+/// Returns `true` if labels pass all matchers of one of the `selectors`.
+fn any_matches(ctx: &QueryContext, selectors: &[Vec<Matcher>], labels: &Labels) -> Result<bool> {
+    for matchers in selectors {
+        ctx.check()?;
+        let mut matches = true;
+        for matcher in matchers {
+            matches = matches && matcher.matches_in(ctx, labels.get(matcher.name()).unwrap_or(""))?;
+        }
+        if matches {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

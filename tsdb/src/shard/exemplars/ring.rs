@@ -4,8 +4,8 @@
 //!
 //! Invariants
 //! 1. Both maps contain the same exemplars. A series without exemplars has no entry.
-//! 2. The ring never has more than `n_max` exemplars, nor more than `n_max` times [`EXEMPLAR_LABELS_SIZE`] bytes of
-//!    labels, unless a single exemplar exceeds that size.
+//! 2. The ring never has more than `n_max` exemplars, nor labels of more than `size_max` bytes or `n_max` times
+//!    [`EXEMPLAR_LABELS_SIZE`], unless a single exemplar exceeds that size.
 //! 3. An id is never reused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,8 @@ pub struct ExemplarStats {
     pub n_series: u64,
     /// Capacity of the ring in exemplars.
     pub n_max: u64,
+    /// Size of the labels of the exemplars and of their series in bytes.
+    pub labels_size_bytes: u64,
     /// The timestamp of the exemplar that was stored first; `None` if the ring is empty.
     pub oldest_ms: Option<i64>,
 }
@@ -43,6 +45,7 @@ const NUMBER_MAX: u64 = u64::MAX / 2;
 #[derive(Debug)]
 pub(crate) struct Ring {
     n_max: usize,
+    size_max: usize,
     /// Exemplars by id, the oldest first.
     taken: BTreeMap<u64, Taken>,
     /// Timestamps and ids of the exemplars of each series. At one timestamp, ids ascend, because further exemplars are
@@ -63,9 +66,10 @@ struct Taken {
 }
 
 impl Ring {
-    pub(crate) fn new(n_max: usize) -> Self {
+    pub(crate) fn new(n_max: usize, size_max: usize) -> Self {
         Self {
             n_max,
+            size_max: size_max.min(n_max.saturating_mul(EXEMPLAR_LABELS_SIZE)),
             taken: BTreeMap::new(),
             series: HashMap::new(),
             next: 0,
@@ -178,8 +182,7 @@ impl Ring {
         }
         self.series.entry(series.clone()).or_default().insert((exemplar.timestamp_ms, number));
         self.taken.insert(number, Taken { series, exemplar });
-        let size_max = self.n_max.saturating_mul(EXEMPLAR_LABELS_SIZE);
-        while self.len() > self.n_max || self.size > size_max && self.len() > 1 {
+        while self.len() > self.n_max || self.size > self.size_max && self.len() > 1 {
             self.forget_first();
         }
     }
@@ -214,6 +217,7 @@ impl Ring {
             n_stored: self.len() as u64,
             n_series: self.series.len() as u64,
             n_max: self.n_max as u64,
+            labels_size_bytes: self.size as u64,
             oldest_ms: self.taken.values().next().map(|first| first.exemplar.timestamp_ms),
         }
     }

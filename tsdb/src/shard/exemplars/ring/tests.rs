@@ -24,7 +24,7 @@ fn of(ring: &Ring, series: &Labels) -> Vec<(i64, f64)> {
 #[test]
 fn exemplars_are_taken_as_prometheus_takes_them() {
     use RejectExemplar::{LabelsTooLong, OutOfOrder};
-    let (mut ring, series) = (Ring::new(10), labels("__name__", "up"));
+    let (mut ring, series) = (Ring::new(10, usize::MAX), labels("__name__", "up"));
     for (trace, timestamp_ms, value, expect) in [
         ("a", 1000, 1.0, Ok(true)),
         ("a", 1000, 1.0, Ok(false)),
@@ -49,7 +49,7 @@ fn exemplars_are_taken_as_prometheus_takes_them() {
 
 #[test]
 fn without_a_window_nothing_is_late() {
-    let (mut ring, series) = (Ring::new(10), labels("__name__", "up"));
+    let (mut ring, series) = (Ring::new(10, usize::MAX), labels("__name__", "up"));
     ring.append(series.clone(), &exemplar("a", 10, 1.0), 0).unwrap();
     assert_eq!(ring.append(series, &exemplar("a", 9, 1.0), 0), Err(RejectExemplar::OutOfOrder));
 }
@@ -65,14 +65,14 @@ fn labels_are_ordered_by_the_hash_of_prometheus() {
 }
 
 #[test]
-fn the_first_to_come_are_the_first_to_go() {
-    let mut ring = Ring::new(2);
+fn the_oldest_exemplars_are_evicted_first() {
+    let mut ring = Ring::new(2, usize::MAX);
     for i in 0..5 {
         ring.append(labels("s", &i.to_string()), &exemplar("a", 100 - i, 1.0), 0).unwrap();
     }
     assert_eq!((ring.len(), ring.series().count()), (2, 2));
     assert_eq!(ring.stats().oldest_ms, Some(97));
-    let mut none = Ring::new(0);
+    let mut none = Ring::new(0, usize::MAX);
     assert!(!none.has_room_for(7));
     none.append(labels("s", "1"), &exemplar("a", 1, 1.0), 0).unwrap();
     assert_eq!((none.len(), none.size, none.series.len()), (0, 0, 0));
@@ -80,25 +80,28 @@ fn the_first_to_come_are_the_first_to_go() {
 
 #[test]
 fn large_labels_of_series_are_bounded_as_well() {
-    let mut ring = Ring::new(10);
+    let mut ring = Ring::new(10, usize::MAX);
     for i in 0..10 {
         let series = labels("s", &format!("{i}{}", "x".repeat(3 * EXEMPLAR_LABELS_SIZE)));
         ring.append(series, &exemplar("a", 1, 1.0), 0).unwrap();
     }
     assert!(ring.len() == 3 && ring.size <= 10 * EXEMPLAR_LABELS_SIZE, "{} of {} bytes", ring.len(), ring.size);
     ring.append(labels("s", &"x".repeat(20 * EXEMPLAR_LABELS_SIZE)), &exemplar("a", 1, 1.0), 0).unwrap();
-    assert_eq!(ring.len(), 1, "one alone may be larger");
+    assert_eq!(ring.len(), 1, "a single exemplar may be larger");
+    let mut small = Ring::new(1000, 500);
+    (0..100).for_each(|i| assert!(small.append(labels("s", &i.to_string()), &exemplar("a", 1, 1.0), 0).is_ok()));
+    assert!((2..90).contains(&small.len()) && small.size <= 500, "{} of {} bytes", small.len(), small.size);
 }
 
 proptest! {
-    /// Whatever came, and in whatever order it is put back from the logs.
+    /// A replay restores the same ring, in any order of the records.
     #[test]
     fn a_ring_that_is_put_back_is_as_it_was(
         appends in proptest::collection::vec((0..4_u8, 0..300_i64, 0..3_u8, 0..2_u8), 0..60),
         n_max in 0..20_usize,
         seed in any::<u64>(),
     ) {
-        let (mut ring, mut log) = (Ring::new(n_max), Vec::new());
+        let (mut ring, mut log) = (Ring::new(n_max, usize::MAX), Vec::new());
         for (series, timestamp_ms, value, trace) in appends {
             let (series, exemplar) = (labels("s", &series.to_string()), exemplar(&trace.to_string(), timestamp_ms, value.into()));
             if let Ok(Some(number)) = ring.append(series.clone(), &exemplar, WINDOW_MS) {
@@ -110,7 +113,7 @@ proptest! {
             prop_assert!(!times.is_empty());
         }
         log.sort_by_key(|(number, ..)| number.wrapping_mul(seed | 1));
-        let mut back = Ring::new(n_max);
+        let mut back = Ring::new(n_max, usize::MAX);
         // Checkpoint and segment may both have one.
         for (number, series, exemplar) in log.iter().chain(&log) {
             if back.has_room_for(*number) {
