@@ -58,7 +58,8 @@ fn all() -> ReadView {
     ReadView::new(1000, Vec::new())
 }
 
-/// A table of cases: newest timestamp of the store, the window, and samples of one series, each with its outcome. The step `freeze` stands for a freeze, `flush` for one whose samples are dropped at once.
+/// Checks the outcome of each step for one series, given the newest timestamp of the store and the window. The step
+/// `freeze` freezes the head; `flush` also drops the frozen samples.
 fn check_accepted(newest_ms: i64, window_ms: i64, steps: &[(&str, i64, f64, Result<bool, RejectReason>)]) {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);

@@ -9,8 +9,7 @@ fn counts(list: &[NameCount]) -> Vec<(&str, u64)> {
 
 #[test]
 fn labels_are_counted_over_all_shards_and_the_largest_come_first() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
+    let (_dir, db) = fresh(Options { shards: 4, ..options() });
     append(&db, &(0..20).map(|i| (i, NOW_MS + i as i64, 1.0)).collect::<Vec<_>>());
     let ctx = QueryContext::unbounded();
     let found = db.cardinality(&ctx, 2).unwrap();
@@ -27,8 +26,7 @@ fn labels_are_counted_over_all_shards_and_the_largest_come_first() {
 
 #[test]
 fn counting_stops_at_the_memory_limit_of_the_request() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     append(&db, &(0..100).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
     let memory = crate::context::MemoryBudget::new("memory", 2000);
     let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory.clone());
@@ -38,8 +36,7 @@ fn counting_stops_at_the_memory_limit_of_the_request() {
 
 #[test]
 fn blocks_are_listed_with_their_statistics() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     assert!(db.blocks().is_empty());
     append(&db, &[(0, NOW_MS - 10, 1.0), (0, NOW_MS, 2.0), (1, NOW_MS, 3.0)]);
     db.flush().unwrap();

@@ -206,8 +206,7 @@ fn foreign_names_are_left_alone() {
 #[test]
 fn a_file_with_the_name_of_a_checkpoint_loses_nothing() {
     for bytes in [&b""[..], b"foreign", &[7; 5000]] {
-        let dir = tempfile::tempdir().unwrap();
-        let db = open(dir.path());
+        let (dir, db) = fresh(options());
         append(&db, &[(0, NOW_MS, 1.0)]);
         drop(db);
         std::fs::write(dir.path().join("wal/000000-001/000/checkpoint-00000099"), bytes).unwrap();
@@ -272,30 +271,25 @@ fn the_samples_of_the_store_win_over_imported_ones_even_before_they_are_flushed(
     assert_eq!(everything(&db)[&series_labels(0).to_string()], expected);
     db.compact_fully().unwrap();
     assert_eq!(everything(&db)[&series_labels(0).to_string()], expected);
-    assert_eq!(db.import().unwrap(), 0, "what was imported is gone from the folder");
+    assert_eq!(db.import().unwrap(), 0, "imported files are removed");
 }
 
-/// The blocks of one import are put into one directory.
+/// The imported blocks of all directories end up in one directory.
 #[test]
 fn blocks_in_directories_are_imported_in_order_of_names() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
-    for (folder, value) in [("00000002", 2.0), ("00000001", 1.0)] {
+    let (dir, db) = fresh(options());
+    for (subdir, value) in [("00000002", 2.0), ("00000001", 1.0)] {
         let other = tempfile::tempdir().unwrap();
         let from = open(other.path());
         append(&from, &[(0, NOW_MS, value)]);
         from.flush().unwrap();
-        let folder = dir.path().join("import").join(folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::copy(block_paths(other.path()).remove(0), folder.join("00000001.block")).unwrap();
+        let subdir = dir.path().join("import").join(subdir);
+        std::fs::create_dir_all(&subdir).unwrap();
+        std::fs::copy(block_paths(other.path()).remove(0), subdir.join("00000001.block")).unwrap();
     }
     std::fs::write(dir.path().join("import/00000002/notes"), "not ours").unwrap();
     assert_eq!(db.import().unwrap(), 2);
-    assert_eq!(
-        everything(&db)[&series_labels(0).to_string()],
-        [(NOW_MS, 1.0_f64.to_bits())],
-        "that of the first stands"
-    );
+    assert_eq!(everything(&db)[&series_labels(0).to_string()], [(NOW_MS, 1.0_f64.to_bits())], "the first block wins");
     let left = |name: &str| dir.path().join("import").join(name).exists();
     assert!(!left("00000001") && left("00000002/notes") && !left("00000002/00000001.block"));
     assert_eq!(db.import().unwrap(), 0);

@@ -14,8 +14,7 @@ fn counts(db: &Db) -> [u64; 4] {
 
 #[test]
 fn a_series_belongs_to_the_first_group_that_claims_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
+    let (_dir, db) = fresh(Options { shards: 4, ..options() });
     append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0)]);
     (1..5).for_each(|i| assert!(db.series_for(&series_labels(i), group(1)).is_ok()));
     (4..7).for_each(|i| assert!(db.series_for(&series_labels(i), group(2)).is_ok()));
@@ -27,8 +26,7 @@ fn a_series_belongs_to_the_first_group_that_claims_it() {
 
 #[test]
 fn evicted_series_are_not_counted() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     append(&db, &[(0, NOW_MS - 7_200_000, 1.0), (1, NOW_MS, 1.0)]);
     (0..2).for_each(|i| assert!(db.find_for(&series_labels(i), group(1)).is_some()));
     assert_eq!(counts(&db), [2, 0, 2, 0]);
@@ -39,8 +37,7 @@ fn evicted_series_are_not_counted() {
 
 #[test]
 fn groups_are_assigned_by_a_label_after_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (dir, db) = fresh(options());
     (0..10).for_each(|i| assert!(append(&db, &[(i, NOW_MS, 1.0)]).is_empty()));
     drop(db);
     let db = open(dir.path());

@@ -57,8 +57,7 @@ fn hints(db: &Db) -> Vec<(i64, Option<ResetHint>)> {
 #[test]
 fn a_float_and_a_histogram_at_one_timestamp_are_duplicates() {
     use RejectReason::{Duplicate, HistogramTooLarge, TooOld};
-    let dir = tempfile::tempdir().unwrap();
-    let mut db = open(dir.path());
+    let (dir, mut db) = fresh(options());
     assert_eq!(append(&db, &[(0, NOW_MS, 1.0)]), []);
     let at = |minutes: i64, n| (NOW_MS + minutes * MINUTE_MS, following(n));
     let too_large = Histogram { custom_bounds: vec![0.0; HISTOGRAM_BUCKETS_MAX + 1], ..Histogram::default() };
@@ -91,8 +90,7 @@ fn a_float_and_a_histogram_at_one_timestamp_are_duplicates() {
 #[test]
 fn reset_hints_are_valid_while_a_histogram_follows_its_original_predecessor() {
     use ResetHint::{Gauge, NoReset, Unknown};
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     let at = |minutes: i64, reset_hint| {
         (NOW_MS + minutes * MINUTE_MS, Histogram { reset_hint, ..following(minutes.unsigned_abs()) })
     };
@@ -117,8 +115,7 @@ fn reset_hints_are_valid_while_a_histogram_follows_its_original_predecessor() {
 
 #[test]
 fn histograms_are_charged_to_the_head_and_released() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     push(&db, &[(NOW_MS, following(0))]);
     let before = db.stats().head_size_bytes;
     let counts = HistogramCounts::Integer {

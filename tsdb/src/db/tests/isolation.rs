@@ -18,7 +18,7 @@ fn no_reader_sees_a_part_of_a_request_while_flushes_and_merges_run() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(NOW_MS + N_REQUESTS * STEP_MS));
     let db = Db::open(dir.path(), Options { shards: 4, clock, ..options() }).unwrap();
-    let is_still_stale = AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
     scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
@@ -28,16 +28,16 @@ fn no_reader_sees_a_part_of_a_request_while_flushes_and_merges_run() {
                 })
             })
             .collect();
-        let (db, is_still_stale) = (&db, &is_still_stale);
+        let (db, is_done) = (&db, &is_done);
         scope.spawn(move || {
-            while !is_still_stale.load(Ordering::Relaxed) {
+            while !is_done.load(Ordering::Relaxed) {
                 db.flush().unwrap();
                 db.compact().unwrap();
             }
         });
         for _ in 0..2 {
             scope.spawn(move || {
-                while !is_still_stale.load(Ordering::Relaxed) {
+                while !is_done.load(Ordering::Relaxed) {
                     check(db);
                 }
             });
@@ -45,7 +45,7 @@ fn no_reader_sees_a_part_of_a_request_while_flushes_and_merges_run() {
         for writer in writers {
             writer.join().unwrap();
         }
-        is_still_stale.store(true, Ordering::Relaxed);
+        is_done.store(true, Ordering::Relaxed);
     });
     assert_eq!(check(&db), [N_REQUESTS as usize; WRITERS]);
 }

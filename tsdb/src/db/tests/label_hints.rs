@@ -32,8 +32,7 @@ fn select(db: &Db, requested: LabelHint) -> (Vec<(String, usize)>, bool) {
 
 #[test]
 fn heads_and_blocks_return_requested_labels_in_the_order_of_all_labels() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     let with = |names: &[&str]| LabelHint::With(names.iter().map(|&name| name.to_owned()).collect());
     let check = |series: std::ops::Range<usize>, n_samples: &dyn Fn(usize) -> usize| {
         let mut sorted: Vec<_> = series.map(|i| (labels(i), i)).collect();
@@ -70,8 +69,7 @@ fn heads_and_blocks_return_requested_labels_in_the_order_of_all_labels() {
 
 #[test]
 fn selections_without_labels_return_the_same_series_without_deleted_samples() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     write(&db, 0..600, NOW_MS - 10);
     write(&db, 100..600, NOW_MS);
     db.flush().unwrap();
@@ -102,8 +100,7 @@ fn selections_without_labels_return_the_same_series_without_deleted_samples() {
 
 #[test]
 fn concurrent_reads_of_one_block_return_the_same_as_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     for k in 0..50 {
         write(&db, 0..600, NOW_MS - 50 * (50 - k));
     }
@@ -124,8 +121,7 @@ fn concurrent_reads_of_one_block_return_the_same_as_one() {
 
 #[test]
 fn an_interrupted_request_reads_little_more_of_a_block() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+    let (_dir, db) = fresh(options());
     write(&db, 0..2000, NOW_MS);
     db.flush().unwrap();
     let mut samples = SampleColumns::default();

@@ -16,21 +16,20 @@ fn sorted(series: impl Iterator<Item = usize>) -> Vec<Labels> {
 #[test]
 fn concurrent_queries_hold_little_memory_each_and_see_earlier_series() {
     const N_SERIES: usize = 4000;
-    let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { shards: 4, ..options() }).unwrap();
+    let (_dir, db) = fresh(Options { shards: 4, ..options() });
     append(&db, &(0..N_SERIES).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
     let budget = MemoryBudget::new("memory", usize::MAX);
     let ctx = QueryContext::new(std::time::Duration::from_secs(600), budget.clone());
     let call = || db.select_labels(&ctx, &[], TimeRange::ALL).unwrap();
     let mut calls = vec![(call(), N_SERIES)];
-    let of_first = budget.used();
-    assert!(of_first >= N_SERIES * 8, "the order is charged: {of_first}");
+    let first_size = budget.used();
+    assert!(first_size >= N_SERIES * 8, "the order is charged: {first_size}");
     for i in N_SERIES..N_SERIES + 8 {
         append(&db, &[(i, NOW_MS, 0.0)]);
         calls.push((call(), i + 1));
     }
-    let of_others = budget.used() - of_first;
-    assert!(of_others < 8 * N_SERIES * 3, "a bitmap each: {of_others}");
+    let others_size = budget.used() - first_size;
+    assert!(others_size < 8 * N_SERIES * 3, "a bitmap each: {others_size}");
     for (call, n_series) in calls {
         let labels: Vec<_> = call.map(|series| series.unwrap().labels().clone()).collect();
         assert_eq!(labels, sorted(0..n_series));
@@ -59,7 +58,7 @@ fn orders_follow_created_and_evicted_series() {
         assert_eq!(labels_of(&db, &ctx, &few, since), sorted(of_round.clone().filter(|i| i % 10 == 7)), "{round}");
         let even = [Matcher::new(MatchOp::Regexp, "i", ".*[02468]").unwrap()];
         assert_eq!(labels_of(&db, &ctx, &even, since), sorted(of_round.filter(|i| i % 2 == 0)), "{round}");
-        // The order of a round that somebody reads in still may be too old for the next.
+        // An order that a reader still uses may be outdated in the next round.
         held = Some(db.select_labels(&ctx, &[], TimeRange::ALL).unwrap()).filter(|_| round % 2 == 0);
         db.flush().unwrap();
     }
@@ -67,9 +66,8 @@ fn orders_follow_created_and_evicted_series() {
 }
 
 #[test]
-fn a_call_that_ends_while_an_order_is_made_leaves_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let db = open(dir.path());
+fn a_query_that_fails_while_it_builds_an_order_frees_its_memory() {
+    let (_dir, db) = fresh(options());
     append(&db, &(0..3000).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
     let budget = MemoryBudget::new("memory", 60_000);
     let ctx = QueryContext::new(std::time::Duration::from_secs(600), budget.clone());
