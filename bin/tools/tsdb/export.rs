@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
-use varve_query::promql::parse_selector;
 use varve_tsdb::fs::{Fs, RealFs};
-use varve_tsdb::{Db, Options, QueryContext, TimeRange};
+use varve_tsdb::{QueryContext, TimeRange};
 
-use crate::machine;
+use super::source::{open_varve, parse_matchers};
 use crate::tools::wal::{self, Verdict, parse_label, time};
 
 /// Arguments of `varve tsdb export`.
@@ -48,16 +47,9 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
 }
 
 fn run(args: &ExportArgs) -> Result<Verdict> {
-    if !args.path.is_dir() {
-        bail!("data directory {:?} does not exist", args.path);
-    }
-    let options = Options { wal_replay_concurrency: machine::cores(), background: false, ..Options::default() };
-    let db = Db::open(&args.path, options).with_context(|| format!("open data directory {:?}", args.path))?;
+    let db = open_varve(&args.path)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let matchers = match &args.selector {
-        Some(selector) => parse_selector(selector).map_err(|error| anyhow::anyhow!("{selector:?}: {error}"))?,
-        None => Vec::new(),
-    };
+    let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
     let range = TimeRange { start_ms: args.start.unwrap_or(i64::MIN), end_ms: args.end.unwrap_or(i64::MAX) };
     let external_labels = args.external_labels.clone();
     let options = ExportOptions { matchers, range, external_labels, ..ExportOptions::default() };

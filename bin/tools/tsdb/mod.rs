@@ -1,6 +1,6 @@
 //! `varve tsdb`: promtool's tools for data directories, of Prometheus and of Varve, and Varve's own.
 //!
-//! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be in use; its WAL is first
+//! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be in use. Its WAL is first
 //! converted to blocks in a scratch directory. A Varve directory must not be open elsewhere.
 //!
 //! Exit codes are promtool's: 0 success, 1 failure or unreadable data.
@@ -19,12 +19,12 @@ mod list;
 mod scratch_dir;
 mod source;
 
-use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use anyhow::Result;
 
 pub(crate) use args::TsdbCommand;
+pub(in crate::tools) use source::{matches, parse_matchers};
 
 use args::CreateBlocksCommand;
 use dump::Format;
@@ -60,16 +60,9 @@ fn end(result: Result<DamageReport>) -> ExitCode {
             eprint!("{}", damage_lines(&damage));
             ExitCode::FAILURE
         }
-        // The reader has read enough, as `head` does.
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}", error_chain(&error));
             ExitCode::FAILURE
         }
     }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let is_broken = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_broken))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use varve_prometheus::block::{BlockReader, MergedBlocks};
-use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions, recover};
+use varve_prometheus::recover::recover;
 use varve_query::promql::parse_selector;
 use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::fs::{Fs, RealFs};
@@ -14,6 +14,7 @@ use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 use super::super::directory::{Owner, owner};
 use super::scratch_dir::ScratchDir;
 use crate::machine;
+use crate::tools::wal::default_options;
 
 /// Opens a data directory of Varve that no server has open.
 ///
@@ -29,12 +30,12 @@ pub(super) fn open_varve(path: &Path) -> Result<Db> {
 ///
 /// # Errors
 /// The parser's error.
-pub(super) fn parse_matchers(selector: &str) -> Result<Vec<Matcher>> {
+pub(in crate::tools) fn parse_matchers(selector: &str) -> Result<Vec<Matcher>> {
     parse_selector(selector).map_err(|error| anyhow!("{selector:?}: {error}"))
 }
 
 /// Returns `true` if a label set matches all matchers.
-pub(super) fn matches(matchers: &[Matcher], labels: &[(&str, &str)]) -> bool {
+pub(in crate::tools) fn matches(matchers: &[Matcher], labels: &[(&str, &str)]) -> bool {
     let value = |name: &str| labels.iter().find(|(other, _)| *other == name).map_or("", |(_, value)| value);
     matchers.iter().all(|matcher| matcher.matches(value(matcher.name())))
 }
@@ -56,7 +57,7 @@ pub(super) fn open_blocks(path: &Path, damage: &mut DamageReport) -> Result<Vec<
 
 /// Selected series and times.
 pub(super) struct Selection {
-    /// A series needs to match one of them; without any, all series match.
+    /// A series needs to match one of them. Without any, all series match.
     pub(super) selectors: Vec<Vec<Matcher>>,
     pub(super) range: TimeRange,
 }
@@ -82,13 +83,8 @@ pub(super) fn for_each(
 
 fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut Each<'_>) -> Result<DamageReport> {
     let scratch = ScratchDir::create(sandbox)?;
-    let options = RecoverOptions {
-        memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
-        concurrency: machine::cores().min(CONCURRENCY_MAX),
-        ..RecoverOptions::default()
-    };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let report = recover(&fs, path, scratch.path(), &options, &|_| {}).context("read the log")?;
+    let report = recover(&fs, path, scratch.path(), &default_options(4), &|_| {}).context("read the WAL")?;
     let mut damage = report.damage;
     let mut blocks = open_blocks(path, &mut damage)?;
     blocks.extend(open_blocks(scratch.path(), &mut damage)?);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
 
 use crate::quantity::parse_size;
 
@@ -61,7 +62,7 @@ pub(crate) struct RecoverArgs {
 /// Arguments of `varve wal inspect` and `varve wal verify`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "\
-Of a directory in use, each file is read as it is at that time; the newest files may have a torn tail. \
+Files of a directory in use are read one after the other; the newest files may have a torn tail. \
 Exit codes: 0 sound, 1 damage was found, 2 the command failed.")]
 pub(crate) struct InspectArgs {
     /// Data directory of Varve or Prometheus; read-only, without a lock, may be in use
@@ -147,6 +148,16 @@ pub(crate) struct OutputArgs {
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: Format,
+}
+
+impl OutputArgs {
+    /// Prints a report as `text` or as `json`, which ends with a line feed.
+    pub(super) fn print(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> Value) {
+        match self.format {
+            Format::Table => print!("{}", text()),
+            Format::Json => println!("{}", json()),
+        }
+    }
 }
 
 /// Values of `--format`.

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use anyhow::{Result, bail};
-use varve_query::promql::parse_selector;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Matcher, TimeRange};
 
 use super::args::DumpArgs;
+use crate::tools::tsdb::{matches, parse_matchers};
 
 /// Suffixes of the series of a metric family.
 const FAMILY_SUFFIXES: [&str; 5] = ["_bucket", "_sum", "_count", "_total", "_created"];
@@ -26,7 +26,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Parses the filters; `records` are the known record types.
+    /// Parses the filters. `records` are the known record types.
     ///
     /// # Errors
     /// If the record type is unknown, or the selector is invalid.
@@ -34,10 +34,7 @@ impl Filter {
         if let Some(name) = args.record_type.as_ref().filter(|name| !records.contains(&name.as_str())) {
             bail!("unknown record type {name:?}; known types: {}", records.join(", "));
         }
-        let matchers = match &args.selector {
-            Some(selector) => parse_selector(selector).map_err(|error| anyhow::anyhow!("{selector:?}: {error}"))?,
-            None => Vec::new(),
-        };
+        let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
         Ok(Self {
             record: args.record_type.clone(),
             series: args.series,
@@ -78,10 +75,7 @@ impl Filter {
 
     /// Returns `true` if a series with these labels and an unknown ref is included.
     pub(super) fn labels(&self, labels: &[(&str, &str)]) -> bool {
-        self.matchers.iter().all(|matcher| {
-            let value = labels.iter().find(|(name, _)| *name == matcher.name()).map_or("", |(_, value)| value);
-            matcher.matches(value)
-        })
+        matches(&self.matchers, labels)
     }
 
     /// Returns `true` if metadata of a metric family is included.

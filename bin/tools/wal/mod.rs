@@ -1,6 +1,6 @@
 //! `varve wal`: inspect, verify, dump, repair and replay a WAL, and recover blocks from one.
 //!
-//! `directory` detects whether a data directory is Varve's or Prometheus'; `varve` and `prometheus` have the tools for each.
+//! `directory` detects whether a data directory is Varve's or Prometheus'. `varve` and `prometheus` have the tools for each.
 //! Reports go to standard output, progress and diagnostics to standard error.
 //!
 //! Exit codes, for scripts: 0 sound, 1 damage was found, 2 the command failed.
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use varve_prometheus::inspect::Depth;
 
-pub(crate) use self::prometheus::recover::recover_with_progress;
+pub(crate) use self::prometheus::recover::{default_options, recover_with_progress};
 use super::directory::{self, Owner};
 pub(crate) use args::{WalCommand, parse_label};
 pub(crate) use progress::{Progress, Unit};

@@ -35,7 +35,7 @@ pub(crate) struct Progress {
     what: &'static str,
     unit: Unit,
     bar: ProgressBar,
-    /// Time of the last line; `None` on a terminal.
+    /// Time of the last line. `None` on a terminal.
     line: Option<Mutex<Instant>>,
 }
 
@@ -45,7 +45,7 @@ impl Progress {
         Self::drawn_on(ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S), what, unit)
     }
 
-    /// Starts a display for work that prints to standard output; without a bar if that is the same terminal.
+    /// Starts a display for work that prints to standard output, without a bar if that is the same terminal.
     pub(crate) fn with_output(what: &'static str, unit: Unit) -> Self {
         match stdout().is_terminal() {
             true => Self::drawn_on(ProgressDrawTarget::hidden(), what, unit),
@@ -57,6 +57,13 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(None, target).with_style(style(unit)).with_prefix(what);
         let started = Instant::now();
         Self { started, what, unit, bar, line: (!stderr().is_terminal()).then(|| Mutex::new(started)) }
+    }
+
+    /// Runs `work` with a function that updates the display, and removes the bar.
+    pub(super) fn during<T>(self, work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
+        let result = work(&mut |done, total| self.show(done, total, ""));
+        self.finish();
+        result
     }
 
     /// Updates the display: amount done, total amount, and additional information.
@@ -74,7 +81,7 @@ impl Progress {
         }
     }
 
-    /// Removes the bar; returns the elapsed time.
+    /// Removes the bar. Returns the elapsed time.
     pub(crate) fn finish(&self) -> Duration {
         self.bar.finish_and_clear();
         self.started.elapsed()

@@ -1,9 +1,15 @@
-//! Items of WAL records as JSON.
+//! WAL records and their items as JSON.
+
+use std::io::Write;
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use varve_prometheus::recover::histogram_json;
 use varve_tsdb::exemplars::Exemplar;
 use varve_tsdb::histogram::Histogram;
+
+use super::args::Format;
+use super::filter::Filter;
 
 /// Returns labels as an object.
 pub(super) fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
@@ -27,4 +33,35 @@ pub(super) fn histogram(series: u64, timestamp_ms: i64, histogram: &Histogram) -
 pub(super) fn exemplar(exemplar: &Exemplar) -> Value {
     let value = format!("{:?}", exemplar.value);
     json!({"timestamp_ms": exemplar.timestamp_ms, "value": value, "labels": labels(exemplar.labels.iter())})
+}
+
+/// Prints a record on one line of JSON, or as text with a line per item, unless the filter excludes all of it.
+pub(super) fn print(
+    out: &mut impl Write,
+    filter: &Filter,
+    format: Format,
+    (path, offset, name): (&Path, u64, &str),
+    fields: &[(&str, Value)],
+    items: impl FnOnce() -> Vec<Value>,
+) {
+    if !filter.record(name) {
+        return;
+    }
+    let items = items();
+    if items.is_empty() && !filter.shows_empty() {
+        return;
+    }
+    let text = match format {
+        Format::Json => {
+            let mut json = json!({"path": path, "offset": offset, "type": name, "items": items});
+            fields.iter().for_each(|(field, value)| json[*field] = value.clone());
+            json.to_string()
+        }
+        Format::Table => {
+            let head = format!("{}:{offset} {name} ({} items)", path.display(), items.len());
+            items.iter().fold(head, |text, item| format!("{text}\n  {item}"))
+        }
+    };
+    // A failed write to standard output ends the process.
+    let _ = writeln!(out, "{text}");
 }

@@ -3,12 +3,13 @@
 use comfy_table::{CellAlignment, Table, presets};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use varve_prometheus::block::BlockMeta;
 use varve_tsdb::fs::damage::{Damage, DamageKind, DamageReport};
 
 use super::Verdict;
 use crate::process;
 
-/// Maximum number of damage entries in a table; JSON has all that are listed.
+/// Maximum number of damage entries in a table. JSON has all that are listed.
 const DAMAGE_LISTED: usize = 50;
 
 /// Prints rows as a table with right-aligned numbers.
@@ -34,7 +35,7 @@ pub(crate) fn verdict(damage: &DamageReport) -> Verdict {
     if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged }
 }
 
-/// Lists damage, one line each, after an empty line; empty without damage.
+/// Lists damage, one line each, after an empty line. Returns an empty string if there is no damage.
 pub(crate) fn damage_lines(damage: &DamageReport) -> String {
     let mut text = String::new();
     for damage in damage.entries().iter().take(DAMAGE_LISTED) {
@@ -70,6 +71,30 @@ pub(crate) fn time(timestamp_ms: i64) -> String {
     Timestamp::from_millisecond(timestamp_ms).map_or_else(|_| timestamp_ms.to_string(), |time| time.to_string())
 }
 
+/// Prints a table of Prometheus' blocks.
+pub(super) fn block_table(blocks: &[BlockMeta]) -> String {
+    let row = |block: &BlockMeta| {
+        let (from, to, stats) = (time(block.min_ms), time(block.max_ms), &block.stats);
+        vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
+    };
+    table(&["block", "from", "to", "series", "samples"], blocks.iter().map(row))
+}
+
+/// Returns Prometheus' blocks as JSON.
+pub(super) fn blocks_json(blocks: &[BlockMeta]) -> Value {
+    let json = |block: &BlockMeta| {
+        json!({
+            "ulid": block.ulid.to_string(),
+            "minTime": block.min_ms,
+            "maxTime": block.max_ms,
+            "series": block.stats.n_series,
+            "samples": block.stats.n_samples,
+            "chunks": block.stats.n_chunks,
+        })
+    };
+    json!(blocks.iter().map(json).collect::<Vec<_>>())
+}
+
 /// A field of a report: its name in JSON, its label in a table, and its value.
 pub(super) type Field = (&'static str, &'static str, Value);
 
@@ -90,8 +115,8 @@ pub(super) fn field_table(fields: &[Field]) -> String {
 }
 
 /// Returns fields and damage as JSON.
-pub(super) fn field_json(owner: &str, fields: Vec<Field>, damage: &DamageReport) -> Value {
-    let fields = fields.into_iter().map(|(name, _, value)| (name.to_owned(), value));
+pub(super) fn field_json(owner: &str, fields: &[Field], damage: &DamageReport) -> Value {
+    let fields = fields.iter().map(|(name, _, value)| ((*name).to_owned(), value.clone()));
     let mut json = Value::Object(fields.collect());
     json["owner"] = json!(owner);
     json["damage"] = json!(damage.entries().iter().map(damage_json).collect::<Vec<_>>());

@@ -12,15 +12,14 @@ use varve_prometheus::block::BlockReader;
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::exemplars_and_metadata::{ExemplarsAndMetadata, read_exemplars_and_metadata};
 use varve_prometheus::import::{Imported, import_block};
-use varve_prometheus::recover::{CONCURRENCY_MAX, RecoverOptions};
+use varve_prometheus::recover::RecoverOptions;
 use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use staging::{Built, Staging};
 
-use crate::machine;
-use crate::tools::wal::{self, Progress, Unit, Verdict, damage_lines, recover_with_progress};
+use crate::tools::wal::{self, Progress, Unit, Verdict, damage_lines, default_options, recover_with_progress};
 
 /// Number of exemplars per append.
 const EXEMPLARS_PER_APPEND: usize = 1000;
@@ -60,12 +59,7 @@ fn run(args: &ImportArgs) -> Result<Verdict> {
 }
 
 fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, damage: &mut DamageReport) -> Result<()> {
-    let options = RecoverOptions {
-        memory_bytes: usize::try_from(machine::Memory::find().limit_bytes() / 4).unwrap_or(usize::MAX),
-        concurrency: machine::cores().min(CONCURRENCY_MAX),
-        start_timestamps: StartTimestamps::Keep,
-        ..RecoverOptions::default()
-    };
+    let options = RecoverOptions { start_timestamps: StartTimestamps::Keep, ..default_options(4) };
     let logs_dir = staging.logs_dir();
     // The WAL may have grown since an earlier run.
     remove_dir(&logs_dir)?;
@@ -93,12 +87,12 @@ fn build_block(
     staging: &mut Staging,
     damage: &mut DamageReport,
 ) -> Result<()> {
-    // A folder without a description is not a block; `import_block` reports it.
+    // A directory without a description is not a block. `import_block` reports it.
     if source.join("meta.json").is_file() && staging.has_finished(source)? {
         return Ok(());
     }
     let n_damaged = damage.n_damaged();
-    // Of two samples with the same timestamp, the block with the lower number wins: that of the older Prometheus
+    // Of two samples with the same timestamp, the one in the block with the lower number wins, which is the older Prometheus
     // block.
     match import_block(fs, source, &staging.blocks_dir(), staging.built().n_blocks + 1, damage) {
         Ok(Imported { n_blocks, n_samples }) => {
@@ -119,7 +113,7 @@ fn build_block(
     Ok(())
 }
 
-/// Imports the blocks, and exemplars and metadata of the WAL; or prints how the server that has the directory open
+/// Imports the blocks, and exemplars and metadata of the WAL, or prints how the server that has the directory open
 /// does it.
 fn import_staged(args: &ImportArgs) -> Result<()> {
     let path = &args.path;

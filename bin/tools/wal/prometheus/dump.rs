@@ -11,7 +11,7 @@ use varve_tsdb::fs::damage::DamageReport;
 
 use crate::printing::stdout;
 use crate::tools::wal::Verdict;
-use crate::tools::wal::args::{DumpArgs, Format};
+use crate::tools::wal::args::DumpArgs;
 use crate::tools::wal::filter::Filter;
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::record_json;
@@ -20,71 +20,35 @@ use crate::tools::wal::report::{damage_lines, verdict};
 /// Prints records, one per line: as JSON or as text.
 pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RecordType::ALL.map(RecordType::name))?;
+    let read = |what, damage: &mut DamageReport, each: &mut dyn FnMut(FoundRecord<'_>)| {
+        let read = |show: &mut dyn FnMut(u64, u64)| {
+            for_each_record(&RealFs, &args.dir, damage, show, |record| {
+                each(record);
+                Ok(())
+            })
+        };
+        Progress::with_output(what, Unit::Bytes).during(read).with_context(|| format!("read {:?}", args.dir))
+    };
     if filter.needs_labels() {
-        let progress = Progress::with_output("reading definitions", Unit::Bytes);
-        let mut show = |done, total| progress.show(done, total, "");
-        for_each_record(&RealFs, &args.dir, &mut DamageReport::default(), &mut show, |record| {
-            learn(&record, &mut filter);
-            Ok(())
-        })
-        .with_context(|| format!("read {:?}", args.dir))?;
-        progress.finish();
+        read("reading definitions", &mut DamageReport::default(), &mut |record| {
+            if let Some(RecordContent::Series(definitions)) = record.content() {
+                definitions.iter().for_each(|it| filter.learn(it.series, it.labels()));
+            }
+        })?;
     }
     let (mut out, mut damage) = (BufWriter::new(stdout()), DamageReport::default());
-    let mut stopped = None;
-    let progress = Progress::with_output("dumping", Unit::Bytes);
-    let mut show = |done, total| progress.show(done, total, "");
-    for_each_record(&RealFs, &args.dir, &mut damage, &mut show, |record| {
-        if stopped.is_none() {
-            let line = line(args.output.format, &record, &filter);
-            stopped = line.and_then(|line| writeln!(out, "{line}").err());
-        }
-        Ok(())
-    })
-    .with_context(|| format!("read {:?}", args.dir))?;
-    progress.finish();
-    if let Some(error) = stopped.or_else(|| out.flush().err()) {
-        return Err(error).context("print");
-    }
+    read("dumping", &mut damage, &mut |record| {
+        let name = record.record_type.map_or("unknown", RecordType::name);
+        let (place, fields) = ((record.path, record.offset, name), [("compression", json!(record.compression.name()))]);
+        let items = || items(&record, &filter);
+        record_json::print(&mut out, &filter, args.output.format, place, &fields, items);
+    })?;
+    out.flush().context("print")?;
     eprint!("{}", damage_lines(&damage));
     Ok(verdict(&damage))
 }
 
-fn learn(record: &FoundRecord<'_>, filter: &mut Filter) {
-    if let Some(RecordContent::Series(definitions)) = record.content() {
-        definitions.iter().for_each(|it| filter.learn(it.series, it.labels()));
-    }
-}
-
-/// Formats a record; `None` if the filter excludes all of it.
-fn line(format: Format, record: &FoundRecord<'_>, filter: &Filter) -> Option<String> {
-    let name = record.record_type.map_or("unknown", RecordType::name);
-    if !filter.record(name) {
-        return None;
-    }
-    let items = items(record, filter);
-    if items.is_empty() && !filter.shows_empty() {
-        return None;
-    }
-    Some(match format {
-        Format::Json => json!({
-            "path": record.path, "offset": record.offset, "type": name,
-            "compression": record.compression.name(), "items": items,
-        })
-        .to_string(),
-        Format::Table => words(record, name, &items),
-    })
-}
-
-fn words(record: &FoundRecord<'_>, name: &str, items: &[Value]) -> String {
-    let mut text = format!("{}:{} {name} ({} items)", record.path.display(), record.offset, items.len());
-    for item in items {
-        text.push_str(&format!("\n  {item}"));
-    }
-    text
-}
-
-/// Returns the included items of a record; `varve wal verify` reports damage in it.
+/// Returns the included items of a record. `varve wal verify` reports damage in it.
 fn items(record: &FoundRecord<'_>, filter: &Filter) -> Vec<Value> {
     match record.content() {
         Some(RecordContent::Series(found)) => {

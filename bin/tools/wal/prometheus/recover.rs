@@ -6,16 +6,17 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use varve_prometheus::block::BlockMeta;
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::recover::{CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover};
 use varve_tsdb::fs::{Fs, RealFs};
 
 use crate::machine;
 use crate::tools::wal::Verdict;
-use crate::tools::wal::args::{Format, RecoverArgs};
+use crate::tools::wal::args::RecoverArgs;
 use crate::tools::wal::progress::{Progress as ProgressBar, Unit};
-use crate::tools::wal::report::{Field, cost_fields, damage_lines, field_json, field_table, table, time, verdict};
+use crate::tools::wal::report::{
+    Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table, table, verdict,
+};
 
 /// Recovers blocks and prints the report.
 pub(in crate::tools::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
@@ -25,11 +26,10 @@ pub(in crate::tools::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
     if args.to_blocks.starts_with(&args.source) {
         bail!("the target {:?} is inside the data directory, which is read-only", args.to_blocks);
     }
-    let concurrency = if args.concurrency == 0 { machine::cores() } else { args.concurrency };
-    let half = usize::try_from(machine::Memory::find().limit_bytes() / 2).unwrap_or(usize::MAX);
+    let defaults = default_options(2);
     let options = RecoverOptions {
-        memory_bytes: if args.memory == 0 { half } else { args.memory },
-        concurrency: concurrency.min(CONCURRENCY_MAX),
+        memory_bytes: if args.memory == 0 { defaults.memory_bytes } else { args.memory },
+        concurrency: if args.concurrency == 0 { defaults.concurrency } else { args.concurrency.min(CONCURRENCY_MAX) },
         start_timestamps: if args.keep_start_timestamps { StartTimestamps::Keep } else { StartTimestamps::Drop },
         external_labels: args.external_labels.clone(),
     };
@@ -38,11 +38,18 @@ pub(in crate::tools::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
     let report = recover_with_progress(&fs, &args.source, &args.to_blocks, &options)
         .with_context(|| format!("recover {:?}", args.source))?;
     let elapsed_s = started.elapsed().as_secs_f64();
-    match args.output.format {
-        Format::Table => print!("{}", text(&report, elapsed_s)),
-        Format::Json => println!("{}", json(&report, elapsed_s)),
-    }
+    args.output.print(|| text(&report, elapsed_s), || json(&report, elapsed_s));
     Ok(replay_verdict(&report))
+}
+
+/// Returns options for all cores and one part in `memory_divisor` of the memory.
+pub(crate) fn default_options(memory_divisor: u64) -> RecoverOptions {
+    let memory_bytes = machine::Memory::find().limit_bytes() / memory_divisor;
+    RecoverOptions {
+        memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX),
+        concurrency: machine::cores().min(CONCURRENCY_MAX),
+        ..RecoverOptions::default()
+    }
 }
 
 /// Samples of unknown series are damage, too: their definitions are lost.
@@ -100,11 +107,7 @@ pub(super) fn replay_fields(report: &Report, elapsed_s: f64) -> Vec<Field> {
 
 fn text(report: &Report, elapsed_s: f64) -> String {
     let records = report.records.iter().map(|(kind, n)| vec![format!("records of {}", kind.name()), n.to_string()]);
-    let block = |block: &BlockMeta| {
-        let (from, to, stats) = (time(block.min_ms), time(block.max_ms), &block.stats);
-        vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
-    };
-    let blocks = table(&["block", "from", "to", "series", "samples"], report.blocks.iter().map(block));
+    let blocks = block_table(&report.blocks);
     let mut text = format!("{}\n{}\n{blocks}", field_table(&replay_fields(report, elapsed_s)), table(&[], records));
     text.push_str(&damage_lines(&report.damage));
     if report.n_unknown_samples > 0 {
@@ -116,23 +119,13 @@ fn text(report: &Report, elapsed_s: f64) -> String {
 
 fn json(report: &Report, elapsed_s: f64) -> Value {
     let records = report.records.iter().map(|(kind, n)| (kind.name().to_owned(), json!(n)));
-    let block = |block: &BlockMeta| {
-        json!({
-            "ulid": block.ulid.to_string(),
-            "minTime": block.min_ms,
-            "maxTime": block.max_ms,
-            "series": block.stats.n_series,
-            "samples": block.stats.n_samples,
-            "chunks": block.stats.n_chunks,
-        })
-    };
     let unknown = report.unknown_series.iter().map(
         |(series, of)| json!({"series": series, "samples": of.n_samples, "minTime": of.min_ms, "maxTime": of.max_ms}),
     );
-    let mut json = field_json("prometheus", replay_fields(report, elapsed_s), &report.damage);
+    let mut json = field_json("prometheus", &replay_fields(report, elapsed_s), &report.damage);
     json["checkpoint"] = json!(report.checkpoint);
     json["records"] = Value::Object(records.collect());
     json["unknownSeries"] = json!(unknown.collect::<Vec<_>>());
-    json["blocks"] = json!(report.blocks.iter().map(block).collect::<Vec<_>>());
+    json["blocks"] = blocks_json(&report.blocks);
     json
 }

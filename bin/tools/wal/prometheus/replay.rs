@@ -10,7 +10,7 @@ use varve_tsdb::fs::{Fs, RealFs};
 
 use crate::machine;
 use crate::tools::wal::Verdict;
-use crate::tools::wal::args::{Format, ReplayArgs};
+use crate::tools::wal::args::ReplayArgs;
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::prometheus::recover::{replay_fields, replay_verdict};
 use crate::tools::wal::report::{damage_lines, field_json, field_table};
@@ -26,9 +26,7 @@ pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
     progress.finish();
     let mut fields = replay_fields(&report, started.elapsed().as_secs_f64());
     fields.push(("concurrency", "threads", json!(n_threads)));
-    match args.output.format {
-        Format::Json => println!("{}", field_json("prometheus", fields, &report.damage)),
-        Format::Table => print!("{}{}", field_table(&fields), damage_lines(&report.damage)),
-    }
+    let text = || field_table(&fields) + &damage_lines(&report.damage);
+    args.output.print(text, || field_json("prometheus", &fields, &report.damage));
     Ok(replay_verdict(&report))
 }

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_tsdb::fs::RealFs;
 use varve_tsdb::fs::damage::DamageReport;
-use varve_tsdb::inspect::{Content, FoundFrame, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
+use varve_tsdb::inspect::{Content, LogFile, RECORD_NAMES, Role, SegmentKind, list, read_file};
 
 use crate::printing::stdout;
 use crate::tools::wal::Verdict;
-use crate::tools::wal::args::{DumpArgs, Format};
+use crate::tools::wal::args::DumpArgs;
 use crate::tools::wal::filter::Filter;
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::record_json;
@@ -25,28 +25,32 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     if filter.needs_labels() {
         learn(&files, &mut filter)?;
     }
-    let (mut out, mut damage) = (BufWriter::new(stdout()), DamageReport::default());
-    let (mut stopped, mut n_gone) = (None, 0);
-    let (mut done, total) = (0, files.iter().map(|file| file.size(&RealFs)).sum());
-    let progress = Progress::with_output("dumping", Unit::Bytes);
-    for file in &files {
-        let end = read_file(&RealFs, file, &mut damage, |frame| {
-            progress.show(done + frame.offset, total, "");
-            if stopped.is_none() {
-                let line = line(args.output.format, file, &frame, &filter);
-                stopped = line.and_then(|line| writeln!(out, "{line}").err());
-            }
-            Ok(())
-        })?;
-        done += end.size;
-        n_gone += u64::from(end.is_removed);
-    }
-    progress.finish();
-    if let Some(error) = stopped.or_else(|| out.flush().err()) {
-        return Err(error).context("print");
-    }
+    let (mut out, mut damage, mut n_gone) = (BufWriter::new(stdout()), DamageReport::default(), 0);
+    let total = files.iter().map(|file| file.size(&RealFs)).sum();
+    Progress::with_output("dumping", Unit::Bytes).during(|show| -> Result<()> {
+        let mut done = 0;
+        for file in &files {
+            let end = read_file(&RealFs, file, &mut damage, |frame| {
+                show(done + frame.offset, total);
+                let name = frame.content.name();
+                let fields = [
+                    ("frame", json!(frame.sequence)),
+                    ("bytes", json!(frame.size)),
+                    ("compressed", json!(frame.is_compressed)),
+                ];
+                let place = (file.path.as_path(), frame.offset, name);
+                let items = || items(&frame.content, &filter);
+                record_json::print(&mut out, &filter, args.output.format, place, &fields, items);
+                Ok(())
+            })?;
+            done += end.size;
+            n_gone += u64::from(end.is_removed);
+        }
+        Ok(())
+    })?;
+    out.flush().context("print")?;
     if n_gone > 0 {
-        eprintln!("{n_gone} files were deleted meanwhile by a running server");
+        eprintln!("a running server deleted {n_gone} files during the dump");
     }
     eprint!("{}", damage_lines(&damage));
     Ok(verdict(&damage))
@@ -69,30 +73,7 @@ fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
     Ok(())
 }
 
-/// Formats a record; `None` if the filter excludes all of it.
-fn line(format: Format, file: &LogFile, frame: &FoundFrame<'_>, filter: &Filter) -> Option<String> {
-    let name = frame.content.name();
-    if !filter.record(name) {
-        return None;
-    }
-    let items = items(&frame.content, filter);
-    if items.is_empty() && !filter.shows_empty() {
-        return None;
-    }
-    Some(match format {
-        Format::Json => json!({
-            "path": file.path, "offset": frame.offset, "type": name, "frame": frame.sequence, "bytes": frame.size,
-            "compressed": frame.is_compressed, "items": items,
-        })
-        .to_string(),
-        Format::Table => {
-            let mut text = format!("{}:{} {name} ({} items)", file.path.display(), frame.offset, items.len());
-            items.iter().for_each(|item| text.push_str(&format!("\n  {item}")));
-            text
-        }
-    })
-}
-
+/// Returns the included items of a record.
 fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
     match content {
         Content::Series(found) => {

@@ -6,7 +6,7 @@ use varve_tsdb::fs::RealFs;
 use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role};
 
 use crate::tools::wal::Verdict;
-use crate::tools::wal::args::{Format, InspectArgs};
+use crate::tools::wal::args::InspectArgs;
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::report::{damage_json, damage_lines, table, time};
 
@@ -16,32 +16,28 @@ const ORPHANS_LISTED: usize = 20;
 /// Prints the content of the WAL.
 pub(in crate::tools::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
-    match args.output.format {
-        Format::Table => print!("{}\n{}{}", files(&found), parts(&found.parts), damage(&found)),
-        Format::Json => println!("{}", json(&found)),
-    }
+    let text = || format!("{}\n{}{}", files(&found), parts(&found.parts), damage(&found));
+    args.output.print(text, || json(&found));
     Ok(verdict(&found))
 }
 
-/// Prints whether the WAL is sound.
+/// Prints whether the WAL has damage.
 pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
-    match args.output.format {
-        Format::Table => {
-            let n_bytes: u64 = found.files.iter().map(|file| file.integrity.size).sum();
-            let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
-            let said = if verdict(&found) == Verdict::Sound { "sound" } else { "damage was found" };
-            println!("{} files, {n_bytes} bytes, {n_frames} sound frames: {said}{}", found.files.len(), damage(&found));
-        }
-        Format::Json => println!("{}", json(&found)),
-    }
+    let text = || {
+        let n_bytes: u64 = found.files.iter().map(|file| file.integrity.size).sum();
+        let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
+        let result = if verdict(&found) == Verdict::Sound { "sound" } else { "damage was found" };
+        let (n_files, damage) = (found.files.len(), damage(&found));
+        format!("{n_files} files, {n_bytes} bytes, {n_frames} sound frames: {result}{damage}\n")
+    };
+    args.output.print(text, || json(&found));
     Ok(verdict(&found))
 }
 
 fn read(args: &InspectArgs) -> Result<Inspection> {
-    let progress = Progress::start("reading WAL", Unit::Bytes);
-    let found = inspect::inspect(&RealFs, &args.dir, &mut |done, total| progress.show(done, total, ""));
-    progress.finish();
+    let read = |show: &mut dyn FnMut(u64, u64)| inspect::inspect(&RealFs, &args.dir, show);
+    let found = Progress::start("reading WAL", Unit::Bytes).during(read);
     found.with_context(|| format!("read {:?}", args.dir))
 }
 
@@ -111,7 +107,7 @@ fn parts(parts: &PartSizes) -> String {
     table(&["part of the WAL", "bytes", "%", "bytes per sample"], rows.iter().filter(|row| row.1 > 0).map(row))
 }
 
-/// Lists damage after an empty line; empty without damage.
+/// Lists damage after an empty line. Returns an empty string if there is no damage.
 fn damage(found: &Inspection) -> String {
     let mut text = damage_lines(&found.damage);
     if found.n_orphaned > 0 {
@@ -122,7 +118,7 @@ fn damage(found: &Inspection) -> String {
         text.push_str(&format!("\n{} samples of unknown series: {listed}{more}\n", found.n_orphaned));
     }
     if found.n_removed_files > 0 {
-        text.push_str(&format!("\n{} files were deleted meanwhile by a running server\n", found.n_removed_files));
+        text.push_str(&format!("\na running server deleted {} files during the inspection\n", found.n_removed_files));
     }
     text
 }

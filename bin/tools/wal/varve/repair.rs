@@ -6,27 +6,24 @@ use varve_tsdb::fs::RealFs;
 use varve_tsdb::inspect::{Repair, RepairedFile, repair};
 
 use crate::tools::wal::Verdict;
-use crate::tools::wal::args::{Format, RepairArgs};
+use crate::tools::wal::args::RepairArgs;
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::report::{damage_lines, field_json, outcome, verdict};
 
 /// Repairs the WAL, or prints what would be repaired.
 pub(in crate::tools::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
-    let progress = Progress::start("searching for damage", Unit::Bytes);
-    let repair = repair(&RealFs, &args.dir, args.write, &mut |done, total| progress.show(done, total, ""));
-    progress.finish();
+    let run = |show: &mut dyn FnMut(u64, u64)| repair(&RealFs, &args.dir, args.write, show);
+    let repair = Progress::start("searching for damage", Unit::Bytes).during(run);
     let repair = repair.with_context(|| format!("repair {:?}", args.dir))?;
-    match args.output.format {
-        Format::Json => {
-            let repaired = |it: &RepairedFile| json!({"path": it.path, "backup": it.original, "frames": it.n_frames});
-            let fields = vec![
-                ("written", "", json!(args.write)),
-                ("repaired", "", json!(repair.repaired.iter().map(repaired).collect::<Vec<_>>())),
-            ];
-            println!("{}", field_json("varve", fields, &repair.damage));
-        }
-        Format::Table => print!("{}", text(&repair, args.write)),
-    }
+    let json = || {
+        let repaired = |it: &RepairedFile| json!({"path": it.path, "backup": it.original, "frames": it.n_frames});
+        let fields = [
+            ("written", "", json!(args.write)),
+            ("repaired", "", json!(repair.repaired.iter().map(repaired).collect::<Vec<_>>())),
+        ];
+        field_json("varve", &fields, &repair.damage)
+    };
+    args.output.print(|| text(&repair, args.write), json);
     Ok(verdict(&repair.damage))
 }
 

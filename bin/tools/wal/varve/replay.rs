@@ -13,7 +13,7 @@ use varve_tsdb::{Db, Options, WalSync};
 
 use crate::machine;
 use crate::tools::wal::Verdict;
-use crate::tools::wal::args::{Format, ReplayArgs};
+use crate::tools::wal::args::ReplayArgs;
 use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::report::{cost_fields, field_json, field_table};
 
@@ -73,9 +73,6 @@ pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
         ("samplesPerSecond", "samples per second", json!(rate.round() as u64)),
     ];
     fields.extend(cost_fields());
-    match args.output.format {
-        Format::Json => println!("{}", field_json("varve", fields, &DamageReport::default())),
-        Format::Table => print!("{}", field_table(&fields)),
-    }
+    args.output.print(|| field_table(&fields), || field_json("varve", &fields, &DamageReport::default()));
     Ok(if n_damaged == 0 { Verdict::Sound } else { Verdict::Damaged })
 }
