@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_prometheus::block::{BlockChunk, BlockReader, BlockSeries, Ulid};
-use varve_prometheus::chunk::{self, Encoding};
+use varve_prometheus::block::{BlockReader, BlockSeries, Ulid};
+use varve_prometheus::chunk::{self, Chunk, Encoding};
 use varve_tsdb::fs::RealFs;
 use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::stats::BlockSummary;
@@ -22,8 +22,8 @@ use super::source::{matches, open_varve, parse_matchers};
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
     let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
     match owner(&args.path)? {
-        Owner::Prometheus => of_prometheus(args, &matchers),
-        Owner::Varve => of_varve(args, &matchers).map(|()| DamageReport::default()),
+        Owner::Prometheus => analyze_prometheus(args, &matchers),
+        Owner::Varve => analyze_varve(args, &matchers).map(|()| DamageReport::default()),
     }
 }
 
@@ -35,7 +35,7 @@ struct EncodingStats {
     bytes: u64,
 }
 
-fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<DamageReport> {
+fn analyze_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<DamageReport> {
     let mut damage = DamageReport::default();
     let name = match &args.block {
         Some(name) => name.clone(),
@@ -46,25 +46,23 @@ fn of_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<DamageRepor
     let meta = block.meta();
     let length_ms = meta.max_ms.abs_diff(meta.min_ms);
     let (mut stats, mut encodings, mut sizes) = (LabelStats::default(), BTreeMap::new(), ChunkSizes::default());
-    let mut of_chunks = DamageReport::default();
-    block.for_each(&mut damage, |series| {
+    let mut cursor = block.cursor();
+    while let Some(series) = cursor.next(&mut damage) {
         if matches(matchers, series.labels()) {
             let uncovered_ms = uncovered_ms(&series, length_ms);
             let mut bytes = 0;
-            for chunk in series.chunks(&mut of_chunks) {
+            for chunk in series.chunks(&mut damage) {
                 bytes += chunk.bytes.len() as u64;
                 count(&chunk, &mut encodings, args.extended.then_some(&mut sizes));
             }
             stats.add(series.labels().iter().copied(), SeriesStats { uncovered_ms, bytes });
         }
-        Ok(())
-    })?;
-    damage.append(of_chunks);
+    }
     print_head(&meta.ulid.to_string(), length_ms, meta.stats.n_series, args, &stats);
     print!("{}", stats.print(length_ms, args.limit));
     println!("\nBytes of samples by encoding:");
-    for (code, of) in encodings {
-        let EncodingStats { n_chunks, n_samples, bytes } = of;
+    for (code, entry) in encodings {
+        let EncodingStats { n_chunks, n_samples, bytes } = entry;
         let each = bytes as f64 / n_samples.max(1) as f64;
         let name = encoding_name(code);
         println!("{bytes} {name} ({n_chunks} chunks, {n_samples} samples, {each:.2} bytes each)");
@@ -106,16 +104,15 @@ fn uncovered_ms(series: &BlockSeries<'_>, length_ms: u64) -> u64 {
     length_ms.saturating_sub(last.end_ms.abs_diff(first.start_ms))
 }
 
-fn count(chunk: &BlockChunk, encodings: &mut BTreeMap<u8, EncodingStats>, sizes: Option<&mut ChunkSizes>) {
-    let n_samples = chunk::n_samples(chunk.encoding, &chunk.bytes).unwrap_or(0) as u64;
-    let bytes = chunk.bytes.len() as u64;
-    let of = encodings.entry(chunk.encoding.code()).or_default();
-    of.n_chunks += 1;
-    of.n_samples += n_samples;
-    of.bytes += bytes;
+fn count(chunk: &Chunk, encodings: &mut BTreeMap<u8, EncodingStats>, sizes: Option<&mut ChunkSizes>) {
+    let (n_samples, bytes) = (u64::from(chunk.n_samples), chunk.bytes.len() as u64);
+    let entry = encodings.entry(chunk.encoding.code()).or_default();
+    entry.n_chunks += 1;
+    entry.n_samples += n_samples;
+    entry.bytes += bytes;
     let Some(sizes) = sizes else { return };
     sizes.n_chunks += 1;
-    if matches!(chunk.encoding, Encoding::Xor | Encoding::Xor2) {
+    if chunk.encoding.is_float() {
         sizes.float_samples.add(n_samples);
         sizes.float_bytes.add(bytes);
     } else {
@@ -126,9 +123,9 @@ fn count(chunk: &BlockChunk, encodings: &mut BTreeMap<u8, EncodingStats>, sizes:
 }
 
 /// Returns the number of buckets of all histograms of a chunk.
-fn n_buckets(chunk: &BlockChunk) -> u64 {
+fn n_buckets(chunk: &Chunk) -> u64 {
     let mut columns = SampleColumns::default();
-    // Damage was recorded when the chunk was read; a partly decoded chunk counts as far as it was decoded.
+    // Damage was recorded when the chunk was read. A partly decoded chunk counts as far as it was decoded.
     let _ = chunk::decode(chunk.encoding, &chunk.bytes, &mut columns);
     columns.histograms.iter().map(|(_, histogram)| histogram.n_buckets() as u64).sum()
 }
@@ -146,7 +143,7 @@ fn encoding_name(code: u8) -> &'static str {
     }
 }
 
-fn of_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
+fn analyze_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
     ensure!(!args.extended, "--extended shows the fill of chunks, which Varve's blocks do not have");
     let db = open_varve(&args.path)?;
     let block = find_block(db.blocks(), args.block.as_deref())?;
@@ -158,18 +155,18 @@ fn of_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
         if matches(matchers, &pairs) {
             let uncovered_ms = length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
             stats.add(pairs.into_iter(), SeriesStats { uncovered_ms, bytes: cost.values_bytes });
-            let of = if cost.n_histograms > 0 { &mut histograms } else { &mut floats };
-            of.n_chunks += 1;
-            of.n_samples += cost.n_samples;
-            of.bytes += cost.values_bytes;
+            let entry = if cost.n_histograms > 0 { &mut histograms } else { &mut floats };
+            entry.n_chunks += 1;
+            entry.n_samples += cost.n_samples;
+            entry.bytes += cost.values_bytes;
         }
     })
     .context("read the block")?;
     print_head(&block.number.to_string(), length_ms, block.n_series, args, &stats);
     print!("{}", stats.print(length_ms, args.limit));
     println!("\nBytes of samples by encoding:");
-    for (name, of) in [("floats", floats), ("histograms", histograms)] {
-        let EncodingStats { n_chunks, n_samples, bytes } = of;
+    for (name, entry) in [("floats", floats), ("histograms", histograms)] {
+        let EncodingStats { n_chunks, n_samples, bytes } = entry;
         let each = bytes as f64 / n_samples.max(1) as f64;
         println!("{bytes} {name} ({n_chunks} series, {n_samples} samples, {each:.2} bytes each)");
     }

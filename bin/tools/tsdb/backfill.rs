@@ -1,11 +1,11 @@
 //! `varve tsdb create-blocks-from openmetrics`: creates Prometheus blocks from a file of samples.
 //!
-//! The file is read once for its timestamps, then once for each group of windows whose samples fit in memory; most files are
+//! The file is read once for its timestamps, then once for each group of windows whose samples fit in memory. Most files are
 //! one group. Samples may be in any order. Of several samples of a series with the same timestamp the first one counts.
 //!
 //! Bounds: [`SAMPLES_MAX`] samples in memory, [`WINDOWS_MAX`] blocks.
 //!
-//! Crash: complete blocks remain; another run creates the same blocks with the same names.
+//! Crash: complete blocks remain. Another run creates the same blocks with the same names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
-use varve_prometheus::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
+use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
 use varve_prometheus::recover::WINDOW_MS;
 use varve_tsdb::fs::{Fs, RealFs};
@@ -28,7 +28,7 @@ use super::list::{header, row, size_of};
 const SAMPLES_MAX: u64 = 64 << 20;
 /// Maximum number of blocks: more than ten years of two hours each.
 const WINDOWS_MAX: usize = 50_000;
-/// Number of block durations in Prometheus' compaction; each is three times the previous one.
+/// Number of block durations in Prometheus' compaction. Each is three times the previous one.
 const N_LENGTHS: u32 = 10;
 
 /// Creates the blocks and prints them.
@@ -105,18 +105,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the block of a window; also returns the number of skipped samples with another value.
+    /// Writes the block of a window. Also returns the number of skipped samples with another value.
     fn write(&self, window: i64, series: HashMap<Labels, Samples>) -> Result<(BlockMeta, u64)> {
         let mut series: Vec<_> = series.into_iter().collect();
         series.sort_by(|(a, _), (b, _)| a.iter().cmp(b.iter()));
         let texts: BTreeSet<&str> =
             series.iter().flat_map(|(labels, _)| labels.iter()).flat_map(|(name, value)| [name, value]).collect();
         let symbols: Vec<&str> = texts.into_iter().collect();
-        let places: HashMap<&str, u32> = symbols.iter().copied().zip(0..).collect();
         let fs: Arc<dyn Fs> = Arc::new(RealFs);
         let mut writer = BlockWriter::create(&fs, &self.args.output, &format!("openmetrics-{window}"), &symbols)?;
         let (mut min_ms, mut max_ms, mut n_repeated) = (i64::MAX, i64::MIN, 0);
-        let mut places_of = Vec::new();
         for (labels, mut samples) in series.iter().map(|(labels, samples)| (labels, samples.clone())) {
             // The sort is stable: samples with one timestamp stay in file order.
             samples.sort_by_key(|sample| sample.timestamp_ms);
@@ -128,19 +126,16 @@ impl Run<'_> {
             for sample in [&samples[0], &samples[samples.len() - 1]] {
                 (min_ms, max_ms) = (min_ms.min(sample.timestamp_ms), max_ms.max(sample.timestamp_ms));
             }
-            places_of.clear();
-            places_of.extend(labels.iter().map(|(name, value)| (places[name], places[value])));
             let mut encoder = Encoder::new(StartTimestamps::Drop);
             samples.iter().for_each(|sample| encoder.push(*sample, 0));
-            let chunks = encoder.finish();
-            writer.add(&places_of, &chunks.iter().map(EncodedChunk::of).collect::<Vec<_>>())?;
+            writer.add(labels.iter(), &encoder.finish())?;
         }
         let description = Description { min_ms, max_ms: max_ms.saturating_add(1), ..Description::default() };
         Ok((writer.finish(description)?, n_repeated))
     }
 }
 
-/// Returns the labels of a series; labels of the command line replace those of the line.
+/// Returns the labels of a series. Labels of the command line replace labels of the line.
 fn labels(line: &Pairs<'_>, common: &[(String, String)]) -> Result<Labels> {
     let is_own = |name: &str| common.iter().all(|(other, _)| other != name);
     let own = line.iter().filter(|(name, _)| is_own(name)).map(|(name, value)| (&**name, &**value));
@@ -173,7 +168,7 @@ fn groups(counts: &BTreeMap<i64, u64>) -> Result<Vec<BTreeSet<i64>>> {
     Ok(groups)
 }
 
-/// Returns the longest of 2 h, 6 h, 18 h and so on that does not exceed the maximum; at least 2 h.
+/// Returns the longest of 2 h, 6 h, 18 h and so on that does not exceed the maximum, but at least 2 h.
 fn block_length_ms(max_ms: i64) -> i64 {
     let lengths = (0..N_LENGTHS).map(|i| WINDOW_MS * 3_i64.pow(i));
     lengths.take_while(|&length_ms| length_ms <= max_ms).last().unwrap_or(WINDOW_MS)
@@ -213,16 +208,13 @@ mod tests {
         let mut found = Vec::new();
         for block in BlockReader::list(&RealFs, dir.path()).unwrap() {
             let block = BlockReader::open(&RealFs, &block, &mut damage).unwrap();
-            let mut of_block = DamageReport::default();
-            block
-                .for_each(&mut damage, |series| {
-                    let mut columns = SampleColumns::default();
-                    series.read(&mut columns, &mut of_block);
-                    let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect();
-                    found.push((block.meta().min_ms, block.meta().max_ms, format!("{:?}", series.labels()), samples));
-                    Ok(())
-                })
-                .unwrap();
+            let mut cursor = block.cursor();
+            while let Some(series) = cursor.next(&mut damage) {
+                let mut columns = SampleColumns::default();
+                series.read(&mut columns, &mut damage);
+                let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect();
+                found.push((block.meta().min_ms, block.meta().max_ms, format!("{:?}", series.labels()), samples));
+            }
         }
         found.sort_by_key(|(min_ms, ..)| *min_ms);
         let (a, b) = (r#"[("__name__", "a_total"), ("x", "2")]"#, r#"[("__name__", "b"), ("x", "2")]"#);

@@ -66,7 +66,7 @@ impl Sizes {
     }
 }
 
-/// Returns a power of ten that divides the range into about ten steps; at most 100,000.
+/// Returns a power of ten that divides the range into about ten steps, at most 100,000.
 fn step(min: u64, max: u64) -> u64 {
     let tenth = (max - min) / 10;
     let mut step = 10;

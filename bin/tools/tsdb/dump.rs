@@ -53,7 +53,7 @@ fn write_prometheus(out: &mut dyn Write, labels: &[(&str, &str)], columns: &Samp
     let labels = format!("{{{}}}", labels.collect::<Vec<_>>().join(", "));
     let mut histograms = columns.histograms.iter().peekable();
     for (i, sample) in columns.iter().enumerate() {
-        match histograms.next_if(|(place, _)| *place as usize == i) {
+        match histograms.next_if(|(idx, _)| *idx as usize == i) {
             Some((_, histogram)) => writeln!(out, "{labels} {} {}", print_stored(histogram), sample.timestamp_ms)?,
             None => writeln!(out, "{labels} {} {}", General(sample.value), sample.timestamp_ms)?,
         }
@@ -66,7 +66,7 @@ fn write_open_metrics(out: &mut dyn Write, labels: &[(&str, &str)], columns: &Sa
     let name = labels.iter().find(|(name, _)| *name == METRIC_NAME).map_or("", |(_, value)| value);
     let others = labels.iter().filter(|(name, _)| *name != METRIC_NAME);
     let others = others.map(|(name, value)| format!("{name}={}", quoted(value))).collect::<Vec<_>>().join(",");
-    let n_floats = columns.histograms.first().map_or(columns.len(), |(place, _)| *place as usize);
+    let n_floats = columns.histograms.first().map_or(columns.len(), |(idx, _)| *idx as usize);
     for sample in columns.iter().take(n_floats) {
         let time_s = sample.timestamp_ms as f64 / 1000.0;
         writeln!(out, "{name}{{{others}}} {} {time_s:.3}", General(sample.value))?;

@@ -71,7 +71,8 @@ impl LabelStats {
         );
         // Converts partial presence to a number of series that are present all or none of the time.
         let churned = |uncovered_ms: u64| (uncovered_ms as f64 / length_ms.max(1) as f64) as u64;
-        let sum = |values: &HashMap<String, PairStats>, of: fn(&PairStats) -> u64| values.values().map(of).sum::<u64>();
+        let sum =
+            |values: &HashMap<String, PairStats>, cost: fn(&PairStats) -> u64| values.values().map(cost).sum::<u64>();
         let mut list = |title: &str, entries: Vec<(u64, String)>| print_list(&mut out, title, entries, limit);
         list("Label pairs most involved in churning", self.by_pair(|pair| churned(pair.uncovered_ms)));
         list(
@@ -97,22 +98,22 @@ impl LabelStats {
         out
     }
 
-    fn by_name(&self, of: impl Fn(&HashMap<String, PairStats>) -> u64) -> Vec<(u64, String)> {
-        self.names.iter().map(|(name, values)| (of(values), name.clone())).collect()
+    fn by_name(&self, cost: impl Fn(&HashMap<String, PairStats>) -> u64) -> Vec<(u64, String)> {
+        self.names.iter().map(|(name, values)| (cost(values), name.clone())).collect()
     }
 
-    fn by_pair(&self, of: impl Fn(&PairStats) -> u64) -> Vec<(u64, String)> {
+    fn by_pair(&self, cost: impl Fn(&PairStats) -> u64) -> Vec<(u64, String)> {
         let pairs = self.names.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
-        pairs.map(|(name, (value, pair))| (of(pair), format!("{name}={value}"))).collect()
+        pairs.map(|(name, (value, pair))| (cost(pair), format!("{name}={value}"))).collect()
     }
 
-    fn by_metric(&self, of: impl Fn(&PairStats) -> u64) -> Vec<(u64, String)> {
+    fn by_metric(&self, cost: impl Fn(&PairStats) -> u64) -> Vec<(u64, String)> {
         let metrics = self.names.get(METRIC_NAME).into_iter().flatten();
-        metrics.map(|(name, pair)| (of(pair), name.clone())).collect()
+        metrics.map(|(name, pair)| (cost(pair), name.clone())).collect()
     }
 }
 
-/// Prints the largest entries under a title; equal ones in alphabetical order.
+/// Prints the largest entries under a title, and equal ones in alphabetical order.
 fn print_list(out: &mut String, title: &str, mut entries: Vec<(u64, String)>, limit: usize) {
     entries.sort_by(|(n, name), (other_n, other_name)| other_n.cmp(n).then_with(|| name.cmp(other_name)));
     let _ = writeln!(out, "\n{title}:");

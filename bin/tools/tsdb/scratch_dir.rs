@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 /// Distinguishes the directories of one process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A directory that is removed on drop; it remains after SIGKILL.
+/// A directory that is removed on drop. It remains after SIGKILL.
 #[derive(Debug)]
 pub(super) struct ScratchDir(PathBuf);
 

@@ -72,16 +72,21 @@ pub(super) type Each<'a> = dyn FnMut(&[(&str, &str)], &SampleColumns) -> Result<
 pub(super) fn for_each(
     path: &Path,
     sandbox: Option<&Path>,
-    of: &Selection,
+    selection: &Selection,
     each: &mut Each<'_>,
 ) -> Result<DamageReport> {
     match owner(path)? {
-        Owner::Prometheus => of_prometheus(path, sandbox, of, each),
-        Owner::Varve => of_varve(&open_varve(path)?, of, each).map(|()| DamageReport::default()),
+        Owner::Prometheus => read_prometheus(path, sandbox, selection, each),
+        Owner::Varve => read_varve(&open_varve(path)?, selection, each).map(|()| DamageReport::default()),
     }
 }
 
-fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut Each<'_>) -> Result<DamageReport> {
+fn read_prometheus(
+    path: &Path,
+    sandbox: Option<&Path>,
+    selection: &Selection,
+    each: &mut Each<'_>,
+) -> Result<DamageReport> {
     let scratch = ScratchDir::create(sandbox)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let report = recover(&fs, path, scratch.path(), &default_options(4), &|_| {}).context("read the WAL")?;
@@ -91,11 +96,11 @@ fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut
     let mut merged = MergedBlocks::new(blocks.iter().map(|(_, block)| block), &mut damage);
     let mut columns = SampleColumns::default();
     while let Some(series) = merged.next(&mut damage) {
-        if !of.matches(series.labels()) {
+        if !selection.matches(series.labels()) {
             continue;
         }
         columns.clear();
-        series.read(of.range, &mut columns, &mut damage);
+        series.read(selection.range, &mut columns, &mut damage);
         if !columns.is_empty() {
             each(series.labels(), &columns)?;
         }
@@ -103,14 +108,14 @@ fn of_prometheus(path: &Path, sandbox: Option<&Path>, of: &Selection, each: &mut
     Ok(damage)
 }
 
-fn of_varve(db: &Db, of: &Selection, each: &mut Each<'_>) -> Result<()> {
+fn read_varve(db: &Db, selection: &Selection, each: &mut Each<'_>) -> Result<()> {
     // A single selector uses the index. With several, all series are read, so that each comes once.
-    let matchers = if let [matchers] = &of.selectors[..] { &matchers[..] } else { &[] };
+    let matchers = if let [matchers] = &selection.selectors[..] { &matchers[..] } else { &[] };
     let mut columns = SampleColumns::default();
-    for series in db.select(&QueryContext::unbounded(), matchers, of.range)? {
+    for series in db.select(&QueryContext::unbounded(), matchers, selection.range)? {
         let series = series?;
         let labels: Vec<_> = series.labels().iter().collect();
-        if !of.matches(&labels) {
+        if !selection.matches(&labels) {
             continue;
         }
         columns.clear();

@@ -22,8 +22,8 @@ pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
         table.set_header(header);
     }
     table.add_rows(&rows);
-    for (place, column) in table.column_iter_mut().enumerate() {
-        if rows.iter().filter_map(|row| row.get(place)).all(is_number) {
+    for (idx, column) in table.column_iter_mut().enumerate() {
+        if rows.iter().filter_map(|row| row.get(idx)).all(is_number) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }

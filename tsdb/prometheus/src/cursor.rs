@@ -2,7 +2,7 @@
 
 use varve_tsdb::varint::{take_bytes, take_i64, take_u64};
 
-/// A position in a buffer. Methods read what they name; after `None` the cursor must not be used.
+/// A position in a buffer. Methods read what they name. After `None` the cursor must not be used.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a [u8],

@@ -1,11 +1,13 @@
-//! Reads exemplars and metadata from a WAL; blocks do not store them.
+//! Reads exemplars and metadata from a WAL. Blocks do not store them.
 //!
 //! Used by the import. The WAL stores metadata per series, the store per metric family. The name of a family is the
 //! metric name without the suffix of its type.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
+use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
 use varve_tsdb::exemplars::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
 use varve_tsdb::fs::Fs;
 use varve_tsdb::fs::damage::DamageReport;
@@ -69,32 +71,22 @@ pub fn read_exemplars_and_metadata(fs: &dyn Fs, dir: &Path, exemplars_max: usize
 /// Metric names of series, interned.
 #[derive(Default)]
 struct Names {
-    strings: Vec<String>,
-    indexes: HashMap<String, u32>,
-    by_series: HashMap<u64, u32>,
+    all: HashSet<Arc<str>>,
+    by_series: HashMap<u64, Arc<str>>,
 }
 
 impl Names {
     fn learn(&mut self, definition: &SeriesDefinition<'_>) {
         let Some((_, name)) = definition.labels().find(|(name, _)| *name == METRIC_NAME) else { return };
-        let index = self.indexes.get(name).copied().or_else(|| {
-            let index = u32::try_from(self.strings.len()).ok()?;
-            self.strings.push(name.to_owned());
-            self.indexes.insert(name.to_owned(), index);
-            Some(index)
-        });
-        self.by_series.extend(index.map(|index| (definition.series, index)));
-    }
-
-    fn get(&self, series: u64) -> Option<&str> {
-        self.by_series.get(&series).map(|&index| self.strings[index as usize].as_str())
+        let name = self.all.get_or_insert_with(name, |name| Arc::from(name));
+        self.by_series.insert(definition.series, Arc::clone(name));
     }
 }
 
 impl ExemplarsAndMetadata {
     fn add_metadata(&mut self, it: &RefMetadata<'_>, names: &Names) {
         let kind = it.type_name();
-        let Some(family) = names.get(it.series).map(|name| family(name, kind)) else {
+        let Some(family) = names.by_series.get(&it.series).map(|name| family(name, kind)) else {
             self.n_metadata_skipped += 1;
             return;
         };
@@ -153,21 +145,19 @@ fn family<'a>(name: &'a str, kind: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::recorded;
     use varve_tsdb::fs::RealFs;
 
     #[test]
     fn the_recorded_log_has_exemplars_and_metadata() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/prometheus-data/mixed");
-        if !dir.is_dir() {
-            return;
-        }
+        let Some(dir) = recorded() else { return };
         let all = read_exemplars_and_metadata(&RealFs, &dir, usize::MAX).unwrap();
         assert!(!all.exemplars.is_empty() && all.n_exemplars_skipped == 0 && all.n_metadata_skipped == 0);
         let some = read_exemplars_and_metadata(&RealFs, &dir, 3).unwrap();
         assert_eq!((some.exemplars.len() as u64 + some.n_exemplars_skipped), all.exemplars.len() as u64);
-        let of = |it: &(Labels, Exemplar)| (it.0.clone(), it.1.timestamp_ms);
-        let newest: Vec<_> = all.exemplars.iter().skip(all.exemplars.len() - 3).map(of).collect();
-        assert_eq!(some.exemplars.iter().map(of).collect::<Vec<_>>(), newest);
+        let key = |it: &(Labels, Exemplar)| (it.0.clone(), it.1.timestamp_ms);
+        let newest: Vec<_> = all.exemplars.iter().skip(all.exemplars.len() - 3).map(key).collect();
+        assert_eq!(some.exemplars.iter().map(key).collect::<Vec<_>>(), newest);
         let duration = &all.metadata["prometheus_http_request_duration_seconds"];
         assert_eq!(duration.kind, "histogram");
         assert!(!duration.help.is_empty());

@@ -9,13 +9,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use varve_tsdb::fs::Fs;
 use varve_tsdb::{Db, Error, Matcher, QueryContext, Result, SampleColumns, TimeRange};
 
-use super::block::{BlockMeta, BlockWriter, Description, EncodedChunk};
+use super::block::{BlockMeta, BlockWriter, Description};
 use super::chunk::{Encoder, StartTimestamps};
-use super::recover::WINDOW_MS;
+use super::recover::{WINDOW_MS, range_of};
 
 /// Maximum number of windows per export: more than ten years.
 pub const EXPORT_WINDOWS_MAX: u64 = 50_000;
@@ -23,7 +22,7 @@ pub const EXPORT_WINDOWS_MAX: u64 = 50_000;
 /// Selection and format of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
-    /// Matchers of the series; none means all series.
+    /// Matchers of the series. An empty list selects all series.
     pub matchers: Vec<Matcher>,
     /// Time range of the samples.
     pub range: TimeRange,
@@ -65,9 +64,8 @@ pub fn export(
     }
     let mut blocks = Vec::new();
     for window in first..=last {
-        let window_start_ms = window.saturating_mul(WINDOW_MS);
-        let window_end_ms = window.saturating_add(1).saturating_mul(WINDOW_MS).saturating_sub(1);
-        let range = TimeRange { start_ms: start_ms.max(window_start_ms), end_ms: end_ms.min(window_end_ms) };
+        let window = range_of(window);
+        let range = TimeRange { start_ms: start_ms.max(window.start_ms), end_ms: end_ms.min(window.end_ms) };
         blocks.extend(export_window(db, fs, ctx, out, options, range)?);
     }
     Ok(blocks)
@@ -86,25 +84,18 @@ fn export_window(
         return Ok(None);
     }
     let symbols: Vec<&str> = strings.iter().map(String::as_str).collect();
-    let places: HashMap<&str, u32> = symbols.iter().copied().zip(0..).collect();
     let mut writer = BlockWriter::create(fs, out, &format!("export-{}", range.start_ms), &symbols)?;
-    let (mut columns, mut labels) = (SampleColumns::default(), Vec::new());
+    let mut columns = SampleColumns::default();
     for series in db.select(ctx, &options.matchers, range)? {
         let series = series?;
         columns.clear();
         series.read(&mut columns)?;
-        labels.clear();
-        let place = |text| places.get(text).copied();
-        labels.extend(series.labels().iter().filter_map(|(name, value)| place(name).zip(place(value))));
-        // A series created since the symbols were collected has no samples in the exported range.
-        if columns.is_empty() || labels.len() != series.labels().len() {
-            continue;
+        if !columns.is_empty() {
+            let mut encoder = Encoder::new(options.start_timestamps);
+            encoder.push_columns(&columns);
+            // Skips a series that was created after the symbols were collected.
+            writer.add(series.labels().iter(), &encoder.finish())?;
         }
-        let mut encoder = Encoder::new(options.start_timestamps);
-        encoder.push_columns(&columns);
-        let chunks = encoder.finish();
-        let chunks: Vec<_> = chunks.iter().map(EncodedChunk::of).collect();
-        writer.add(&labels, &chunks)?;
     }
     if writer.stats().n_series == 0 {
         return writer.abandon().map(|()| None);
@@ -120,9 +111,7 @@ fn strings(db: &Db, ctx: &QueryContext, options: &ExportOptions, range: TimeRang
     for series in db.select_labels(ctx, &options.matchers, range)? {
         for (name, value) in series?.labels() {
             for text in [name, value] {
-                if !strings.contains(text) {
-                    strings.insert(text.to_owned());
-                }
+                strings.get_or_insert_with(text, str::to_owned);
             }
         }
     }

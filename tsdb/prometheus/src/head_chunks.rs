@@ -19,7 +19,7 @@ use super::chunk::{Encoding, n_samples};
 use super::cursor::Cursor;
 use super::wal::list;
 
-/// Maximum size of a file that is read; Prometheus cuts files at 128 MiB.
+/// Maximum size of a file that is read. Prometheus cuts files at 128 MiB.
 pub const FILE_SIZE_MAX: u64 = 1 << 30;
 const MAGIC: u32 = 0x0130_bc91;
 const VERSION: u8 = 1;
@@ -72,15 +72,14 @@ impl HeadChunkFiles {
         for (i, name) in names.iter().enumerate() {
             let path = dir.join(name);
             let is_last = i + 1 == names.len();
-            match found.scan_file(fs, &path, is_last, &mut chunks, damage) {
-                Ok(()) => {}
-                Err(error) => damage.push(&path, 0, DamageKind::Corrupt, format!("cannot read file: {error}")),
+            if let Err(error) = found.scan_file(fs, &path, is_last, &mut chunks, damage) {
+                damage.push(&path, 0, DamageKind::Corrupt, format!("cannot read file: {error}"));
             }
         }
         Ok((found, chunks))
     }
 
-    /// Reads the data of a chunk; the scan verified its checksum.
+    /// Reads the data of a chunk. The scan verified its checksum.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -107,12 +106,8 @@ impl HeadChunkFiles {
         let file = fs.open(path)?;
         let size = file.size()?;
         if size > FILE_SIZE_MAX {
-            damage.push(
-                path,
-                0,
-                DamageKind::Unsupported,
-                format!("{size} bytes exceed the limit of {FILE_SIZE_MAX} for a head chunk file"),
-            );
+            let reason = format!("{size} bytes exceed the limit of {FILE_SIZE_MAX} for a head chunk file");
+            damage.push(path, 0, DamageKind::Unsupported, reason);
             return Ok(());
         }
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
@@ -182,7 +177,7 @@ fn take(bytes: &[u8]) -> Option<(HeadChunk, usize)> {
     let data = src.bytes(size)?;
     let checksum = src.be_u32()?;
     (crc32c::crc32c(&bytes[..offset + size]) == checksum).then_some(())?;
-    let n_samples = n_samples(encoding, data).ok()? as u32;
+    let n_samples = n_samples(encoding, data).ok()?;
     let is_out_of_order = code & OUT_OF_ORDER != 0;
     let (offset, size) = (u32::try_from(offset).ok()?, u32::try_from(size).ok()?);
     let chunk = HeadChunk { series, min_ms, max_ms, n_samples, encoding, is_out_of_order, file: 0, offset, size };

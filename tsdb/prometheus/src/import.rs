@@ -47,13 +47,12 @@ pub fn import_block(
     let block = BlockReader::open(&**fs, block_dir, damage)?;
     let windows = windows(&block, damage)?;
     let mut imported = Imported::default();
-    // Report damage once, not per window.
-    let mut noted = DamageReport::default();
-    for (i, window) in windows.iter().enumerate() {
-        let of_window = if i == 0 { &mut *damage } else { &mut noted };
+    for (i, &window) in windows.iter().enumerate() {
+        // Damage is reported once, not per window.
+        let mut noted = DamageReport::default();
+        let noted = if i == 0 { &mut *damage } else { &mut noted };
         let number = first_number + imported.n_blocks;
-        let window = range_of(*window);
-        let n_samples = import_window(fs, &block, import_dir, number, window, of_window)?;
+        let n_samples = import_window(fs, &block, import_dir, number, range_of(window), noted)?;
         imported.n_samples += n_samples;
         imported.n_blocks += u64::from(n_samples > 0);
     }
@@ -62,8 +61,8 @@ pub fn import_block(
 
 /// Returns the windows that the chunks of a block overlap.
 fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i64>> {
-    let mut windows = BTreeSet::new();
-    block.for_each(damage, |series| {
+    let (mut windows, mut cursor) = (BTreeSet::new(), block.cursor());
+    while let Some(series) = cursor.next(damage) {
         for range in series.chunk_ranges() {
             let (first, last) = (range.start_ms.div_euclid(WINDOW_MS), range.end_ms.div_euclid(WINDOW_MS));
             if last.abs_diff(first) >= WINDOWS_MAX as u64 || windows.len() > WINDOWS_MAX {
@@ -72,8 +71,7 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
             }
             windows.extend(first..=last);
         }
-        Ok(())
-    })?;
+    }
     Ok(windows)
 }
 
@@ -85,28 +83,24 @@ fn import_window(
     window: TimeRange,
     damage: &mut DamageReport,
 ) -> Result<u64> {
-    let mut labels = BTreeSet::new();
-    let mut unnoted = DamageReport::default();
-    block.for_each(&mut unnoted, |series| {
+    let (mut labels, mut unnoted, mut cursor) = (BTreeSet::new(), DamageReport::default(), block.cursor());
+    while let Some(series) = cursor.next(&mut unnoted) {
         if series.overlaps(window) {
             labels.extend(series.labels().iter().copied());
         }
-        Ok(())
-    })?;
+    }
     if labels.is_empty() {
         return Ok(0);
     }
     let mut writer = ImportWriter::create(fs, import_dir, number, window.start_ms, labels)?;
-    let (mut columns, mut of_series) = (SampleColumns::default(), DamageReport::default());
-    block.for_each(&mut unnoted, |series| {
-        if !series.overlaps(window) {
-            return Ok(());
+    let (mut columns, mut cursor) = (SampleColumns::default(), block.cursor());
+    while let Some(series) = cursor.next(&mut unnoted) {
+        if series.overlaps(window) {
+            columns.clear();
+            series.read_range(window, &mut columns, damage);
+            columns.retain(window);
+            writer.add(series.labels(), &columns)?;
         }
-        columns.clear();
-        series.read_range(window, &mut columns, &mut of_series);
-        columns.retain(window);
-        writer.add(series.labels(), &columns)
-    })?;
-    damage.append(of_series);
+    }
     writer.finish()
 }

@@ -4,7 +4,7 @@
 //! `tsdb/record`, `tsdb/chunkenc`, as of version 3.14. docs/decisions/0010 lists the engine interfaces it uses.
 //!
 //! Invariants
-//! 1. No input makes a reader panic; a length is checked against the remaining bytes before memory is allocated for it.
+//! 1. No input makes a reader panic. A length is checked against the remaining bytes before memory is allocated for it.
 //! 2. Readers write nothing. A repair saves the original first.
 
 #![expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
@@ -20,4 +20,6 @@ pub mod import;
 pub mod inspect;
 pub mod recover;
 pub mod repair;
+#[cfg(test)]
+mod testing;
 pub mod wal;

@@ -79,15 +79,15 @@ impl Repair {
         if found.entries().is_empty() {
             return Ok(());
         }
-        let folder = if segment.is_checkpoint { quarantine.join("checkpoint") } else { quarantine.to_owned() };
+        let saved_to = if segment.is_checkpoint { quarantine.join("checkpoint") } else { quarantine.to_owned() };
         let name = segment.path.file_name().unwrap_or_default().to_string_lossy();
-        let mut backup = folder.join(&*name);
+        let mut backup = saved_to.join(&*name);
         self.damage.append(found);
         if write {
             let tmp = segment.path.with_extension("repaired.tmp");
             remove_if_exists(fs, &tmp)?;
             rewrite(fs, segment, Some(&tmp), &mut DamageReport::default())?;
-            backup = backup::save_original(fs, &segment.path, &folder, &name)?;
+            backup = backup::save_original(fs, &segment.path, &saved_to, &name)?;
             backup::replace(fs, &tmp, &segment.path)?;
         }
         self.repaired.push(RepairedSegment { path: segment.path.clone(), backup, n_records });
@@ -112,7 +112,7 @@ impl Repair {
     }
 }
 
-/// Maximum number of consecutive missing segments; a larger gap is a segment with a wrong name.
+/// Maximum number of consecutive missing segments. A larger gap is a segment with a wrong name.
 const GAP_MAX: u64 = 10_000;
 
 /// Reads a segment and writes its valid records to `target`. Returns their number.

@@ -10,7 +10,7 @@
 //! Blocks of the store are numbered in that order. So the result of an earlier run is valid up to the first Prometheus block
 //! that differs from its line: in its name, or in its description, which a compaction changes.
 //!
-//! Crash: a line is written once its blocks are synced; a truncated line is ignored. One rename hands all blocks over, after
+//! Crash: a line is written once its blocks are synced. A truncated line is ignored. One rename hands all blocks over, after
 //! the lines have been removed, so no block is handed over twice.
 
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use varve_tsdb::fs::{Fs, Lock, RealFs};
 
-/// Name of the folder in the data directory.
+/// Name of the directory in the data directory.
 const NAME: &str = "import.tmp";
 
 /// Blocks and samples built from one or more Prometheus blocks.
@@ -84,12 +84,12 @@ impl Staging {
         Ok(Self { dir, _lock: lock, earlier, lines, lines_size: 0, built: Built::default() })
     }
 
-    /// Returns the folder for blocks recovered from Prometheus' WAL.
+    /// Returns the directory for blocks recovered from Prometheus' WAL.
     pub(super) fn logs_dir(&self) -> PathBuf {
         self.dir.join("logs")
     }
 
-    /// Returns the folder for blocks of the store.
+    /// Returns the directory for blocks of the store.
     pub(super) fn blocks_dir(&self) -> PathBuf {
         self.dir.join("blocks")
     }
@@ -134,7 +134,7 @@ impl Staging {
         self.built.n_samples += built.n_samples;
     }
 
-    /// Moves all blocks to a new folder in `import_dir` and removes the staging area.
+    /// Moves all blocks to a new directory in `import_dir` and removes the staging area.
     ///
     /// # Errors
     /// I/O errors.
@@ -183,7 +183,7 @@ impl Finished {
     }
 }
 
-/// Returns the numbers in the names of blocks or folders.
+/// Returns the numbers in the names of blocks or directories.
 fn numbers(dir: &Path) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("list {dir:?}"))? {

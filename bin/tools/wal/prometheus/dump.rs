@@ -39,9 +39,10 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     let (mut out, mut damage) = (BufWriter::new(stdout()), DamageReport::default());
     read("dumping", &mut damage, &mut |record| {
         let name = record.record_type.map_or("unknown", RecordType::name);
-        let (place, fields) = ((record.path, record.offset, name), [("compression", json!(record.compression.name()))]);
+        let (location, fields) =
+            ((record.path, record.offset, name), [("compression", json!(record.compression.name()))]);
         let items = || items(&record, &filter);
-        record_json::print(&mut out, &filter, args.output.format, place, &fields, items);
+        record_json::print(&mut out, &filter, args.output.format, location, &fields, items);
     })?;
     out.flush().context("print")?;
     eprint!("{}", damage_lines(&damage));

@@ -120,7 +120,7 @@ fn text(report: &Report, elapsed_s: f64) -> String {
 fn json(report: &Report, elapsed_s: f64) -> Value {
     let records = report.records.iter().map(|(kind, n)| (kind.name().to_owned(), json!(n)));
     let unknown = report.unknown_series.iter().map(
-        |(series, of)| json!({"series": series, "samples": of.n_samples, "minTime": of.min_ms, "maxTime": of.max_ms}),
+        |(series, lost)| json!({"series": series, "samples": lost.n_samples, "minTime": lost.min_ms, "maxTime": lost.max_ms}),
     );
     let mut json = field_json("prometheus", &replay_fields(report, elapsed_s), &report.damage);
     json["checkpoint"] = json!(report.checkpoint);

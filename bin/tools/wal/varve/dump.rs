@@ -38,9 +38,9 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
                     ("bytes", json!(frame.size)),
                     ("compressed", json!(frame.is_compressed)),
                 ];
-                let place = (file.path.as_path(), frame.offset, name);
+                let location = (file.path.as_path(), frame.offset, name);
                 let items = || items(&frame.content, &filter);
-                record_json::print(&mut out, &filter, args.output.format, place, &fields, items);
+                record_json::print(&mut out, &filter, args.output.format, location, &fields, items);
                 Ok(())
             })?;
             done += end.size;
@@ -61,9 +61,9 @@ fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
     for file in files.iter().filter(|file| file.kind != SegmentKind::Samples) {
         read_file(&RealFs, file, &mut DamageReport::default(), |frame| {
             match &frame.content {
-                Content::Series(found) => found.iter().for_each(|(series, of)| filter.learn(*series, of.iter())),
+                Content::Series(found) => found.iter().for_each(|(series, item)| filter.learn(*series, item.iter())),
                 Content::CheckpointSeries(found, _) => {
-                    found.iter().for_each(|(series, _, of)| filter.learn(*series, of.iter()));
+                    found.iter().for_each(|(series, _, item)| filter.learn(*series, item.iter()));
                 }
                 _ => {}
             }
@@ -78,14 +78,14 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
     match content {
         Content::Series(found) => {
             let found = found.iter().filter(|(series, _)| filter.series(*series));
-            found.map(|(series, of)| json!({"series": series, "labels": record_json::labels(of.iter())})).collect()
+            found.map(|(series, item)| json!({"series": series, "labels": record_json::labels(item.iter())})).collect()
         }
         Content::CheckpointSeries(found, _) => {
             let found = found.iter().filter(|(series, ..)| filter.series(*series));
             let last = |last_ms: i64| (last_ms != i64::MIN).then_some(last_ms);
             found
-                .map(|(series, last_ms, of)| {
-                    json!({"series": series, "last_ms": last(*last_ms), "labels": record_json::labels(of.iter())})
+                .map(|(series, last_ms, item)| {
+                    json!({"series": series, "last_ms": last(*last_ms), "labels": record_json::labels(item.iter())})
                 })
                 .collect()
         }
@@ -96,29 +96,31 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
         }
         Content::Histograms(found) => {
             let found = found.iter().filter(|it| filter.series(it.0) && filter.time(it.1));
-            found.map(|(series, time, of)| record_json::histogram(*series, *time, of)).collect()
+            found.map(|(series, time, item)| record_json::histogram(*series, *time, item)).collect()
         }
         Content::Exemplars(found) => {
             let found = found.iter().filter(|it| filter.series(it.1) && filter.time(it.2.timestamp_ms));
             found
-                .map(|(number, series, of)| json!({"number": number, "series": series, "exemplar": record_json::exemplar(of)}))
+                .map(|(number, series, item)| json!({"number": number, "series": series, "exemplar": record_json::exemplar(item)}))
                 .collect()
         }
         Content::CheckpointExemplars(found) => {
-            let found = found.iter().filter(|(of, _)| filter.labels(&of.iter().collect::<Vec<_>>()));
-            let of_series = |all: &[(u64, varve_tsdb::exemplars::Exemplar)]| {
-                let all = all.iter().filter(|(_, of)| filter.time(of.timestamp_ms));
-                all.map(|(number, of)| json!({"number": number, "exemplar": record_json::exemplar(of)}))
+            let found = found.iter().filter(|(item, _)| filter.labels(&item.iter().collect::<Vec<_>>()));
+            let exemplars = |all: &[(u64, varve_tsdb::exemplars::Exemplar)]| {
+                let all = all.iter().filter(|(_, item)| filter.time(item.timestamp_ms));
+                all.map(|(number, item)| json!({"number": number, "exemplar": record_json::exemplar(item)}))
                     .collect::<Vec<_>>()
             };
             found
-                .map(|(of, all)| json!({"labels": record_json::labels(of.iter()), "exemplars": of_series(all)}))
+                .map(|(item, all)| json!({"labels": record_json::labels(item.iter()), "exemplars": exemplars(all)}))
                 .collect()
         }
         Content::Metadata(found) => {
             let found = found.iter().filter(|(family, _)| filter.family(family));
             found
-                .map(|(family, of)| json!({"family": family, "type": of.kind, "unit": of.unit, "help": of.help}))
+                .map(
+                    |(family, item)| json!({"family": family, "type": item.kind, "unit": item.unit, "help": item.help}),
+                )
                 .collect()
         }
         Content::StartTimestamps(found) => {

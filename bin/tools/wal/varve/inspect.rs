@@ -100,9 +100,9 @@ fn parts(parts: &PartSizes) -> String {
     let total: u64 = rows.iter().map(|(_, bits, _)| bits).sum();
     let row = |&(name, bits, n_samples): &(&str, u64, u64)| {
         let share = format!("{:.1}", bits as f64 * 100.0 / total.max(1) as f64);
-        let of_sample =
+        let per_sample =
             if n_samples == 0 { String::new() } else { format!("{:.3}", bits as f64 / 8.0 / n_samples as f64) };
-        vec![name.to_owned(), bits.div_ceil(8).to_string(), share, of_sample]
+        vec![name.to_owned(), bits.div_ceil(8).to_string(), share, per_sample]
     };
     table(&["part of the WAL", "bytes", "%", "bytes per sample"], rows.iter().filter(|row| row.1 > 0).map(row))
 }
@@ -111,8 +111,8 @@ fn parts(parts: &PartSizes) -> String {
 fn damage(found: &Inspection) -> String {
     let mut text = damage_lines(&found.damage);
     if found.n_orphaned > 0 {
-        let of_series = found.orphans.iter().take(ORPHANS_LISTED).map(|(series, n)| format!("{series} ({n})"));
-        let listed: Vec<_> = of_series.collect();
+        let orphans = found.orphans.iter().take(ORPHANS_LISTED).map(|(series, n)| format!("{series} ({n})"));
+        let listed: Vec<_> = orphans.collect();
         let more = if found.orphans.len() > listed.len() { ", ..." } else { "" };
         let listed = listed.join(", ");
         text.push_str(&format!("\n{} samples of unknown series: {listed}{more}\n", found.n_orphaned));

@@ -15,7 +15,7 @@ use varve_tsdb::varint::put_u64;
 use varve_tsdb::{Error, Result};
 
 use super::buffered_file::BufferedFile;
-use super::encoded_chunk::EncodedChunk;
+use crate::chunk::Encoding;
 
 /// Size at which chunks continue in the next file.
 pub const CHUNK_SEGMENT_SIZE_MAX: u64 = 512 << 20;
@@ -32,28 +32,17 @@ pub(super) struct ChunkWriter {
     open: Option<BufferedFile>,
     /// Size and hash of finished files.
     finished: Vec<(u64, u128)>,
-    scratch: Vec<u8>,
 }
 
 impl ChunkWriter {
     pub(super) fn create(fs: &Arc<dyn Fs>, dir: &Path, segment_size_max: u64) -> Result<Self> {
         fs.create_dir(dir).map_err(Error::io("create", dir))?;
         let (fs, dir) = (Arc::clone(fs), dir.to_owned());
-        Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new(), scratch: Vec::new() })
+        Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new() })
     }
 
-    /// Appends a chunk. Returns its ref for the index.
-    pub(super) fn add(&mut self, chunk: &EncodedChunk<'_>) -> Result<u64> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        frame(chunk, &mut scratch);
-        let name = self.append(&scratch);
-        self.scratch = scratch;
-        name
-    }
-
-    /// Appends framed chunks that end at `ends`; calls `each` with the index and the ref of each.
-    pub(super) fn add_framed(&mut self, bytes: &[u8], ends: &[usize], mut each: impl FnMut(usize, u64)) -> Result<()> {
+    /// Appends framed chunks that end at `ends`. Calls `each` with the index and the ref of each.
+    pub(super) fn add(&mut self, bytes: &[u8], ends: &[usize], mut each: impl FnMut(usize, u64)) -> Result<()> {
         let starts = std::iter::once(0).chain(ends.iter().copied());
         // Fast path: all of them fit the same file.
         if bytes.len() as u64 <= self.room() {
@@ -109,12 +98,12 @@ impl ChunkWriter {
     }
 }
 
-/// Appends a chunk as it is stored in a file.
-pub(super) fn frame(chunk: &EncodedChunk<'_>, dst: &mut Vec<u8>) {
-    put_u64(dst, chunk.bytes.len() as u64);
+/// Appends a chunk with the fields around it in a file.
+pub(super) fn frame(encoding: Encoding, bytes: &[u8], dst: &mut Vec<u8>) {
+    put_u64(dst, bytes.len() as u64);
     let start = dst.len();
-    dst.push(chunk.encoding.code());
-    dst.extend_from_slice(chunk.bytes);
+    dst.push(encoding.code());
+    dst.extend_from_slice(bytes);
     let checksum = crc32c::crc32c(&dst[start..]);
     dst.extend_from_slice(&checksum.to_be_bytes());
 }

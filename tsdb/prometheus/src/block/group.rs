@@ -1,12 +1,12 @@
 //! Series that are prepared for a block in parallel.
 //!
-//! Chunks are framed first. [`BlockWriter::place`](super::BlockWriter::place) writes them and assigns their refs. Then
+//! Chunks are framed first. [`BlockWriter::write_chunks`](super::BlockWriter::write_chunks) writes them and assigns their refs. Then
 //! the index entries can be encoded, and [`BlockWriter::add_entries`](super::BlockWriter::add_entries) writes them.
 
 use super::chunks::frame;
-use super::encoded_chunk::EncodedChunk;
 use super::index::{IndexedChunk, SERIES_ALIGN, put_entry};
 use super::meta::BlockStats;
+use crate::chunk::Chunk;
 
 /// Consecutive series of a block.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct SeriesGroup {
     pub(super) bytes: Vec<u8>,
     /// For each chunk, its end in `bytes`.
     pub(super) ends: Vec<usize>,
-    /// The chunks; their refs are assigned when they are written.
+    /// The chunks. Their refs are assigned when they are written.
     pub(super) chunks: Vec<IndexedChunk>,
     pub(super) stats: BlockStats,
     /// Number of chunks of the unfinished series.
@@ -33,12 +33,13 @@ pub(crate) struct IndexEntries {
 }
 
 impl SeriesGroup {
-    /// Appends a chunk of the unfinished series; chunks ascend in time.
-    pub(crate) fn push(&mut self, chunk: &EncodedChunk<'_>) {
-        frame(chunk, &mut self.bytes);
+    /// Appends a chunk of the unfinished series. Chunks ascend in time.
+    pub(crate) fn push<B: AsRef<[u8]>>(&mut self, chunk: &Chunk<B>) {
+        let &Chunk { encoding, min_ms, max_ms, n_samples, ref bytes } = chunk;
+        frame(encoding, bytes.as_ref(), &mut self.bytes);
         self.ends.push(self.bytes.len());
-        self.chunks.push(IndexedChunk { min_ms: chunk.min_ms, max_ms: chunk.max_ms, name: 0 });
-        self.open.add(chunk);
+        self.chunks.push(IndexedChunk { min_ms, max_ms, name: 0 });
+        self.open.add(encoding, n_samples);
     }
 
     /// Finishes a series with at least one chunk.
@@ -57,7 +58,7 @@ impl SeriesGroup {
         self.open = BlockStats::default();
     }
 
-    /// Encodes the entries of the index; `labels` returns the labels of a series of the group as symbols.
+    /// Encodes the entries of the index. `labels` returns the labels of a series of the group as symbols.
     pub(crate) fn entries<L>(&self, labels: impl Fn(usize) -> L) -> IndexEntries
     where
         L: ExactSizeIterator<Item = (u32, u32)>,

@@ -32,7 +32,7 @@ impl<'a> MergedBlocks<'a> {
         Self { blocks: blocks.into_iter().map(begin).collect() }
     }
 
-    /// Returns the next series; skips and reports damage.
+    /// Returns the next series. Skips and reports damage.
     pub fn next(&mut self, damage: &mut DamageReport) -> Option<MergedSeries<'a>> {
         let heads = self.blocks.iter().filter_map(|(_, series)| series.as_ref());
         let labels = heads.map(BlockSeries::labels).min()?.to_vec();
@@ -53,7 +53,7 @@ impl<'a> MergedSeries<'a> {
         self.parts[0].labels()
     }
 
-    /// Appends the samples of a range to empty columns, tombstones applied; reports damage.
+    /// Appends the samples of a range to empty columns, with tombstones applied. Reports damage.
     pub fn read(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
         let mut columns = SampleColumns::default();
         for part in &self.parts {
@@ -70,10 +70,9 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use super::super::{BlockWriter, Description, EncodedChunk};
+    use super::super::{BlockWriter, Description};
     use super::*;
-    use crate::chunk::{Encoder, StartTimestamps};
-    use varve_tsdb::Sample;
+    use crate::testing::encoded;
     use varve_tsdb::fs::{Fs, MemFs};
 
     /// Writes a block with a series per name, with samples of one value.
@@ -82,14 +81,10 @@ mod tests {
         fs.create_dir(out).unwrap();
         let mut symbols: Vec<_> = series.iter().map(|(name, _)| *name).chain(["a"]).collect();
         symbols.sort_unstable();
-        let place = |text: &str| u32::try_from(symbols.binary_search(&text).unwrap()).unwrap();
         let mut writer = BlockWriter::create(fs, out, "x", &symbols).unwrap();
         for (name, times_ms) in series {
-            let mut encoder = Encoder::new(StartTimestamps::Drop);
-            times_ms.iter().for_each(|&timestamp_ms| encoder.push(Sample { timestamp_ms, value }, 0));
-            let chunks = encoder.finish();
-            let chunks: Vec<_> = chunks.iter().map(EncodedChunk::of).collect();
-            writer.add(&[(place("a"), place(name))], &chunks).unwrap();
+            let samples = times_ms.iter().map(|&time| (time, value));
+            writer.add([("a", *name)].into_iter(), &encoded(samples)).unwrap();
         }
         let meta = writer.finish(Description { max_ms: value as i64, ..Description::default() }).unwrap();
         BlockReader::open(&**fs, &out.join(meta.ulid.to_string()), &mut DamageReport::default()).unwrap()

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::encoded_chunk::EncodedChunk;
 use super::ulid::Ulid;
 use crate::chunk::Encoding;
 
@@ -22,9 +21,9 @@ pub struct BlockMeta {
     pub max_ms: i64,
     /// Statistics.
     pub stats: BlockStats,
-    /// Compaction level; 1 is not compacted.
+    /// Compaction level; a block of level 1 is not compacted.
     pub level: u32,
-    /// Blocks from which it was compacted; the block itself at level 1.
+    /// Blocks from which it was compacted, or the block itself at level 1.
     pub sources: Vec<Ulid>,
     /// Compaction hints, such as [`FROM_OUT_OF_ORDER`].
     pub hints: Vec<String>,
@@ -51,12 +50,9 @@ pub struct BlockStats {
 
 impl BlockStats {
     /// Counts a chunk.
-    pub(super) fn add(&mut self, chunk: &EncodedChunk<'_>) {
+    pub(super) fn add(&mut self, encoding: Encoding, n_samples: u32) {
         self.n_chunks += 1;
-        match chunk.encoding {
-            Encoding::Xor | Encoding::Xor2 => self.n_floats += chunk.n_samples,
-            _ => self.n_histograms += chunk.n_samples,
-        }
+        *if encoding.is_float() { &mut self.n_floats } else { &mut self.n_histograms } += u64::from(n_samples);
     }
 
     /// Adds statistics of other chunks and series.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 01M7YQJC6W0PH11YAGQNK9T4Z6/
-//!   meta.json      time range, statistics, compaction level and sources; without it the folder is not a block
+//!   meta.json      time range, statistics, compaction level and sources; without it the directory is not a block
 //!   index          symbols, series, postings: see `index`
 //!   chunks/000001  chunks
 //!   tombstones     deletions since the block was written
@@ -11,7 +11,6 @@
 
 pub(super) mod buffered_file;
 mod chunks;
-mod encoded_chunk;
 mod group;
 mod index;
 mod merged;
@@ -24,11 +23,10 @@ mod ulid;
 mod writer;
 
 pub use chunks::CHUNK_SEGMENT_SIZE_MAX;
-pub use encoded_chunk::EncodedChunk;
 pub(crate) use group::{IndexEntries, SeriesGroup};
 pub(crate) use index::PostingsWriter;
 pub use merged::{MergedBlocks, MergedSeries};
 pub use meta::{BlockMeta, BlockStats, FROM_OUT_OF_ORDER, META_SIZE_MAX, ThanosMeta};
-pub use reader::{BlockChunk, BlockCursor, BlockReader, BlockSeries};
+pub use reader::{BlockCursor, BlockReader, BlockSeries};
 pub use ulid::Ulid;
 pub use writer::{BlockWriter, Description};

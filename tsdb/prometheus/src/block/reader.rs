@@ -12,7 +12,7 @@ use super::index::{IndexReader, IndexedChunk, IndexedSeries};
 use super::meta::{BlockMeta, META_SIZE_MAX};
 use super::tombstones::{self, Tombstones};
 use super::ulid::Ulid;
-use crate::chunk::{self, Encoding};
+use crate::chunk::{self, Chunk, Encoding};
 use crate::cursor::Cursor;
 
 /// Bytes read first for a chunk: most are smaller.
@@ -42,19 +42,6 @@ pub struct BlockSeries<'a> {
 pub struct BlockCursor<'a> {
     block: &'a BlockReader,
     at: usize,
-}
-
-/// A chunk of a series of a block.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BlockChunk {
-    /// Encoding of `bytes`.
-    pub encoding: Encoding,
-    /// Timestamp of the first sample according to the index.
-    pub min_ms: i64,
-    /// Timestamp of the last sample according to the index.
-    pub max_ms: i64,
-    /// The encoded chunk.
-    pub bytes: Vec<u8>,
 }
 
 impl BlockReader {
@@ -101,37 +88,20 @@ impl BlockReader {
         BlockCursor { block: self, at: self.index.start() }
     }
 
-    /// Calls `each` with all series in label order; skips and reports damaged ones.
-    ///
-    /// # Errors
-    /// Errors of `each`.
-    pub fn for_each<'a>(
-        &'a self,
-        damage: &mut DamageReport,
-        mut each: impl FnMut(BlockSeries<'a>) -> Result<()>,
-    ) -> Result<()> {
-        self.index.for_each(damage, |series| each(BlockSeries { block: self, series }))
-    }
-
     /// Reads the whole block and reports damage. Returns the number of readable samples.
-    ///
-    /// # Errors
-    /// [`Error::Io`] except for chunks.
-    pub fn verify(&self, damage: &mut DamageReport) -> Result<u64> {
+    pub fn verify(&self, damage: &mut DamageReport) -> u64 {
         self.index.check_postings(damage);
-        let (mut n_samples, mut of_series) = (0, DamageReport::default());
-        self.for_each(damage, |series| {
-            let mut columns = SampleColumns::default();
-            series.read_chunks(TimeRange::ALL, &mut columns, &mut of_series);
+        let (mut n_samples, mut columns, mut cursor) = (0, SampleColumns::default(), self.cursor());
+        while let Some(series) = cursor.next(damage) {
+            columns.clear();
+            series.read_chunks(TimeRange::ALL, &mut columns, damage);
             n_samples += columns.len() as u64;
-            Ok(())
-        })?;
-        damage.append(of_series);
-        Ok(n_samples)
+        }
+        n_samples
     }
 
     /// Reads a chunk, or reports why it cannot be read.
-    fn read_chunk(&self, chunk: &IndexedChunk, damage: &mut DamageReport) -> Option<BlockChunk> {
+    fn read_chunk(&self, chunk: &IndexedChunk, damage: &mut DamageReport) -> Option<Chunk> {
         self.try_read_chunk(chunk).map_err(|reason| self.report(chunk, reason, damage)).ok()
     }
 
@@ -142,7 +112,7 @@ impl BlockReader {
         damage.push(&path, offset, DamageKind::Corrupt, reason);
     }
 
-    fn try_read_chunk(&self, chunk: &IndexedChunk) -> std::result::Result<BlockChunk, String> {
+    fn try_read_chunk(&self, chunk: &IndexedChunk) -> std::result::Result<Chunk, String> {
         let (segment, offset) = locate(chunk);
         let (_, file) = self.segments.get(segment).ok_or("chunk file is missing")?;
         let size = file.size().map_err(|error| error.to_string())?;
@@ -164,8 +134,9 @@ impl BlockReader {
             return Err("checksum mismatch of a chunk".to_owned());
         }
         let encoding = Encoding::from_code(data[0]).ok_or_else(|| format!("unknown chunk encoding {}", data[0]))?;
+        let n_samples = chunk::n_samples(encoding, &data[1..]).map_err(|error| error.to_string())?;
         let IndexedChunk { min_ms, max_ms, .. } = *chunk;
-        Ok(BlockChunk { encoding, min_ms, max_ms, bytes: data[1..].to_vec() })
+        Ok(Chunk { encoding, min_ms, max_ms, n_samples, bytes: data[1..].to_vec() })
     }
 }
 
@@ -175,7 +146,7 @@ fn locate(chunk: &IndexedChunk) -> (usize, u64) {
 }
 
 impl<'a> BlockCursor<'a> {
-    /// Returns the next series in label order; skips and reports damaged ones.
+    /// Returns the next series in label order. Skips and reports damaged ones.
     pub fn next(&mut self, damage: &mut DamageReport) -> Option<BlockSeries<'a>> {
         let series = self.block.index.next(&mut self.at, damage)?;
         Some(BlockSeries { block: self.block, series })
@@ -189,12 +160,6 @@ impl<'a> BlockSeries<'a> {
         &self.series.labels
     }
 
-    /// Returns the number of chunks.
-    #[must_use]
-    pub fn n_chunks(&self) -> usize {
-        self.series.chunks.len()
-    }
-
     /// Returns the time ranges of the chunks according to the index.
     pub fn chunk_ranges(&self) -> impl Iterator<Item = TimeRange> + '_ {
         self.series.chunks.iter().map(|chunk| TimeRange { start_ms: chunk.min_ms, end_ms: chunk.max_ms })
@@ -202,7 +167,7 @@ impl<'a> BlockSeries<'a> {
 
     /// Returns first timestamp, last timestamp and ref of each chunk.
     #[cfg(test)]
-    pub(super) fn chunk_places(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
+    pub(super) fn chunk_refs(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
         self.series.chunks.iter().map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.name))
     }
 
@@ -211,12 +176,12 @@ impl<'a> BlockSeries<'a> {
         self.chunk_ranges().any(|of_chunk| of_chunk.overlaps(range))
     }
 
-    /// Reads the chunks; skips and reports damaged ones.
-    pub fn chunks(&self, damage: &mut DamageReport) -> Vec<BlockChunk> {
+    /// Reads the chunks, with their times according to the index. Skips and reports damaged ones.
+    pub fn chunks(&self, damage: &mut DamageReport) -> Vec<Chunk> {
         self.series.chunks.iter().filter_map(|chunk| self.block.read_chunk(chunk, damage)).collect()
     }
 
-    /// Appends the samples to empty columns, tombstones applied; reports damage. Of two samples with the same
+    /// Appends the samples to empty columns, with tombstones applied. Reports damage. Of two samples with the same
     /// timestamp, the one of the earlier chunk wins.
     pub fn read(&self, dst: &mut SampleColumns, damage: &mut DamageReport) {
         self.read_range(TimeRange::ALL, dst, damage);
@@ -234,7 +199,7 @@ impl<'a> BlockSeries<'a> {
         let mut columns = SampleColumns::default();
         let of_range = |chunk: &&IndexedChunk| chunk.min_ms <= range.end_ms && range.start_ms <= chunk.max_ms;
         for chunk in self.series.chunks.iter().filter(of_range) {
-            let Some(BlockChunk { encoding, bytes, .. }) = self.block.read_chunk(chunk, damage) else { continue };
+            let Some(Chunk { encoding, bytes, .. }) = self.block.read_chunk(chunk, damage) else { continue };
             columns.clear();
             if let Err(error) = chunk::decode(encoding, &bytes, &mut columns) {
                 self.block.report(chunk, error.to_string(), damage);

@@ -1,58 +1,31 @@
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
+use varve_tsdb::fs::RealFs;
 use varve_tsdb::fs::damage::DamageReport;
-use varve_tsdb::fs::{Fs, RealFs};
-use varve_tsdb::{Sample, SampleColumns};
+use varve_tsdb::varint::{put_i64, put_u64};
 
 use super::*;
-use crate::chunk::{Encoder, StartTimestamps};
+use crate::testing::{self, Samples, encoded, n_samples, read_block, recorded};
 
-type Series = (Vec<(String, String)>, Vec<(i64, u64)>);
-
-fn samples(n: i64, step: i64) -> Vec<(i64, u64)> {
-    (0..n).map(|i| (i * step, (i as f64).to_bits())).collect()
-}
-
-/// Writes a block of three series; chunk files are cut at `segment_size_max` bytes.
+/// Writes a block of three series. Chunk files are cut at `segment_size_max` bytes.
 fn write(out: &Path, segment_size_max: u64) -> BlockMeta {
-    let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let symbols = ["", "__name__", "a", "b", "job", "up"];
-    let mut writer = BlockWriter::with_segment_size(&fs, out, "test", &symbols, segment_size_max).unwrap();
-    for (labels, n) in [(&[(1, 5)][..], 1), (&[(1, 5), (4, 2)], 500), (&[(1, 5), (4, 3)], 130)] {
-        let mut encoder = Encoder::new(StartTimestamps::Drop);
-        for (timestamp_ms, bits) in samples(n, 1000) {
-            encoder.push(Sample { timestamp_ms, value: f64::from_bits(bits) }, 0);
-        }
-        let chunks = encoder.finish();
-        let chunks: Vec<_> = chunks.iter().map(EncodedChunk::of).collect();
-        writer.add(labels, &chunks).unwrap();
+    let mut writer = BlockWriter::with_segment_size(&testing::fs(), out, "test", &symbols, segment_size_max).unwrap();
+    for (labels, n) in [(&[][..], 1), (&[("job", "a")], 500), (&[("job", "b")], 130)] {
+        let labels = [("__name__", "up")].into_iter().chain(labels.iter().copied());
+        writer.add(labels, &encoded((0..n).map(|i| (i * 1000, i as f64)))).unwrap();
     }
     writer.finish(Description { min_ms: 0, max_ms: 500_000, ..Description::default() }).unwrap()
 }
 
-fn read(dir: &Path) -> (Vec<Series>, DamageReport) {
+fn read(dir: &Path) -> (Samples, DamageReport) {
     let mut damage = DamageReport::default();
-    let mut all = Vec::new();
-    let mut of_series = DamageReport::default();
-    match BlockReader::open(&RealFs, dir, &mut damage) {
-        Ok(block) => block
-            .for_each(&mut damage, |series| {
-                let mut columns = SampleColumns::default();
-                series.read(&mut columns, &mut of_series);
-                let labels = series.labels().iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-                all.push((labels, columns.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect()));
-                Ok(())
-            })
-            .unwrap(),
-        Err(error) => damage.push(dir, 0, varve_tsdb::fs::damage::DamageKind::Corrupt, error.to_string()),
-    }
-    damage.append(of_series);
-    (all, damage)
+    (read_block(dir, &mut damage), damage)
 }
 
-fn lens(series: &[Series]) -> Vec<usize> {
-    series.iter().map(|(_, samples)| samples.len()).collect()
+fn lens(series: &Samples) -> Vec<usize> {
+    series.values().map(BTreeMap::len).collect()
 }
 
 #[test]
@@ -62,9 +35,9 @@ fn a_block_round_trips_and_is_reproducible() {
     assert_eq!((meta.stats.n_samples, meta.stats.n_series, meta.stats.n_chunks), (631, 3, 8));
     let dir = out.path().join(meta.ulid.to_string());
     let (series, damage) = read(&dir);
-    assert_eq!((lens(&series), damage.n_damaged()), (vec![1, 500, 130], 0));
-    assert_eq!(series[1].1, samples(500, 1000));
-    assert_eq!(series[2].0[1], ("job".to_owned(), "b".to_owned()));
+    assert_eq!((lens(&series), damage.n_damaged()), (vec![500, 130, 1], 0));
+    let samples = &series[r#"[("__name__", "up"), ("job", "a")]"#];
+    assert!(samples.iter().map(|(&time, &bits)| (time, bits)).eq((0..500).map(|i| (i * 1000, (i as f64).to_bits()))));
     assert_eq!(write(out.path(), CHUNK_SEGMENT_SIZE_MAX), meta);
     assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 1, "no second block, nothing unfinished");
 }
@@ -75,7 +48,7 @@ fn chunks_continue_in_the_next_file() {
     let meta = write(out.path(), 300);
     let dir = out.path().join(meta.ulid.to_string());
     assert!(std::fs::read_dir(dir.join("chunks")).unwrap().count() > 3);
-    assert_eq!(lens(&read(&dir).0), [1, 500, 130]);
+    assert_eq!(lens(&read(&dir).0), [500, 130, 1]);
 }
 
 /// Changes each byte of index and chunks, and truncates the files everywhere.
@@ -94,11 +67,10 @@ fn damage_costs_only_what_is_damaged() {
             let (series, damage) = read(&dir);
             // Postings are not read, and padding has no meaning.
             assert!(series == whole || damage.n_damaged() > 0, "{file} {at}");
-            let n: usize = lens(&series).iter().sum();
-            assert!(n + 121 >= 631 || file == "index", "{file} {at}: {n}");
+            assert!(n_samples(&series) + 121 >= 631 || file == "index", "{file} {at}: {series:?}");
             for (labels, samples) in &series {
-                let same = whole.iter().find(|(whole_labels, _)| whole_labels == labels);
-                assert!(same.is_none_or(|same| samples.iter().all(|sample| same.1.contains(sample))), "{file} {at}");
+                let is_sound = |whole: &_| samples.iter().all(|(time, bits)| BTreeMap::get(whole, time) == Some(bits));
+                assert!(whole.get(labels).is_none_or(is_sound), "{file} {at}");
             }
             std::fs::write(&path, &bytes[..at]).unwrap();
             let _ = read(&dir);
@@ -110,24 +82,23 @@ fn damage_costs_only_what_is_damaged() {
 /// Reads recorded blocks: they have the samples that their descriptions claim.
 #[test]
 fn recorded_blocks_are_read() {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/prometheus-data/mixed");
-    let Ok(blocks) = BlockReader::list(&RealFs, &data) else { return };
+    let Some(data) = recorded() else { return };
+    let blocks = BlockReader::list(&RealFs, &data).unwrap();
     assert_eq!(blocks.len(), 3);
     for dir in blocks {
         let mut damage = DamageReport::default();
         let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
-        assert_eq!(block.verify(&mut damage).unwrap(), block.meta().stats.n_samples, "{dir:?}");
+        assert_eq!(block.verify(&mut damage), block.meta().stats.n_samples, "{dir:?}");
         assert_eq!(damage.entries(), []);
     }
 }
 
-/// Labels of a series; first timestamp, last timestamp and ref of each of its chunks.
+/// Labels of a series, and first timestamp, last timestamp and ref of each of its chunks.
 type Indexed<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, i64, u64)]);
 
 /// Writes an index of version 1 for chunks in one file: it refers to symbols and series by unaligned offsets. Source:
 /// Prometheus `tsdb/docs/format/index.md` and the readers of `tsdb/index/index.go`.
 fn write_v1(path: &Path, series: &[Indexed<'_>]) {
-    use varve_tsdb::varint::{put_i64, put_u64};
     let section = |dst: &mut Vec<u8>, content: &[u8]| {
         dst.extend_from_slice(&(content.len() as u32).to_be_bytes());
         dst.extend_from_slice(content);
@@ -139,7 +110,7 @@ fn write_v1(path: &Path, series: &[Indexed<'_>]) {
     let mut index = 0xbaaa_d700_u32.to_be_bytes().to_vec();
     index.push(1);
     let mut symbols = (strings.len() as u32).to_be_bytes().to_vec();
-    let mut names = std::collections::BTreeMap::new();
+    let mut names = BTreeMap::new();
     for text in strings {
         // After magic, version and size of the section.
         names.insert(text, (index.len() + 4 + symbols.len()) as u64);
@@ -156,18 +127,15 @@ fn write_v1(path: &Path, series: &[Indexed<'_>]) {
         put_u64(&mut entry, labels.len() as u64);
         labels.iter().flat_map(|(name, value)| [name, value]).for_each(|text| put_u64(&mut entry, names[text]));
         put_u64(&mut entry, chunks.len() as u64);
-        let (mut end, mut name) = (0, 0);
-        for (i, &(min_ms, max_ms, chunk)) in chunks.iter().enumerate() {
-            if i == 0 {
-                put_i64(&mut entry, min_ms);
-                put_u64(&mut entry, (max_ms - min_ms) as u64);
-                put_u64(&mut entry, chunk);
-            } else {
-                put_u64(&mut entry, (min_ms - end) as u64);
-                put_u64(&mut entry, (max_ms - min_ms) as u64);
-                put_i64(&mut entry, chunk as i64 - name as i64);
-            }
-            (end, name) = (max_ms, chunk);
+        let (first, mut before) = (chunks[0], chunks[0]);
+        put_i64(&mut entry, first.0);
+        put_u64(&mut entry, (first.1 - first.0) as u64);
+        put_u64(&mut entry, first.2);
+        for &(min_ms, max_ms, chunk) in &chunks[1..] {
+            put_u64(&mut entry, (min_ms - before.1) as u64);
+            put_u64(&mut entry, (max_ms - min_ms) as u64);
+            put_i64(&mut entry, chunk as i64 - before.2 as i64);
+            before = (min_ms, max_ms, chunk);
         }
         put_u64(&mut index, entry.len() as u64);
         index.extend_from_slice(&entry);
@@ -195,19 +163,16 @@ fn an_index_of_version_1_is_read() {
     // The same series and chunks as in the index of version 2.
     let mut damage = DamageReport::default();
     let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
-    let mut series = Vec::new();
-    block
-        .for_each(&mut damage, |of| {
-            series.push((of.labels().to_vec(), of.chunk_places().collect::<Vec<_>>()));
-            Ok(())
-        })
-        .unwrap();
+    let (mut series, mut cursor) = (Vec::new(), block.cursor());
+    while let Some(found) = cursor.next(&mut damage) {
+        series.push((found.labels().to_vec(), found.chunk_refs().collect::<Vec<_>>()));
+    }
     let series: Vec<_> = series.iter().map(|(labels, chunks)| (&labels[..], &chunks[..])).collect();
     write_v1(&dir.join("index"), &series);
     let (found, damage) = read(&dir);
     assert_eq!(damage.entries(), []);
     assert!(found == whole);
+    let block = BlockReader::open(&RealFs, &dir, &mut DamageReport::default()).unwrap();
     let mut damage = DamageReport::default();
-    let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
-    assert_eq!((block.verify(&mut damage).unwrap(), damage.n_damaged()), (631, 0));
+    assert_eq!((block.verify(&mut damage), damage.n_damaged()), (631, 0));
 }

@@ -16,7 +16,7 @@ impl Ulid {
         Self(u128::from(timestamp_ms.cast_unsigned() & ((1 << 48) - 1)) << 80 | unique & ((1 << 80) - 1))
     }
 
-    /// Parses a ULID; lower case is accepted.
+    /// Parses a ULID. Lower case is accepted.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut value = 0_u128;

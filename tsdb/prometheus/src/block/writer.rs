@@ -10,12 +10,12 @@ use varve_tsdb::fs::Fs;
 use varve_tsdb::{Error, Result};
 
 use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
-use super::encoded_chunk::EncodedChunk;
 use super::group::{IndexEntries, SeriesGroup};
-use super::index::{IndexWriter, IndexedChunk, PostingsWriter};
+use super::index::{IndexWriter, PostingsWriter};
 use super::meta::{BlockMeta, BlockStats, ThanosMeta};
 use super::tombstones;
 use super::ulid::Ulid;
+use crate::chunk::Chunk;
 
 /// Suffix of the directory of an unfinished block, which Prometheus removes when it starts.
 const UNFINISHED: &str = "tmp-for-creation";
@@ -29,7 +29,7 @@ pub struct Description {
     pub max_ms: i64,
     /// Compaction hints.
     pub hints: Vec<String>,
-    /// External labels for Thanos; without any, there is no Thanos section.
+    /// External labels for Thanos. Without any, there is no Thanos section.
     pub external_labels: Vec<(String, String)>,
 }
 
@@ -42,7 +42,6 @@ pub struct BlockWriter<'a> {
     index: IndexWriter<'a>,
     chunks: ChunkWriter,
     stats: BlockStats,
-    scratch: Vec<IndexedChunk>,
 }
 
 impl<'a> BlockWriter<'a> {
@@ -72,33 +71,31 @@ impl<'a> BlockWriter<'a> {
         let index = IndexWriter::create(&**fs, &dir.join("index"), symbols)?;
         let chunks = ChunkWriter::create(fs, &dir.join("chunks"), segment_size_max)?;
         let (fs, out) = (Arc::clone(fs), out.to_owned());
-        Ok(Self { fs, out, dir, index, chunks, stats: BlockStats::default(), scratch: Vec::new() })
+        Ok(Self { fs, out, dir, index, chunks, stats: BlockStats::default() })
     }
 
-    /// Appends a series. Labels are indexes of symbols in ascending order of names; series are in label order, chunks
-    /// ascend in time.
+    /// Appends a series with at least one chunk, unless one of its labels is not among the symbols. Labels are in
+    /// ascending order of names, series in label order, chunks ascend in time.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Limit`] if the index exceeds 64 GiB.
-    pub fn add(&mut self, labels: &[(u32, u32)], chunks: &[EncodedChunk<'_>]) -> Result<()> {
-        self.scratch.clear();
-        for chunk in chunks {
-            let name = self.chunks.add(chunk)?;
-            self.scratch.push(IndexedChunk { min_ms: chunk.min_ms, max_ms: chunk.max_ms, name });
-            self.stats.add(chunk);
-        }
-        self.stats.n_series += 1;
-        self.index.add(labels, &self.scratch)
+    pub fn add<'l>(&mut self, labels: impl Iterator<Item = (&'l str, &'l str)>, chunks: &[Chunk]) -> Result<()> {
+        let Some(labels) = self.index.symbols(labels) else { return Ok(()) };
+        let mut group = SeriesGroup::default();
+        chunks.iter().for_each(|chunk| group.push(chunk));
+        group.end_series();
+        self.write_chunks(&mut group)?;
+        self.index.add(&labels, &group.entries(|_| labels.iter().copied()))
     }
 
     /// Writes the chunks of prepared series and assigns their refs.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn place(&mut self, group: &mut SeriesGroup) -> Result<()> {
+    pub(crate) fn write_chunks(&mut self, group: &mut SeriesGroup) -> Result<()> {
         let SeriesGroup { bytes, ends, chunks, stats, .. } = group;
         self.stats.merge(stats);
-        self.chunks.add_framed(bytes, ends, |i, name| chunks[i].name = name)
+        self.chunks.add(bytes, ends, |i, name| chunks[i].name = name)
     }
 
     /// Writes the index entries of series whose chunks are written. [`BlockWriter::finish_with`] writes their
@@ -116,7 +113,7 @@ impl<'a> BlockWriter<'a> {
         self.stats
     }
 
-    /// Finishes the block; an existing block with the same content is kept.
+    /// Finishes the block. An existing block with the same content is kept.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -8,13 +8,12 @@ use super::ChunkError;
 const PEEK_MAX: u32 = 57;
 /// Minimum growth of a buffer, in bytes.
 const GROWTH_MIN: usize = 24;
-/// Widths of a varbit integer. Width `i` follows a prefix of `i + 1` ones and a zero; larger integers are 64 bits
-/// after eight ones; 0 is a single zero.
+/// Widths of a varbit integer.
 const WIDTHS: [u32; 7] = [3, 6, 9, 12, 18, 25, 56];
 
 /// A destination for bits.
 pub(super) trait BitSink {
-    /// Appends the lowest `count` bits, at most 64; higher bits are ignored.
+    /// Appends the lowest `count` bits, at most 64. Higher bits are ignored.
     fn put(&mut self, bits: u64, count: u32);
 
     /// Appends an unsigned varint (LEB128).
@@ -29,6 +28,30 @@ pub(super) trait BitSink {
     /// Appends a signed varint (zigzag, LEB128).
     fn put_varint(&mut self, value: i64) {
         self.put_uvarint(varve_tsdb::varint::zigzag(value));
+    }
+
+    /// Appends a signed integer with a prefix that tells its width: a zero for 0, `i + 1` ones and a zero for
+    /// `widths[i]`, one more one without a zero for 64 bits.
+    #[inline]
+    fn put_signed(&mut self, value: i64, widths: &[u32]) {
+        self.put_prefixed(value.cast_unsigned(), widths, |width| fits(value, width));
+    }
+
+    /// Appends the integer in the first width for which `fits` is true.
+    #[inline]
+    fn put_prefixed(&mut self, value: u64, widths: &[u32], fits: impl Fn(u32) -> bool) {
+        if value == 0 {
+            return self.put(0, 1);
+        }
+        for (n_ones, &width) in (1..).zip(widths) {
+            if fits(width) {
+                self.put((1 << (n_ones + 1)) - 2, n_ones + 1);
+                return self.put(value, width);
+            }
+        }
+        let n_ones = widths.len() as u32 + 1;
+        self.put((1 << n_ones) - 1, n_ones);
+        self.put(value, 64);
     }
 }
 
@@ -94,26 +117,12 @@ impl BitWriter {
     /// Appends a signed varbit integer.
     #[inline]
     pub(super) fn put_varbit(&mut self, value: i64) {
-        self.put_prefixed(value.cast_unsigned(), value == 0, |width| fits(value, width));
+        self.put_signed(value, &WIDTHS);
     }
 
     /// Appends an unsigned varbit integer.
     pub(super) fn put_varbit_unsigned(&mut self, value: u64) {
-        self.put_prefixed(value, value == 0, |width| value >> width == 0);
-    }
-
-    fn put_prefixed(&mut self, value: u64, is_zero: bool, fits: impl Fn(u32) -> bool) {
-        if is_zero {
-            return self.put(0, 1);
-        }
-        for (n_ones, width) in (1..).zip(WIDTHS) {
-            if fits(width) {
-                self.put((1 << (n_ones + 1)) - 2, n_ones + 1);
-                return self.put(value, width);
-            }
-        }
-        self.put(0xff, 8);
-        self.put(value, 64);
+        self.put_prefixed(value, &WIDTHS, |width| value >> width == 0);
     }
 
     /// Pads the last byte with zeros and fills in the header.
@@ -127,7 +136,7 @@ impl BitWriter {
 
 /// Returns `true` if an integer fits `width` bits: -(2^(width-1) - 1) to 2^(width-1).
 #[inline]
-pub(super) fn fits(value: i64, width: u32) -> bool {
+fn fits(value: i64, width: u32) -> bool {
     let half = 1_i64 << (width - 1);
     1 - half <= value && value <= half
 }
@@ -188,10 +197,20 @@ impl<'a> BitReader<'a> {
         Ok(ones)
     }
 
-    /// Reads a signed integer of `width` bits, in the range of [`fits`].
+    /// Reads an integer that [`BitSink::put_prefixed`] wrote. Returns its bits and its width.
     #[inline]
-    pub(super) fn take_signed(&mut self, width: u32) -> Result<i64, ChunkError> {
-        let bits = self.take(width)?;
+    fn take_prefixed(&mut self, widths: &[u32]) -> Result<(u64, u32), ChunkError> {
+        let width = match self.take_ones(widths.len() as u32 + 1)? {
+            0 => return Ok((0, 64)),
+            ones => widths.get(ones as usize - 1).copied().unwrap_or(64),
+        };
+        Ok((self.take(width)?, width))
+    }
+
+    /// Reads an integer that [`BitSink::put_signed`] wrote.
+    #[inline]
+    pub(super) fn take_signed(&mut self, widths: &[u32]) -> Result<i64, ChunkError> {
+        let (bits, width) = self.take_prefixed(widths)?;
         let above_half = width < 64 && bits > 1 << (width - 1);
         Ok(if above_half { bits.cast_signed() - (1 << width) } else { bits.cast_signed() })
     }
@@ -199,20 +218,12 @@ impl<'a> BitReader<'a> {
     /// Reads a signed varbit integer.
     #[inline]
     pub(super) fn take_varbit(&mut self) -> Result<i64, ChunkError> {
-        match self.take_ones(8)? {
-            0 => Ok(0),
-            8 => self.take_signed(64),
-            ones => self.take_signed(WIDTHS[ones as usize - 1]),
-        }
+        self.take_signed(&WIDTHS)
     }
 
     /// Reads an unsigned varbit integer.
     pub(super) fn take_varbit_unsigned(&mut self) -> Result<u64, ChunkError> {
-        match self.take_ones(8)? {
-            0 => Ok(0),
-            8 => self.take(64),
-            ones => self.take(WIDTHS[ones as usize - 1]),
-        }
+        self.take_prefixed(&WIDTHS).map(|(bits, _)| bits)
     }
 
     /// Reads an unsigned varint (LEB128).
@@ -236,7 +247,7 @@ impl<'a> BitReader<'a> {
         self.take_uvarint().map(varve_tsdb::varint::unzigzag)
     }
 
-    /// Returns the next bits, at least [`PEEK_MAX`], left-aligned; zeros after the end.
+    /// Returns the next bits, at least [`PEEK_MAX`], left-aligned, with zeros after the end.
     #[inline]
     fn peek(&self) -> u64 {
         let (byte, shift) = (self.at / 8, self.at % 8);

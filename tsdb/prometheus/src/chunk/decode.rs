@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::SampleColumns;
 use varve_tsdb::histogram::ResetHint;
+use varve_tsdb::{Sample, SampleColumns};
 
 use super::bstream::BitReader;
-use super::histogram::{CountCodec, HistogramState};
-use super::histogram_header::{CounterResetHeader, HEADER_SIZE};
+use super::histogram::{CountCodec, CounterResetHeader, HEADER_SIZE, HistogramState};
 use super::histogram_layout::HistogramLayout;
-use super::start_timestamps::StartTimestampCodec;
 use super::value_codec::{DeltaOfDelta, XorCodec};
 use super::xor::XorState;
 use super::xor2::Xor2State;
@@ -23,7 +21,11 @@ use super::{ChunkError, Encoding, VALUES_MAX, n_samples};
 /// [`ChunkError`]; the samples before the damage have been appended.
 pub fn decode(encoding: Encoding, bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
     match encoding {
-        Encoding::Xor => decode_floats(bytes, dst),
+        Encoding::Xor => for_each_float(bytes, |sample| {
+            check_order(dst.timestamps_ms.last().copied(), sample.timestamp_ms)?;
+            dst.push(sample);
+            Ok(())
+        }),
         Encoding::Xor2 => decode_floats_with_starts(bytes, dst),
         Encoding::Histogram | Encoding::HistogramSt => decode_histograms::<DeltaOfDelta>(encoding, bytes, dst),
         Encoding::FloatHistogram | Encoding::FloatHistogramSt => decode_histograms::<XorCodec>(encoding, bytes, dst),
@@ -36,43 +38,29 @@ pub fn decode(encoding: Encoding, bytes: &[u8], dst: &mut SampleColumns) -> Resu
 /// # Errors
 /// The errors of [`decode`].
 pub(crate) fn float_time_range(bytes: &[u8]) -> Result<Option<(i64, i64)>, ChunkError> {
-    let n_samples = n_samples(Encoding::Xor, bytes)?;
-    let mut src = BitReader::new(&bytes[2..]);
-    let (mut state, mut times) = (XorState::default(), None);
-    for idx in 0..n_samples {
-        let timestamp_ms = state.take(&mut src, idx)?.timestamp_ms;
-        times = match times {
-            None => Some((timestamp_ms, timestamp_ms)),
-            Some((first_ms, last_ms)) if last_ms < timestamp_ms => Some((first_ms, timestamp_ms)),
-            Some(_) => return Err(ChunkError::OutOfOrder),
-        };
-    }
+    let mut times: Option<(i64, i64)> = None;
+    for_each_float(bytes, |Sample { timestamp_ms, .. }| {
+        check_order(times.map(|(_, last_ms)| last_ms), timestamp_ms)?;
+        times = Some((times.map_or(timestamp_ms, |(first_ms, _)| first_ms), timestamp_ms));
+        Ok(())
+    })?;
     Ok(times)
 }
 
-fn decode_floats(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
+#[inline]
+fn for_each_float(bytes: &[u8], mut each: impl FnMut(Sample) -> Result<(), ChunkError>) -> Result<(), ChunkError> {
     let n_samples = n_samples(Encoding::Xor, bytes)?;
-    let mut src = BitReader::new(&bytes[2..]);
-    let mut state = XorState::default();
-    for idx in 0..n_samples {
-        let sample = state.take(&mut src, idx)?;
-        check_order(dst, sample.timestamp_ms)?;
-        dst.push(sample);
-    }
-    Ok(())
+    let (mut src, mut state) = (BitReader::new(&bytes[2..]), XorState::default());
+    (0..n_samples).try_for_each(|idx| each(state.take(&mut src, idx)?))
 }
 
 fn decode_floats_with_starts(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
     let n_samples = n_samples(Encoding::Xor2, bytes)?;
     let (&[_, _, header], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Truncated)?;
-    let mut src = BitReader::new(rest);
-    let (mut state, mut starts) = (Xor2State::default(), StartTimestampCodec::with_header(header));
-    let mut before_ms = 0;
-    for idx in 0..n_samples {
-        let sample = state.take(&mut src)?;
-        check_order(dst, sample.timestamp_ms)?;
-        let start_ms = starts.take(&mut src, idx, if idx == 0 { sample.timestamp_ms } else { before_ms })?;
-        before_ms = sample.timestamp_ms;
+    let (mut src, mut state) = (BitReader::new(rest), Xor2State::with_header(header));
+    for _ in 0..n_samples {
+        let (sample, start_ms) = state.take(&mut src)?;
+        check_order(dst.timestamps_ms.last().copied(), sample.timestamp_ms)?;
         dst.push_with_start(sample, start_ms);
     }
     Ok(())
@@ -85,25 +73,18 @@ fn decode_histograms<C: CountCodec>(
 ) -> Result<(), ChunkError> {
     let n_samples = n_samples(encoding, bytes)?;
     let (&[first, _, third], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Truncated)?;
-    let has_starts = encoding.has_starts();
-    let is_gauge =
-        (if has_starts { first } else { third }) & CounterResetHeader::MASK == CounterResetHeader::Gauge as u8;
     if n_samples == 0 {
         return Ok(());
     }
+    let reset = if encoding.has_starts() { first } else { third } & CounterResetHeader::MASK;
+    let is_gauge = reset == CounterResetHeader::Gauge as u8;
     let mut src = BitReader::new(rest);
     let layout = HistogramLayout::take(&mut src)?;
-    let (mut state, mut starts) = (HistogramState::<C>::default(), StartTimestampCodec::with_header(third));
-    let (mut before_ms, mut values_left) = (0, VALUES_MAX);
+    let (mut state, mut values_left) = (HistogramState::<C>::of(encoding, third), VALUES_MAX);
     for idx in 0..n_samples {
         values_left = values_left.checked_sub(layout.n_values()).ok_or(ChunkError::TooLarge)?;
-        let (timestamp_ms, mut histogram) = state.take(&mut src, &layout)?;
-        check_order(dst, timestamp_ms)?;
-        if has_starts {
-            let start_ms = starts.take(&mut src, idx, if idx == 0 { timestamp_ms } else { before_ms })?;
-            dst.push_start(start_ms);
-        }
-        before_ms = timestamp_ms;
+        let (timestamp_ms, start_ms, mut histogram) = state.take(&mut src, &layout)?;
+        check_order(dst.timestamps_ms.last().copied(), timestamp_ms)?;
         // The header tells about a reset since a chunk before this one, which may not exist any more.
         histogram.reset_hint = match (is_gauge, idx) {
             _ if histogram.is_stale() => ResetHint::Unknown,
@@ -111,14 +92,12 @@ fn decode_histograms<C: CountCodec>(
             (false, 0) => ResetHint::Unknown,
             (false, _) => ResetHint::NoReset,
         };
+        dst.push_start(start_ms);
         dst.push_histogram(timestamp_ms, Arc::new(histogram));
     }
     Ok(())
 }
 
-fn check_order(dst: &SampleColumns, timestamp_ms: i64) -> Result<(), ChunkError> {
-    match dst.timestamps_ms.last() {
-        Some(&last_ms) if last_ms >= timestamp_ms => Err(ChunkError::OutOfOrder),
-        _ => Ok(()),
-    }
+fn check_order(last_ms: Option<i64>, timestamp_ms: i64) -> Result<(), ChunkError> {
+    if last_ms.is_some_and(|last_ms| last_ms >= timestamp_ms) { Err(ChunkError::OutOfOrder) } else { Ok(()) }
 }

@@ -7,19 +7,15 @@ use varve_tsdb::{Sample, SampleColumns};
 
 use super::bstream::BitWriter;
 use super::histogram_appender::{HistogramAppender, HistogramSample};
-use super::start_timestamps::StartTimestampCodec;
 use super::value_codec::{DeltaOfDelta, XorCodec};
 use super::xor::XorState;
 use super::xor2::Xor2State;
 use super::{Chunk, Encoding};
 
 /// Number of samples per chunk that Prometheus aims at.
-pub const SAMPLES_PER_CHUNK: usize = 120;
+pub const SAMPLES_PER_CHUNK: u32 = 120;
 /// Size in bytes from which a float chunk is full: another sample could make it larger than 1024 bytes.
 const FLOAT_SIZE_FULL: usize = 1005;
-/// Size in bytes from which a histogram chunk with [`HISTOGRAM_SAMPLES_MIN`] samples is full.
-const HISTOGRAM_SIZE_FULL: usize = 1024;
-const HISTOGRAM_SAMPLES_MIN: usize = 10;
 
 /// Whether chunks keep start timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,16 +53,10 @@ impl Encoder {
         Self { starts, ..Self::default() }
     }
 
-    /// Returns whether chunks keep start timestamps.
-    #[must_use]
-    pub fn starts(&self) -> StartTimestamps {
-        self.starts
-    }
-
-    /// Appends a float; a `start_ms` of 0 is unknown.
+    /// Appends a float. A `start_ms` of 0 is unknown.
     pub fn push(&mut self, sample: Sample, start_ms: i64) {
         if let Some(Appender::Float(run)) = &mut self.open
-            && !run.is_full()
+            && !is_full(run.n_samples, run.bits.size())
         {
             return run.push(sample, start_ms);
         }
@@ -81,19 +71,13 @@ impl Encoder {
         let sample = HistogramSample { timestamp_ms, start_ms, histogram };
         let next = match &mut self.open {
             Some(Appender::Histogram(run)) if is_stale || !is_float => {
-                follow(run, sample).map(Box::new).map(Appender::Histogram)
+                run.push(sample).map(Box::new).map(Appender::Histogram)
             }
             Some(Appender::FloatHistogram(run)) if is_stale || is_float => {
-                follow(run, sample).map(Box::new).map(Appender::FloatHistogram)
+                run.push(sample).map(Box::new).map(Appender::FloatHistogram)
             }
-            _ if is_float => {
-                let encoding = [Encoding::FloatHistogram, Encoding::FloatHistogramSt][self.starts as usize];
-                Some(Appender::FloatHistogram(Box::new(HistogramAppender::start(encoding, sample))))
-            }
-            _ => {
-                let encoding = [Encoding::Histogram, Encoding::HistogramSt][self.starts as usize];
-                Some(Appender::Histogram(Box::new(HistogramAppender::start(encoding, sample))))
-            }
+            _ if is_float => Some(Appender::FloatHistogram(Box::new(HistogramAppender::start(self.starts, sample)))),
+            _ => Some(Appender::Histogram(Box::new(HistogramAppender::start(self.starts, sample)))),
         };
         if let Some(next) = next {
             self.close();
@@ -103,31 +87,24 @@ impl Encoder {
 
     /// Appends the samples of columns.
     pub fn push_columns(&mut self, columns: &SampleColumns) {
-        let mut histograms = columns.histograms.iter().peekable();
         for (idx, sample) in columns.iter().enumerate() {
-            let start_ms = if columns.starts_ms.is_empty() { 0 } else { columns.start_ms(idx) };
-            match histograms.next_if(|(place, _)| *place as usize == idx) {
-                Some((_, histogram)) => self.push_histogram(sample.timestamp_ms, Arc::clone(histogram), start_ms),
+            let start_ms = columns.start_ms(idx);
+            match columns.histogram(idx) {
+                Some(histogram) => self.push_histogram(sample.timestamp_ms, Arc::clone(histogram), start_ms),
                 None => self.push(sample, start_ms),
             }
         }
     }
 
-    /// Returns and removes the finished chunks; the open chunk stays.
-    pub fn drain(&mut self) -> impl Iterator<Item = Chunk> + use<> {
-        std::mem::take(&mut self.chunks).into_iter()
-    }
-
-    /// Returns `true` if there are finished chunks.
-    #[must_use]
-    pub fn has_finished(&self) -> bool {
-        !self.chunks.is_empty()
+    /// Returns and removes the finished chunks. The open chunk stays.
+    pub fn drain(&mut self) -> Vec<Chunk> {
+        std::mem::take(&mut self.chunks)
     }
 
     /// Ends the series and returns all remaining chunks.
     pub fn finish(&mut self) -> Vec<Chunk> {
         self.close();
-        std::mem::take(&mut self.chunks)
+        self.drain()
     }
 
     fn close(&mut self) {
@@ -141,45 +118,31 @@ impl Encoder {
 
 /// Returns `true` if a float chunk is full.
 #[inline]
-pub(super) fn is_full(n_samples: usize, size: usize) -> bool {
+pub(super) fn is_full(n_samples: u32, size: usize) -> bool {
     n_samples >= SAMPLES_PER_CHUNK || size > FLOAT_SIZE_FULL
-}
-
-/// Appends a histogram to a chunk, or returns the next chunk, which starts with it.
-fn follow<C: super::histogram::CountCodec>(
-    run: &mut HistogramAppender<C>,
-    sample: HistogramSample,
-) -> Option<HistogramAppender<C>> {
-    let n_samples = run.n_samples();
-    let is_large = run.size() >= HISTOGRAM_SIZE_FULL && n_samples >= HISTOGRAM_SAMPLES_MIN;
-    if is_large || n_samples >= SAMPLES_PER_CHUNK {
-        return Some(run.cut(sample));
-    }
-    run.push(sample)
 }
 
 /// An open float chunk.
 #[derive(Debug)]
 struct FloatAppender {
-    state: FloatEncoding,
+    state: FloatState,
     bits: BitWriter,
-    n_samples: usize,
+    n_samples: u32,
     min_ms: i64,
     max_ms: i64,
 }
 
-/// The rarer variant is boxed: recovery may hold a million encoders.
 #[derive(Debug)]
-enum FloatEncoding {
+enum FloatState {
     Xor(XorState),
-    Xor2(Box<(Xor2State, StartTimestampCodec)>),
+    Xor2(Xor2State),
 }
 
 impl FloatAppender {
     fn start(starts: StartTimestamps, sample: Sample, start_ms: i64) -> Self {
         let (state, header_size) = match starts {
-            StartTimestamps::Drop => (FloatEncoding::Xor(XorState::default()), 2),
-            StartTimestamps::Keep => (FloatEncoding::Xor2(Box::default()), 3),
+            StartTimestamps::Drop => (FloatState::Xor(XorState::default()), 2),
+            StartTimestamps::Keep => (FloatState::Xor2(Xor2State::default()), 3),
         };
         let (min_ms, max_ms) = (sample.timestamp_ms, sample.timestamp_ms);
         let mut run = Self { state, bits: BitWriter::with_header(header_size), n_samples: 0, min_ms, max_ms };
@@ -187,31 +150,27 @@ impl FloatAppender {
         run
     }
 
-    fn is_full(&self) -> bool {
-        is_full(self.n_samples, self.bits.size())
-    }
-
     fn push(&mut self, sample: Sample, start_ms: i64) {
         match &mut self.state {
-            FloatEncoding::Xor(state) => state.put(&mut self.bits, self.n_samples, sample),
-            FloatEncoding::Xor2(state_and_starts) => {
-                let (state, starts) = &mut **state_and_starts;
-                state.put(&mut self.bits, sample);
-                starts.put(&mut self.bits, self.n_samples, self.max_ms, start_ms);
-            }
+            FloatState::Xor(state) => state.put(&mut self.bits, self.n_samples, sample),
+            FloatState::Xor2(state) => state.put(&mut self.bits, sample, start_ms),
         }
         self.n_samples += 1;
         self.max_ms = sample.timestamp_ms;
     }
 
     fn finish(self) -> Chunk {
-        let Self { min_ms, max_ms, n_samples, .. } = self;
-        // A chunk is full long before that.
-        let [high, low] = u16::try_from(n_samples).unwrap_or(u16::MAX).to_be_bytes();
-        let (encoding, bytes) = match self.state {
-            FloatEncoding::Xor(_) => (Encoding::Xor, self.bits.finish(&[high, low])),
-            FloatEncoding::Xor2(it) => (Encoding::Xor2, self.bits.finish(&[high, low, it.1.header()])),
+        let Self { state, bits, n_samples, min_ms, max_ms } = self;
+        let [high, low] = count(n_samples);
+        let (encoding, bytes) = match state {
+            FloatState::Xor(_) => (Encoding::Xor, bits.finish(&[high, low])),
+            FloatState::Xor2(state) => (Encoding::Xor2, bits.finish(&[high, low, state.starts.header()])),
         };
         Chunk { encoding, min_ms, max_ms, n_samples, bytes }
     }
+}
+
+/// Returns the number of samples as in the header of a chunk, which is full long before the maximum.
+pub(super) fn count(n_samples: u32) -> [u8; 2] {
+    u16::try_from(n_samples).unwrap_or(u16::MAX).to_be_bytes()
 }

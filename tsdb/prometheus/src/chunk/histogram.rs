@@ -14,11 +14,29 @@
 use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 use varve_tsdb::staleness::is_stale_nan;
 
-use super::ChunkError;
 use super::bstream::{BitReader, BitWriter};
 use super::histogram_layout::HistogramLayout;
 use super::spans;
-use super::value_codec::{DeltaOfDelta, ValueCodec, XorCodec};
+use super::start_timestamps::StartTimestampCodec;
+use super::value_codec::{DeltaOfDelta, Nth, ValueCodec, XorCodec};
+use super::{ChunkError, Encoding};
+
+/// Size of the header of a histogram chunk.
+pub(super) const HEADER_SIZE: usize = 3;
+
+/// Counter reset header: whether counters were reset before the first sample of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CounterResetHeader {
+    Unknown = 0,
+    NotReset = 0x40,
+    Reset = 0x80,
+    Gauge = 0xc0,
+}
+
+impl CounterResetHeader {
+    /// The bits that the header occupies in its byte.
+    pub(super) const MASK: u8 = 0xc0;
+}
 
 /// Counts of a histogram, absolute per bucket.
 #[derive(Debug, Clone, Default)]
@@ -45,11 +63,13 @@ impl<V: Copy + Default> Counts<V> {
 pub(super) trait CountCodec: ValueCodec {
     /// `true` if counts are doubles.
     const IS_FLOAT: bool;
+    /// Encodings without and with start timestamps.
+    const ENCODINGS: [Encoding; 2];
 
-    /// Returns the counts of a histogram; a staleness marker has none.
+    /// Returns the counts of a histogram. A staleness marker has none.
     fn counts(histogram: &Histogram) -> Counts<Self::Value>;
 
-    /// Converts counts to those of a histogram.
+    /// Converts counts to the counts of a histogram.
     fn into_histogram(counts: Counts<Self::Value>) -> HistogramCounts;
 
     /// Converts absolute bucket counts to the values that are written.
@@ -67,6 +87,7 @@ pub(super) trait CountCodec: ValueCodec {
 
 impl CountCodec for DeltaOfDelta {
     const IS_FLOAT: bool = false;
+    const ENCODINGS: [Encoding; 2] = [Encoding::Histogram, Encoding::HistogramSt];
 
     fn counts(histogram: &Histogram) -> Counts<i64> {
         match &histogram.counts {
@@ -115,6 +136,7 @@ impl CountCodec for DeltaOfDelta {
 
 impl CountCodec for XorCodec {
     const IS_FLOAT: bool = true;
+    const ENCODINGS: [Encoding; 2] = [Encoding::FloatHistogram, Encoding::FloatHistogramSt];
 
     fn counts(histogram: &Histogram) -> Counts<f64> {
         match &histogram.counts {
@@ -142,14 +164,16 @@ impl CountCodec for XorCodec {
     }
 
     fn put_stale(&mut self, dst: &mut BitWriter) {
-        self.put(dst, 0.0);
+        self.put_next(dst, 0.0);
     }
 }
 
 /// State of a chunk after its samples so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct HistogramState<C> {
-    n_samples: usize,
+    /// `None` in encodings without start timestamps.
+    starts: Option<StartTimestampCodec>,
+    n_samples: u32,
     timestamp: DeltaOfDelta,
     count: C,
     zero_count: C,
@@ -158,18 +182,64 @@ pub(super) struct HistogramState<C> {
 }
 
 impl<C: CountCodec> HistogramState<C> {
+    /// Creates the state before the first sample, from the header of the start timestamps.
+    pub(super) fn of(encoding: Encoding, starts_header: u8) -> Self {
+        let starts = encoding.has_starts().then(|| StartTimestampCodec::with_header(starts_header));
+        let (timestamp, sum) = (DeltaOfDelta::default(), XorCodec::default());
+        Self {
+            starts,
+            n_samples: 0,
+            timestamp,
+            count: C::default(),
+            zero_count: C::default(),
+            sum,
+            buckets: Vec::new(),
+        }
+    }
+
     /// Returns the number of samples.
-    pub(super) fn n_samples(&self) -> usize {
+    pub(super) fn n_samples(&self) -> u32 {
         self.n_samples
     }
 
-    /// Returns the timestamp of the last sample, or `first_ms` if there is none.
-    pub(super) fn timestamp_ms(&self, first_ms: i64) -> i64 {
-        if self.n_samples == 0 { first_ms } else { self.timestamp.value() }
+    /// Returns the timestamp of the last sample.
+    pub(super) fn timestamp_ms(&self) -> i64 {
+        self.timestamp.value()
     }
 
-    /// Appends a sample with the buckets of `layout`; the first sample writes the layout.
+    /// Returns the sum of the last sample.
+    pub(super) fn sum(&self) -> f64 {
+        self.sum.value()
+    }
+
+    /// Returns the header of the start timestamps, if the encoding has one.
+    pub(super) fn starts_header(&self) -> Option<u8> {
+        self.starts.as_ref().map(StartTimestampCodec::header)
+    }
+
+    /// Returns what the next value of a column is, for signed values and for totals.
+    fn nth(&self) -> (Nth, Nth) {
+        if self.n_samples == 0 { (Nth::First, Nth::FirstTotal) } else { (Nth::Later, Nth::Later) }
+    }
+
+    /// Appends a sample with the buckets of `layout`. The first sample writes the layout.
     pub(super) fn put(
+        &mut self,
+        dst: &mut BitWriter,
+        layout: &HistogramLayout,
+        (timestamp_ms, start_ms): (i64, i64),
+        sum: f64,
+        counts: Counts<C::Value>,
+    ) {
+        let before_ms = if self.n_samples == 0 { timestamp_ms } else { self.timestamp.value() };
+        self.put_values(dst, layout, timestamp_ms, sum, counts);
+        if let Some(starts) = &mut self.starts {
+            starts.put(dst, self.n_samples, before_ms, start_ms);
+        }
+        self.n_samples += 1;
+    }
+
+    fn put_values(
         &mut self,
         dst: &mut BitWriter,
         layout: &HistogramLayout,
@@ -177,91 +247,74 @@ impl<C: CountCodec> HistogramState<C> {
         sum: f64,
         mut counts: Counts<C::Value>,
     ) {
-        let is_first = self.n_samples == 0;
-        self.n_samples += 1;
         C::to_written(&mut counts.positive);
         C::to_written(&mut counts.negative);
-        let written = counts.positive.into_iter().chain(counts.negative);
-        if is_first {
+        let (nth, total) = self.nth();
+        if self.n_samples == 0 {
             layout.put(dst);
-            self.timestamp.put_first(dst, timestamp_ms, false);
-            self.count.put_first(dst, counts.count, true);
-            self.zero_count.put_first(dst, counts.zero_count, true);
-            self.sum.put_first(dst, sum, false);
-            self.buckets = written.map(|count| first_codec(dst, count)).collect();
-            return;
+            self.buckets.resize_with(counts.positive.len() + counts.negative.len(), C::default);
         }
-        self.timestamp.put(dst, timestamp_ms);
-        if is_stale_nan(sum) {
+        self.timestamp.put(dst, timestamp_ms, nth);
+        if is_stale_nan(sum) && self.n_samples > 0 {
             self.count.put_stale(dst);
             self.zero_count.put_stale(dst);
-            return self.sum.put(dst, sum);
+            return self.sum.put(dst, sum, nth);
         }
-        self.count.put(dst, counts.count);
-        self.zero_count.put(dst, counts.zero_count);
-        self.sum.put(dst, sum);
-        self.buckets.iter_mut().zip(written).for_each(|(codec, count)| codec.put(dst, count));
+        self.count.put(dst, counts.count, total);
+        self.zero_count.put(dst, counts.zero_count, total);
+        self.sum.put(dst, sum, nth);
+        let written = counts.positive.into_iter().chain(counts.negative);
+        self.buckets.iter_mut().zip(written).for_each(|(codec, count)| codec.put(dst, count, nth));
     }
 
-    /// Reads a sample; the layout was read before the first one.
+    /// Reads a sample: timestamp, start timestamp and histogram. The layout was read before the first one.
     pub(super) fn take(
         &mut self,
         src: &mut BitReader<'_>,
         layout: &HistogramLayout,
-    ) -> Result<(i64, Histogram), ChunkError> {
-        let is_first = self.n_samples == 0;
+    ) -> Result<(i64, i64, Histogram), ChunkError> {
+        let before_ms = self.timestamp.value();
+        let histogram = self.take_values(src, layout)?;
+        let timestamp_ms = self.timestamp.value();
+        let before_ms = if self.n_samples == 0 { timestamp_ms } else { before_ms };
+        let start_ms = match &mut self.starts {
+            Some(starts) => starts.take(src, self.n_samples, before_ms)?,
+            None => 0,
+        };
         self.n_samples += 1;
+        Ok((timestamp_ms, start_ms, histogram))
+    }
+
+    fn take_values(&mut self, src: &mut BitReader<'_>, layout: &HistogramLayout) -> Result<Histogram, ChunkError> {
+        let (nth, total) = self.nth();
         let n_positive = spans::count(&layout.positive) as usize;
         let n_buckets = n_positive + spans::count(&layout.negative) as usize;
-        let (timestamp_ms, count, zero_count, sum) = match is_first {
-            true => {
-                self.buckets.resize_with(n_buckets, C::default);
-                let timestamp_ms = self.timestamp.take_first(src, false)?;
-                let (count, zero_count) = (self.count.take_first(src, true)?, self.zero_count.take_first(src, true)?);
-                (timestamp_ms, count, zero_count, self.sum.take_first(src, false)?)
-            }
-            false => {
-                let (timestamp_ms, count) = (self.timestamp.take(src)?, self.count.take(src)?);
-                (timestamp_ms, count, self.zero_count.take(src)?, self.sum.take(src)?)
-            }
-        };
-        if is_stale_nan(sum) && !is_first {
-            return Ok((timestamp_ms, stale::<C>(sum)));
-        }
+        self.buckets.resize_with(n_buckets, C::default);
+        self.timestamp.take(src, nth)?;
+        let (count, zero_count) = (self.count.take(src, total)?, self.zero_count.take(src, total)?);
+        let sum = self.sum.take(src, nth)?;
         let mut positive = Vec::with_capacity(n_buckets);
-        for codec in &mut self.buckets {
-            positive.push(if is_first { codec.take_first(src, false)? } else { codec.take(src)? });
+        if self.n_samples == 0 || !is_stale_nan(sum) {
+            for codec in &mut self.buckets {
+                positive.push(codec.take(src, nth)?);
+            }
         }
         if is_stale_nan(sum) {
-            return Ok((timestamp_ms, stale::<C>(sum)));
+            return Ok(Histogram { sum, counts: C::into_histogram(Counts::default()), ..Histogram::default() });
         }
         let mut negative = positive.split_off(n_positive);
         C::from_written(&mut positive);
         C::from_written(&mut negative);
         let counts = C::into_histogram(Counts { count, zero_count, positive, negative });
-        Ok((timestamp_ms, histogram(layout, sum, counts)))
-    }
-}
-
-fn first_codec<C: ValueCodec>(dst: &mut BitWriter, value: C::Value) -> C {
-    let mut codec = C::default();
-    codec.put_first(dst, value, false);
-    codec
-}
-
-fn stale<C: CountCodec>(sum: f64) -> Histogram {
-    Histogram { sum, counts: C::into_histogram(Counts::default()), ..Histogram::default() }
-}
-
-fn histogram(layout: &HistogramLayout, sum: f64, counts: HistogramCounts) -> Histogram {
-    Histogram {
-        reset_hint: ResetHint::Unknown,
-        schema: layout.schema,
-        zero_threshold: layout.zero_threshold,
-        sum,
-        counts,
-        positive_spans: layout.positive.clone(),
-        negative_spans: layout.negative.clone(),
-        custom_bounds: layout.bounds.clone(),
+        Ok(Histogram {
+            reset_hint: ResetHint::Unknown,
+            schema: layout.schema,
+            zero_threshold: layout.zero_threshold,
+            sum,
+            counts,
+            positive_spans: layout.positive.clone(),
+            negative_spans: layout.negative.clone(),
+            custom_bounds: layout.bounds.clone(),
+        })
     }
 }

@@ -14,7 +14,7 @@ use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
 use super::spans;
 
-/// Maximum thousandths of a bound; larger bounds are doubles.
+/// Maximum thousandths of a bound. Larger bounds are doubles.
 const BOUND_MAX: f64 = 33_554_430.0;
 /// The code of a zero threshold that is written as a double.
 const THRESHOLD_DOUBLE: u8 = 255;

@@ -1,7 +1,7 @@
 //! Chunks: samples of one series in Prometheus' encodings (`tsdb/chunkenc`), byte for byte.
 //!
 //! Used by blocks, head chunks, recovery and remote read. [`decode`] appends the samples of a chunk to columns;
-//! [`Encoder`] cuts the samples of one series into chunks; `open_chunks` does so for a million series at once.
+//! [`Encoder`] cuts the samples of one series into chunks. `open_chunks` does so for a million series at once.
 //!
 //! ```text
 //! u16   number of samples (of encodings 5 and 6 the lower 14 bits; the upper two are the counter reset header)
@@ -19,7 +19,6 @@ mod decode;
 mod encoder;
 mod histogram;
 mod histogram_appender;
-mod histogram_header;
 mod histogram_layout;
 mod open_chunks;
 mod spans;
@@ -70,15 +69,21 @@ impl Encoding {
         self as u8
     }
 
+    /// Returns `true` for floats.
+    #[must_use]
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::Xor | Self::Xor2)
+    }
+
     /// Returns `true` if chunks of this encoding can have start timestamps.
     fn has_starts(self) -> bool {
         matches!(self, Self::Xor2 | Self::HistogramSt | Self::FloatHistogramSt)
     }
 }
 
-/// An encoded chunk with its time range.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
+/// An encoded chunk with its time range. `B` is its bytes, or their location.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk<B = Vec<u8>> {
     /// Encoding of `bytes`.
     pub encoding: Encoding,
     /// Timestamp of the first sample.
@@ -86,9 +91,17 @@ pub struct Chunk {
     /// Timestamp of the last sample.
     pub max_ms: i64,
     /// Number of samples.
-    pub n_samples: usize,
+    pub n_samples: u32,
     /// Header and samples, without a checksum.
-    pub bytes: Vec<u8>,
+    pub bytes: B,
+}
+
+impl<B> Chunk<B> {
+    /// Returns the same chunk with its bytes elsewhere.
+    pub(crate) fn with<C>(&self, bytes: C) -> Chunk<C> {
+        let &Self { encoding, min_ms, max_ms, n_samples, .. } = self;
+        Chunk { encoding, min_ms, max_ms, n_samples, bytes }
+    }
 }
 
 /// Reason why a chunk cannot be decoded.
@@ -115,10 +128,10 @@ pub enum ChunkError {
 ///
 /// # Errors
 /// [`ChunkError::Truncated`] if the header is incomplete.
-pub fn n_samples(encoding: Encoding, bytes: &[u8]) -> Result<usize, ChunkError> {
+pub fn n_samples(encoding: Encoding, bytes: &[u8]) -> Result<u32, ChunkError> {
     let count = bytes.first_chunk().map(|count| u16::from_be_bytes(*count)).ok_or(ChunkError::Truncated)?;
     Ok(match encoding {
-        Encoding::HistogramSt | Encoding::FloatHistogramSt => usize::from(count & start_timestamps::COUNT_MASK),
-        _ => usize::from(count),
+        Encoding::HistogramSt | Encoding::FloatHistogramSt => u32::from(count & start_timestamps::COUNT_MASK),
+        _ => u32::from(count),
     })
 }

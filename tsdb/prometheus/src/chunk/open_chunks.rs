@@ -1,6 +1,6 @@
 //! Open float chunks of up to a million series, in little memory.
 //!
-//! Used by recovery. An [`Encoder`](super::Encoder) allocates per series and copies on growth; here all chunks share
+//! Used by recovery. An [`Encoder`](super::Encoder) allocates per series and copies on growth. Here all chunks share
 //! blocks of 64 bytes, in [`OpenChunks`]. An [`OpenChunk`] refers to its last block, and each block to the previous
 //! one.
 //!
@@ -75,9 +75,9 @@ pub(crate) struct OpenChunk {
 struct Tail {
     /// Bits that do not fill a word yet.
     pending: u64,
-    /// The last block; undefined without words.
+    /// The last block, undefined without words.
     block: u32,
-    /// Words in blocks; a chunk has at most 1024 bytes.
+    /// Words in blocks. A chunk has at most 1024 bytes.
     n_words: u8,
     n_pending: u8,
     n_samples: u8,
@@ -109,14 +109,14 @@ impl OpenChunk {
     pub(crate) fn can_append(&self) -> bool {
         let Tail { n_words, n_pending, n_samples, .. } = self.tail;
         let size = HEADER_SIZE + usize::from(n_words) * size_of::<u64>() + usize::from(n_pending.div_ceil(8));
-        n_samples > 0 && !is_full(usize::from(n_samples), size)
+        n_samples > 0 && !is_full(u32::from(n_samples), size)
     }
 
     /// Appends a sample to a chunk that is empty or has room.
     #[inline]
     pub(crate) fn push(&mut self, chunks: &mut OpenChunks, sample: Sample) {
         debug_assert!(self.tail.n_samples == 0 || self.can_append(), "a full chunk is ended first");
-        let n_samples = usize::from(self.tail.n_samples);
+        let n_samples = self.n_samples();
         self.state.put(&mut Sink { tail: &mut self.tail, chunks }, n_samples, sample);
         self.tail.n_samples += 1;
     }
@@ -145,7 +145,7 @@ impl OpenChunk {
         self.blocks(chunks).fold(0, |sum, block| sum ^ chunks.blocks[block as usize][0])
     }
 
-    /// Frees the blocks; the next sample starts a new chunk.
+    /// Frees the blocks. The next sample starts a new chunk.
     pub(crate) fn clear(&mut self, chunks: &mut OpenChunks) {
         let mut block = self.tail.block;
         for _ in 0..usize::from(self.tail.n_words).div_ceil(BLOCK_LEN) {
@@ -158,7 +158,7 @@ impl OpenChunk {
 
     /// Sets the timestamp of the last sample of an empty chunk.
     pub(crate) fn skip_to(&mut self, last_ms: i64) {
-        debug_assert!(self.tail.n_samples == 0, "times of a chunk are those of its samples");
+        debug_assert!(self.tail.n_samples == 0, "the times of a chunk are the times of its samples");
         self.state.timestamp_ms = last_ms;
     }
 
@@ -183,12 +183,12 @@ impl BitSink for Sink<'_> {
     #[inline]
     fn put(&mut self, bits: u64, count: u32) {
         let tail = &mut *self.tail;
-        if let Some(word) = push_bits(&mut tail.pending, &mut tail.n_pending, bits, count) {
-            let place = usize::from(tail.n_words) % BLOCK_LEN;
-            if place == 0 {
+        if let Some(bits) = push_bits(&mut tail.pending, &mut tail.n_pending, bits, count) {
+            let word = usize::from(tail.n_words) % BLOCK_LEN;
+            if word == 0 {
                 tail.block = self.chunks.take(tail.block);
             }
-            self.chunks.blocks[tail.block as usize][place] = word;
+            self.chunks.blocks[tail.block as usize][word] = bits;
             tail.n_words += 1;
         }
     }
@@ -199,7 +199,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::chunk::{Encoder, StartTimestamps};
+    use crate::testing::encoded;
 
     /// Cuts samples of several series, interleaved, into chunks. Returns start, end and bytes of each series' chunks.
     fn grown(chunks: &mut OpenChunks, series: &[Vec<Sample>]) -> Vec<Vec<(i64, i64, Vec<u8>)>> {
@@ -210,24 +210,18 @@ mod tests {
             ended.push((chunk.copy_to(chunks, &mut bytes), chunk.last_ms(), bytes));
             chunk.clear(chunks);
         };
-        for place in 0..series.iter().map(Vec::len).max().unwrap_or(0) {
-            for (i, samples) in series.iter().enumerate().filter(|(_, samples)| place < samples.len()) {
+        for idx in 0..series.iter().map(Vec::len).max().unwrap_or(0) {
+            for (i, samples) in series.iter().enumerate().filter(|(_, samples)| idx < samples.len()) {
                 if open[i].n_samples() > 0 && !open[i].can_append() {
                     end(&mut open[i], chunks, &mut ended[i]);
                 }
-                open[i].push(chunks, samples[place]);
+                open[i].push(chunks, samples[idx]);
             }
         }
         for (chunk, ended) in open.iter_mut().zip(&mut ended).filter(|(chunk, _)| chunk.n_samples() > 0) {
             end(chunk, chunks, ended);
         }
         ended
-    }
-
-    fn encoded(samples: &[Sample]) -> Vec<(i64, i64, Vec<u8>)> {
-        let mut encoder = Encoder::new(StartTimestamps::Drop);
-        samples.iter().for_each(|sample| encoder.push(*sample, 0));
-        encoder.finish().into_iter().map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.bytes)).collect()
     }
 
     proptest! {
@@ -247,7 +241,11 @@ mod tests {
                 steps.iter().map(sample).collect::<Vec<_>>()
             };
             let series: Vec<_> = series.iter().map(samples).collect();
-            let expected: Vec<_> = series.iter().map(|samples| encoded(samples)).collect();
+            let chunks_of = |samples: &Vec<Sample>| {
+                let chunks = encoded(samples.iter().map(|sample| (sample.timestamp_ms, sample.value)));
+                chunks.into_iter().map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.bytes)).collect::<Vec<_>>()
+            };
+            let expected: Vec<_> = series.iter().map(chunks_of).collect();
             let mut chunks = OpenChunks::default();
             prop_assert!(grown(&mut chunks, &series) == expected);
             // All blocks are free again: the second pass allocates none.

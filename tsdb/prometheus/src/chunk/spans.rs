@@ -43,7 +43,7 @@ pub(super) struct Difference {
     pub(super) is_missing: bool,
 }
 
-/// Compares the buckets and last counts of a chunk with those of the next histogram. Returns `None` for a counter
+/// Compares the buckets and last counts of a chunk with the buckets and counts of the next histogram. Returns `None` for a counter
 /// reset: a count decreased, or a bucket with a count is gone.
 pub(super) fn compare<V: Copy + Default + PartialOrd>(
     (spans, counts): (&[BucketSpan], &[V]),

@@ -4,7 +4,7 @@
 //! header  bit 7: the first sample has a start timestamp, a varint before its timestamp
 //!         bits 0-6: index of the first sample whose start timestamp differs from the one before; this sample and
 //!         all later ones are followed by the distance from the timestamp of the sample before to their start:
-//!         the first as it is, the others as delta
+//!         the first distance itself, the others as delta
 //! ```
 //! In a chunk of more than 127 samples the later ones have start timestamps even if nothing changed. Source:
 //! `tsdb/chunkenc/st.go`.
@@ -15,7 +15,7 @@ use super::bstream::{BitReader, BitSink, BitWriter};
 /// The bits of the number of samples in chunks where the upper two bits are the counter reset header.
 pub(super) const COUNT_MASK: u16 = 0x3fff;
 /// The highest sample index that the header can hold.
-const CHANGE_ON_MAX: usize = 0x7f;
+const CHANGE_ON_MAX: u32 = 0x7f;
 const FIRST_KNOWN: u8 = 0x80;
 
 /// State of the start timestamps of a chunk after its samples so far.
@@ -37,13 +37,13 @@ impl StartTimestampCodec {
         self.header
     }
 
-    fn change_on(&self) -> usize {
-        usize::from(self.header & !FIRST_KNOWN)
+    fn change_on(&self) -> u32 {
+        u32::from(self.header & !FIRST_KNOWN)
     }
 
     /// Appends the start timestamp of the sample at `idx`, after that sample. `before_ms` is the timestamp of the
-    /// sample before it; for the first sample its own.
-    pub(super) fn put(&mut self, dst: &mut BitWriter, idx: usize, before_ms: i64, start_ms: i64) {
+    /// sample before it, or of the first sample itself.
+    pub(super) fn put(&mut self, dst: &mut BitWriter, idx: u32, before_ms: i64, start_ms: i64) {
         let distance_ms = before_ms.wrapping_sub(start_ms);
         if idx == 0 {
             if start_ms != 0 {
@@ -61,8 +61,8 @@ impl StartTimestampCodec {
         self.start_ms = start_ms;
     }
 
-    /// Reads the start timestamp of the sample at `idx`; 0 if it has none.
-    pub(super) fn take(&mut self, src: &mut BitReader<'_>, idx: usize, before_ms: i64) -> Result<i64, ChunkError> {
+    /// Reads the start timestamp of the sample at `idx`, or 0 if it has none.
+    pub(super) fn take(&mut self, src: &mut BitReader<'_>, idx: u32, before_ms: i64) -> Result<i64, ChunkError> {
         if idx == 0 {
             if self.header & FIRST_KNOWN != 0 {
                 self.start_ms = before_ms.wrapping_sub(src.take_varint()?);

@@ -1,26 +1,29 @@
 //! Codecs of consecutive values: integers as delta of delta, doubles as XOR with the value before.
 //!
-//! A histogram has one codec for each of its fields and buckets; a float sample has one for its value.
+//! A histogram has one codec for each of its fields and buckets. A float sample has one for its value.
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
+
+/// Whether a value is the first one of its column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nth {
+    First,
+    /// The first one, which is never negative.
+    FirstTotal,
+    Later,
+}
 
 /// State of one column of values in a chunk.
 pub(super) trait ValueCodec: Default {
     /// Type of the values.
     type Value: Copy + Default + PartialOrd;
 
-    /// Appends the first value; `is_total` if it is never negative.
-    fn put_first(&mut self, dst: &mut BitWriter, value: Self::Value, is_total: bool);
+    /// Appends a value.
+    fn put(&mut self, dst: &mut BitWriter, value: Self::Value, nth: Nth);
 
-    /// Appends a later value.
-    fn put(&mut self, dst: &mut BitWriter, value: Self::Value);
-
-    /// Reads the first value.
-    fn take_first(&mut self, src: &mut BitReader<'_>, is_total: bool) -> Result<Self::Value, ChunkError>;
-
-    /// Reads a later value.
-    fn take(&mut self, src: &mut BitReader<'_>) -> Result<Self::Value, ChunkError>;
+    /// Reads a value.
+    fn take(&mut self, src: &mut BitReader<'_>, nth: Nth) -> Result<Self::Value, ChunkError>;
 }
 
 /// Integers as delta of delta, wrapping.
@@ -46,33 +49,30 @@ impl DeltaOfDelta {
 impl ValueCodec for DeltaOfDelta {
     type Value = i64;
 
-    fn put_first(&mut self, dst: &mut BitWriter, value: i64, is_total: bool) {
-        match is_total {
-            true => dst.put_varbit_unsigned(value.cast_unsigned()),
-            false => dst.put_varbit(value),
+    #[inline]
+    fn put(&mut self, dst: &mut BitWriter, value: i64, nth: Nth) {
+        match nth {
+            Nth::First => dst.put_varbit(value),
+            Nth::FirstTotal => dst.put_varbit_unsigned(value.cast_unsigned()),
+            Nth::Later => {
+                let delta = value.wrapping_sub(self.value);
+                dst.put_varbit(delta.wrapping_sub(self.delta));
+                self.delta = delta;
+            }
         }
         self.value = value;
     }
 
     #[inline]
-    fn put(&mut self, dst: &mut BitWriter, value: i64) {
-        let delta = value.wrapping_sub(self.value);
-        dst.put_varbit(delta.wrapping_sub(self.delta));
-        *self = Self { value, delta };
-    }
-
-    fn take_first(&mut self, src: &mut BitReader<'_>, is_total: bool) -> Result<i64, ChunkError> {
-        self.value = match is_total {
-            true => src.take_varbit_unsigned()?.cast_signed(),
-            false => src.take_varbit()?,
+    fn take(&mut self, src: &mut BitReader<'_>, nth: Nth) -> Result<i64, ChunkError> {
+        self.value = match nth {
+            Nth::First => src.take_varbit()?,
+            Nth::FirstTotal => src.take_varbit_unsigned()?.cast_signed(),
+            Nth::Later => {
+                self.delta = self.delta.wrapping_add(src.take_varbit()?);
+                self.value.wrapping_add(self.delta)
+            }
         };
-        Ok(self.value)
-    }
-
-    #[inline]
-    fn take(&mut self, src: &mut BitReader<'_>) -> Result<i64, ChunkError> {
-        self.delta = self.delta.wrapping_add(src.take_varbit()?);
-        self.value = self.value.wrapping_add(self.delta);
         Ok(self.value)
     }
 }
@@ -155,7 +155,7 @@ impl XorCodec {
             return None;
         }
         self.bits ^= delta;
-        // A one (changed), a zero (same window) and the XOR; or a single zero (unchanged).
+        // A one (changed), a zero (same window) and the XOR, or a single zero (unchanged).
         let bits = u64::from(is_changed) << ((width + 1) % u64::BITS) | delta >> (window.trailing % 64);
         Some((bits, 1 + u32::from(is_changed) * (1 + width)))
     }
@@ -201,26 +201,26 @@ impl XorCodec {
 impl ValueCodec for XorCodec {
     type Value = f64;
 
-    fn put_first(&mut self, dst: &mut BitWriter, value: f64, _is_total: bool) {
-        dst.put(value.to_bits(), 64);
-        self.set(value);
+    #[inline]
+    fn put(&mut self, dst: &mut BitWriter, value: f64, nth: Nth) {
+        match nth {
+            Nth::Later => self.put_next(dst, value),
+            Nth::First | Nth::FirstTotal => {
+                dst.put(value.to_bits(), 64);
+                self.set(value);
+            }
+        }
     }
 
     #[inline]
-    fn put(&mut self, dst: &mut BitWriter, value: f64) {
-        self.put_next(dst, value);
-    }
-
-    fn take_first(&mut self, src: &mut BitReader<'_>, _is_total: bool) -> Result<f64, ChunkError> {
-        self.bits = src.take(64)?;
-        Ok(self.value())
-    }
-
-    #[inline]
-    fn take(&mut self, src: &mut BitReader<'_>) -> Result<f64, ChunkError> {
-        if src.take_bit()? {
-            let is_new = src.take_bit()?;
-            self.take_xor(src, is_new)?;
+    fn take(&mut self, src: &mut BitReader<'_>, nth: Nth) -> Result<f64, ChunkError> {
+        match nth {
+            Nth::First | Nth::FirstTotal => self.bits = src.take(64)?,
+            Nth::Later if src.take_bit()? => {
+                let is_new = src.take_bit()?;
+                self.take_xor(src, is_new)?;
+            }
+            Nth::Later => {}
         }
         Ok(self.value())
     }

@@ -3,11 +3,10 @@
 use varve_tsdb::Sample;
 
 use super::ChunkError;
-use super::bstream::{BitReader, BitSink, fits};
-use super::value_codec::{ValueCodec, XorCodec};
+use super::bstream::{BitReader, BitSink};
+use super::value_codec::{Nth, ValueCodec, XorCodec};
 
-/// Widths of a delta of delta: width `i` follows a prefix of `i + 1` ones and a zero; larger ones are 64 bits after
-/// four ones.
+/// Widths of a delta of delta.
 const WIDTHS: [u32; 3] = [14, 17, 20];
 
 /// State of a chunk after its samples so far. The owner counts the samples.
@@ -26,7 +25,7 @@ impl XorState {
 
     /// Appends a sample after `n_samples` others.
     #[inline]
-    pub(super) fn put(&mut self, dst: &mut impl BitSink, n_samples: usize, sample: Sample) {
+    pub(super) fn put(&mut self, dst: &mut impl BitSink, n_samples: u32, sample: Sample) {
         let delta = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
         self.timestamp_ms = sample.timestamp_ms;
         match n_samples {
@@ -43,7 +42,7 @@ impl XorState {
             {
                 return dst.put(bits, count + 1);
             }
-            _ => put_delta_of_delta(dst, delta.wrapping_sub(self.delta)),
+            _ => dst.put_signed(delta.wrapping_sub(self.delta), &WIDTHS),
         }
         self.value.put_next(dst, sample.value);
         self.delta = delta;
@@ -51,41 +50,14 @@ impl XorState {
 
     /// Reads a sample after `n_samples` others.
     #[inline]
-    pub(super) fn take(&mut self, src: &mut BitReader<'_>, n_samples: usize) -> Result<Sample, ChunkError> {
-        if n_samples == 0 {
-            self.timestamp_ms = src.take_varint()?;
-            let value = self.value.take_first(src, false)?;
-            return Ok(Sample { timestamp_ms: self.timestamp_ms, value });
-        }
+    pub(super) fn take(&mut self, src: &mut BitReader<'_>, n_samples: u32) -> Result<Sample, ChunkError> {
+        let nth = if n_samples == 0 { Nth::First } else { Nth::Later };
         self.delta = match n_samples {
+            0 => src.take_varint()?,
             1 => src.take_uvarint()?.cast_signed(),
-            _ => self.delta.wrapping_add(take_delta_of_delta(src)?),
+            _ => self.delta.wrapping_add(src.take_signed(&WIDTHS)?),
         };
         self.timestamp_ms = self.timestamp_ms.wrapping_add(self.delta);
-        Ok(Sample { timestamp_ms: self.timestamp_ms, value: self.value.take(src)? })
-    }
-}
-
-#[inline]
-fn put_delta_of_delta(dst: &mut impl BitSink, dod: i64) {
-    if dod == 0 {
-        return dst.put(0, 1);
-    }
-    for (n_ones, width) in (1..).zip(WIDTHS) {
-        if fits(dod, width) {
-            dst.put((1 << (n_ones + 1)) - 2, n_ones + 1);
-            return dst.put(dod.cast_unsigned(), width);
-        }
-    }
-    dst.put(0b1111, 4);
-    dst.put(dod.cast_unsigned(), 64);
-}
-
-#[inline]
-fn take_delta_of_delta(src: &mut BitReader<'_>) -> Result<i64, ChunkError> {
-    match src.take_ones(4)? {
-        0 => Ok(0),
-        4 => src.take_signed(64),
-        ones => src.take_signed(WIDTHS[ones as usize - 1]),
+        Ok(Sample { timestamp_ms: self.timestamp_ms, value: self.value.take(src, nth)? })
     }
 }

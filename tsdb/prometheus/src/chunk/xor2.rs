@@ -16,20 +16,28 @@ use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
+use super::start_timestamps::StartTimestampCodec;
 use super::value_codec::XorCodec;
 
 /// State of a chunk after its samples so far.
 #[derive(Debug, Default)]
 pub(super) struct Xor2State {
-    n_samples: usize,
+    n_samples: u32,
     timestamp_ms: i64,
     delta: i64,
     value: XorCodec,
+    pub(super) starts: StartTimestampCodec,
 }
 
 impl Xor2State {
-    /// Appends a sample without its start timestamp.
-    pub(super) fn put(&mut self, dst: &mut BitWriter, sample: Sample) {
+    /// Creates the state of a reader from the header of the start timestamps.
+    pub(super) fn with_header(header: u8) -> Self {
+        Self { starts: StartTimestampCodec::with_header(header), ..Self::default() }
+    }
+
+    /// Appends a sample.
+    pub(super) fn put(&mut self, dst: &mut BitWriter, sample: Sample, start_ms: i64) {
+        let before_ms = if self.n_samples == 0 { sample.timestamp_ms } else { self.timestamp_ms };
         let delta = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
         match self.n_samples {
             0 => {
@@ -48,6 +56,7 @@ impl Xor2State {
         if self.n_samples > 0 {
             self.delta = delta;
         }
+        self.starts.put(dst, self.n_samples, before_ms, start_ms);
         self.timestamp_ms = sample.timestamp_ms;
         self.n_samples += 1;
     }
@@ -79,28 +88,29 @@ impl Xor2State {
         }
     }
 
-    /// Reads a sample without its start timestamp.
-    pub(super) fn take(&mut self, src: &mut BitReader<'_>) -> Result<Sample, ChunkError> {
-        self.n_samples += 1;
+    /// Reads a sample and its start timestamp.
+    pub(super) fn take(&mut self, src: &mut BitReader<'_>) -> Result<(Sample, i64), ChunkError> {
+        let mut before_ms = self.timestamp_ms;
         let value = match self.n_samples {
-            1 => {
-                self.timestamp_ms = src.take_varint()?;
+            0 => {
+                self.delta = src.take_varint()?;
+                before_ms = self.delta;
                 let value = f64::from_bits(src.take(64)?);
                 if !is_stale_nan(value) {
                     self.value.set(value);
                 }
                 value
             }
-            2 => {
+            1 => {
                 self.delta = src.take_uvarint()?.cast_signed();
                 self.take_value(src)?
             }
             _ => self.take_joint(src)?,
         };
-        if self.n_samples > 1 {
-            self.timestamp_ms = self.timestamp_ms.wrapping_add(self.delta);
-        }
-        Ok(Sample { timestamp_ms: self.timestamp_ms, value })
+        self.timestamp_ms = self.timestamp_ms.wrapping_add(self.delta);
+        let start_ms = self.starts.take(src, self.n_samples, before_ms)?;
+        self.n_samples += 1;
+        Ok((Sample { timestamp_ms: self.timestamp_ms, value }, start_ms))
     }
 
     fn take_joint(&mut self, src: &mut BitReader<'_>) -> Result<f64, ChunkError> {

@@ -15,9 +15,9 @@ use crate::head_chunks::{HeadChunk, HeadChunkFiles};
 use crate::wal::{Segment, WalFiles};
 
 /// Files to replay.
-#[derive(Debug)]
-pub(super) struct Input {
-    /// Segments of the WAL, then those of the WBL.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    /// Segments of the WAL, then segments of the WBL.
     pub(super) segments: Vec<(Segment, LogKind)>,
     pub(super) head: HeadChunkFiles,
     /// Sorted by series ref, then by file and offset.
@@ -28,7 +28,7 @@ pub(super) struct Input {
 
 /// The log that a segment belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LogKind {
+pub(crate) enum LogKind {
     Wal,
     Wbl,
 }
@@ -54,7 +54,7 @@ impl Input {
         HeadChunkList { chunks: &self.head_chunks, min_valid_ms: self.min_valid_ms }
     }
 
-    /// Returns the range of the head chunks of a series; searches at index `near` first.
+    /// Returns the range of the head chunks of a series. Searches at index `near` first.
     pub(super) fn head_chunks_of(&self, series_ref: u64, near: usize) -> Range<usize> {
         let series_at = |index: usize| self.head_chunks.get(index).map(|chunk| chunk.series);
         let is_there =

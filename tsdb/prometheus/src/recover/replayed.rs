@@ -3,9 +3,9 @@
 use hashbrown::HashMap;
 use varve_tsdb::TimeRange;
 
+use super::input::Input;
 use super::series::{SeriesIdx, SeriesTable};
 use super::shard::{Shard, ShardLayout};
-use crate::head_chunks::{HeadChunk, HeadChunkFiles};
 
 /// The result of a replay.
 #[derive(Debug)]
@@ -14,9 +14,7 @@ pub(crate) struct Replayed {
     pub(crate) shards: Vec<Shard>,
     pub(super) layout: ShardLayout,
     pub(crate) tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
-    pub(crate) head: HeadChunkFiles,
-    pub(crate) head_chunks: Vec<HeadChunk>,
-    pub(crate) min_valid_ms: i64,
+    pub(super) input: Input,
 }
 
 impl Replayed {

@@ -21,7 +21,7 @@ pub struct Report {
     pub covered_before_ms: Option<i64>,
     /// Bytes of WAL and WBL that were read.
     pub read_size: u64,
-    /// Number of segments that were read, including those of the checkpoint.
+    /// Number of segments that were read, including the segments of the checkpoint.
     pub n_segments: u64,
     /// Number of the checkpoint.
     pub checkpoint: Option<u64>,

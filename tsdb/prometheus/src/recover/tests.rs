@@ -2,9 +2,7 @@
 
 mod damage;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use tempfile::TempDir;
 use varve_tsdb::fs::RealFs;
@@ -17,19 +15,8 @@ use crate::block::BlockReader;
 use crate::chunk::StartTimestamps;
 use crate::export::{ExportOptions, export};
 use crate::import::import_block;
+use crate::testing::{Samples, add, fs, n_samples, read_block, recorded, series_record, wal_of};
 use crate::wal::tests::segment;
-
-/// Timestamps and value bits, by labels.
-type Samples = BTreeMap<String, BTreeMap<i64, u64>>;
-
-fn recorded() -> Option<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/prometheus-data/mixed");
-    dir.is_dir().then_some(dir)
-}
-
-fn fs() -> Arc<dyn Fs> {
-    Arc::new(RealFs)
-}
 
 fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -46,7 +33,7 @@ fn logs_of(recorded: &Path) -> TempDir {
     for name in ["wal", "wbl", "chunks_head"] {
         copy_dir(&recorded.join(name), &dir.path().join(name));
     }
-    for block in BlockReader::list(&RealFs, recorded).unwrap() {
+    for block in BlockReader::list(&RealFs, &recorded).unwrap() {
         let target = dir.path().join(block.file_name().unwrap());
         std::fs::create_dir(&target).unwrap();
         std::fs::copy(block.join("meta.json"), target.join("meta.json")).unwrap();
@@ -62,31 +49,14 @@ fn run(source: &Path, options: &RecoverOptions) -> (Samples, Report, TempDir) {
 }
 
 fn read_blocks(dir: &Path) -> Samples {
-    let mut samples = Samples::new();
+    let (mut samples, mut damage) = (Samples::new(), DamageReport::default());
     for dir in BlockReader::list(&RealFs, dir).unwrap() {
-        let mut damage = DamageReport::default();
-        let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
-        let mut of_series = DamageReport::default();
-        block
-            .for_each(&mut damage, |series| {
-                let mut columns = SampleColumns::default();
-                series.read(&mut columns, &mut of_series);
-                add(&mut samples, format!("{:?}", series.labels()), &columns);
-                Ok(())
-            })
-            .unwrap();
-        assert_eq!((damage.n_damaged(), of_series.n_damaged()), (0, 0));
+        for (labels, samples_of_block) in read_block(&dir, &mut damage) {
+            samples.entry(labels).or_default().extend(samples_of_block);
+        }
     }
+    assert_eq!(damage.n_damaged(), 0);
     samples
-}
-
-fn add(samples: &mut Samples, labels: String, columns: &SampleColumns) {
-    let of_series = samples.entry(labels).or_default();
-    of_series.extend(columns.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits())));
-}
-
-fn n_samples(samples: &Samples) -> u64 {
-    samples.values().map(|of_series| of_series.len() as u64).sum()
 }
 
 #[test]
@@ -104,14 +74,9 @@ fn memory_and_concurrency_do_not_change_the_blocks() {
 
 /// A WAL of floats: each record has one timestamp of all series.
 fn log_of(n_series: u64, n_times: i64) -> TempDir {
-    let one = |series: u64| {
-        let mut record = series.to_be_bytes().to_vec();
-        record.extend_from_slice(&[2, 8]);
-        record.extend_from_slice(b"__name__\x02up\x01i\x06");
-        record.extend_from_slice(format!("{series:06}").as_bytes());
-        record
-    };
-    let mut records = vec![(1..=n_series).fold(vec![1], |record, series| [record, one(series)].concat())];
+    let names: Vec<_> = (1..=n_series).map(|series| format!("{series:06}")).collect();
+    let series = (1..).zip(names.iter().map(|name| vec![("__name__", "up"), ("i", name)]));
+    let mut records = vec![series_record(series)];
     for time in 0..n_times {
         let mut record = [&[2][..], &1_u64.to_be_bytes(), &(time * 30_000).to_be_bytes()].concat();
         for series in 1..=n_series {
@@ -122,10 +87,7 @@ fn log_of(n_series: u64, n_times: i64) -> TempDir {
         }
         records.push(record);
     }
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("wal")).unwrap();
-    std::fs::write(dir.path().join("wal/00000000"), segment(&records).0).unwrap();
-    dir
+    wal_of(&segment(&records).0)
 }
 
 #[test]
@@ -135,7 +97,7 @@ fn open_chunks_are_spilled() {
     assert_eq!((whole.damage.n_damaged(), n_samples(&expected), whole.spilled_size), (0, 4000 * 59, 0));
     let options = RecoverOptions { memory_bytes: 1, concurrency: 2, ..RecoverOptions::default() };
     let (found, report, _out) = run(source.path(), &options);
-    // No chunk is full, and the spilled size is about that of the chunks.
+    // No chunk is full, and the spilled size is about the size of the chunks.
     let n_chunks: u64 = whole.blocks.iter().map(|block| block.stats.n_chunks).sum();
     assert_eq!(n_chunks, 4000);
     assert!(report.spilled_size > 1 << 20, "{}", report.spilled_size);
@@ -173,20 +135,14 @@ fn progress_counts_bytes() {
 /// Records of types 11 to 13, which Prometheus 3.5 does not write: one series each, with start timestamps.
 #[test]
 fn samples_with_start_timestamps_are_recovered() {
-    let mut definitions = vec![1];
-    for (series, name) in (1..).zip(["a", "b", "c"]) {
-        definitions.extend_from_slice(&u64::to_be_bytes(series));
-        definitions.extend_from_slice(&[1, 8]);
-        definitions.extend_from_slice(b"__name__\x01");
-        definitions.extend_from_slice(name.as_bytes());
-    }
+    let definitions = series_record((1..).zip(["a", "b", "c"].map(|name| vec![("__name__", name)])));
     let one = 1.0_f64.to_bits().to_be_bytes();
     // No spans and no buckets: hint, schema 0, threshold, zero count 1, count 1, sum, and four empty lists.
     let integer = [&[0, 0][..], &one, &[1, 1], &one, &[0; 4]].concat();
     let float = [&[0, 0][..], &one, &one, &one, &one, &[0; 4]].concat();
     let mut records = vec![definitions];
     for (code, value) in [(11, &one[..]), (12, &integer), (13, &float)] {
-        // At 100 s started at 50 s; a second later with the same start; then without a start.
+        // At 100 s, started at 50 s; a second later with the same start; then without a start.
         let mut record = vec![code];
         put_i64(&mut record, i64::from(code) - 10);
         [100_000, 50_000].into_iter().for_each(|time| put_i64(&mut record, time));
@@ -199,9 +155,7 @@ fn samples_with_start_timestamps_are_recovered() {
         }
         records.push(record);
     }
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("wal")).unwrap();
-    std::fs::write(dir.path().join("wal/00000000"), segment(&records).0).unwrap();
+    let dir = wal_of(&segment(&records).0);
     for (kept, expected) in [(StartTimestamps::Drop, [0; 3]), (StartTimestamps::Keep, [50_000, 50_000, 0])] {
         let options = RecoverOptions { start_timestamps: kept, ..RecoverOptions::default() };
         let (found, report, out) = run(dir.path(), &options);
@@ -209,18 +163,14 @@ fn samples_with_start_timestamps_are_recovered() {
         let mut damage = DamageReport::default();
         let block = &BlockReader::list(&RealFs, out.path()).unwrap()[0];
         let block = BlockReader::open(&RealFs, block, &mut damage).unwrap();
-        block
-            .for_each(&mut damage, |series| {
-                let mut columns = SampleColumns::default();
-                series.read(&mut columns, &mut DamageReport::default());
-                assert_eq!(columns.timestamps_ms, [100_000, 101_000, 102_000]);
-                let starts = |idx| if columns.starts_ms.is_empty() { 0 } else { columns.start_ms(idx) };
-                assert_eq!([0, 1, 2].map(starts), expected, "{kept:?}");
-                let is_histogram = columns.histogram(0).is_some();
-                assert_eq!(is_histogram, !format!("{:?}", series.labels()).contains("\"a\""));
-                Ok(())
-            })
-            .unwrap();
+        let mut cursor = block.cursor();
+        while let Some(series) = cursor.next(&mut damage) {
+            let mut columns = SampleColumns::default();
+            series.read(&mut columns, &mut damage);
+            assert_eq!(columns.timestamps_ms, [100_000, 101_000, 102_000]);
+            assert_eq!([0, 1, 2].map(|idx| columns.start_ms(idx)), expected, "{kept:?}");
+            assert_eq!(columns.histogram(0).is_some(), series.labels()[0].1 != "a");
+        }
     }
 }
 
@@ -242,7 +192,7 @@ fn missing_segments_and_definitions_are_reported() {
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
 }
 
-/// Imports recorded blocks and recovered WAL; the store exports the same samples.
+/// Imports recorded blocks and recovered WAL. The store exports the same samples.
 #[test]
 fn an_import_followed_by_an_export_keeps_all_samples() {
     let Some(recorded) = recorded() else { return };

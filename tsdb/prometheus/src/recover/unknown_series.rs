@@ -13,7 +13,7 @@ use super::shard::Value;
 use crate::block::buffered_file::BufferedFile;
 use crate::repair::remove_if_exists;
 
-/// The file inside the target for samples of unknown series, one JSON object per line; created for the first one.
+/// The file inside the target for samples of unknown series, one JSON object per line. The first sample creates it.
 pub const UNKNOWN_SAMPLES: &str = "unknown-series.jsonl";
 
 /// A sample of an unknown series.

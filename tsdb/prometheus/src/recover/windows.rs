@@ -50,14 +50,14 @@ pub(crate) fn range_of(window: i64) -> TimeRange {
 
 impl Windows {
     /// Adds the windows of a time range, also to the set of its series.
-    pub(super) fn add(&mut self, min_ms: i64, max_ms: i64, of_series: &mut WindowSet) {
+    pub(super) fn add(&mut self, min_ms: i64, max_ms: i64, series: &mut WindowSet) {
         let (first, last) = (window_of(min_ms), window_of(max_ms));
         if last - first >= WINDOWS_MAX as i64 {
             self.n_too_many = Some(last.abs_diff(first));
             return;
         }
         for window in first..=last {
-            of_series.0 |= WindowSet::bit(window);
+            series.0 |= WindowSet::bit(window);
             if self.numbers.len() <= WINDOWS_MAX {
                 self.numbers.insert(window);
             }
@@ -86,17 +86,17 @@ mod tests {
     use super::*;
 
     fn windows(times: &[(i64, i64)]) -> (Result<Vec<i64>>, WindowSet) {
-        let (mut windows, mut of_series) = (Windows::default(), WindowSet::EMPTY);
-        times.iter().for_each(|&(min, max)| windows.add(min * WINDOW_MS, max * WINDOW_MS, &mut of_series));
-        (windows.sorted().map(|windows| windows.into_iter().collect()), of_series)
+        let (mut windows, mut series) = (Windows::default(), WindowSet::EMPTY);
+        times.iter().for_each(|&(min, max)| windows.add(min * WINDOW_MS, max * WINDOW_MS, &mut series));
+        (windows.sorted().map(|windows| windows.into_iter().collect()), series)
     }
 
     #[test]
     fn windows_are_counted_once_and_tracked_per_series() {
-        let (found, of_series) = windows(&[(3, 5), (5, 5), (-1, -1), (36, 36)]);
+        let (found, series) = windows(&[(3, 5), (5, 5), (-1, -1), (36, 36)]);
         assert_eq!(found.unwrap(), [-1, 3, 4, 5, 36]);
         for (window, expect) in [(-1, true), (0, false), (3, true), (4, true), (6, false), (31, true), (36, true)] {
-            assert_eq!(of_series.may_have_samples(window), expect, "{window}");
+            assert_eq!(series.may_have_samples(window), expect, "{window}");
         }
     }
 

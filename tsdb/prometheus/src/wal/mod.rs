@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! wal/00000007             segments, numbered without gaps
-//! wal/checkpoint.00000006  a folder of segments that replace those up to this number
+//! wal/checkpoint.00000006  a directory of segments that replace all segments up to this number
 //! segment                  pages of 32 KiB
 //! page                     fragments, then zeros
 //! fragment                 u8   bits 0-2: 1 full record, 2 first, 3 middle, 4 last fragment; bit 3 snappy, bit 4 zstd
@@ -25,10 +25,7 @@ pub use compression::{Compression, RECORD_SIZE_MAX};
 pub(crate) use page_writer::PageWriter;
 pub(crate) use reader::BufferPool;
 pub use reader::{PAGE_SIZE, RawRecord, SegmentReader};
-pub(crate) use record::{
-    DefinedLabel, decode_exemplars, decode_histograms, decode_metadata, decode_tombstones, for_each_definition,
-    for_each_sample,
-};
+pub(crate) use record::{DefinedLabel, decode_histograms, decode_tombstones, for_each_definition, for_each_sample};
 pub use record::{
     RecordContent, RecordError, RecordType, RefExemplar, RefHistogram, RefMetadata, RefSample, RefTombstone,
     SeriesDefinition,

@@ -48,7 +48,7 @@ pub(crate) struct BufferPool {
     size: usize,
 }
 
-/// Maximum size of all pooled buffers, and of one of them; larger ones are rare.
+/// Maximum size of all pooled buffers, and of one of them. Larger ones are rare.
 const SPARE_SIZE_MAX: usize = 4 << 20;
 const PIECE_SIZE_MAX: usize = 64 << 10;
 
@@ -85,7 +85,7 @@ pub struct SegmentReader {
     open: Option<RawRecord>,
     /// The beginning of the current record is lost, which has been reported.
     is_lost: bool,
-    /// Offset of the padding of the last page; only the last page of a segment may be padded.
+    /// Offset of the padding of the last page. Only the last page of a segment may be padded.
     zeros: Option<u64>,
 }
 
@@ -246,7 +246,7 @@ impl SegmentReader {
 
     fn end(&mut self, damage: &mut DamageReport) {
         let kind = if self.is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
-        // The last page is padded if the segment ended normally; otherwise it ends after a record.
+        // The last page is padded if the segment ended normally. Otherwise it ends after a record.
         if let Some(zeros) = self.zeros.take().filter(|zeros| zeros.next_multiple_of(PAGE_SIZE as u64) != self.size) {
             self.lose(zeros, kind, "file ends with zeros", damage);
         }

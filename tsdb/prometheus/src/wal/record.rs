@@ -60,6 +60,22 @@ impl RecordType {
         Self::HistogramsV2,
         Self::FloatHistogramsV2,
     ];
+    /// Prometheus' names of the types.
+    const NAMES: [&str; Self::ALL.len()] = [
+        "series",
+        "samples",
+        "tombstones",
+        "exemplars",
+        "mmapmarkers",
+        "metadata",
+        "histogram_samples",
+        "float_histogram_samples",
+        "custom_buckets_histogram_samples",
+        "custom_buckets_float_histogram_samples",
+        "samples_v2",
+        "histogram_samples_v2",
+        "float_histogram_samples_v2",
+    ];
 
     /// Returns the type of a record, or `None` if it is empty or unknown.
     #[must_use]
@@ -79,21 +95,7 @@ impl RecordType {
     /// Returns Prometheus' name for the type.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Series => "series",
-            Self::Samples => "samples",
-            Self::Tombstones => "tombstones",
-            Self::Exemplars => "exemplars",
-            Self::MmapMarkers => "mmapmarkers",
-            Self::Metadata => "metadata",
-            Self::Histograms => "histogram_samples",
-            Self::FloatHistograms => "float_histogram_samples",
-            Self::CustomHistograms => "custom_buckets_histogram_samples",
-            Self::CustomFloatHistograms => "custom_buckets_float_histogram_samples",
-            Self::SamplesV2 => "samples_v2",
-            Self::HistogramsV2 => "histogram_samples_v2",
-            Self::FloatHistogramsV2 => "float_histogram_samples_v2",
-        }
+        Self::NAMES[self as usize - 1]
     }
 }
 
@@ -131,7 +133,7 @@ pub struct RefSample {
     pub series: u64,
     /// Milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
-    /// Start timestamp; 0 is unknown.
+    /// Start timestamp, or 0 if it is unknown.
     pub start_ms: i64,
     /// Value.
     pub value: f64,
@@ -144,7 +146,7 @@ pub struct RefHistogram {
     pub series: u64,
     /// Milliseconds since the Unix epoch.
     pub timestamp_ms: i64,
-    /// Start timestamp; 0 is unknown.
+    /// Start timestamp, or 0 if it is unknown.
     pub start_ms: i64,
     /// Histogram.
     pub histogram: Arc<Histogram>,
@@ -396,7 +398,7 @@ pub(crate) fn decode_tombstones(record: &[u8], dst: &mut Vec<RefTombstone>) -> R
     })
 }
 
-pub(crate) fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'a>>) -> Result<(), RecordError> {
+fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'a>>) -> Result<(), RecordError> {
     let mut series = RefDecoder::of(record);
     decode(record, |src| {
         let (series, timestamp_ms, _) = series.take(src)?;
@@ -410,7 +412,7 @@ pub(crate) fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'
     })
 }
 
-pub(crate) fn decode_metadata<'a>(record: &'a [u8], dst: &mut Vec<RefMetadata<'a>>) -> Result<(), RecordError> {
+fn decode_metadata<'a>(record: &'a [u8], dst: &mut Vec<RefMetadata<'a>>) -> Result<(), RecordError> {
     decode(record, |src| {
         let mut metadata = RefMetadata { series: src.uvarint()?, metric_type: src.u8()?, unit: "", help: "" };
         for _ in 0..src.n_items()? {
@@ -440,7 +442,7 @@ struct LastItem {
     start_ms: i64,
 }
 
-/// Flags: no start timestamp, or that of the item before.
+/// Flags: no start timestamp, or the same as the item before.
 const NO_START: u8 = 0;
 const SAME_START: u8 = 1;
 
@@ -484,7 +486,7 @@ impl RefDecoder {
     }
 }
 
-/// Reads a histogram; the inner `None` is one with an unknown schema.
+/// Reads a histogram. The inner option is `None` if its schema is unknown.
 fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Option<Histogram>> {
     let reset_hint = ResetHint::from_code(src.u8()?).unwrap_or_default();
     let schema = src.varint()?;

@@ -22,7 +22,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Returns the size in bytes; 0 if the file cannot be opened.
+    /// Returns the size in bytes, or 0 if the file cannot be opened.
     pub fn size(&self, fs: &dyn Fs) -> u64 {
         size_of_file(fs, &self.path)
     }
@@ -45,11 +45,10 @@ impl WalFiles {
     /// [`Error::Io`] if a directory cannot be listed.
     pub fn list(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let names = list(fs, dir)?;
-        let checkpoint = names.iter().filter_map(|name| number(name.strip_prefix(CHECKPOINT)?)).max();
-        let mut segments = Vec::new();
-        if let Some(name) = names.iter().find(|name| checkpoint.is_some() && checkpoint_number(name) == checkpoint) {
-            segments = numbered(fs, &dir.join(name), true, damage)?;
-        }
+        let newest = names.iter().filter_map(|name| Some((number(name.strip_prefix(CHECKPOINT)?)?, name))).max();
+        let checkpoint = newest.map(|(number, _)| number);
+        let segments = newest.map(|(_, name)| numbered(fs, &dir.join(name), true, damage)).transpose()?;
+        let mut segments = segments.unwrap_or_default();
         let own = numbered(fs, dir, false, damage)?;
         segments.extend(own.into_iter().filter(|segment| checkpoint.is_none_or(|covered| segment.number > covered)));
         let first = segments.iter().find(|segment| !segment.is_checkpoint).map(|segment| segment.number);
@@ -61,9 +60,7 @@ impl WalFiles {
         }
         Ok(Self { segments, checkpoint })
     }
-}
 
-impl WalFiles {
     /// Lists the segments of the WAL and then of the WBL of the data directory `dir`.
     ///
     /// # Errors
@@ -73,10 +70,6 @@ impl WalFiles {
         files.segments.extend(Self::list(fs, &dir.join("wbl"), damage)?.segments);
         Ok(files)
     }
-}
-
-fn checkpoint_number(name: &str) -> Option<u64> {
-    number(name.strip_prefix(CHECKPOINT)?)
 }
 
 /// Returns the segments of a directory by number.
@@ -106,7 +99,7 @@ fn number(name: &str) -> Option<u64> {
     digits.then(|| name.parse().ok()).flatten()
 }
 
-/// Returns the names in a directory; none if it does not exist.
+/// Returns the names in a directory, or none if it does not exist.
 pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     match fs.list(dir) {
         Ok(names) => Ok(names),

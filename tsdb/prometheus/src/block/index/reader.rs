@@ -84,25 +84,12 @@ impl IndexReader {
         Ok(Self { path, is_v1: version == 1, symbols, series, postings, bytes })
     }
 
-    /// Calls `each` with all series; reports damage, and continues with the next valid series.
-    pub(in crate::block) fn for_each<'a>(
-        &'a self,
-        damage: &mut DamageReport,
-        mut each: impl FnMut(IndexedSeries<'a>) -> Result<()>,
-    ) -> Result<()> {
-        let mut at = self.start();
-        while let Some(series) = self.next(&mut at, damage) {
-            each(series)?;
-        }
-        Ok(())
-    }
-
     /// Returns the start for [`IndexReader::next`].
     pub(in crate::block) fn start(&self) -> usize {
         self.series.start
     }
 
-    /// Reads the first valid series from `at` on and advances `at`; reports damage before it.
+    /// Reads the first valid series from `at` on and advances `at`. Reports damage before it.
     pub(in crate::block) fn next(&self, at: &mut usize, damage: &mut DamageReport) -> Option<IndexedSeries<'_>> {
         while *at < self.series.end {
             if self.is_padding(*at) {

@@ -35,7 +35,8 @@ pub(in crate::block) struct IndexWriter<'a> {
     all: Vec<u32>,
     /// Series refs by name and value, both symbols.
     postings: HashMap<(u32, u32), Vec<u32>>,
-    scratch: Vec<u8>,
+    /// Symbols by text, collected when the first series is added.
+    by_text: HashMap<&'a str, u32>,
 }
 
 impl<'a> IndexWriter<'a> {
@@ -52,37 +53,41 @@ impl<'a> IndexWriter<'a> {
         }
         write_section(&mut file, &table)?;
         let series_offset = file.position();
-        let (all, postings, scratch) = (Vec::new(), HashMap::new(), Vec::new());
-        Ok(Self { file, symbols, symbols_offset, series_offset, all, postings, scratch })
+        let (all, postings, by_text) = (Vec::new(), HashMap::new(), HashMap::new());
+        Ok(Self { file, symbols, symbols_offset, series_offset, all, postings, by_text })
     }
 
-    /// Appends a series; labels are symbols in ascending order of names.
-    pub(in crate::block) fn add(&mut self, labels: &[(u32, u32)], chunks: &[IndexedChunk]) -> Result<()> {
-        let series = self.next_series()?;
-        self.all.push(series);
-        for label in labels {
-            self.postings.entry(*label).or_default().push(series);
+    /// Returns labels as symbols, or `None` if one of them is not a symbol.
+    pub(in crate::block) fn symbols<'l>(
+        &mut self,
+        mut labels: impl Iterator<Item = (&'l str, &'l str)>,
+    ) -> Option<Vec<(u32, u32)>> {
+        if self.by_text.is_empty() {
+            self.by_text = self.symbols.iter().copied().zip(0..).collect();
         }
-        let mut entry = std::mem::take(&mut self.scratch);
-        let mut bytes = Vec::new();
-        put_entry(&mut bytes, &mut entry, labels.iter().copied(), chunks);
-        self.scratch = entry;
-        self.file.write(&bytes)
+        let symbol = |text: &str| self.by_text.get(text).copied();
+        labels.try_fold(Vec::new(), |mut found, (name, value)| {
+            found.push((symbol(name)?, symbol(value)?));
+            Some(found)
+        })
     }
 
-    /// Appends encoded entries; [`IndexWriter::finish_with`] writes their postings.
+    /// Appends the encoded entry of a series with its postings.
+    pub(in crate::block) fn add(&mut self, labels: &[(u32, u32)], entry: &IndexEntries) -> Result<()> {
+        self.add_entries(entry)?;
+        let series = *self.all.last().expect("an entry was just added");
+        labels.iter().for_each(|label| self.postings.entry(*label).or_default().push(series));
+        Ok(())
+    }
+
+    /// Appends encoded entries. [`IndexWriter::finish_with`] writes their postings.
     pub(in crate::block) fn add_entries(&mut self, entries: &IndexEntries) -> Result<()> {
-        let first = self.next_series()?;
+        self.file.pad(SERIES_ALIGN)?;
+        let first = to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE)?;
         self.all.extend(entries.starts.iter().map(|start| first.wrapping_add(*start)));
         self.file.write(&entries.bytes)?;
         // The last ref is the largest: if it did not overflow, no other did.
         to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE).map(|_| ())
-    }
-
-    /// Returns the ref of the next series.
-    fn next_series(&mut self) -> Result<u32> {
-        self.file.pad(SERIES_ALIGN)?;
-        to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE)
     }
 
     /// Writes collected postings and tables. Returns size and hash of the file.
@@ -110,7 +115,7 @@ impl<'a> IndexWriter<'a> {
         mut self,
         postings: impl FnOnce(&mut PostingsWriter<'_>, &[u32]) -> Result<()>,
     ) -> Result<(u64, u128)> {
-        // Two sections that are no longer written are empty; they precede the postings and the table.
+        // Two sections that are no longer written are empty. They precede the postings and the table.
         let labels_offset = self.file.position();
         self.file.pad(4)?;
         let postings_offset = self.file.position();
@@ -188,7 +193,7 @@ fn put_postings(dst: &mut Vec<u8>, series: &[u32]) {
     PostingsWriter::end_section(&mut dst[start..]);
 }
 
-/// Appends the entry of a series, whose labels are symbols in ascending order of names; `entry` is a buffer.
+/// Appends the entry of a series, whose labels are symbols in ascending order of names. `entry` is a buffer.
 pub(in crate::block) fn put_entry(
     dst: &mut Vec<u8>,
     entry: &mut Vec<u8>,

@@ -1,6 +1,6 @@
 //! Writes blocks, one per window, in ascending order of time.
 //!
-//! All threads prepare groups of series in parallel; the thread that prepared the next group writes it.
+//! All threads prepare groups of series in parallel, while one of them writes those before.
 
 mod pipeline;
 mod postings;
@@ -20,21 +20,19 @@ use super::replayed::Replayed;
 use super::report::{Phase, Progress, Report};
 use super::series::label_order::{LabelOrder, Position};
 use super::series::{SeriesIdx, SeriesTable};
-use super::shard::{ChunkPlace, FoundChunk, Shard};
+use super::shard::{ChunkLocation, FoundChunk, Shard};
 use super::windows::{Windows, range_of};
-use crate::block::{
-    BlockMeta, BlockWriter, Description, EncodedChunk, FROM_OUT_OF_ORDER, IndexEntries, PostingsWriter, SeriesGroup,
-};
-use crate::chunk::{self, ChunkError, Encoder, Encoding, StartTimestamps};
+use crate::block::{BlockMeta, BlockWriter, Description, FROM_OUT_OF_ORDER, IndexEntries, PostingsWriter, SeriesGroup};
+use crate::chunk::{self, Chunk, ChunkError, Encoder, Encoding, StartTimestamps};
 
 /// Number of series that one thread prepares at once.
-const GROUP_LEN: usize = 256;
+const GROUP_LEN: usize = 128;
 /// Maximum number of groups per thread that are in preparation or wait to be written.
-const GROUPS_PER_WORKER: usize = 8;
+const GROUPS_PER_WORKER: usize = 16;
 
 /// Memory per series while a block is written, besides its labels: position, sort key, number, end of labels.
 const SERIES_SIZE: usize = 32;
-/// Memory per label pair while a block is written, besides its strings: ranks and table entry; and its series count
+/// Memory per label pair while a block is written, besides its strings: ranks and table entry, and its series count
 /// per thread.
 const PAIR_SIZE: usize = 128;
 const PAIR_SIZE_PER_WORKER: usize = 4;
@@ -45,9 +43,9 @@ const PREPARED_LEN: usize = GROUP_LEN * GROUPS_PER_WORKER;
 
 /// Estimates the additional memory, in bytes, for writing the series of a table.
 pub(crate) fn memory(table: &SeriesTable, n_workers: usize) -> usize {
-    let of_worker = PREPARED_LEN * PREPARED_SIZE + postings::MEMORY_PER_WORKER;
-    let of_pairs = table.pairs.len() * (PAIR_SIZE + n_workers * PAIR_SIZE_PER_WORKER) + table.pairs.size();
-    table.labels.size() + table.len() * SERIES_SIZE + of_pairs + n_workers * of_worker
+    let per_worker = PREPARED_LEN * PREPARED_SIZE + postings::MEMORY_PER_WORKER;
+    let pairs_size = table.pairs.len() * (PAIR_SIZE + n_workers * PAIR_SIZE_PER_WORKER) + table.pairs.size();
+    table.labels.size() + table.len() * SERIES_SIZE + pairs_size + n_workers * per_worker
 }
 
 /// Writes all blocks.
@@ -119,15 +117,15 @@ impl Output<'_> {
         // There are no more positions than series.
         let positions = (0..self.order.series.len() as Position).into_par_iter();
         let series: Vec<_> = positions.filter(|&it| self.may_have_samples(it)).collect();
-        let (strings, places) = self.strings(&series);
+        let (strings, symbols) = self.strings(&series);
         let mut writer = BlockWriter::create(fs, out, &format!("window-{}", self.window), &strings)?;
         let (mut written, mut oldest_ms) = (Vec::with_capacity(series.len()), None::<i64>);
         let groups: Vec<_> = series.chunks(GROUP_LEN).collect();
         let prepare = |group: usize| self.prepare(groups[group]);
         let add = |mut prepared: Prepared| {
             // The index needs the locations of the chunks, so write the chunks first.
-            writer.place(&mut prepared.group)?;
-            writer.add_entries(&self.entries(&prepared, &places))?;
+            writer.write_chunks(&mut prepared.group)?;
+            writer.add_entries(&self.entries(&prepared, &symbols))?;
             written.extend_from_slice(&prepared.series);
             oldest_ms = oldest_ms.into_iter().chain(prepared.oldest_ms).min();
             damage.append(prepared.damage);
@@ -152,21 +150,21 @@ impl Output<'_> {
     fn strings(&self, series: &[Position]) -> (Vec<&str>, Vec<(u32, u32)>) {
         let LabelOrder { strings: all, pairs, .. } = self.order;
         let counts = self.order.count(series);
-        let mut places = vec![u32::MAX; all.len()];
+        let mut symbols = vec![u32::MAX; all.len()];
         for (&(name, value), _) in pairs.iter().zip(&counts).filter(|(_, n_series)| **n_series > 0) {
-            (places[name as usize], places[value as usize]) = (0, 0);
+            (symbols[name as usize], symbols[value as usize]) = (0, 0);
         }
         let mut strings = Vec::new();
-        for (place, &text) in places.iter_mut().zip(all).filter(|(place, _)| **place == 0) {
-            *place = strings.len() as u32;
+        for (symbol, &text) in symbols.iter_mut().zip(all).filter(|(symbol, _)| **symbol == 0) {
+            *symbol = strings.len() as u32;
             strings.push(text);
         }
-        let places = pairs.iter().map(|&(name, value)| (places[name as usize], places[value as usize])).collect();
-        (strings, places)
+        let symbols = pairs.iter().map(|&(name, value)| (symbols[name as usize], symbols[value as usize])).collect();
+        (strings, symbols)
     }
 
     fn description(&self, oldest_ms: i64, newest_ms: i64) -> Description {
-        let min_valid_ms = self.replayed.min_valid_ms;
+        let min_valid_ms = self.replayed.input.min_valid_ms;
         // Only out-of-order samples are older than existing blocks.
         let min_ms =
             if oldest_ms >= min_valid_ms { self.range.start_ms.max(min_valid_ms) } else { self.range.start_ms };
@@ -177,8 +175,8 @@ impl Output<'_> {
         Description { min_ms, max_ms, hints, external_labels: Vec::new() }
     }
 
-    fn entries(&self, prepared: &Prepared, places: &[(u32, u32)]) -> IndexEntries {
-        prepared.group.entries(|i| self.order.labels(prepared.series[i]).iter().map(|&pair| places[pair as usize]))
+    fn entries(&self, prepared: &Prepared, symbols: &[(u32, u32)]) -> IndexEntries {
+        prepared.group.entries(|i| self.order.labels(prepared.series[i]).iter().map(|&pair| symbols[pair as usize]))
     }
 
     fn prepare(&self, positions: &[Position]) -> Result<Prepared> {
@@ -193,7 +191,7 @@ impl Output<'_> {
                 && buffers.found.iter().all(|found| self.is_plain(found))
                 && self.copy(shard, slot, &mut buffers, &mut prepared)?;
             let oldest_ms = match is_plain {
-                true => buffers.found.first().map(|found| found.min_ms),
+                true => buffers.found.first().map(|found| found.chunk.min_ms),
                 false => self.encode(series, &mut buffers, &mut prepared)?,
             };
             if oldest_ms.is_some() {
@@ -217,24 +215,25 @@ impl Output<'_> {
 
     /// Returns `true` if a chunk can be copied into the block, provided that it decodes.
     fn is_plain(&self, found: &FoundChunk) -> bool {
-        let is_whole = self.range.start_ms <= found.min_ms && found.max_ms <= self.range.end_ms;
-        let is_ours = match found.place {
-            ChunkPlace::Open | ChunkPlace::Finished(_) => true,
+        let &FoundChunk { chunk: Chunk { encoding, min_ms, max_ms, bytes, .. }, is_out_of_order, .. } = found;
+        let is_whole = self.range.start_ms <= min_ms && max_ms <= self.range.end_ms;
+        let is_ours = match bytes {
+            ChunkLocation::Open | ChunkLocation::Finished(_) => true,
             // Encodings 4 to 6 may need their start timestamps dropped, others may need to have them.
-            ChunkPlace::Head(_) => {
-                let is_known = matches!(found.encoding, Encoding::Xor | Encoding::Histogram | Encoding::FloatHistogram);
-                is_known && self.start_timestamps == StartTimestamps::Drop && found.min_ms >= self.replayed.min_valid_ms
+            ChunkLocation::Head(_) => {
+                let is_known = matches!(encoding, Encoding::Xor | Encoding::Histogram | Encoding::FloatHistogram);
+                is_known && self.start_timestamps == StartTimestamps::Drop && min_ms >= self.replayed.input.min_valid_ms
             }
         };
-        is_whole && is_ours && !found.is_out_of_order
+        is_whole && is_ours && !is_out_of_order
     }
 
     /// Copies chunks, and joins split ones. Returns `false`, and copies none, if a head chunk does not have the
     /// samples that its header claims.
     fn copy(&self, shard: &Shard, slot: u32, buffers: &mut Buffers, prepared: &mut Prepared) -> Result<bool> {
-        let head = (&self.replayed.head, self.replayed.head_chunks.as_slice());
+        let input = &self.replayed.input;
         let Buffers { found, bytes, columns } = buffers;
-        let is_head = |found: &FoundChunk| matches!(found.place, ChunkPlace::Head(_));
+        let is_head = |found: &FoundChunk| matches!(found.chunk.bytes, ChunkLocation::Head(_));
         // Between two head chunks, chunks of the WAL follow each other.
         for run in found.chunk_by_mut(|a, b| !is_head(a) && !is_head(b)) {
             if run.iter().any(|found| found.is_split) {
@@ -242,13 +241,12 @@ impl Output<'_> {
                 continue;
             }
             for found in run {
-                let bytes = shard.read(slot, found, head, bytes)?;
+                let bytes = shard.read(slot, found, input, bytes)?;
                 if is_head(found) && !holds(found, bytes, columns) {
                     prepared.group.undo();
                     return Ok(false);
                 }
-                let &mut FoundChunk { encoding, min_ms, max_ms, n_samples, .. } = found;
-                prepared.group.push(&EncodedChunk { encoding, min_ms, max_ms, n_samples: u64::from(n_samples), bytes });
+                prepared.group.push(&found.chunk.with(bytes));
             }
         }
         Ok(true)
@@ -263,15 +261,15 @@ impl Output<'_> {
         (bytes, columns): (&mut Vec<u8>, &mut SampleColumns),
         prepared: &mut Prepared,
     ) -> Result<()> {
-        let head = (&self.replayed.head, self.replayed.head_chunks.as_slice());
+        let input = &self.replayed.input;
         columns.clear();
         for found in run {
-            let decoded = chunk::decode(found.encoding, shard.read(slot, found, head, bytes)?, columns);
+            let decoded = chunk::decode(found.chunk.encoding, shard.read(slot, found, input, bytes)?, columns);
             debug_assert_eq!(decoded, Ok(()), "what was encoded here");
         }
         let mut encoder = Encoder::new(self.start_timestamps);
         encoder.push_columns(columns);
-        encoder.finish().iter().for_each(|chunk| prepared.group.push(&EncodedChunk::of(chunk)));
+        encoder.finish().iter().for_each(|chunk| prepared.group.push(chunk));
         Ok(())
     }
 
@@ -280,26 +278,26 @@ impl Output<'_> {
         let columns = self.merge(series, buffers, &mut prepared.damage)?;
         let mut encoder = Encoder::new(self.start_timestamps);
         encoder.push_columns(&columns);
-        encoder.finish().iter().for_each(|chunk| prepared.group.push(&EncodedChunk::of(chunk)));
+        encoder.finish().iter().for_each(|chunk| prepared.group.push(chunk));
         Ok(columns.timestamps_ms.first().copied())
     }
 
-    /// Merges in-order chunks first, then out-of-order chunks where there is no sample yet; then applies tombstones.
+    /// Merges in-order chunks first, then out-of-order chunks where there is no sample yet, then applies tombstones.
     fn merge(&self, series: SeriesIdx, buffers: &mut Buffers, damage: &mut DamageReport) -> Result<SampleColumns> {
         let (shard, slot) = self.replayed.locate(series);
-        let head = (&self.replayed.head, self.replayed.head_chunks.as_slice());
+        let input = &self.replayed.input;
         let (mut columns, mut decoded) = (SampleColumns::default(), SampleColumns::default());
         for is_out_of_order in [false, true] {
             for found in buffers.found.iter_mut().filter(|found| found.is_out_of_order == is_out_of_order) {
                 decoded.clear();
-                let bytes = shard.read(slot, found, head, &mut buffers.bytes)?;
-                if let Err(error) = chunk::decode(found.encoding, bytes, &mut decoded) {
+                let bytes = shard.read(slot, found, input, &mut buffers.bytes)?;
+                if let Err(error) = chunk::decode(found.chunk.encoding, bytes, &mut decoded) {
                     self.report(found, error, damage);
                 }
                 columns.merge(&decoded);
             }
             if !is_out_of_order {
-                columns.retain(TimeRange { start_ms: self.replayed.min_valid_ms, end_ms: i64::MAX });
+                columns.retain(TimeRange { start_ms: self.replayed.input.min_valid_ms, end_ms: i64::MAX });
             }
         }
         for &range in self.replayed.tombstones.get(&series).into_iter().flatten() {
@@ -310,23 +308,24 @@ impl Output<'_> {
     }
 
     fn report(&self, found: &FoundChunk, error: ChunkError, damage: &mut DamageReport) {
-        if let ChunkPlace::Head(place) = found.place {
-            let chunk = &self.replayed.head_chunks[place as usize];
+        if let ChunkLocation::Head(index) = found.chunk.bytes {
+            let chunk = &self.replayed.input.head_chunks[index as usize];
             let reason = format!("chunk of series {}: {error}", chunk.series);
-            damage.push(self.replayed.head.path(chunk), u64::from(chunk.offset), DamageKind::Corrupt, reason);
+            damage.push(self.replayed.input.head.path(chunk), u64::from(chunk.offset), DamageKind::Corrupt, reason);
         }
     }
 }
 
 /// Returns `true` if a chunk decodes to the number of samples and the time range in its header.
 fn holds(found: &FoundChunk, bytes: &[u8], columns: &mut SampleColumns) -> bool {
-    let expected = Some((found.min_ms, found.max_ms));
+    let &FoundChunk { chunk: Chunk { encoding, min_ms, max_ms, n_samples, .. }, .. } = found;
+    let expected = Some((min_ms, max_ms));
     // Fast path: of floats only timestamps matter. Their number was read from the chunk.
-    if found.encoding == Encoding::Xor {
+    if encoding == Encoding::Xor {
         return chunk::float_time_range(bytes) == Ok(expected);
     }
     columns.clear();
-    let decoded = chunk::decode(found.encoding, bytes, columns);
+    let decoded = chunk::decode(encoding, bytes, columns);
     let times = columns.timestamps_ms.first().copied().zip(columns.timestamps_ms.last().copied());
-    decoded.is_ok() && columns.len() == found.n_samples as usize && times == expected
+    decoded.is_ok() && columns.len() == n_samples as usize && times == expected
 }

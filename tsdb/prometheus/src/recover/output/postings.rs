@@ -9,7 +9,7 @@ use super::pipeline::produce_in_order;
 use crate::block::PostingsWriter;
 use crate::recover::series::label_order::{LabelOrder, Position};
 
-/// Size of postings that one thread builds at once; a single pair may have more.
+/// Size of postings that one thread builds at once. A single pair may have more.
 const SECTIONS_SIZE: usize = 4 << 20;
 /// Buffers per thread: one is built while another is written.
 const SECTIONS_PER_WORKER: usize = 2;
@@ -20,7 +20,7 @@ pub(crate) const MEMORY_PER_WORKER: usize = SECTIONS_PER_WORKER * SECTIONS_SIZE;
 /// Postings of a range of pairs.
 struct Sections {
     pairs: Range<usize>,
-    /// For each pair the start of its section; at the end, the end of the last one.
+    /// The start of the section of each pair, and the end of the last section.
     starts: Vec<usize>,
 }
 
@@ -40,17 +40,19 @@ pub(crate) fn write(
 }
 
 fn write_some(
-    of: &Sections,
+    sections: &Sections,
     bytes: &[u8],
     counts: &[u32],
     order: &LabelOrder<'_>,
     writer: &mut PostingsWriter<'_>,
 ) -> Result<()> {
     let text = |text: u32| order.strings[text as usize];
-    let each = of.pairs.clone().zip(of.starts.windows(2)).filter(|(pair, _)| counts[*pair] > 0).map(|(pair, at)| {
-        let (name, value) = order.pairs[pair];
-        ((text(name), text(value)), at[1] - at[0])
-    });
+    let each = sections.pairs.clone().zip(sections.starts.windows(2)).filter(|(pair, _)| counts[*pair] > 0).map(
+        |(pair, at)| {
+            let (name, value) = order.pairs[pair];
+            ((text(name), text(value)), at[1] - at[0])
+        },
+    );
     writer.add(bytes, each)
 }
 
@@ -70,21 +72,21 @@ fn cut(counts: &[u32]) -> Vec<Sections> {
 }
 
 /// Builds sections by scanning all series for the pairs of the range.
-fn make(of: &Sections, counts: &[u32], order: &LabelOrder<'_>, series: &[Position], numbers: &[u32]) -> Vec<u8> {
-    let mut bytes = vec![0; of.starts.last().copied().unwrap_or(0)];
-    let mut next: Vec<usize> = of.starts.iter().map(|start| start + 8).collect();
+fn make(sections: &Sections, counts: &[u32], order: &LabelOrder<'_>, series: &[Position], numbers: &[u32]) -> Vec<u8> {
+    let mut bytes = vec![0; sections.starts.last().copied().unwrap_or(0)];
+    let mut next: Vec<usize> = sections.starts.iter().map(|start| start + 8).collect();
     for (&series, number) in series.iter().zip(numbers) {
         let labels = order.labels(series);
         // A series has few labels: counting is faster than a search.
         let n_before = |end: usize| labels.iter().filter(|&&pair| (pair as usize) < end).count();
-        for &pair in &labels[n_before(of.pairs.start)..n_before(of.pairs.end)] {
+        for &pair in &labels[n_before(sections.pairs.start)..n_before(sections.pairs.end)] {
             let pair = pair as usize;
-            let at = &mut next[pair - of.pairs.start];
+            let at = &mut next[pair - sections.pairs.start];
             bytes[*at..*at + size_of::<u32>()].copy_from_slice(&number.to_be_bytes());
             *at += size_of::<u32>();
         }
     }
-    for (pair, at) in of.pairs.clone().zip(of.starts.windows(2)) {
+    for (pair, at) in sections.pairs.clone().zip(sections.starts.windows(2)) {
         if counts[pair] > 0 {
             PostingsWriter::end_section(&mut bytes[at[0]..at[1]]);
         }

@@ -86,7 +86,7 @@ impl Replay {
 
     /// Resolves the series of a batch, while the batch before is applied and `next` runs.
     ///
-    /// One thread creates series; all work that does not depend on it is left to the others.
+    /// One thread creates series. All work that does not depend on it is left to the others.
     fn step<T: Send>(
         &mut self,
         records: &[Record],
@@ -150,8 +150,7 @@ impl Replay {
         report.n_series = table.len() as u64;
         table.close();
         unknown.finish()?;
-        let Input { head, head_chunks, min_valid_ms, .. } = input;
-        Ok(Replayed { table, shards, layout, tombstones, head, head_chunks, min_valid_ms })
+        Ok(Replayed { table, shards, layout, tombstones, input })
     }
 
     /// Writes the samples of head chunks without a definition to the file of unknown series.

@@ -9,7 +9,7 @@ use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 use crate::recover::input::LogKind;
 use crate::wal::{BufferPool, Compression, RawRecord, RecordType, Segment, SegmentReader};
 
-/// Decompressed size of a batch; a single record may be larger.
+/// Decompressed size of a batch. A single record may be larger.
 pub(crate) const BATCH_SIZE: usize = 2 << 20;
 
 /// Reads records of all segments in order.
@@ -141,10 +141,10 @@ impl RecordReader {
 }
 
 /// Segment and offset of a record.
-type Place = (Arc<Segment>, u64);
+type Location = (Arc<Segment>, u64);
 
-/// Decompresses a record, or returns its location if that fails; also returns the buffer that is free now.
-fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, Place>, Vec<u8>) {
+/// Decompresses a record, or returns its location if that fails. Also returns the buffer that is free now.
+fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, Location>, Vec<u8>) {
     let Raw { segment, log, record: RawRecord { offset, compression, mut bytes } } = raw;
     if compression != Compression::None {
         if compression.decode_into(&bytes, &mut memory).is_none() {

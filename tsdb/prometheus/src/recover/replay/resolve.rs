@@ -36,8 +36,8 @@ impl ResolvedBatch {
     pub(crate) fn apply(&self, shards: &mut [Shard], layout: ShardLayout, head: HeadChunkList<'_>) {
         shards.par_iter_mut().enumerate().for_each(|(idx, shard)| {
             shard.grow(layout.n_slots(idx, self.n_series));
-            for (slot, places) in self.heads.get(idx).into_iter().flatten() {
-                shard.add_head_chunks(*slot, places.clone(), head);
+            for (slot, indexes) in self.heads.get(idx).into_iter().flatten() {
+                shard.add_head_chunks(*slot, indexes.clone(), head);
             }
             for routed in &self.routed {
                 shard.apply(&routed.for_shard(idx), head);
@@ -57,7 +57,7 @@ pub(crate) struct Resolver {
     pub(crate) table: SeriesTable,
     pub(crate) tombstones: HashMap<SeriesIdx, Vec<TimeRange>>,
     layout: ShardLayout,
-    /// End of the head chunks of the last ref: those of the next ref usually follow.
+    /// End of the head chunks of the last ref: the head chunks of the next ref usually follow.
     next_head: usize,
 }
 
@@ -86,7 +86,7 @@ impl Resolver {
         self.route(records, input, found);
     }
 
-    /// Creates new series in the order of the log.
+    /// Creates new series in the order of the WAL.
     fn define(
         &mut self,
         records: &[Record],
@@ -123,11 +123,11 @@ impl Resolver {
             if is_known || input.head_chunks.is_empty() {
                 return;
             }
-            let places = input.head_chunks_of(series_ref, *next_head);
-            *next_head = places.end;
-            if !places.is_empty() {
+            let indexes = input.head_chunks_of(series_ref, *next_head);
+            *next_head = indexes.end;
+            if !indexes.is_empty() {
                 let (shard, slot) = layout.locate(series);
-                found.heads[shard].push((slot, places));
+                found.heads[shard].push((slot, indexes));
             }
         });
         if let Some(bad) = bad {

@@ -8,15 +8,14 @@ use crate::recover::series::{SeriesIdx, SeriesTable};
 use crate::recover::shard::{EXTRA, Extra, FullSample, RoutedSample, ShardBatch, ShardLayout, Value};
 use crate::recover::unknown_series::UnknownSample;
 use crate::wal::{
-    RecordError, RecordType, RefHistogram, RefSample, RefTombstone, decode_exemplars, decode_histograms,
-    decode_metadata, decode_tombstones, for_each_sample,
+    RecordContent, RecordError, RecordType, RefHistogram, RefSample, RefTombstone, decode_histograms, for_each_sample,
 };
 
 /// Content of some consecutive records, by shard.
 #[derive(Default)]
 pub(crate) struct Routed {
     is_out_of_order: bool,
-    /// Base of the sample timestamps; set by the first sample.
+    /// Base of the sample timestamps, set by the first sample.
     base_ms: Option<i64>,
     shards: Vec<Vec<RoutedSample>>,
     extras: Vec<Extra>,
@@ -68,28 +67,27 @@ impl Router<'_> {
                 | RecordType::FloatHistogramsV2,
             ) => {
                 let decoded = decode_histograms(&record.bytes, histograms);
-                histograms.drain(..).for_each(|histogram| self.route_histogram(histogram, routed));
+                for RefHistogram { series, timestamp_ms, start_ms, histogram } in histograms.drain(..) {
+                    let value = Value::Histogram(histogram);
+                    self.route_value(series, FullSample { timestamp_ms, start_ms, value }, routed);
+                }
                 routed.n_unknown_schema += decoded?;
             }
-            Some(RecordType::Tombstones) => {
-                let mut tombstones = Vec::new();
-                // Damage was reported with the tombstones.
-                let _ = decode_tombstones(&record.bytes, &mut tombstones);
-                tombstones.iter().filter(|it| is_eviction(it)).for_each(|it| self.route_eviction(it, routed));
+            Some(RecordType::Series) | None => {}
+            Some(other) => {
+                let (content, bad) = RecordContent::decode(other, &record.bytes);
+                match content {
+                    RecordContent::Exemplars(found) => routed.n_exemplars += found.len() as u64,
+                    RecordContent::Metadata(found) => routed.n_metadata += found.len() as u64,
+                    // Damage was reported with the tombstones.
+                    RecordContent::Tombstones(found) => {
+                        found.iter().filter(|it| is_eviction(it)).for_each(|it| self.route_eviction(it, routed));
+                        return Ok(());
+                    }
+                    _ => {}
+                }
+                return bad.map_or(Ok(()), Err);
             }
-            Some(RecordType::Exemplars) => {
-                let mut exemplars = Vec::new();
-                let decoded = decode_exemplars(&record.bytes, &mut exemplars);
-                routed.n_exemplars += exemplars.len() as u64;
-                decoded?;
-            }
-            Some(RecordType::Metadata) => {
-                let mut metadata = Vec::new();
-                let decoded = decode_metadata(&record.bytes, &mut metadata);
-                routed.n_metadata += metadata.len() as u64;
-                decoded?;
-            }
-            Some(RecordType::Series | RecordType::MmapMarkers) | None => {}
         }
         Ok(())
     }
@@ -97,31 +95,33 @@ impl Router<'_> {
     #[inline]
     fn route_sample(self, sample: &RefSample, routed: &mut Routed) {
         let &RefSample { series, timestamp_ms, start_ms, value } = sample;
-        if timestamp_ms < self.min_valid_ms && !routed.is_out_of_order {
-            routed.n_covered += 1;
-            return;
+        // Fast path: a sample that fits.
+        if start_ms == 0
+            && !self.is_covered(timestamp_ms, routed)
+            && let Some(found) = self.table.find(series)
+            && let Some(offset_ms) = routed.offset_of(timestamp_ms)
+        {
+            return self.push(found, value.to_bits(), offset_ms, routed);
         }
-        let Some(found) = self.table.find(series) else {
-            routed.unknown.push(UnknownSample { series, timestamp_ms, value: Value::Float(value) });
-            return;
-        };
-        match routed.offset_of(timestamp_ms).filter(|_| start_ms == 0) {
-            Some(offset_ms) => self.push(found, value.to_bits(), offset_ms, routed),
-            None => self.push_sample(found, timestamp_ms, start_ms, Value::Float(value), routed),
+        self.route_value(series, FullSample { timestamp_ms, start_ms, value: Value::Float(value) }, routed);
+    }
+
+    /// Routes a sample of any kind.
+    fn route_value(self, series: u64, sample: FullSample, routed: &mut Routed) {
+        let timestamp_ms = sample.timestamp_ms;
+        if self.is_covered(timestamp_ms, routed) {
+            routed.n_covered += 1;
+        } else if let Some(found) = self.table.find(series) {
+            self.push_extra(found, Extra::Sample(sample), routed);
+        } else {
+            routed.unknown.push(UnknownSample { series, timestamp_ms, value: sample.value });
         }
     }
 
-    fn route_histogram(self, sample: RefHistogram, routed: &mut Routed) {
-        let RefHistogram { series, timestamp_ms, start_ms, histogram } = sample;
-        if timestamp_ms < self.min_valid_ms && !routed.is_out_of_order {
-            routed.n_covered += 1;
-            return;
-        }
-        let Some(found) = self.table.find(series) else {
-            routed.unknown.push(UnknownSample { series, timestamp_ms, value: Value::Histogram(histogram) });
-            return;
-        };
-        self.push_sample(found, timestamp_ms, start_ms, Value::Histogram(histogram), routed);
+    /// Returns `true` if blocks have the sample of this time.
+    #[inline]
+    fn is_covered(self, timestamp_ms: i64, routed: &Routed) -> bool {
+        timestamp_ms < self.min_valid_ms && !routed.is_out_of_order
     }
 
     fn route_eviction(self, tombstone: &RefTombstone, routed: &mut Routed) {
@@ -130,14 +130,10 @@ impl Router<'_> {
         }
     }
 
-    fn push_sample(self, series: SeriesIdx, timestamp_ms: i64, start_ms: i64, value: Value, routed: &mut Routed) {
-        self.push_extra(series, Extra::Sample(FullSample { timestamp_ms, start_ms, value }), routed);
-    }
-
     fn push_extra(self, series: SeriesIdx, extra: Extra, routed: &mut Routed) {
-        let place = routed.extras.len() as u64;
+        let index = routed.extras.len() as u64;
         routed.extras.push(extra);
-        self.push(series, place, EXTRA, routed);
+        self.push(series, index, EXTRA, routed);
     }
 
     #[inline]

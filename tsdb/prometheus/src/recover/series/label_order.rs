@@ -60,8 +60,8 @@ impl<'a> LabelOrder<'a> {
             counts.iter_mut().zip(more).for_each(|(n, more)| *n += more);
             counts
         };
-        let of_worker = series.len().div_ceil(rayon::current_num_threads()).max(1);
-        series.par_chunks(of_worker).fold(none, count).reduce_with(add).unwrap_or_else(none)
+        let per_worker = series.len().div_ceil(rayon::current_num_threads()).max(1);
+        series.par_chunks(per_worker).fold(none, count).reduce_with(add).unwrap_or_else(none)
     }
 
     /// Returns the labels of a series as indexes of pairs, ascending.
@@ -146,7 +146,7 @@ fn put(keys: &[u64], series: &mut [SeriesIdx]) {
     keys.iter().zip(series).for_each(|(&key, it)| *it = key as SeriesIdx);
 }
 
-/// Returns all strings, ascending; the pairs, ascending, as indexes of their strings; and the rank of each pair.
+/// Returns all strings and all pairs, both ascending, and the rank of each pair. Pairs are indexes of strings.
 fn order_pairs(given: &LabelPairs) -> (Vec<&str>, Vec<(u32, u32)>, Vec<u32>) {
     let (strings, by_number) = order_texts(given);
     let mut by_rank: Vec<(u64, PairId)> =

@@ -66,7 +66,7 @@ impl LabelPairs {
         self.ids.find(pair.hash, |id| strings(all, entries[id as usize]) == (pair.name, pair.value))
     }
 
-    /// Returns the number of a pair, and interns a new one; `None` once the strings fill 4 GiB.
+    /// Returns the number of a pair, and interns a new one, or `None` once the strings fill 4 GiB.
     pub(crate) fn intern(&mut self, pair: &NewPair<'_>) -> Option<PairId> {
         if let Some(id) = self.find(pair) {
             return Some(id);

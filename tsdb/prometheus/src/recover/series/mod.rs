@@ -68,7 +68,7 @@ impl SeriesLabels {
 #[derive(Debug, Default)]
 pub(crate) struct Definitions<'a> {
     series: Vec<Defined>,
-    /// For each series the number of its labels, then the labels; [`LabelPairs::NONE`] for one that is in `new`.
+    /// For each series the number of its labels, then the labels. A label in `new` is [`LabelPairs::NONE`].
     runs: Vec<PairId>,
     new: Vec<NewPair<'a>>,
     /// The error that ends the record.
@@ -214,7 +214,7 @@ impl SeriesTable {
     }
 }
 
-/// Label pairs are numbered consecutively; one multiplication each mixes them well enough.
+/// Label pairs are numbered consecutively. One multiplication each mixes them well enough.
 fn hash(ids: &[PairId]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = ids.iter().fold(0, |hash: u64, &id| (hash.rotate_left(23) ^ u64::from(id)).wrapping_mul(FACTOR));
@@ -224,21 +224,7 @@ fn hash(ids: &[PairId]) -> u64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use varve_tsdb::varint::put_u64;
-
-    /// Returns a record of type 1.
-    fn record<'a>(series: impl IntoIterator<Item = (u64, Vec<(&'a str, &'a str)>)>) -> Vec<u8> {
-        let mut record = vec![1];
-        for (series_ref, labels) in series {
-            record.extend_from_slice(&series_ref.to_be_bytes());
-            put_u64(&mut record, labels.len() as u64);
-            for text in labels.into_iter().flat_map(|(name, value)| [name, value]) {
-                put_u64(&mut record, text.len() as u64);
-                record.extend_from_slice(text.as_bytes());
-            }
-        }
-        record
-    }
+    use crate::testing::series_record as record;
 
     /// Defines the series of a record.
     fn define_all(table: &mut SeriesTable, record: &[u8]) -> Vec<Resolved> {
@@ -296,7 +282,7 @@ pub(crate) mod tests {
         let series = [
             vec![("a", "1"), ("b", ""), ("c", "2")],
             vec![("a", "1"), ("b", ""), ("c", "2"), ("d", "3")],
-            // The third and fourth label are those of the series before, but out of order here.
+            // The third and fourth label are the same as in the series before, but out of order here.
             vec![("x", "1"), ("b", ""), ("c", "2"), ("d", "3")],
             vec![("x", "1"), ("x", "2"), ("c", "2"), ("d", "3")],
             vec![("x", "1"), ("x", "2"), ("c", "2")],

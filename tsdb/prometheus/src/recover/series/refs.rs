@@ -7,7 +7,7 @@ use super::SeriesIdx;
 /// Series by ref. Prometheus assigns refs consecutively, so most are found by index.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesRefs {
-    /// Indexed by ref; [`SeriesRefs::NONE`] if unused.
+    /// Indexed by ref. Unused entries are [`SeriesRefs::NONE`].
     dense: Vec<SeriesIdx>,
     /// Refs too far apart for the list.
     sparse: HashMap<u64, SeriesIdx>,

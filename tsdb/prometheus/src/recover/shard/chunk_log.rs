@@ -19,10 +19,10 @@ use varve_tsdb::varint::{put_i64, put_u64};
 use varve_tsdb::{Error, Result};
 
 use super::spill::SpillFile;
-use crate::chunk::Encoding;
+use crate::chunk::{Chunk, Encoding};
 use crate::cursor::Cursor;
 
-/// Size of a buffer; a larger chunk has a buffer of its own.
+/// Size of a buffer. A larger chunk has a buffer of its own.
 const PIECE_SIZE: usize = 1 << 18;
 /// Maximum size of the fields before the bytes of a chunk: four varints of ten, an encoding, and a varint of five.
 const HEADER_SIZE_MAX: usize = 4 * 10 + 1 + 5;
@@ -32,7 +32,7 @@ const OUT_OF_ORDER: u8 = 1 << 7;
 const SPLIT: u8 = 1 << 6;
 const IN_HEAD: u8 = 1 << 5;
 
-/// Position of a chunk plus 1; 0 is none.
+/// Position of a chunk plus 1, or 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkRef(u64);
 
@@ -42,23 +42,19 @@ impl ChunkRef {
 
 /// A chunk of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ChunkEntry<'a> {
-    pub(crate) min_ms: i64,
-    pub(crate) max_ms: i64,
-    pub(crate) n_samples: u32,
-    pub(crate) encoding: Encoding,
+pub(crate) struct SeriesChunk<B> {
+    pub(crate) chunk: Chunk<B>,
     /// `true` for out-of-order samples.
     pub(crate) is_out_of_order: bool,
     /// A spill ended it: the next chunk continues it.
     pub(crate) is_split: bool,
-    pub(crate) bytes: ChunkBytes<'a>,
 }
 
-/// Location of the bytes of a chunk.
+/// The bytes of a chunk, or where they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkBytes<'a> {
     Inline(&'a [u8]),
-    /// In a head chunk file; index in the list of head chunks.
+    /// In a head chunk file: its index in the list of head chunks.
     Head(u32),
 }
 
@@ -87,37 +83,29 @@ impl ChunkLog {
     }
 
     /// Appends a chunk of a series and updates `last`, the ref of its last chunk.
-    pub(crate) fn append(&mut self, last: &mut ChunkRef, part: &ChunkEntry<'_>) {
-        let size = match part.bytes {
-            ChunkBytes::Inline(bytes) => bytes.len(),
-            ChunkBytes::Head(_) => 0,
+    pub(crate) fn append(&mut self, last: &mut ChunkRef, part: &SeriesChunk<ChunkBytes<'_>>) {
+        let &SeriesChunk { chunk: Chunk { encoding, min_ms, max_ms, n_samples, bytes }, is_out_of_order, is_split } =
+            part;
+        let (in_head, number, inline) = match bytes {
+            ChunkBytes::Inline(bytes) => (false, bytes.len() as u64, bytes),
+            ChunkBytes::Head(index) => (true, u64::from(index), &[][..]),
         };
-        let room = HEADER_SIZE_MAX + size;
+        let room = HEADER_SIZE_MAX + inline.len();
         if self.pieces.last().is_none_or(|(_, piece)| piece.capacity() - piece.len() < room) {
             self.pieces.push((self.size, Vec::with_capacity(room.max(PIECE_SIZE))));
         }
         let (start, piece) = self.pieces.last_mut().expect("created above");
-        let place = self.size;
+        let position = self.size;
         put_u64(piece, last.0);
-        put_i64(piece, part.min_ms);
-        put_u64(piece, part.max_ms.wrapping_sub(part.min_ms).cast_unsigned());
-        put_u64(piece, u64::from(part.n_samples));
-        let flags = [
-            (part.is_out_of_order, OUT_OF_ORDER),
-            (part.is_split, SPLIT),
-            (matches!(part.bytes, ChunkBytes::Head(_)), IN_HEAD),
-        ];
-        piece
-            .push(flags.iter().filter(|(is_set, _)| *is_set).fold(part.encoding.code(), |code, (_, flag)| code | flag));
-        match part.bytes {
-            ChunkBytes::Inline(bytes) => {
-                put_u64(piece, bytes.len() as u64);
-                piece.extend_from_slice(bytes);
-            }
-            ChunkBytes::Head(place) => put_u64(piece, u64::from(place)),
-        }
+        put_i64(piece, min_ms);
+        put_u64(piece, max_ms.wrapping_sub(min_ms).cast_unsigned());
+        put_u64(piece, u64::from(n_samples));
+        let flags = [(is_out_of_order, OUT_OF_ORDER), (is_split, SPLIT), (in_head, IN_HEAD)];
+        piece.push(encoding.code() | flags.iter().map(|&(is_set, flag)| u8::from(is_set) * flag).sum::<u8>());
+        put_u64(piece, number);
+        piece.extend_from_slice(inline);
         self.size = *start + piece.len() as u64;
-        *last = ChunkRef(place + 1);
+        *last = ChunkRef(position + 1);
     }
 
     /// Writes full buffers to the file, or all of them.
@@ -130,45 +118,45 @@ impl ChunkLog {
         Ok(())
     }
 
-    /// Returns a chunk and the ref of the one before it; `scratch` is the buffer for reads.
+    /// Returns a chunk and the ref of the one before it. `scratch` is the buffer for reads.
     pub(crate) fn get<'a>(
         &'a self,
         at: ChunkRef,
         scratch: &'a mut Vec<u8>,
-    ) -> Result<Option<(ChunkEntry<'a>, ChunkRef)>> {
-        let Some(place) = at.0.checked_sub(1) else { return Ok(None) };
-        let bytes = if place < self.file.size() { self.read(place, scratch)? } else { self.in_memory(place) };
+    ) -> Result<Option<(SeriesChunk<ChunkBytes<'a>>, ChunkRef)>> {
+        let Some(position) = at.0.checked_sub(1) else { return Ok(None) };
+        let bytes = if position < self.file.size() { self.read(position, scratch)? } else { self.in_memory(position) };
         match take(bytes) {
             Some((part, before)) if before.0 < at.0 => Ok(Some((part, before))),
-            _ => Err(self.corrupt(place)),
+            _ => Err(self.corrupt(position)),
         }
     }
 
     /// Loads a chunk in memory into the CPU cache. The return value keeps the compiler from removing the load.
     pub(crate) fn prefetch(&self, at: ChunkRef) -> u64 {
-        match at.0.checked_sub(1).filter(|&place| place >= self.file.size()) {
-            Some(place) => u64::from(self.in_memory(place)[0]),
+        match at.0.checked_sub(1).filter(|&position| position >= self.file.size()) {
+            Some(position) => u64::from(self.in_memory(position)[0]),
             None => 0,
         }
     }
 
-    fn in_memory(&self, place: u64) -> &[u8] {
-        let piece = self.pieces.partition_point(|(start, _)| *start <= place) - 1;
+    fn in_memory(&self, position: u64) -> &[u8] {
+        let piece = self.pieces.partition_point(|(start, _)| *start <= position) - 1;
         let (start, bytes) = &self.pieces[piece];
         // Positions in memory start at the end of the file, and a buffer is smaller than memory.
-        &bytes[(place - start) as usize..]
+        &bytes[(position - start) as usize..]
     }
 
     /// Reads a chunk, and what follows it, from the file.
-    fn read<'a>(&self, place: u64, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        let left = self.file.size() - place;
+    fn read<'a>(&self, position: u64, scratch: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let left = self.file.size() - position;
         let first = left.min(READ_SIZE) as usize;
         scratch.resize(first, 0);
-        self.file.read(place, scratch)?;
-        let needed = size(scratch).filter(|&needed| needed <= left).ok_or_else(|| self.corrupt(place))?;
+        self.file.read(position, scratch)?;
+        let needed = size(scratch).filter(|&needed| needed <= left).ok_or_else(|| self.corrupt(position))?;
         if needed > first as u64 {
-            scratch.resize(usize::try_from(needed).map_err(|_| self.corrupt(place))?, 0);
-            self.file.read(place, scratch)?;
+            scratch.resize(usize::try_from(needed).map_err(|_| self.corrupt(position))?, 0);
+            self.file.read(position, scratch)?;
         }
         Ok(scratch)
     }
@@ -179,7 +167,7 @@ impl ChunkLog {
 }
 
 /// Reads the fields before the bytes of a chunk: the entry without bytes, the chunk before it, and the last field.
-fn take_header<'a>(src: &mut Cursor<'a>) -> Option<(ChunkEntry<'a>, ChunkRef, u64)> {
+fn take_header<'a>(src: &mut Cursor<'a>) -> Option<(SeriesChunk<ChunkBytes<'a>>, ChunkRef, u64)> {
     let before = ChunkRef(src.uvarint()?);
     let min_ms = src.varint()?;
     let max_ms = min_ms.wrapping_add_unsigned(src.uvarint()?);
@@ -192,7 +180,8 @@ fn take_header<'a>(src: &mut Cursor<'a>) -> Option<(ChunkEntry<'a>, ChunkRef, u6
         _ => ChunkBytes::Head(u32::try_from(number).ok()?),
     };
     let (is_out_of_order, is_split) = (code & OUT_OF_ORDER != 0, code & SPLIT != 0);
-    Some((ChunkEntry { min_ms, max_ms, n_samples, encoding, is_out_of_order, is_split, bytes }, before, number))
+    let chunk = Chunk { encoding, min_ms, max_ms, n_samples, bytes };
+    Some((SeriesChunk { chunk, is_out_of_order, is_split }, before, number))
 }
 
 /// Returns the size of the chunk whose fields are in `bytes`.
@@ -200,16 +189,16 @@ fn size(bytes: &[u8]) -> Option<u64> {
     let mut src = Cursor::new(bytes);
     let (part, _, number) = take_header(&mut src)?;
     let header_size = (bytes.len() - src.len()) as u64;
-    match part.bytes {
+    match part.chunk.bytes {
         ChunkBytes::Inline(_) => header_size.checked_add(number),
         ChunkBytes::Head(_) => Some(header_size),
     }
 }
 
-fn take(bytes: &[u8]) -> Option<(ChunkEntry<'_>, ChunkRef)> {
+fn take(bytes: &[u8]) -> Option<(SeriesChunk<ChunkBytes<'_>>, ChunkRef)> {
     let mut src = Cursor::new(bytes);
     let (mut part, before, number) = take_header(&mut src)?;
-    if let ChunkBytes::Inline(bytes) = &mut part.bytes {
+    if let ChunkBytes::Inline(bytes) = &mut part.chunk.bytes {
         *bytes = src.bytes(usize::try_from(number).ok()?)?;
     }
     Some((part, before))
@@ -217,29 +206,20 @@ fn take(bytes: &[u8]) -> Option<(ChunkEntry<'_>, ChunkRef)> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::recover::shard::spill::SpillDir;
-    use varve_tsdb::fs::{Fs, RealFs};
+    use crate::testing::fs;
 
-    fn part(i: usize, bytes: &[u8]) -> ChunkEntry<'_> {
+    fn part(i: usize, bytes: &[u8]) -> SeriesChunk<ChunkBytes<'_>> {
         let bytes = if i % 7 == 3 { ChunkBytes::Head(i as u32) } else { ChunkBytes::Inline(bytes) };
         let min_ms = if i == 5 { i64::MIN } else { i as i64 * 1000 };
         let max_ms = if i == 5 { i64::MAX } else { min_ms + 7 };
         let encoding = [Encoding::Xor, Encoding::FloatHistogramSt][i % 2];
-        ChunkEntry {
-            min_ms,
-            max_ms,
-            n_samples: i as u32,
-            encoding,
-            is_out_of_order: i.is_multiple_of(3),
-            is_split: i.is_multiple_of(5),
-            bytes,
-        }
+        let chunk = Chunk { encoding, min_ms, max_ms, n_samples: i as u32, bytes };
+        SeriesChunk { chunk, is_out_of_order: i.is_multiple_of(3), is_split: i.is_multiple_of(5) }
     }
 
-    fn walk(log: &ChunkLog, last: ChunkRef, mut each: impl FnMut(&ChunkEntry<'_>)) {
+    fn walk(log: &ChunkLog, last: ChunkRef, mut each: impl FnMut(&SeriesChunk<ChunkBytes<'_>>)) {
         let (mut at, mut scratch) = (last, Vec::new());
         while let Some((part, before)) = log.get(at, &mut scratch).unwrap() {
             each(&part);
@@ -250,8 +230,7 @@ mod tests {
     #[test]
     fn chunks_are_read_from_memory_and_from_the_file() {
         let dir = tempfile::tempdir().unwrap();
-        let fs: Arc<dyn Fs> = Arc::new(RealFs);
-        let scratch = SpillDir::create(&fs, &dir.path().join("scratch")).unwrap();
+        let scratch = SpillDir::create(&fs(), &dir.path().join("scratch")).unwrap();
         let mut log = ChunkLog::new(scratch.file(0));
         let bytes: Vec<Vec<u8>> = (0..400).map(|i: usize| vec![i as u8; i * i % 5000 + i / 399 * PIECE_SIZE]).collect();
         let mut last = [ChunkRef::NONE; 2];
@@ -278,8 +257,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        let fs: Arc<dyn Fs> = Arc::new(RealFs);
-        let scratch = SpillDir::create(&fs, dir.path()).unwrap();
+        let scratch = SpillDir::create(&fs(), dir.path()).unwrap();
         let mut log = ChunkLog::new(scratch.file(0));
         let mut last = ChunkRef::NONE;
         (0..3).for_each(|i| log.append(&mut last, &part(i, b"bytes")));

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. No chunk crosses a boundary of [`WINDOW_MS`](super::WINDOW_MS), except for head chunks and out-of-order chunks.
-//! 2. In-order samples of a series ascend in time, including those of its head chunks.
+//! 2. In-order samples of a series ascend in time, including the samples of its head chunks.
 //! 3. A spill changes no sample: chunks that end because of it are marked as split.
 //!
 //! Threads: one thread at a time changes a shard.
@@ -21,15 +21,16 @@ use varve_tsdb::collections::Column;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::{Result, Sample, TimeRange};
 
-use chunk_log::{ChunkBytes, ChunkEntry, ChunkLog, ChunkRef};
+use chunk_log::{ChunkBytes, ChunkLog, ChunkRef, SeriesChunk};
 pub(super) use layout::ShardLayout;
 pub use spill::SPILL_DIR;
 pub(super) use spill::SpillDir;
 use spill::SpillFile;
 
+use super::input::Input;
 use super::windows::{WindowSet, Windows, range_of, window_of};
 use crate::chunk::{Chunk, Encoder, Encoding, OpenChunk, OpenChunks, StartTimestamps};
-use crate::head_chunks::{HeadChunk, HeadChunkFiles};
+use crate::head_chunks::HeadChunk;
 
 /// A float sample of a series, or the index of an [`Extra`]. Small, because millions are in memory at once.
 #[derive(Debug, Clone, Copy)]
@@ -109,24 +110,15 @@ impl SeriesState {
 }
 
 /// A chunk of a series, without its bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FoundChunk {
-    pub(crate) min_ms: i64,
-    pub(crate) max_ms: i64,
-    pub(crate) n_samples: u32,
-    pub(crate) encoding: Encoding,
-    pub(crate) is_out_of_order: bool,
-    pub(crate) is_split: bool,
-    pub(crate) place: ChunkPlace,
-}
+pub(crate) type FoundChunk = SeriesChunk<ChunkLocation>;
 
 /// Location of the bytes of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ChunkPlace {
-    /// In an open chunk; the timestamp of its first sample is known once it is read.
+pub(crate) enum ChunkLocation {
+    /// In an open chunk. The timestamp of its first sample is known once it is read.
     Open,
     Finished(ChunkRef),
-    /// In a head chunk file; index in the list of head chunks.
+    /// In a head chunk file: its index in the list of head chunks.
     Head(u32),
 }
 
@@ -140,7 +132,7 @@ pub(crate) struct Shard {
     encoders: HashMap<u32, Box<Encoder>>,
     out_of_order: HashMap<u32, Vec<FullSample>>,
     out_of_order_size: usize,
-    /// By slot, the head chunks that have not been reached yet; empty if there are no head chunks.
+    /// By slot, the head chunks that have not been reached yet. Empty if there are no head chunks.
     head: Vec<Range<u32>>,
     start_timestamps: StartTimestamps,
     pub(crate) windows: Windows,
@@ -297,8 +289,8 @@ impl Shard {
             Value::Float(value) => encoder.push(Sample { timestamp_ms, value }, start_ms),
             Value::Histogram(histogram) => encoder.push_histogram(timestamp_ms, histogram, start_ms),
         }
-        if encoder.has_finished() {
-            encoder.drain().for_each(|chunk| self.finished.append(&mut state.last, &entry_of(&chunk, false, false)));
+        for chunk in encoder.drain() {
+            self.finished.append(&mut state.last, &entry(&chunk, false, false));
         }
     }
 
@@ -310,56 +302,56 @@ impl Shard {
     }
 
     /// Adds the head chunks of another ref of a series. Out-of-order head chunks are appended at once.
-    pub(crate) fn add_head_chunks(&mut self, slot: u32, places: Range<usize>, head: HeadChunkList<'_>) {
-        if places.is_empty() {
+    pub(crate) fn add_head_chunks(&mut self, slot: u32, indexes: Range<usize>, head: HeadChunkList<'_>) {
+        if indexes.is_empty() {
             return;
         }
         self.take_head_chunks(slot, i64::MAX, head);
-        for place in places.clone().filter(|&place| head.chunks[place].is_out_of_order) {
-            self.newest_out_of_order_ms = self.newest_out_of_order_ms.max(head.chunks[place].max_ms);
-            self.append_head_chunk(slot, place, head, true);
+        for index in indexes.clone().filter(|&index| head.chunks[index].is_out_of_order) {
+            self.newest_out_of_order_ms = self.newest_out_of_order_ms.max(head.chunks[index].max_ms);
+            self.append_head_chunk(slot, index, head, true);
         }
         self.head.resize(self.states.len(), 0..0);
         // Indexes have 32 bits everywhere: memory is exhausted before.
-        self.head[slot as usize] = places.start as u32..places.end as u32;
+        self.head[slot as usize] = indexes.start as u32..indexes.end as u32;
         self.states[slot as usize].has_head_chunks = true;
     }
 
     /// Appends the head chunks of a series that begin at or before `until_ms`.
     fn take_head_chunks(&mut self, slot: u32, until_ms: i64, head: HeadChunkList<'_>) {
         while self.states[slot as usize].has_head_chunks {
-            let places = &mut self.head[slot as usize];
-            let Some(place) = places.next() else {
+            let indexes = &mut self.head[slot as usize];
+            let Some(index) = indexes.next() else {
                 self.states[slot as usize].has_head_chunks = false;
                 return;
             };
-            let chunk = &head.chunks[place as usize];
+            let chunk = &head.chunks[index as usize];
             if !chunk.is_out_of_order && chunk.min_ms > until_ms {
-                places.start = place;
+                indexes.start = index;
                 return;
             }
-            // Out-of-order chunks have been appended; others may be covered by blocks.
+            // Out-of-order chunks have been appended. Others may be covered by blocks.
             if chunk.is_out_of_order || chunk.max_ms < head.min_valid_ms {
                 continue;
             }
             self.end(slot, false);
             // One process does not write overlapping chunks, but their samples are kept.
             let last_ms = self.states[slot as usize].open.last_ms();
-            self.append_head_chunk(slot, place as usize, head, chunk.min_ms <= last_ms);
+            self.append_head_chunk(slot, index as usize, head, chunk.min_ms <= last_ms);
             self.states[slot as usize].open.skip_to(last_ms.max(chunk.max_ms));
         }
     }
 
-    fn append_head_chunk(&mut self, slot: u32, place: usize, head: HeadChunkList<'_>, is_out_of_order: bool) {
-        let HeadChunk { min_ms, max_ms, n_samples, encoding, .. } = head.chunks[place];
-        let bytes = ChunkBytes::Head(place as u32);
+    fn append_head_chunk(&mut self, slot: u32, index: usize, head: HeadChunkList<'_>, is_out_of_order: bool) {
+        let HeadChunk { min_ms, max_ms, n_samples, encoding, .. } = head.chunks[index];
+        let bytes = ChunkBytes::Head(index as u32);
         let state = &mut self.states[slot as usize];
         self.windows.add(min_ms, max_ms, &mut state.windows);
-        let part = ChunkEntry { min_ms, max_ms, n_samples, encoding, is_out_of_order, is_split: false, bytes };
-        self.finished.append(&mut state.last, &part);
+        let chunk = Chunk { encoding, min_ms, max_ms, n_samples, bytes };
+        self.finished.append(&mut state.last, &SeriesChunk { chunk, is_out_of_order, is_split: false });
     }
 
-    /// Drops everything: the series was moved to a block at this point of the log.
+    /// Drops everything: the series was moved to a block at this point of the WAL.
     fn evict(&mut self, slot: u32) {
         let state = &mut self.states[slot as usize];
         state.open.clear(&mut self.open);
@@ -375,15 +367,14 @@ impl Shard {
             let (max_ms, n_samples, mut bytes) = (state.open.last_ms(), state.open.n_samples(), Vec::new());
             let min_ms = state.open.copy_to(&self.open, &mut bytes);
             state.open.clear(&mut self.open);
-            let (encoding, bytes) = (Encoding::Xor, ChunkBytes::Inline(&bytes));
-            let part = ChunkEntry { min_ms, max_ms, n_samples, encoding, is_out_of_order: false, is_split, bytes };
-            self.finished.append(&mut state.last, &part);
+            let chunk = Chunk { encoding: Encoding::Xor, min_ms, max_ms, n_samples, bytes };
+            self.finished.append(&mut state.last, &entry(&chunk, false, is_split));
         }
         if std::mem::take(&mut state.has_encoder)
             && let Some(mut encoder) = self.encoders.remove(&slot)
         {
             for chunk in encoder.finish() {
-                self.finished.append(&mut state.last, &entry_of(&chunk, false, is_split));
+                self.finished.append(&mut state.last, &entry(&chunk, false, is_split));
             }
         }
     }
@@ -403,13 +394,13 @@ impl Shard {
             let state = &mut self.states[slot as usize];
             for chunk in encoder.finish() {
                 self.windows.add(chunk.min_ms, chunk.max_ms, &mut state.windows);
-                self.finished.append(&mut state.last, &entry_of(&chunk, true, false));
+                self.finished.append(&mut state.last, &entry(&chunk, true, false));
             }
         }
         self.out_of_order_size = 0;
     }
 
-    /// Spills all chunks and out-of-order samples; finishes open chunks.
+    /// Spills all chunks and out-of-order samples. Finishes open chunks.
     pub(crate) fn spill(&mut self) -> Result<()> {
         for slot in 0..self.states.len() {
             // There are no more slots than series.
@@ -421,7 +412,7 @@ impl Shard {
         self.finished.spill(true)
     }
 
-    /// Finishes all chunks except for plain open ones, which are read in place.
+    /// Finishes all chunks except for plain open ones, which are read in index.
     pub(crate) fn finish(&mut self, head: HeadChunkList<'_>) {
         for slot in 0..self.head.len() {
             self.take_head_chunks(slot as u32, i64::MAX, head);
@@ -445,8 +436,8 @@ impl Shard {
         growing ^ self.finished.prefetch(state.last)
     }
 
-    /// Finds the chunks of a series that overlap a window, by time; out-of-order chunks in the order in which they
-    /// were written.
+    /// Finds the chunks of a series that overlap a window, by time, and out-of-order chunks in the order in which
+    /// they were written.
     pub(crate) fn find(
         &self,
         slot: u32,
@@ -457,70 +448,52 @@ impl Shard {
         let (state, TimeRange { start_ms, end_ms }) = (&self.states[slot as usize], range_of(window));
         found.clear();
         let mut at = state.last;
-        while let Some((part, before)) = self.finished.get(at, scratch)? {
-            let ChunkEntry { min_ms, max_ms, n_samples, encoding, is_out_of_order, is_split, bytes } = part;
-            if min_ms <= end_ms && start_ms <= max_ms {
-                let place = match bytes {
-                    ChunkBytes::Inline(_) => ChunkPlace::Finished(at),
-                    ChunkBytes::Head(place) => ChunkPlace::Head(place),
+        while let Some((SeriesChunk { chunk, is_out_of_order, is_split }, before)) = self.finished.get(at, scratch)? {
+            if chunk.min_ms <= end_ms && start_ms <= chunk.max_ms {
+                let location = match chunk.bytes {
+                    ChunkBytes::Inline(_) => ChunkLocation::Finished(at),
+                    ChunkBytes::Head(index) => ChunkLocation::Head(index),
                 };
-                found.push(FoundChunk { min_ms, max_ms, n_samples, encoding, is_out_of_order, is_split, place });
+                found.push(SeriesChunk { chunk: chunk.with(location), is_out_of_order, is_split });
             }
             at = before;
         }
         found.reverse();
         let (n_samples, max_ms) = (state.open.n_samples(), state.open.last_ms());
         if n_samples > 0 && window_of(max_ms) == window {
-            let (min_ms, encoding, place) = (start_ms, Encoding::Xor, ChunkPlace::Open);
-            found.push(FoundChunk {
-                min_ms,
-                max_ms,
-                n_samples,
-                encoding,
-                is_out_of_order: false,
-                is_split: false,
-                place,
-            });
+            let chunk =
+                Chunk { encoding: Encoding::Xor, min_ms: start_ms, max_ms, n_samples, bytes: ChunkLocation::Open };
+            found.push(SeriesChunk { chunk, is_out_of_order: false, is_split: false });
         }
         Ok(())
     }
 
-    /// Returns the bytes of a chunk; `scratch` is the buffer for reads.
+    /// Returns the bytes of a chunk. `scratch` is the buffer for reads.
     pub(crate) fn read<'a>(
         &'a self,
         slot: u32,
         found: &mut FoundChunk,
-        head: (&HeadChunkFiles, &[HeadChunk]),
+        input: &Input,
         scratch: &'a mut Vec<u8>,
     ) -> Result<&'a [u8]> {
-        match found.place {
-            ChunkPlace::Open => {
+        match found.chunk.bytes {
+            ChunkLocation::Open => {
                 scratch.clear();
-                found.min_ms = self.states[slot as usize].open.copy_to(&self.open, scratch);
+                found.chunk.min_ms = self.states[slot as usize].open.copy_to(&self.open, scratch);
                 Ok(scratch)
             }
-            ChunkPlace::Finished(at) => match self.finished.get(at, scratch)? {
-                Some((ChunkEntry { bytes: ChunkBytes::Inline(bytes), .. }, _)) => Ok(bytes),
+            ChunkLocation::Finished(at) => match self.finished.get(at, scratch)? {
+                Some((SeriesChunk { chunk: Chunk { bytes: ChunkBytes::Inline(bytes), .. }, .. }, _)) => Ok(bytes),
                 _ => Ok(&[]),
             },
-            ChunkPlace::Head(place) => {
-                head.0.read(&head.1[place as usize], scratch)?;
+            ChunkLocation::Head(index) => {
+                input.head.read(&input.head_chunks[index as usize], scratch)?;
                 Ok(scratch)
             }
         }
     }
 }
 
-fn entry_of(chunk: &Chunk, is_out_of_order: bool, is_split: bool) -> ChunkEntry<'_> {
-    let &Chunk { encoding, min_ms, max_ms, n_samples, ref bytes } = chunk;
-    // A chunk has a few hundred samples at most.
-    ChunkEntry {
-        min_ms,
-        max_ms,
-        n_samples: n_samples as u32,
-        encoding,
-        is_out_of_order,
-        is_split,
-        bytes: ChunkBytes::Inline(bytes),
-    }
+fn entry(chunk: &Chunk, is_out_of_order: bool, is_split: bool) -> SeriesChunk<ChunkBytes<'_>> {
+    SeriesChunk { chunk: chunk.with(ChunkBytes::Inline(&chunk.bytes)), is_out_of_order, is_split }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use varve_tsdb::fs::{AppendFile, Fs, ReadFile};
 use varve_tsdb::{Error, Result};
 
-/// The directory inside the target for chunks that do not fit in memory; removed at the end.
+/// The directory inside the target for chunks that do not fit in memory, removed at the end.
 pub const SPILL_DIR: &str = "varve-recover.tmp";
 
 /// The directory for spilled chunks.
@@ -25,7 +25,7 @@ impl SpillDir {
         Ok(scratch)
     }
 
-    /// Returns the file of a shard; it is created by the first write.
+    /// Returns the file of a shard. It is created by the first write.
     pub(crate) fn file(&self, shard: usize) -> SpillFile {
         let path = self.dir.join(format!("shard-{shard:03}"));
         SpillFile { fs: Arc::clone(&self.fs), path, open: None, size: 0 }

@@ -1,5 +1,4 @@
 use varve_tsdb::SampleColumns;
-use varve_tsdb::fs::{Fs, RealFs};
 
 use super::*;
 use crate::chunk::decode;
@@ -9,6 +8,7 @@ use crate::recover::replay::route::{Routed, Router};
 use crate::recover::series::SeriesTable;
 use crate::recover::series::tests::define;
 use crate::recover::shard::spill::SpillDir;
+use crate::testing::fs;
 
 fn head_chunk(min_ms: i64, max_ms: i64, is_out_of_order: bool) -> HeadChunk {
     let encoding = Encoding::Xor;
@@ -16,8 +16,7 @@ fn head_chunk(min_ms: i64, max_ms: i64, is_out_of_order: bool) -> HeadChunk {
 }
 
 fn shard(dir: &std::path::Path) -> Shard {
-    let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let mut shard = Shard::new(SpillDir::create(&fs, dir).unwrap().file(0), StartTimestamps::Drop);
+    let mut shard = Shard::new(SpillDir::create(&fs(), dir).unwrap().file(0), StartTimestamps::Drop);
     shard.grow(1);
     shard
 }
@@ -41,14 +40,17 @@ fn found(shard: &Shard, window: i64) -> Vec<(i64, i64, bool, bool)> {
     let (mut found, mut scratch) = (Vec::new(), Vec::new());
     shard.find(0, window, &mut scratch, &mut found).unwrap();
     let read = |it: &mut FoundChunk| {
-        if !matches!(it.place, ChunkPlace::Head(_)) {
+        if !matches!(it.chunk.bytes, ChunkLocation::Head(_)) {
             let mut columns = SampleColumns::default();
-            let bytes = shard.read(0, it, (&HeadChunkFiles::default(), &[]), &mut scratch).unwrap();
-            decode(it.encoding, bytes, &mut columns).unwrap();
-            assert_eq!(columns.len(), it.n_samples as usize);
-            assert_eq!((columns.timestamps_ms[0], columns.timestamps_ms.last()), (it.min_ms, Some(&it.max_ms)));
+            let bytes = shard.read(0, it, &Input::default(), &mut scratch).unwrap();
+            decode(it.chunk.encoding, bytes, &mut columns).unwrap();
+            assert_eq!(columns.len(), it.chunk.n_samples as usize);
+            assert_eq!(
+                (columns.timestamps_ms[0], columns.timestamps_ms.last()),
+                (it.chunk.min_ms, Some(&it.chunk.max_ms))
+            );
         }
-        (it.min_ms, it.max_ms, it.is_out_of_order, it.is_split)
+        (it.chunk.min_ms, it.chunk.max_ms, it.is_out_of_order, it.is_split)
     };
     found.iter_mut().map(read).collect()
 }

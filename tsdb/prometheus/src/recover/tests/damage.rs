@@ -2,8 +2,9 @@
 //!
 //! `VARVE_DAMAGE_VARIANTS` sets the number of copies, `VARVE_DAMAGE_SEED` the first seed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::PathBuf;
 
 use varve_tsdb::fs::damage;
 
@@ -143,13 +144,13 @@ fn numbered(dir: &Path) -> Vec<PathBuf> {
 
 /// Damages a copy. Returns the file and the range of damaged bytes.
 fn damage(kind: Damage, dir: &Path, random: &mut impl FnMut(usize) -> usize) -> (PathBuf, Range<u64>) {
-    let folder = match kind {
+    let log = match kind {
         Damage::Checkpoint | Damage::CheckpointCut => "wal/checkpoint.00000001",
         Damage::HeadChunks => "chunks_head",
         Damage::NoSegment | Damage::Fragment => "wal",
         _ => ["wal", "wal", "wbl"][random(3)],
     };
-    let files = numbered(&dir.join(folder));
+    let files = numbered(&dir.join(log));
     let path = match kind {
         Damage::NoSegment => files[1 + random(files.len() - 2)].clone(),
         _ => files[random(files.len())].clone(),
@@ -267,25 +268,6 @@ fn check_unknown(context: &str, report: &Report, out: &Path) -> Vec<(u64, i64)> 
         (lost.min_ms, lost.max_ms) = (lost.min_ms.min(time), lost.max_ms.max(time));
     }
     assert_eq!(by_series, report.unknown_series, "{context}");
-    samples
-}
-
-/// Returns the samples of a block by labels, none if it cannot be read.
-fn read_block(dir: &Path, damage: &mut DamageReport) -> Samples {
-    let mut samples = Samples::new();
-    let mut of_series = DamageReport::default();
-    match BlockReader::open(&RealFs, dir, damage) {
-        Ok(block) => block
-            .for_each(damage, |series| {
-                let mut columns = SampleColumns::default();
-                series.read(&mut columns, &mut of_series);
-                add(&mut samples, format!("{:?}", series.labels()), &columns);
-                Ok(())
-            })
-            .unwrap(),
-        Err(error) => damage.push(dir, 0, varve_tsdb::fs::damage::DamageKind::Corrupt, error.to_string()),
-    }
-    damage.append(of_series);
     samples
 }
 
