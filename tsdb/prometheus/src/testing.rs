@@ -21,6 +21,11 @@ pub(crate) fn recorded() -> Option<PathBuf> {
     dir.is_dir().then_some(dir)
 }
 
+/// Returns the data directory of a Prometheus 3.16 with XOR2 chunks: see `tests/data/README.md`.
+pub(crate) fn recorded_3_16() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/prometheus-3.16")
+}
+
 pub(crate) fn fs() -> Arc<dyn Fs> {
     Arc::new(RealFs)
 }

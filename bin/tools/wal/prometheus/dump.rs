@@ -83,6 +83,9 @@ fn items(record: &FoundRecord<'_>, filter: &Filter) -> Vec<Value> {
                 .map(|it| json!({"series": it.series, "type": it.type_name(), "unit": it.unit, "help": it.help}))
                 .collect()
         }
-        Some(RecordContent::MmapMarkers) | None => Vec::new(),
+        Some(RecordContent::MinValidTime(times)) if filter.shows_empty() => {
+            times.iter().map(|time| json!({"min_ms": time})).collect()
+        }
+        Some(RecordContent::MmapMarkers | RecordContent::MinValidTime(_)) | None => Vec::new(),
     }
 }

@@ -7,8 +7,11 @@ use crate::chunk::Encoding;
 
 /// Maximum size of a description that is read.
 pub const META_SIZE_MAX: u64 = 16 << 20;
-/// Compaction hint of a block of out-of-order samples: its end does not limit which new samples are accepted.
+/// Compaction hint of a block of out-of-order samples.
 pub const FROM_OUT_OF_ORDER: &str = "from-out-of-order";
+/// Compaction hints of blocks that do not have all in-order samples of their time range: of out-of-order samples, of
+/// stale series, and of selected series.
+const PARTIAL: [&str; 3] = [FROM_OUT_OF_ORDER, "from-stale-series", "from-selected-series"];
 
 /// Content of `meta.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -104,10 +107,11 @@ impl BlockMeta {
         })
     }
 
-    /// Returns `true` if the block has out-of-order samples.
+    /// Returns `true` if in-order samples of the time range of the block may be elsewhere, so that its end does not limit
+    /// which new samples Prometheus accepts.
     #[must_use]
-    pub fn is_out_of_order(&self) -> bool {
-        self.hints.iter().any(|hint| hint == FROM_OUT_OF_ORDER)
+    pub fn is_partial(&self) -> bool {
+        self.hints.iter().any(|hint| PARTIAL.contains(&hint.as_str()))
     }
 
     /// Serializes the description.
@@ -187,7 +191,9 @@ mod tests {
             }),
         };
         assert_eq!(BlockMeta::parse(&meta.to_json()), Some(meta.clone()));
-        assert!(meta.is_out_of_order());
+        for (hint, expect) in PARTIAL.map(|hint| (hint, true)).into_iter().chain([("other", false)]) {
+            assert_eq!(BlockMeta { hints: vec![hint.to_owned()], ..meta.clone() }.is_partial(), expect, "{hint}");
+        }
     }
 
     #[test]

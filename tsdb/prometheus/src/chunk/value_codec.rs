@@ -109,6 +109,10 @@ impl Window {
         (self.leading <= other.leading) & (self.trailing <= other.trailing)
     }
 
+    fn union(self, other: Self) -> Self {
+        Self { leading: self.leading.min(other.leading), trailing: self.trailing.min(other.trailing) }
+    }
+
     fn width(self) -> u32 {
         64 - u32::from(self.leading + self.trailing)
     }
@@ -138,7 +142,7 @@ impl XorCodec {
     pub(super) fn put_next(&mut self, dst: &mut impl BitSink, value: f64) {
         match self.xor(value) {
             0 => dst.put(0, 1),
-            delta => self.put_xor(dst, delta, (0b10, 2), (0b11, 2)),
+            delta => self.put_xor(dst, delta, (0b10, 2), (0b11, 2), None),
         }
     }
 
@@ -161,25 +165,36 @@ impl XorCodec {
     }
 
     /// Appends a non-zero XOR: the prefix `same` or `new` (bits and their number), the new window if any, then the
-    /// XOR.
+    /// XOR. With a `window_cost`, the number of bits that a new window takes, the last window is used again only if that
+    /// is not longer, and a wider window keeps bounds of the last one for up to half of that cost.
     #[inline]
-    pub(super) fn put_xor(&mut self, dst: &mut impl BitSink, delta: u64, same: (u64, u32), new: (u64, u32)) {
+    pub(super) fn put_xor(
+        &mut self,
+        dst: &mut impl BitSink,
+        delta: u64,
+        same: (u64, u32),
+        new: (u64, u32),
+        window_cost: Option<u32>,
+    ) {
         self.bits ^= delta;
-        let needed = Window::of(delta);
-        match self.window {
-            Some(window) if window.covers(needed) => {
+        let mut needed = Window::of(delta);
+        if let Some(window) = self.window {
+            let covers = window.covers(needed);
+            if covers && window_cost.is_none_or(|cost| window.width() - needed.width() <= cost) {
                 dst.put(same.0, same.1);
-                dst.put(delta >> window.trailing, window.width());
+                return dst.put(delta >> window.trailing, window.width());
             }
-            _ => {
-                dst.put(new.0, new.1);
-                dst.put(u64::from(needed.leading), 5);
-                // A width of 64 is written as 0, which no XOR has.
-                dst.put(u64::from(needed.width()), 6);
-                dst.put(delta >> needed.trailing, needed.width());
-                self.window = Some(needed);
+            let union = window.union(needed);
+            if !covers && window_cost.is_some_and(|cost| union.width() - needed.width() <= cost / 2) {
+                needed = union;
             }
         }
+        dst.put(new.0, new.1);
+        dst.put(u64::from(needed.leading), 5);
+        // A width of 64 is written as 0, which no XOR has.
+        dst.put(u64::from(needed.width()), 6);
+        dst.put(delta >> needed.trailing, needed.width());
+        self.window = Some(needed);
     }
 
     /// Reads an XOR in the last window, or in a new one if `is_new`.

@@ -9,7 +9,8 @@
 //! 11111  same delta, a staleness marker
 //! value: 0 same, 10 XOR in the last window, 110 XOR in a new window, 111 a staleness marker
 //! ```
-//! A staleness marker is not used as the value before. Source: `tsdb/chunkenc/xor2.go`.
+//! A staleness marker is not used as the value before. Source: `tsdb/chunkenc/xor2.go` of version 3.16, which chooses
+//! windows by their cost. Readers of 3.12 and later read them.
 
 use varve_tsdb::Sample;
 use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
@@ -18,6 +19,9 @@ use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
 use super::start_timestamps::StartTimestampCodec;
 use super::value_codec::XorCodec;
+
+/// Size of a window in bits.
+const WINDOW_COST: u32 = 11;
 
 /// State of a chunk after its samples so far.
 #[derive(Debug, Default)]
@@ -76,7 +80,7 @@ impl Xor2State {
         match self.value.xor(value) {
             _ if is_stale_nan(value) => dst.put(0b11111, 5),
             0 => dst.put(0, 1),
-            xor => self.value.put_xor(dst, xor, (0b100, 3), (0b101, 3)),
+            xor => self.value.put_xor(dst, xor, (0b100, 3), (0b101, 3), Some(WINDOW_COST)),
         }
     }
 
@@ -84,7 +88,8 @@ impl Xor2State {
         match self.value.xor(value) {
             _ if is_stale_nan(value) => dst.put(0b111, 3),
             0 => dst.put(0, 1),
-            xor => self.value.put_xor(dst, xor, (0b10, 2), (0b110, 3)),
+            // The prefix of a new window is one bit longer.
+            xor => self.value.put_xor(dst, xor, (0b10, 2), (0b110, 3), Some(WINDOW_COST + 1)),
         }
     }
 

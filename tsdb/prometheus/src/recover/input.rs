@@ -5,14 +5,14 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use varve_tsdb::fs::Fs;
-use varve_tsdb::fs::damage::DamageKind;
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Result};
 
 use super::report::Report;
 use super::shard::HeadChunkList;
 use crate::block::{BlockMeta, META_SIZE_MAX, Ulid};
 use crate::head_chunks::{HeadChunk, HeadChunkFiles};
-use crate::wal::{Segment, WalFiles};
+use crate::wal::{RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
 /// Files to replay.
 #[derive(Debug, Default)]
@@ -35,8 +35,8 @@ pub(crate) enum LogKind {
 
 impl Input {
     pub(super) fn open(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Self> {
-        report.covered_before_ms = blocks_end(fs, source, report)?;
         let wal = WalFiles::list(fs, &source.join("wal"), &mut report.damage)?;
+        report.covered_before_ms = blocks_end(fs, source, report)?.max(truncated_before(fs, &wal));
         let wbl = WalFiles::list(fs, &source.join("wbl"), &mut report.damage)?;
         let (head, mut head_chunks) = HeadChunkFiles::scan(fs, &source.join("chunks_head"), &mut report.damage)?;
         head_chunks.par_sort_by_key(|chunk| chunk.series);
@@ -68,7 +68,19 @@ impl Input {
     }
 }
 
-/// Returns the end of the newest block, except for blocks of out-of-order samples.
+/// Returns the timestamp before which the WAL was truncated according to its checkpoint. Prometheus writes it since
+/// version 3.16. Damage of the checkpoint is reported by the replay.
+fn truncated_before(fs: &dyn Fs, wal: &WalFiles) -> Option<i64> {
+    let first = wal.segments.first().filter(|segment| segment.is_checkpoint)?;
+    let record = SegmentReader::open(fs, first).ok()?.next(&mut DamageReport::default())?;
+    let bytes = record.compression.decode(&record.bytes)?;
+    match RecordContent::decode(RecordType::of(&bytes)?, &bytes).0 {
+        RecordContent::MinValidTime(times) => times.first().copied(),
+        _ => None,
+    }
+}
+
+/// Returns the end of the newest block, except for blocks that do not have all samples of their time range.
 fn blocks_end(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Option<i64>> {
     let mut end_ms = None;
     for name in fs.list(source).map_err(Error::io("list", source))? {
@@ -77,7 +89,7 @@ fn blocks_end(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Option<
         }
         let path = source.join(name).join("meta.json");
         match fs.read(&path, META_SIZE_MAX).ok().and_then(|json| BlockMeta::parse(&json)) {
-            Some(meta) if meta.is_out_of_order() => {}
+            Some(meta) if meta.is_partial() => {}
             Some(meta) => end_ms = end_ms.max(Some(meta.max_ms)),
             None => report.damage.push(&path, 0, DamageKind::Corrupt, "not a description of a block"),
         }

@@ -17,7 +17,8 @@ pub struct Report {
     pub damage: DamageReport,
     /// The blocks that were written.
     pub blocks: Vec<BlockMeta>,
-    /// End of the existing blocks: earlier in-order samples are in blocks. `None` without blocks.
+    /// End of the existing blocks, or of the truncated part of the WAL: earlier in-order samples are in blocks. `None`
+    /// without either.
     pub covered_before_ms: Option<i64>,
     /// Bytes of WAL and WBL that were read.
     pub read_size: u64,

@@ -2,6 +2,7 @@
 
 mod damage;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -11,11 +12,13 @@ use varve_tsdb::varint::put_i64;
 use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;
-use crate::block::BlockReader;
-use crate::chunk::StartTimestamps;
+use crate::block::{BlockMeta, BlockReader, Ulid};
+use crate::chunk::{Encoding, StartTimestamps};
 use crate::export::{ExportOptions, export};
 use crate::import::import_block;
-use crate::testing::{Samples, add, fs, n_samples, read_block, recorded, series_record, wal_of};
+use crate::inspect::{Depth, inspect};
+use crate::testing::{Samples, add, fs, n_samples, read_block, recorded, recorded_3_16, series_record, wal_of};
+use crate::wal::RecordType;
 use crate::wal::tests::segment;
 
 fn copy_dir(from: &Path, to: &Path) {
@@ -33,7 +36,7 @@ fn logs_of(recorded: &Path) -> TempDir {
     for name in ["wal", "wbl", "chunks_head"] {
         copy_dir(&recorded.join(name), &dir.path().join(name));
     }
-    for block in BlockReader::list(&RealFs, &recorded).unwrap() {
+    for block in BlockReader::list(&RealFs, recorded).unwrap() {
         let target = dir.path().join(block.file_name().unwrap());
         std::fs::create_dir(&target).unwrap();
         std::fs::copy(block.join("meta.json"), target.join("meta.json")).unwrap();
@@ -174,6 +177,45 @@ fn samples_with_start_timestamps_are_recovered() {
     }
 }
 
+/// Prometheus 3.16 begins a checkpoint with the time before which it truncated the WAL. Blocks of stale or selected series
+/// lack samples of other series.
+#[test]
+fn samples_before_the_truncation_of_the_wal_are_covered() {
+    let mut samples = [&[2][..], &1_u64.to_be_bytes(), &0_u64.to_be_bytes()].concat();
+    for time in [10, 20, 30, 40] {
+        samples.push(0);
+        put_i64(&mut samples, time);
+        samples.extend_from_slice(&1.0_f64.to_be_bytes());
+    }
+    for (truncated, hint, covered, expected) in [
+        (None, None, None, &[10, 20, 30, 40][..]),
+        (Some(25), None, Some(25), &[30, 40]),
+        (None, Some(""), Some(35), &[40]),
+        (Some(25), Some(""), Some(35), &[40]),
+        (Some(25), Some("from-stale-series"), Some(25), &[30, 40]),
+        (None, Some("from-selected-series"), None, &[10, 20, 30, 40]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (checkpoint, block) = (dir.path().join("wal/checkpoint.00000000"), Ulid::new(0, 1));
+        std::fs::create_dir_all(&checkpoint).unwrap();
+        let mut records: Vec<_> =
+            truncated.iter().map(|time: &i64| [&[14][..], &time.to_be_bytes()].concat()).collect();
+        records.push(series_record([(1, vec![("a", "b")])]));
+        std::fs::write(checkpoint.join("00000000"), segment(&records).0).unwrap();
+        std::fs::write(dir.path().join("wal/00000001"), segment(&[samples.clone()]).0).unwrap();
+        if let Some(hint) = hint {
+            let meta = BlockMeta { ulid: block, max_ms: 35, hints: vec![hint.to_owned()], ..BlockMeta::default() };
+            std::fs::create_dir(dir.path().join(block.to_string())).unwrap();
+            std::fs::write(dir.path().join(block.to_string()).join("meta.json"), meta.to_json()).unwrap();
+        }
+        let (found, report, _out) = run(dir.path(), &RecoverOptions::default());
+        assert_eq!((report.damage.entries(), report.covered_before_ms), (&[][..], covered), "{truncated:?} {hint:?}");
+        assert!(found.values().flat_map(|series| series.keys()).eq(expected), "{truncated:?} {hint:?}");
+        let n_marks = report.records.iter().filter(|(kind, _)| *kind == RecordType::MinValidTime).count();
+        assert_eq!(n_marks, usize::from(truncated.is_some()));
+    }
+}
+
 #[test]
 fn missing_segments_and_definitions_are_reported() {
     let Some(recorded) = recorded() else { return };
@@ -192,21 +234,83 @@ fn missing_segments_and_definitions_are_reported() {
     assert!(lines.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
 }
 
+/// Samples as `promtool tsdb dump` prints them. All NaN are equal.
+fn printed(samples: &Samples) -> Vec<(String, i64, Option<f64>)> {
+    let number = |bits: u64| Some(f64::from_bits(bits)).filter(|value| !value.is_nan());
+    let series = |(labels, samples): (&String, &BTreeMap<i64, u64>)| {
+        samples.iter().map(|(time, bits)| (labels.clone(), *time, number(*bits))).collect::<Vec<_>>()
+    };
+    samples.iter().flat_map(series).collect()
+}
+
+/// Parses the dump of Prometheus 3.16.
+fn dump_3_16() -> Vec<(String, i64, Option<f64>)> {
+    let dump = std::fs::File::open(recorded_3_16().with_extension("16.dump.zst")).unwrap();
+    let dump = String::from_utf8(zstd::decode_all(dump).unwrap()).unwrap();
+    let line = |line: &str| {
+        let (labels, sample) = line.strip_prefix('{').unwrap().split_once("} ").unwrap();
+        let (value, time) = sample.split_once(' ').unwrap();
+        let labels: Vec<_> = labels.split(", ").map(|label| label.split_once('=').unwrap()).collect();
+        let labels: Vec<_> = labels.iter().map(|(name, value)| (*name, value.trim_matches('"'))).collect();
+        let value = value.parse::<f64>().unwrap();
+        (format!("{labels:?}"), time.parse().unwrap(), Some(value).filter(|value| !value.is_nan()))
+    };
+    let mut lines: Vec<_> = dump.lines().map(line).collect();
+    lines.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+    lines
+}
+
+#[test]
+fn a_directory_of_prometheus_3_16_is_recovered() {
+    let source = recorded_3_16();
+    let inspection = inspect(&RealFs, &source, Depth::Everything, &mut |_, _| {}).unwrap();
+    assert_eq!((inspection.damage.entries(), inspection.blocks.len()), (&[][..], 2));
+    assert!(inspection.n_head_chunks >= 9, "{}", inspection.n_head_chunks);
+    let mut whole = read_blocks(&source);
+    let (found, report, _out) = run(&source, &RecoverOptions::default());
+    assert_eq!((report.damage.entries(), report.n_unknown_samples), (&[][..], 0));
+    let n_of = |wanted| report.records.iter().find(|(kind, _)| *kind == wanted).map_or(0, |(_, n)| n);
+    assert_eq!(n_of(RecordType::MinValidTime), 1);
+    assert!(n_of(RecordType::SamplesV2) > 100 && n_of(RecordType::Samples) == 0);
+    for (labels, samples) in found {
+        whole.entry(labels).or_default().extend(samples);
+    }
+    let (whole, expected) = (printed(&whole), dump_3_16());
+    assert_eq!(whole.len(), expected.len());
+    assert!(whole == expected, "{:?}", whole.iter().zip(&expected).find(|(a, b)| a != b));
+    // With start timestamps, which only the counter has.
+    let options = RecoverOptions { start_timestamps: StartTimestamps::Keep, ..RecoverOptions::default() };
+    let (_, _, out) = run(&source, &options);
+    let block = &BlockReader::list(&RealFs, out.path()).unwrap()[0];
+    let block = BlockReader::open(&RealFs, block, &mut DamageReport::default()).unwrap();
+    let (mut cursor, mut damage) = (block.cursor(), DamageReport::default());
+    while let Some(series) = cursor.next(&mut damage) {
+        let mut columns = SampleColumns::default();
+        series.read(&mut columns, &mut damage);
+        let has_starts = !columns.starts_ms.is_empty();
+        assert_eq!(has_starts, series.labels()[0].1 == "requests_total", "{:?}", series.labels());
+        assert!(series.chunks(&mut damage).iter().all(|chunk| chunk.encoding == Encoding::Xor2));
+    }
+}
+
 /// Imports recorded blocks and recovered WAL. The store exports the same samples.
 #[test]
 fn an_import_followed_by_an_export_keeps_all_samples() {
-    let Some(recorded) = recorded() else { return };
-    let (mut expected, _, out) = run(&recorded, &RecoverOptions::default());
+    recorded().into_iter().chain([recorded_3_16()]).for_each(|dir| check_import_and_export(&dir));
+}
+
+fn check_import_and_export(recorded: &Path) {
+    let (mut expected, _, out) = run(recorded, &RecoverOptions::default());
     let data = tempfile::tempdir().unwrap();
     let import_dir = data.path().join("import");
-    let mut blocks = BlockReader::list(&RealFs, &recorded).unwrap();
+    let mut blocks = BlockReader::list(&RealFs, recorded).unwrap();
     blocks.extend(BlockReader::list(&RealFs, out.path()).unwrap());
     let (mut number, mut damage) = (1, DamageReport::default());
     for block in &blocks {
         number += import_block(&fs(), block, &import_dir, number, &mut damage).unwrap().n_blocks;
     }
     assert_eq!(damage.entries(), []);
-    for (labels, samples) in read_blocks(&recorded) {
+    for (labels, samples) in read_blocks(recorded) {
         expected.entry(labels).or_default().extend(samples);
     }
     let options = Options { background: false, ..Options::default() };

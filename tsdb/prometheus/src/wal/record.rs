@@ -1,7 +1,7 @@
 //! Decodes records: series, samples, histograms, exemplars, metadata, tombstones.
 //!
 //! A decoder appends items as it reads them. After an error, the items before the damage have been appended. Source:
-//! Prometheus `tsdb/record/record.go`, types 1 to 13 as of version 3.14.
+//! Prometheus `tsdb/record/record.go`, types 1 to 14 as of version 3.16.
 
 use std::sync::Arc;
 
@@ -41,11 +41,13 @@ pub enum RecordType {
     HistogramsV2 = 12,
     /// Histograms with float counts and start timestamps.
     FloatHistogramsV2 = 13,
+    /// First in a checkpoint: the timestamp before which the WAL was truncated.
+    MinValidTime = 14,
 }
 
 impl RecordType {
     /// All types, in the order of their codes.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Series,
         Self::Samples,
         Self::Tombstones,
@@ -59,6 +61,7 @@ impl RecordType {
         Self::SamplesV2,
         Self::HistogramsV2,
         Self::FloatHistogramsV2,
+        Self::MinValidTime,
     ];
     /// Prometheus' names of the types.
     const NAMES: [&str; Self::ALL.len()] = [
@@ -75,6 +78,7 @@ impl RecordType {
         "samples_v2",
         "histogram_samples_v2",
         "float_histogram_samples_v2",
+        "min_valid_time",
     ];
 
     /// Returns the type of a record, or `None` if it is empty or unknown.
@@ -215,6 +219,8 @@ pub enum RecordContent<'a> {
     Metadata(Vec<RefMetadata<'a>>),
     /// Type 5, which is not decoded.
     MmapMarkers,
+    /// Type 14, one item.
+    MinValidTime(Vec<i64>),
 }
 
 impl<'a> RecordContent<'a> {
@@ -239,6 +245,7 @@ impl<'a> RecordContent<'a> {
             RecordType::Exemplars => collect(Self::Exemplars, |dst| decode_exemplars(record, dst)),
             RecordType::Metadata => collect(Self::Metadata, |dst| decode_metadata(record, dst)),
             RecordType::MmapMarkers => (Self::MmapMarkers, None),
+            RecordType::MinValidTime => collect(Self::MinValidTime, |dst| decode_min_valid_time(record, dst)),
             RecordType::Histograms
             | RecordType::FloatHistograms
             | RecordType::CustomHistograms
@@ -389,6 +396,12 @@ pub(crate) fn decode_histograms(record: &[u8], dst: &mut Vec<RefHistogram>) -> R
         Some(())
     })?;
     Ok(n_unknown)
+}
+
+fn decode_min_valid_time(record: &[u8], dst: &mut Vec<i64>) -> Result<(), RecordError> {
+    decode(record, |src| {
+        (dst.is_empty() && src.len() == size_of::<i64>()).then(|| dst.extend(src.be_u64().map(u64::cast_signed)))
+    })
 }
 
 pub(crate) fn decode_tombstones(record: &[u8], dst: &mut Vec<RefTombstone>) -> Result<(), RecordError> {
@@ -591,10 +604,18 @@ mod tests {
         let record = [&[6, 5, 1, 2, 4][..], b"UNIT", &[1], b"s", &[4], b"HELP", &[2], b"hi"].concat();
         decode_metadata(&record, &mut metadata).unwrap();
         assert_eq!((metadata[0].type_name(), metadata[0].unit, metadata[0].help), ("counter", "s", "hi"));
+
+        // One timestamp of eight bytes, and nothing else.
+        for (size, expect) in [(8, Some(-2)), (7, None), (9, None), (16, None)] {
+            let record = [&[14][..], &(-2_i64).to_be_bytes(), &[0; 8]].concat();
+            let (content, error) = RecordContent::decode(RecordType::MinValidTime, &record[..1 + size]);
+            let RecordContent::MinValidTime(times) = content else { panic!("{content:?}") };
+            assert_eq!((times.first().copied(), error.is_none()), (expect, expect.is_some()), "{size}");
+        }
     }
 
     /// Types 12 and 13, which Prometheus 3.5 does not write, as `histogramSamplesV2` and `floatHistogramSamplesV2` of
-    /// 3.14 encode them.
+    /// 3.16 encode them.
     #[test]
     fn histograms_with_start_timestamps_are_decoded() {
         // A histogram of schema 0: threshold 0.5, zero count 1, count 4, sum 8, buckets 1 and 2 from index -1.

@@ -2,7 +2,7 @@
 //!
 //! `VARVE_DAMAGE_VARIANTS` sets the number of copies, `VARVE_DAMAGE_SEED` the first seed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
