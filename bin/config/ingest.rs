@@ -97,6 +97,7 @@ impl IngestConfig {
             team_label: self.team_label.clone().filter(|label| !label.is_empty()),
             total: self.budget.amounts(),
             teams: self.teams.iter().map(|(name, config)| (name.clone(), config.budget())).collect(),
+            senders: self.teams.iter().filter_map(|(name, of)| Some((name.clone(), of.senders.clone()?))).collect(),
             team_maximum: self.team_maximum.amounts(),
         };
         budgets.check().context("ingest")?;

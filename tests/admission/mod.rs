@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{
-    ConfigFile, Http, Prometheus, Server, TimeSeries, WriteRequest, missing, now_ms, series, wait_until,
+    Access, Answer, ConfigFile, Http, Prometheus, Server, TimeSeries, WriteRequest, missing, now_ms, series, wait_until,
 };
 
 const T0: i64 = 1_700_000_000_000;
@@ -57,14 +57,41 @@ fn teams_have_budgets_that_a_reload_changes() {
     server.http().write(&request(T0 + 1)).expect_status(204);
     assert_eq!(team(&server, "a"), [4, 4, 6, 2]);
 
-    // A sender may name its team for the whole request. The request has one series more than the total budget.
-    let headers = [HEADERS[0], HEADERS[1], ("X-Scope-OrgID", "named")];
-    let answer =
-        server.http().post("/api/v1/write", &headers, &WriteRequest::new([of("a", 7, T0), of("a", 8, T0)]).to_body());
-    assert!(
-        answer.expect_status(400).text().starts_with("new series exceeds the maximum of active series of all teams")
-    );
-    assert_eq!(team(&server, "named"), [1, 1, 1, 1]);
+    // A sender may name a team for the whole request; a team that is not listed is `(other)`. The request has one series
+    // more than the total budget.
+    let request = WriteRequest::new([of("a", 7, T0), of("a", 8, T0)]);
+    let answer = write_as(server.http(), "named", &request).expect_status(400);
+    assert!(answer.text().starts_with("new series exceeds the maximum of active series of all teams"));
+    assert_eq!(team(&server, "(other)"), [1, 1, 1, 1]);
+}
+
+fn write_as(http: &Http, team: &str, request: &WriteRequest) -> Answer {
+    http.post("/api/v1/write", &[HEADERS[0], HEADERS[1], ("X-Scope-OrgID", team)], &request.to_body())
+}
+
+#[test]
+fn a_token_spends_only_the_budget_of_its_own_team() {
+    let config = config(&json!({
+        "teams": {"payments": {"maximum": {"active_series": 1}}, "search": {"senders": ["eve"]}},
+        "team_maximum": {"active_series": 1},
+    }));
+    let tokens = ["payments", "eve"].map(|name| json!({"name": name, "token": name, "scopes": ["read", "write"]}));
+    let web = ConfigFile::new(&json!({"bearer_tokens": tokens}).to_string());
+    let web_flag = web.flag().replace("--config.file", "--web.config.file");
+    let access = |token: &str| Access { tls: None, authorization: Some(format!("Bearer {token}")) };
+    let server = Server::start_as(&[&config.flag(), &web_flag], &access("eve"));
+    for (token, named, i, expect) in [
+        ("eve", "payments", 1, 204), // counts as `(other)`
+        ("eve", "payments", 2, 400), // (other) is full
+        ("eve", "invented", 3, 400),
+        ("payments", "payments", 4, 204), // eve has left the budget untouched
+        ("payments", "payments", 5, 400),
+        ("eve", "search", 6, 204),
+    ] {
+        let http = server.http().with(&access(token));
+        let answer = write_as(&http, named, &WriteRequest::new([of("x", i, T0)]));
+        assert_eq!(answer.status, expect, "{i}: {}", answer.text());
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Budgets: keys `budget`, `teams` and `team_maximum` of section `ingest`.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use varve_ingest::admission::{Amounts, TeamBudget};
 
@@ -19,18 +21,21 @@ pub(super) struct AmountsConfig {
 }
 
 /// The budget of a team.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TeamConfig {
     /// What the team always gets. Default nothing.
     guaranteed: AmountsConfig,
     /// What the team never exceeds. Default unlimited.
     maximum: AmountsConfig,
+    /// Users and tokens that may name the team in `X-Scope-OrgID`. Default the user or token of the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) senders: Option<BTreeSet<String>>,
 }
 
 impl TeamConfig {
     /// Returns the budget.
-    pub(super) fn budget(self) -> TeamBudget {
+    pub(super) fn budget(&self) -> TeamBudget {
         TeamBudget { guaranteed: self.guaranteed.amounts(), maximum: self.maximum.amounts() }
     }
 }

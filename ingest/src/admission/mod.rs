@@ -54,15 +54,18 @@ use semaphore::{FairSemaphore, SemaphorePermit};
 pub use crate::error::Exhausted;
 #[cfg(test)]
 pub(crate) use budget::TeamNames;
-pub use budget::{AMOUNT_MAX, Amounts, BudgetError, Budgets, TEAMS_MAX, TeamBudget, TeamStatus, Usage};
+pub use budget::{AMOUNT_MAX, Amounts, BudgetError, Budgets, OTHER_TEAMS, TEAMS_MAX, TeamBudget, TeamStatus, Usage};
 pub(crate) use budget::{Denied, Ledger, SeriesLimit, Team};
 pub(crate) use deferred::Deferred;
 
 /// The sender of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Origin<'a> {
-    /// The team that the sender names, if any. All samples of the request count against the budget of this team.
+    /// The team that the sender names, if any. All samples of the request count against the budget of this team, or of
+    /// [`OTHER_TEAMS`] if [`Budgets::teams`] does not list it or `user` may not name it.
     pub team: Option<&'a str>,
+    /// The authenticated user or token; `None` if the server has none.
+    pub user: Option<&'a str>,
     /// Called when the request starts to wait in the queue, to release resources that it does not need there.
     pub on_queued: Option<&'a dyn Fn()>,
 }
@@ -146,7 +149,7 @@ impl AdmissionControl {
     ) -> Result<Permit<'a>, WriteError> {
         let deadline = self.deadline();
         self.log.pass_until(deadline)?;
-        let team = origin.team.map(|name| self.budgets.team_named(name));
+        let team = origin.team.map(|name| self.budgets.team_sent(name, origin.user));
         self.wait_for_samples(origin.on_queued, team, body_size, deadline)?;
         Ok(Permit {
             control: self,

@@ -96,7 +96,14 @@ impl Ledger {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Returns the team of a name.
+    /// Returns the team that a sender names: [`Team::OTHER`] if the sender may not name it. So invented names neither
+    /// get ids nor budgets of their own.
+    pub(crate) fn team_sent(&self, name: &str, user: Option<&str>) -> Team {
+        let mut state = self.state();
+        if state.budgets.may_name(name, user) { self.team_in(&mut state, name) } else { Team::OTHER }
+    }
+
+    /// Returns the team of a label value.
     pub(crate) fn team_named(&self, name: &str) -> Team {
         self.team_in(&mut self.state(), name)
     }

@@ -13,12 +13,12 @@ mod policy;
 mod teams;
 mod token_bucket;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use ledger::Ledger;
 pub(crate) use policy::{Denied, SeriesLimit};
 pub use policy::{TeamStatus, Usage};
-pub use teams::TEAMS_MAX;
+pub use teams::{OTHER_TEAMS, TEAMS_MAX};
 pub(crate) use teams::{Team, TeamNames};
 
 /// Amounts of a budget; `None` is unlimited.
@@ -50,6 +50,9 @@ pub struct Budgets {
     pub total: Amounts,
     /// Budgets by team name. The empty name stands for series without a team.
     pub teams: BTreeMap<String, TeamBudget>,
+    /// The users and tokens that may name a team of `teams`. A team without an entry may be named by the user or token
+    /// of its own name.
+    pub senders: BTreeMap<String, BTreeSet<String>>,
     /// The maximum of each team that is not in `teams`.
     pub team_maximum: Amounts,
 }
@@ -102,6 +105,12 @@ impl Budgets {
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if a sender may name a team. `user` is `None` if the server has neither users nor tokens.
+    fn may_name(&self, team: &str, user: Option<&str>) -> bool {
+        let is_sender = |user: &str| self.senders.get(team).map_or(user == team, |senders| senders.contains(user));
+        self.teams.contains_key(team) && user.is_none_or(is_sender)
     }
 
     fn check_amounts(&self) -> Result<(), BudgetError> {

@@ -13,8 +13,8 @@ use varve_tsdb::SeriesGroup;
 pub const TEAMS_MAX: usize = 1_000;
 /// Maximum size of a team's name in bytes. A team with a longer name is [`Team::OTHER`].
 pub(super) const NAME_SIZE_MAX: usize = 256;
-/// The name of [`Team::OTHER`].
-const OTHER_NAME: &str = "(other)";
+/// The name of the team that stands for all teams without an id, and for all teams that a sender may not name.
+pub const OTHER_TEAMS: &str = "(other)";
 
 /// The id of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Team(u16);
 impl Team {
     /// No team.
     pub(crate) const NONE: Self = Self(0);
-    /// All teams without an id.
+    /// All teams without an id, and all teams that a sender may not name.
     pub(crate) const OTHER: Self = Self(1);
 
     pub(crate) fn idx(self) -> usize {
@@ -49,7 +49,7 @@ pub(crate) struct TeamNames {
 
 impl Default for TeamNames {
     fn default() -> Self {
-        let names: Vec<Arc<str>> = vec![Arc::from(""), Arc::from(OTHER_NAME)];
+        let names: Vec<Arc<str>> = vec![Arc::from(""), Arc::from(OTHER_TEAMS)];
         let by_name = [(Arc::clone(&names[0]), Team::NONE), (Arc::clone(&names[1]), Team::OTHER)];
         Self { by_name: by_name.into(), names }
     }

@@ -52,6 +52,10 @@ fn amounts(active_series: Option<u64>, new_series: Option<u64>, samples: Option<
     Amounts { active_series, new_series_per_second: new_series, samples_per_second: samples }
 }
 
+fn named<'a>(team: &'a str, user: Option<&'a str>) -> Origin<'a> {
+    Origin { team: Some(team), user, ..Origin::default() }
+}
+
 /// Budgets by the label `team`.
 fn budgets(total: Amounts, teams: &[(&str, Amounts, Amounts)]) -> Budgets {
     let teams = teams.iter().map(|&(name, guaranteed, maximum)| (name.to_owned(), TeamBudget { guaranteed, maximum }));
@@ -112,7 +116,7 @@ fn a_queued_request_notifies_its_caller_and_proceeds_when_a_permit_is_free() {
         let waiting = scope.spawn(|| {
             let was_notified = Cell::new(false);
             let notify = || was_notified.set(true);
-            let origin = Origin { team: None, on_queued: Some(&notify) };
+            let origin = Origin { on_queued: Some(&notify), ..Origin::default() };
             let mut new = of_team("a", "new", T);
             new.exemplars = vec![exemplar(&[("trace", "1")], 1.0, T)];
             let written = fixture.write_as(&origin, &[new, of_team("a", "known", T + 1)]).unwrap();
@@ -215,9 +219,9 @@ fn samples_beyond_the_rate_are_refused_before_decompression() {
     let sure = [("sure", amounts(None, None, Some(1)), Amounts::default())];
     fixture.receiver.set_budgets(budgets(amounts(None, None, Some(10)), &sure));
     fixture.write(&many).unwrap();
-    let refused = write(&Origin { team: Some("sure"), on_queued: None }).unwrap_err();
+    let refused = write(&named("sure", None)).unwrap_err();
     assert!(matches!(refused, WriteError::Malformed(Malformed::Snappy(_))), "{refused}");
-    assert_eq!(throttled(write(&Origin { team: Some("x"), on_queued: None })), (Exhausted::TotalSamples, 0));
+    assert_eq!(throttled(write(&named("x", None))), (Exhausted::TotalSamples, 0));
 }
 
 #[test]
@@ -233,11 +237,12 @@ fn samples_of_a_team_beyond_its_rate_are_deferred_and_those_of_others_are_not() 
 
 #[test]
 fn the_team_that_a_sender_names_holds_for_the_whole_request() {
-    let fixture =
-        Fixture::impatient(budgets(Amounts::default(), &[("a", Amounts::default(), amounts(Some(1), None, None))]));
-    let named = |name| Origin { team: Some(name), on_queued: None };
-    assert_eq!(fixture.write_as(&named("a"), &[of_team("b", 1, T), of_team("b", 2, T)]).unwrap().stored.total, 1);
-    assert_eq!(fixture.write_as(&named("c"), &[of_team("a", 3, T), of_team("b", 1, T)]).unwrap().stored.total, 2);
+    let max = amounts(Some(1), None, None);
+    let teams = [("a", Amounts::default(), max), ("c", Amounts::default(), Amounts::default())];
+    let fixture = Fixture::impatient(budgets(Amounts::default(), &teams));
+    let write = |team, series: &[TimeSeries]| fixture.write_as(&named(team, None), series).unwrap().stored.total;
+    assert_eq!(write("a", &[of_team("b", 1, T), of_team("b", 2, T)]), 1);
+    assert_eq!(write("c", &[of_team("a", 3, T), of_team("b", 1, T)]), 2);
     assert_eq!(
         (fixture.team("a"), fixture.team("c")),
         ((1, 1), (1, 1)),
@@ -246,6 +251,51 @@ fn the_team_that_a_sender_names_holds_for_the_whole_request() {
     let teams = fixture.receiver.team_stats().1;
     let samples: Vec<_> = teams.iter().map(|team| (&*team.name, team.samples)).collect();
     assert_eq!(samples, [("", 0), ("a", 1), ("c", 2)]);
+}
+
+#[test]
+fn invented_teams_share_one_budget_and_leave_the_rest_of_the_total() {
+    let max = |n| amounts(Some(n), Some(1_000), Some(100));
+    let own = [("a", Amounts::default(), max(600))];
+    let team_maximum = amounts(Some(5), Some(1_000), Some(100));
+    let fixture = Fixture::impatient(Budgets { team_maximum, ..budgets(max(1_000), &own) });
+    for i in 0..1_000 {
+        let written = fixture.write_as(&named(&format!("invented {i}"), None), &[of_team("b", i, T)]);
+        match written {
+            Ok(written) => assert_eq!(written.rejects.is_empty(), i < 5, "{i}: {}", written.rejects),
+            Err(refused) => assert!(matches!(refused, WriteError::Throttled { .. }), "{i}: {refused}"),
+        }
+    }
+    assert_eq!(fixture.team("(other)"), (5, 5));
+    let names: Vec<_> = fixture.receiver.team_stats().1.into_iter().map(|team| team.name).collect();
+    assert_eq!(names, [Arc::from(""), Arc::from("(other)"), Arc::from("a")]);
+    let many: Vec<_> = (0..500).map(|i| of_team("b", format!("a {i}"), T)).collect();
+    assert!(fixture.write_as(&named("a", None), &many).unwrap().rejects.is_empty());
+    assert_eq!(fixture.team("a").0, 500);
+}
+
+#[test]
+fn a_user_names_only_teams_that_list_it() {
+    let none = Amounts::default();
+    let shared = [("shared".to_owned(), ["ann", "bob"].map(str::to_owned).into())].into();
+    let all = budgets(none, &[("ann", none, none), ("bob", none, none), ("shared", none, none)]);
+    let fixture = Fixture::impatient(Budgets { senders: shared, ..all });
+    for (i, (team, user, expect)) in [
+        ("ann", Some("ann"), "ann"),
+        ("bob", Some("ann"), "(other)"),
+        ("shared", Some("ann"), "shared"),
+        ("shared", Some("shared"), "(other)"),
+        ("eve", Some("eve"), "(other)"),
+        ("bob", None, "bob"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = fixture.receiver.team_stats().1.iter().find(|of| &*of.name == expect).map_or(0, |of| of.samples);
+        fixture.write_as(&named(team, user), &[of_team("x", i, T)]).unwrap();
+        let after = fixture.receiver.team_stats().1.iter().find(|of| &*of.name == expect).map_or(0, |of| of.samples);
+        assert_eq!(after, before + 1, "{user:?} names {team}");
+    }
 }
 
 #[test]
