@@ -1,5 +1,8 @@
-//! Checks of native histograms, in the order and with the messages of `Validate` in Prometheus' `model/histogram`. Schemas
-//! from 9 to 52 are reduced to 8 first, as in its remote-write receiver.
+//! Checks of native histograms, in the order and with the messages of `Validate` in Prometheus' `model/histogram` (3.16).
+//! Schemas from 9 to 52 are reduced to 8 first, as in its remote-write receiver.
+//!
+//! Deliberately different: Prometheus accepts any zero threshold. A NaN has no order, so no merge of zero buckets ends
+//! for it, and a negative or infinite threshold has no meaning.
 
 use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
@@ -10,7 +13,7 @@ const SCHEMA_REDUCED_MAX: i32 = 52;
 const SCHEMA_CUSTOM: i32 = CUSTOM_BUCKETS_SCHEMA as i32;
 
 /// The reason why a histogram is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidHistogram {
     #[error("histogram's observation count should be at least the number of observations found in the buckets")]
     CountNotBigEnough,
@@ -24,6 +27,10 @@ pub(crate) enum InvalidHistogram {
     NegativeBucketCount,
     #[error("histogram has a span whose offset is negative")]
     SpanNegativeOffset,
+    #[error("histogram has a span whose bucket index is out of range")]
+    SpanIndexOutOfRange,
+    #[error("histogram has a zero threshold that is negative or not finite: {0}")]
+    ZeroThreshold(f64),
     #[error("histogram spans specify different number of buckets than provided")]
     SpansBucketsMismatch,
     #[error("histogram custom bounds are too few")]
@@ -112,14 +119,23 @@ fn check_exponential(histogram: &Histogram) -> Checked {
             require(!any_less(negative) && !any_less(&[*zero_count]), Invalid::NegativeBucketCount)?;
         }
     }
-    require(histogram.custom_bounds.is_empty(), Invalid::ExponentialCustomBounds)
+    require(histogram.custom_bounds.is_empty(), Invalid::ExponentialCustomBounds)?;
+    let threshold = histogram.zero_threshold;
+    require((0.0..f64::INFINITY).contains(&threshold), Invalid::ZeroThreshold(threshold))
 }
 
 fn check_spans(spans: &[BucketSpan], n_buckets: usize) -> Checked {
-    let ascend = spans.iter().skip(1).all(|span| span.offset >= 0);
-    require(ascend, InvalidHistogram::SpanNegativeOffset)?;
-    let n_spanned: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
-    require(n_spanned == n_buckets as u64, InvalidHistogram::SpansBucketsMismatch)
+    use InvalidHistogram as Invalid;
+    let (mut n_spanned, mut end) = (0_u64, 0_i64);
+    for (i, span) in spans.iter().enumerate() {
+        require(i == 0 || span.offset >= 0, Invalid::SpanNegativeOffset)?;
+        n_spanned += u64::from(span.length);
+        // Bucket indexes have 32 bits. The sum has 64, so that it shows which indexes would wrap.
+        end += i64::from(span.offset) + i64::from(span.length);
+        let fits = (i > 0 || span.offset > i32::MIN) && end - 1 <= i64::from(i32::MAX);
+        require(fits, Invalid::SpanIndexOutOfRange)?;
+    }
+    require(n_spanned == n_buckets as u64, Invalid::SpansBucketsMismatch)
 }
 
 /// Checks positive buckets, and that the count is the sum of all buckets.
@@ -178,7 +194,7 @@ fn reduce_side<T: Copy>(
 ) -> Checked {
     check_spans(spans, counts.len())?;
     let (mut coarse, mut coarse_counts) = (Vec::<BucketSpan>::new(), Vec::<T>::new());
-    // There are as many buckets as counts. 32-bit indexes wrap, as in Prometheus.
+    // There are as many buckets as counts.
     let (mut idx, mut last, mut rest) = (0_i32, 0_i32, counts.iter());
     for span in &*spans {
         idx = idx.wrapping_add(span.offset);
@@ -244,6 +260,29 @@ mod tests {
         let spans = |second| vec![BucketSpan { offset: -7, length: 1 }, BucketSpan { offset: second, length: 1 }];
         assert_eq!(refused(Histogram { positive_spans: spans(-1), ..good.clone() }, 3), Invalid::SpanNegativeOffset);
         assert!(check(Histogram { positive_spans: spans(0), ..good.clone() }, 3).is_ok());
+        let at = |offset| Histogram { positive_spans: vec![BucketSpan { offset, length: 2 }], ..good.clone() };
+        for (offset, schema, fits) in [
+            (i32::MIN, 3, false),
+            (i32::MIN + 1, 3, true),
+            (i32::MAX - 1, 3, true),
+            (i32::MAX, 3, false),
+            (i32::MAX, 9, false),
+        ] {
+            let expect = if fits { None } else { Some(Invalid::SpanIndexOutOfRange) };
+            assert_eq!(check(at(offset), schema).err(), expect, "{offset}");
+        }
+        let far = [BucketSpan { offset: i32::MAX - 5, length: 1 }, BucketSpan { offset: 5, length: 1 }];
+        assert_eq!(
+            refused(Histogram { positive_spans: far.to_vec(), ..good.clone() }, 3),
+            Invalid::SpanIndexOutOfRange
+        );
+        let threshold = |zero_threshold| check(Histogram { zero_threshold, ..good.clone() }, 3);
+        for valid in [0.0, -0.0, 1e-128, f64::MAX] {
+            assert!(threshold(valid).is_ok(), "{valid}");
+        }
+        for invalid in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1e-128] {
+            assert!(matches!(threshold(invalid), Err(Invalid::ZeroThreshold(_))), "{invalid}");
+        }
         assert_eq!(
             refused(Histogram { custom_bounds: vec![1.0], ..good.clone() }, 3),
             Invalid::ExponentialCustomBounds
@@ -270,8 +309,10 @@ mod tests {
         assert_eq!(refused(with(&[0.5, 0.5]), -53), Invalid::CustomBoundsDoNotAscend);
         assert_eq!(refused(with(&[0.5, f64::NAN]), -53), Invalid::CustomBoundsNan);
         assert_eq!(refused(with(&[0.5, f64::INFINITY]), -53), Invalid::CustomBoundsInfinite);
-        let threshold = Histogram { zero_threshold: 0.1, ..with(&[0.5, 1.0]) };
-        assert_eq!(refused(threshold, -53), Invalid::CustomZeroThreshold);
+        for zero_threshold in [0.1, f64::NAN] {
+            let threshold = Histogram { zero_threshold, ..with(&[0.5, 1.0]) };
+            assert_eq!(refused(threshold, -53), Invalid::CustomZeroThreshold);
+        }
         let spans = vec![BucketSpan { offset: 0, length: 0 }];
         assert_eq!(
             refused(Histogram { negative_spans: spans, ..with(&[0.5, 1.0]) }, -53),
