@@ -5,11 +5,13 @@
 //! exhausted. The error says how many samples of earlier lines are stored. A retry of the whole body stores nothing
 //! twice.
 //!
-//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times the maximum of a message.
+//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times the maximum of a message. The work for
+//! a body is bounded by its size as received ([`EXPANSION_MAX`]), by [`BARREN_LINES_MAX`] and by [`Import::timeout`].
 
 mod line;
 
 use std::io::{BufRead, BufReader, Read};
+use std::time::{Duration, Instant};
 
 use crate::admission::Origin;
 use crate::batch::BatchBuilder;
@@ -49,7 +51,7 @@ pub struct BadLine {
 impl<R: BufRead> LineReader<R> {
     /// Creates a reader of a body of any size. A line has at most 2 MiB.
     pub fn new(reader: R, format: TextFormat) -> Self {
-        Self { lines: Lines { reader, line: Vec::new(), number: 0, size: 0, size_max: u64::MAX }, format }
+        Self { lines: Lines { reader, line: Vec::new(), number: 0, n_samples: 0, size: 0, size_max: u64::MAX }, format }
     }
 
     /// Reads the next line. Returns `None` at the end.
@@ -79,6 +81,8 @@ pub struct Import {
     pub now_ms: i64,
     /// Labels that all series get. They replace labels of the same name.
     pub extra_labels: Vec<(String, String)>,
+    /// Maximum duration.
+    pub timeout: Duration,
 }
 
 impl Receiver {
@@ -89,7 +93,8 @@ impl Receiver {
     /// lines are stored. A part of the current batch may be stored too.
     pub fn import(&self, origin: &Origin<'_>, body: &[u8], import: &Import) -> Result<Written, WriteError> {
         self.counted(body, |buffers| {
-            let mut importer = Importer { receiver: self, origin, import, buffers, written: Written::default() };
+            let (started, written) = (Instant::now(), Written::default());
+            let mut importer = Importer { receiver: self, origin, import, started, buffers, written };
             importer.run(body)
         })
     }
@@ -99,6 +104,7 @@ struct Importer<'a> {
     receiver: &'a Receiver,
     origin: &'a Origin<'a>,
     import: &'a Import,
+    started: Instant,
     buffers: &'a mut Buffers,
     /// The outcome of earlier batches.
     written: Written,
@@ -119,6 +125,8 @@ struct Lines<R> {
     reader: R,
     line: Vec<u8>,
     number: u64,
+    /// Number of lines with a sample.
+    n_samples: u64,
     size: u64,
     size_max: u64,
 }
@@ -126,10 +134,11 @@ struct Lines<R> {
 impl Importer<'_> {
     fn run(&mut self, body: &[u8]) -> Result<Written, WriteError> {
         self.receiver.limits().check_body(body.len())?;
-        let size_max = self.receiver.limits().decompressed_size_max as u64 * SIZE_FACTOR;
+        let size_max = self.receiver.limits().decompressed_size_max as u64;
+        let size_max = (size_max * SIZE_FACTOR).min(size_max + body.len() as u64 * EXPANSION_MAX);
         let reader =
             BufReader::with_capacity(BUFFER_SIZE, self.import.compression.reader(body, self.receiver.limits())?);
-        let mut lines = Lines { reader, line: Vec::new(), number: 0, size: 0, size_max };
+        let mut lines = Lines { reader, line: Vec::new(), number: 0, n_samples: 0, size: 0, size_max };
         let mut family = Family::default();
         let mut n_lines = 0;
         while !self.batch(&mut lines, &mut family).map_err(|error| self.cut(error, n_lines))? {
@@ -161,6 +170,9 @@ impl Importer<'_> {
             });
             // The batch of an invalid line is not stored: a part of the sender's intended lines may be missing.
             read.map_err(|error| error.at(lines.number, self.written.stored.total))?;
+            if lines.number.is_multiple_of(LINES_BETWEEN_CHECKS) {
+                check_time(self.started.elapsed(), self.import.timeout)?;
+            }
         }
         if is_end {
             family.flush(&mut builder)?;
@@ -169,6 +181,14 @@ impl Importer<'_> {
         self.written.add(written);
         Ok(is_end)
     }
+}
+
+fn check_time(elapsed: Duration, timeout: Duration) -> Result<(), WriteError> {
+    if elapsed <= timeout {
+        return Ok(());
+    }
+    let [size, limit] = [elapsed, timeout].map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+    Err(WriteError::TooLarge { what: "duration of the import in ms", size, limit, flag: "--web.read-timeout" })
 }
 
 /// Adds a line to the batch.
@@ -263,8 +283,14 @@ impl<R: BufRead> Lines<R> {
         let n = limited.read_until(b'\n', &mut self.line).map_err(|error| LineError::Line(error.to_string()))?;
         self.size += n as u64;
         if self.size > self.size_max {
-            let (what, flag) = ("decompressed size in bytes", "--ingest.decompressed-size-max (times 64)");
+            let what = "decompressed size in bytes";
+            let flag = "--ingest.decompressed-size-max times 64, or plus 256 times the size as received";
             return Err(WriteError::TooLarge { what, size: self.size, limit: self.size_max, flag }.into());
+        }
+        let (n_barren, limit) = (self.number - self.n_samples, BARREN_LINES_MAX + self.n_samples);
+        if n_barren > limit {
+            let what = "number of lines without a sample";
+            return Err(WriteError::TooLarge { what, size: n_barren, limit, flag: "one for each sample" }.into());
         }
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
@@ -284,7 +310,9 @@ impl<R: BufRead> Lines<R> {
             return self.check_end().map(|()| None);
         }
         let line = std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
-        line::parse(line, format).map(Some).map_err(LineError::Line)
+        let line = line::parse(line, format).map_err(LineError::Line)?;
+        self.n_samples += u64::from(matches!(line, Line::Sample(_)));
+        Ok(Some(line))
     }
 
     fn check_end(&mut self) -> Result<(), LineError> {
@@ -297,6 +325,14 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
+/// Maximum number of decompressed bytes for each byte of a body, beyond
+/// [`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max). Text with many equal lines compresses to a
+/// hundredth.
+const EXPANSION_MAX: u64 = 256;
+/// Maximum number of lines without a sample, and one more for each sample: comments, metadata and empty lines.
+const BARREN_LINES_MAX: u64 = 1_000_000;
+/// Number of lines between two checks of the timeout. A line has up to [`LINE_SIZE_MAX`] bytes.
+const LINES_BETWEEN_CHECKS: u64 = 64;
 /// Maximum number of samples of a batch.
 const BATCH_SAMPLES_MAX: usize = 10_000;
 const BUFFER_SIZE: usize = 64 << 10;

@@ -98,14 +98,12 @@ impl Fixture {
     }
 
     fn try_import(&self, text: &str) -> Result<Written, WriteError> {
-        let (format, compression) = (TextFormat::Prometheus, Compression::Identity);
-        let import = Import { format, compression, now_ms: NOW_MS, extra_labels: Vec::new() };
-        self.receiver.import(&Origin::default(), text.as_bytes(), &import)
+        self.receiver.import(&Origin::default(), text.as_bytes(), &import())
     }
 
     fn import(&self, text: &str, format: TextFormat, extra: &[(&str, &str)]) -> Result<Written, String> {
         let extra_labels = extra.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let import = Import { format, compression: Compression::Identity, now_ms: NOW_MS, extra_labels };
+        let import = Import { format, extra_labels, ..import() };
         self.receiver.import(&Origin::default(), text.as_bytes(), &import).map_err(|error| error.to_string())
     }
 
@@ -123,6 +121,11 @@ impl Fixture {
         };
         found.map(print).collect()
     }
+}
+
+fn import() -> Import {
+    let (format, compression) = (TextFormat::Prometheus, Compression::Identity);
+    Import { format, compression, now_ms: NOW_MS, extra_labels: Vec::new(), timeout: Duration::from_secs(600) }
 }
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -174,6 +177,36 @@ fn the_size_of_a_line_is_bounded() {
     let text = format!("a 1\nb{{c=\"{}\"}} 1\n", "x".repeat(LINE_SIZE_MAX));
     let refused = fixture.import(&text, TextFormat::Prometheus, &[]).unwrap_err();
     assert!(refused.contains("line 2: longer than 2097152 bytes"), "{refused}");
+}
+
+/// A body of 16 kB that decompresses to 512 MiB of line breaks took 16 seconds of CPU time.
+#[test]
+fn the_work_for_a_body_is_bounded() {
+    let fixture = Fixture::with(Limits { decompressed_size_max: 200_000, ..Limits::default() });
+    let check = |text: &str, compression, timeout, expect: &str| {
+        let body = match compression {
+            Compression::Zstd => zstd::encode_all(text.as_bytes(), 0).unwrap(),
+            _ => text.as_bytes().to_vec(),
+        };
+        let import = Import { compression, timeout, ..import() };
+        let refused = fixture.receiver.import(&Origin::default(), &body, &import).unwrap_err();
+        assert!(matches!(refused.cause(), WriteError::TooLarge { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(expect), "{refused}");
+    };
+    let minute = Duration::from_secs(60);
+    check(&"\n".repeat(1 << 20), Compression::Zstd, minute, "decompressed size in bytes of");
+    check(&format!("a 1 {NOW_MS}\n").repeat(40_000), Compression::Zstd, minute, "samples, are stored: retry");
+    check(
+        &"\n".repeat(1_000_001),
+        Compression::Identity,
+        minute,
+        "lines without a sample of 1000001 exceeds the limit",
+    );
+    let slow = format!("a 1 {NOW_MS}\n").repeat(64);
+    check(&slow, Compression::Identity, Duration::ZERO, "duration of the import in ms of");
+    // As many comments as samples are no attack.
+    let text = "# HELP a A\n# TYPE a gauge\na 1\n".repeat(100);
+    assert_eq!(fixture.import(&text, TextFormat::Prometheus, &[]).unwrap().stored.total, 100);
 }
 
 #[test]

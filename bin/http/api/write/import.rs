@@ -1,5 +1,7 @@
 //! /api/v1/import/prometheus: stores a scrape body as if it had been scraped now. Parameters are VictoriaMetrics'.
 
+use std::time::Duration;
+
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -15,12 +17,14 @@ use crate::http::serving::state::HttpState;
 
 /// POST /api/v1/import/prometheus.
 pub(crate) async fn prometheus(State(state): State<HttpState>, request: Request) -> Result<Response, ApiError> {
-    let import = read(request.headers(), request.uri().query().unwrap_or_default()).map_err(ApiError::plain)?;
+    let timeout = state.app.settings.read_timeout;
+    let query = request.uri().query().unwrap_or_default();
+    let import = read(request.headers(), query, timeout).map_err(ApiError::plain)?;
     let write = ingest(&state, request, move |receiver, origin, body| receiver.import(origin, body, &import));
     respond(&write.await?, StatusCode::NO_CONTENT)
 }
 
-fn read(headers: &HeaderMap, query: &str) -> Result<Import, ApiError> {
+fn read(headers: &HeaderMap, query: &str, timeout: Duration) -> Result<Import, ApiError> {
     let encoding = header_text(headers, header::CONTENT_ENCODING);
     let compression = Compression::from_content_encoding(encoding).ok_or_else(|| {
         let reason = format!("{encoding} encoding is not accepted; gzip, zstd, deflate and snappy are");
@@ -38,6 +42,7 @@ fn read(headers: &HeaderMap, query: &str) -> Result<Import, ApiError> {
         compression,
         now_ms: Timestamp::now().as_millisecond(),
         extra_labels: form.all("extra_label").map(extra_label).collect::<Result<_, _>>()?,
+        timeout,
     })
 }
 
@@ -48,6 +53,7 @@ mod tests {
     #[test]
     fn headers_and_parameters_select_format_and_labels() {
         let mut headers = HeaderMap::new();
+        let read = |headers: &HeaderMap, query: &str| read(headers, query, Duration::MAX);
         let plain = read(&headers, "extra_label=job%3Dx&extra_label=a=b=c").unwrap();
         assert_eq!((plain.format, plain.compression), (TextFormat::Prometheus, Compression::Identity));
         assert_eq!(plain.extra_labels, [("job", "x"), ("a", "b=c")].map(|(n, v)| (n.to_owned(), v.to_owned())));
