@@ -114,6 +114,9 @@ pub enum Malformed {
         /// The number of symbols.
         n_symbols: usize,
     },
+    /// The first symbol is not the empty string, as remote write 2.0 demands.
+    #[error("the first symbol is not the empty string")]
+    FirstSymbol,
     /// A label set has a name without a value.
     #[error("parsing labels for series: invalid labelRefs length {n_refs}")]
     LabelRefs {

@@ -63,7 +63,9 @@ fn decode_symbols(
             _ => reader.skip_unknown(key, REQUEST)?,
         }
     }
-    Ok(())
+    // A missing reference is 0 and must mean the empty string.
+    let is_valid = batch.symbols.first().is_none_or(|first| first.text.is_empty());
+    if is_valid { Ok(()) } else { Err(Malformed::FirstSymbol.into()) }
 }
 
 struct Decoder<'a> {

@@ -6,56 +6,70 @@ use prost::Message;
 use std::fmt::Debug;
 
 use super::*;
-use crate::batch::Version;
 use crate::remote_write::message::{self, WriteRequest};
 
-/// The contents of a request, from either decoder.
+/// The contents of a request of either version, from either decoder.
 #[derive(Debug, PartialEq, Default)]
-struct Contents {
-    /// Labels as pairs, samples as timestamp and bits.
-    series: Vec<(Vec<Pair>, Vec<Bits>)>,
-    histograms: Vec<HistogramNumbers>,
+pub(crate) struct Contents {
+    /// Labels as pairs, samples as timestamp, bits and start.
+    pub(crate) series: Vec<(Vec<Pair>, Vec<BitsAndStart>)>,
+    /// With start timestamps.
+    pub(crate) histograms: Vec<(HistogramNumbers, i64)>,
     /// Series, labels, timestamp and bits.
-    exemplars: Vec<(usize, Vec<Pair>, Bits)>,
+    pub(crate) exemplars: Vec<(usize, Vec<Pair>, (i64, u64))>,
     /// Type, name, help and unit.
     families: Vec<Family>,
 }
 
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+type BitsAndStart = (i64, u64, i64);
+type Family = (i32, Vec<u8>, Vec<u8>, Vec<u8>);
 /// All numbers of a histogram except those of a `oneof`: only our decoder knows which member is the last.
 pub(crate) type HistogramNumbers = Vec<Vec<u64>>;
-pub(crate) type Bits = (i64, u64);
-pub(crate) type Family = (i32, Vec<u8>, Vec<u8>, Vec<u8>);
+
+impl Contents {
+    /// Returns what our decoder has found, except families.
+    pub(crate) fn of(message: &[u8], batch: &DecodedBatch) -> Result<Self, WriteError> {
+        let pairs = |labels| {
+            let pairs = crate::remote_write::label_pairs(batch, message, labels);
+            pairs.map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+        };
+        let mut contents = Self::default();
+        for (series, samples) in batch.series() {
+            let samples = samples.with_starts().map(|(of, start_ms)| (of.timestamp_ms, of.value.to_bits(), start_ms));
+            contents.series.push((pairs(series.labels), samples.collect()));
+        }
+        for entry in &batch.histograms {
+            let HistogramEntry::Encoded(span) = entry else { panic!("{entry:?}") };
+            let sent = histogram::decode(Reader::over(message, *span), batch.version)?;
+            contents.histograms.push((sent.numbers(), sent.start_ms));
+        }
+        for entry in &batch.exemplars {
+            let sample = exemplar_sample(message, entry.fields);
+            let bits = (sample.timestamp_ms, sample.value.to_bits());
+            contents.exemplars.push((entry.series_idx as usize, pairs(entry.fields), bits));
+            // Must not panic, whatever the labels are.
+            let _parsed = crate::append::exemplars::parse(message, batch, entry);
+        }
+        Ok(contents)
+    }
+}
 
 fn ours(message: &[u8]) -> Result<Contents, WriteError> {
     let mut batch = DecodedBatch::default();
     decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
-    let mut contents = Contents::default();
-    for (series, samples) in batch.series() {
-        check_labels(message, series.labels)?;
-        let pairs: Vec<Pair> =
-            label_pairs(message, series.labels).map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-        let mut strings = Vec::new();
+    batch.series.iter().try_for_each(|series| check_labels(message, series.labels))?;
+    let contents = Contents::of(message, &batch)?;
+    let mut strings = Vec::new();
+    for (series, (pairs, _)) in batch.series.iter().zip(&contents.series) {
         if plain_strings(message, series.labels, &mut strings) {
             let plain = strings.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
             assert!(plain.eq(pairs.iter().cloned()));
         }
-        let samples = samples.samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
-        contents.series.push((pairs, samples.collect()));
-    }
-    for entry in &batch.histograms {
-        let HistogramEntry::Encoded(span) = entry else { panic!("{entry:?}") };
-        contents.histograms.push(histogram::decode(Reader::over(message, *span), Version::V1)?.numbers());
-    }
-    for entry in &batch.exemplars {
-        let pairs = label_pairs(message, entry.fields).map(|(name, value)| (name.to_vec(), value.to_vec()));
-        let sample = exemplar_sample(message, entry.fields);
-        let bits = (sample.timestamp_ms, sample.value.to_bits());
-        contents.exemplars.push((entry.series_idx as usize, pairs.collect(), bits));
     }
     let text = |span: Span| span.of(message).to_vec();
-    contents.families = batch.families.iter().map(|f| (f.kind, text(f.name), text(f.help), text(f.unit))).collect();
-    Ok(contents)
+    let families = batch.families.iter().map(|f| (f.kind, text(f.name), text(f.help), text(f.unit))).collect();
+    Ok(Contents { families, ..contents })
 }
 
 fn theirs(message: &[u8]) -> Result<Contents, prost::DecodeError> {
@@ -63,9 +77,9 @@ fn theirs(message: &[u8]) -> Result<Contents, prost::DecodeError> {
     let mut contents = Contents::default();
     for (idx, series) in request.timeseries.into_iter().enumerate() {
         let pairs = series.labels.into_iter().map(|label| (label.name, label.value));
-        let samples = series.samples.iter().map(|sample| (sample.timestamp_ms, sample.value));
+        let samples = series.samples.iter().map(|sample| (sample.timestamp_ms, sample.value, 0));
         contents.series.push((pairs.collect(), samples.collect()));
-        contents.histograms.extend(series.histograms.iter().map(histogram_numbers));
+        contents.histograms.extend(series.histograms.iter().map(|of| (histogram_numbers(of), 0)));
         for exemplar in series.exemplars {
             let pairs = exemplar.labels.into_iter().map(|label| (label.name, label.value));
             contents.exemplars.push((idx, pairs.collect(), (exemplar.timestamp_ms, exemplar.value.to_bits())));

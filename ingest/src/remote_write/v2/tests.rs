@@ -3,14 +3,11 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::*;
-use crate::append::exemplars;
-use crate::remote_write::label_pairs;
 use crate::remote_write::message::Histogram;
 use crate::remote_write::message::messages;
 use crate::remote_write::message::v2::{Request, TimeSeries};
 use crate::remote_write::v1::tests::{
-    Bits, HistogramNumbers, Pair, any_message, apply, assert_same, damage, double, histogram, histogram_numbers, len,
-    number, text, varint,
+    Contents, any_message, apply, assert_same, damage, double, histogram, histogram_numbers, len, number, text, varint,
 };
 
 messages! {
@@ -20,45 +17,15 @@ messages! {
     }
 }
 
-/// The contents of a request, from either decoder.
-#[derive(Debug, PartialEq, Default)]
-struct Contents {
-    /// Labels as pairs, samples as timestamp, bits and start.
-    series: Vec<(Vec<Pair>, Vec<BitsAndStart>)>,
-    /// With start timestamps.
-    histograms: Vec<(HistogramNumbers, i64)>,
-    /// Series, labels, timestamp and bits.
-    exemplars: Vec<(usize, Vec<Pair>, Bits)>,
-}
-
-type BitsAndStart = (i64, u64, i64);
-
 fn ours(message: &[u8]) -> Result<Contents, WriteError> {
-    let mut batch = DecodedBatch::default();
-    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
-    let pairs = |labels| label_pairs(&batch, message, labels).map(|(name, value)| (name.to_vec(), value.to_vec()));
-    let mut contents = Contents::default();
-    for (series, samples) in batch.series() {
-        let samples = samples.with_starts().map(|(of, start_ms)| (of.timestamp_ms, of.value.to_bits(), start_ms));
-        contents.series.push((pairs(series.labels).collect(), samples.collect()));
-    }
-    for entry in &batch.histograms {
-        let HistogramEntry::Encoded(span) = entry else { panic!("{entry:?}") };
-        let sent = histogram::decode(Reader::over(message, *span), Version::V2)?;
-        contents.histograms.push((sent.numbers(), sent.start_ms));
-    }
-    for entry in &batch.exemplars {
-        let sample = crate::remote_write::v1::exemplar_sample(message, entry.fields);
-        let bits = (sample.timestamp_ms, sample.value.to_bits());
-        contents.exemplars.push((entry.series_idx as usize, pairs(entry.fields).collect(), bits));
-        // Must not panic, whatever the labels are.
-        let _parsed = exemplars::parse(message, &batch, entry);
-    }
-    Ok(contents)
+    Contents::of(message, &decoded(message, &Limits::default())?)
 }
 
 fn theirs(message: &[u8]) -> Result<Contents, String> {
     let Request { symbols, timeseries } = Request::decode(message).map_err(|refused| refused.to_string())?;
+    if symbols.first().is_some_and(|first| !first.is_empty()) {
+        return Err("the first symbol is not empty".to_owned());
+    }
     let text = |number: u32| symbols.get(number as usize).cloned().ok_or(format!("no symbol {number}"));
     let pairs = |refs: &[u32]| {
         let pairs = refs.chunks(2).map(|pair| match pair {
@@ -112,7 +79,8 @@ fn request() -> BoxedStrategy<Vec<u8>> {
         vec![(16, refs()), (16, len(2, sample)), (2, len(3, histogram)), (2, len(4, exemplar)), (2, len(5, metadata))],
         12,
     );
-    let symbols = vec(text(4), N_SYMBOLS as usize).prop_map(|symbols| symbols.concat());
+    let symbols = vec(text(4), N_SYMBOLS as usize - 1);
+    let symbols = symbols.prop_map(|symbols| [&[4 << 3 | 2, 0], &*symbols.concat()].concat());
     let series = any_message(vec![(8, len(5, time_series))], 6);
     // Symbols may be the last field.
     (symbols, series, any::<bool>()).prop_map(|(a, b, first)| if first { [a, b] } else { [b, a] }.concat()).boxed()
@@ -161,7 +129,7 @@ fn equal_label_sets_have_equal_keys_with_any_symbol_table() {
         batch.series.iter().map(|series| series.key.unwrap()).collect::<Vec<_>>()
     };
     let a = keys(&["", "__name__", "up", "x"], &[&[1, 2], &[1, 3], &[]]);
-    let b = keys(&["up", "x", "__name__"], &[&[2, 0], &[2, 1], &[0, 2]]);
+    let b = keys(&["", "up", "x", "__name__"], &[&[3, 1], &[3, 2], &[1, 3]]);
     assert_eq!(a[..2], b[..2]);
     assert!(a[0] != a[1] && a[0] != a[2] && a[0] != b[2]);
 }
@@ -179,6 +147,9 @@ fn references_to_missing_symbols_are_malformed() {
         change(&mut request.timeseries[0]);
         refused(&request)
     };
+    let mut shifted = request.clone();
+    shifted.symbols[0] = b"x".to_vec();
+    assert_eq!(refused(&shifted), "the first symbol is not the empty string");
     let outside = "parsing labels for series: labelRefs 3 outside of symbols table (size 3)";
     assert_eq!(with(|series| series.labels_refs = vec![1, 3]), outside);
     assert_eq!(with(|series| series.labels_refs.push(0)), "parsing labels for series: invalid labelRefs length 3");
