@@ -103,7 +103,7 @@ fn metrics_of_all_types_become_the_specified_series() {
         r#"{"__name__":"exp_milliseconds","code":"500""#.to_owned(),
         r#"{"__name__":"target_info","host_name":"h1","instance":"i-1","job":"eu/shop","k8s_pod_name":"p-1","port":"80"}"#.to_owned(),
         r#""http_method":"GET;second""#.to_owned(),
-        r#""list":"[1,\"\\u003cb\\u003e\"]""#.to_owned(),
+        r#""list":"[1,\"<b>\"]""#.to_owned(),
         r#""key_1st":"true","key_hidden":"x""#.to_owned(),
         r#""labels":{"span_id":"0707070707070707","trace_id":"09090909090909090909090909090909","user.id":"u"}"#.to_owned(),
     ] {

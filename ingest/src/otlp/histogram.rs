@@ -68,36 +68,43 @@ pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
 /// Returns spans and counts of dense buckets, with each group of 2^`scale_down` buckets merged. Bucket 0 of an
 /// exponential histogram starts at 1, while bucket 0 of a native one ends at 1. So `adjusts` moves the buckets by one.
 fn layout(counts: &[u64], offset: i32, scale_down: i32, adjusts: bool) -> (Vec<BucketSpan>, Vec<u64>) {
-    let Some(last_idx) = counts.len().checked_sub(1) else { return Default::default() };
+    if counts.is_empty() {
+        return Default::default();
+    }
     // Indexes wrap, as in Prometheus; the result is checked afterwards.
     let merged = |idx: i32| (idx >> scale_down.min(i32::BITS as i32 - 1)).wrapping_add(1);
-    let index_of = |i: usize| merged(offset.wrapping_add(i as i32));
     let first = if adjusts { merged(offset) } else { offset };
-    let mut buckets = Sparse { spans: vec![BucketSpan { offset: first, length: 0 }], counts: Vec::new() };
-    let (mut idx, mut count) = (merged(offset), 0_u64);
-    for (i, &bucket_count) in counts.iter().enumerate() {
-        let next_idx = index_of(i);
+    let mut idx = merged(offset);
+    let spans = vec![BucketSpan { offset: first, length: 0 }];
+    let mut buckets = Sparse { spans, counts: Vec::new(), last_idx: idx.wrapping_sub(1) };
+    let mut count = 0_u64;
+    for (i, &bucket_count) in (0..).zip(counts) {
+        let next_idx = merged(offset.wrapping_add(i));
         if idx == next_idx {
             count = count.wrapping_add(bucket_count);
-        } else if count == 0 {
-            count = bucket_count;
-        } else {
-            buckets.push(next_idx.wrapping_sub(idx).wrapping_sub(1), count);
-            (count, idx) = (bucket_count, next_idx);
+            continue;
         }
+        if count != 0 {
+            buckets.push(idx, count);
+        }
+        (count, idx) = (bucket_count, next_idx);
     }
-    buckets.push(index_of(last_idx).wrapping_sub(idx), count);
+    // The last bucket is kept even if it is empty.
+    buckets.push(idx, count);
     (buckets.spans, buckets.counts)
 }
 
 struct Sparse {
     spans: Vec<BucketSpan>,
     counts: Vec<u64>,
+    last_idx: i32,
 }
 
 impl Sparse {
-    /// Adds a bucket after `gap` empty ones. A gap of more than two starts a new span; a smaller one is filled with zeros.
-    fn push(&mut self, gap: i32, count: u64) {
+    /// Adds a bucket. A gap of more than two empty buckets starts a new span; a smaller one is filled with zeros.
+    fn push(&mut self, idx: i32, count: u64) {
+        let gap = idx.wrapping_sub(self.last_idx).wrapping_sub(1);
+        self.last_idx = idx;
         if gap > GAP_FILLED_MAX {
             self.spans.push(BucketSpan { offset: gap, length: 0 });
         } else {
@@ -136,6 +143,8 @@ mod tests {
         check(&[4, 0, 0, 1], -3, 0, &[(-2, 4)], &[4, 0, 0, 1]);
         check(&[4, 0, 0, 0, 1], 0, 0, &[(1, 1), (3, 1)], &[4, 1]);
         check(&[4, 3, 2, 1], 0, 1, &[(1, 2)], &[7, 3]);
+        check(&[4, 0, 1, 0, 0, 0, 2], 0, 0, &[(1, 3), (3, 1)], &[4, 0, 1, 2]);
+        check(&[0, 0, 0, 4, 0], 0, 0, &[(1, 0), (3, 2)], &[4, 0]);
         check(&[1, 1], i32::MAX, 0, &[(i32::MIN, 2)], &[1, 1]);
         check(&[1, 1], 0, 1000, &[(1, 1)], &[2]);
     }
@@ -153,5 +162,17 @@ mod tests {
         assert_eq!(histogram.positive_spans, [BucketSpan { offset: 1, length: 2 }]);
         assert_eq!((histogram.custom_bounds, histogram.schema), (vec![1.0, 2.0], CUSTOM_BUCKETS_SCHEMA));
         assert!(custom(&HistogramPoint { count: 4, ..point }).is_err());
+    }
+
+    #[test]
+    fn buckets_beyond_the_last_index_are_rejected() {
+        let at = |offset| {
+            let positive = Some(Buckets { offset, counts: vec![1, 1] });
+            exponential(&ExponentialPoint { count: 2, sum: Some(1.0), positive, ..ExponentialPoint::default() })
+        };
+        assert!(at(i32::MAX - 2).is_ok());
+        for offset in [i32::MAX - 1, i32::MAX] {
+            assert_eq!(at(offset).unwrap_err(), "histogram has a span whose bucket index is out of range", "{offset}");
+        }
     }
 }

@@ -2,20 +2,115 @@
 //!
 //! The outer messages, which may hold any number of them, are read in place (`translate`).
 
-/// `KeyValue`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct KeyValue {
-    #[prost(string, tag = "1")]
-    pub(crate) key: String,
-    #[prost(message, optional, tag = "2")]
-    pub(crate) value: Option<AnyValue>,
+/// Declares messages: each field with its type and, in brackets, its protobuf type and number. A `oneof` is an enum.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $message:ident { $($field:ident: $type:ty = [$($prost:tt)*],)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, prost::Message)]
+        pub(crate) struct $message {
+            $(#[prost($($prost)*)] pub(crate) $field: $type,)*
+        }
+    )*};
 }
 
-/// `AnyValue`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 2, 3, 4, 5, 6, 7")]
-    pub(crate) value: Option<Value>,
+messages! {
+    /// `KeyValue`
+    KeyValue {
+        key: String = [string, tag = 1],
+        value: Option<AnyValue> = [message, optional, tag = 2],
+    }
+
+    /// `AnyValue`
+    AnyValue {
+        value: Option<Value> = [oneof = "Value", tags = "1, 2, 3, 4, 5, 6, 7"],
+    }
+
+    /// `ArrayValue`
+    ArrayValue {
+        values: Vec<AnyValue> = [message, repeated, tag = 1],
+    }
+
+    /// `KeyValueList`; `Resource` looks the same.
+    Attributes {
+        attributes: Vec<KeyValue> = [message, repeated, tag = 1],
+    }
+
+    /// `InstrumentationScope`
+    Scope {
+        name: String = [string, tag = 1],
+        version: String = [string, tag = 2],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 3],
+    }
+
+    /// `NumberDataPoint`
+    NumberPoint {
+        start_ns: u64 = [fixed64, tag = 2],
+        time_ns: u64 = [fixed64, tag = 3],
+        value: Option<Number> = [oneof = "Number", tags = "4, 6"],
+        exemplars: Vec<Exemplar> = [message, repeated, tag = 5],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 7],
+        flags: u32 = [uint32, tag = 8],
+    }
+
+    /// `HistogramDataPoint`
+    HistogramPoint {
+        start_ns: u64 = [fixed64, tag = 2],
+        time_ns: u64 = [fixed64, tag = 3],
+        count: u64 = [fixed64, tag = 4],
+        sum: Option<f64> = [double, optional, tag = 5],
+        bucket_counts: Vec<u64> = [fixed64, repeated, tag = 6],
+        explicit_bounds: Vec<f64> = [double, repeated, tag = 7],
+        exemplars: Vec<Exemplar> = [message, repeated, tag = 8],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 9],
+        flags: u32 = [uint32, tag = 10],
+    }
+
+    /// `ExponentialHistogramDataPoint`
+    ExponentialPoint {
+        attributes: Vec<KeyValue> = [message, repeated, tag = 1],
+        start_ns: u64 = [fixed64, tag = 2],
+        time_ns: u64 = [fixed64, tag = 3],
+        count: u64 = [fixed64, tag = 4],
+        sum: Option<f64> = [double, optional, tag = 5],
+        scale: i32 = [sint32, tag = 6],
+        zero_count: u64 = [fixed64, tag = 7],
+        positive: Option<Buckets> = [message, optional, tag = 8],
+        negative: Option<Buckets> = [message, optional, tag = 9],
+        flags: u32 = [uint32, tag = 10],
+        exemplars: Vec<Exemplar> = [message, repeated, tag = 11],
+    }
+
+    /// `ExponentialHistogramDataPoint.Buckets`
+    Buckets {
+        offset: i32 = [sint32, tag = 1],
+        counts: Vec<u64> = [uint64, repeated, tag = 2],
+    }
+
+    /// `SummaryDataPoint`
+    SummaryPoint {
+        start_ns: u64 = [fixed64, tag = 2],
+        time_ns: u64 = [fixed64, tag = 3],
+        count: u64 = [fixed64, tag = 4],
+        sum: f64 = [double, tag = 5],
+        quantiles: Vec<Quantile> = [message, repeated, tag = 6],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 7],
+        flags: u32 = [uint32, tag = 8],
+    }
+
+    /// `SummaryDataPoint.ValueAtQuantile`
+    Quantile {
+        quantile: f64 = [double, tag = 1],
+        value: f64 = [double, tag = 2],
+    }
+
+    /// `Exemplar`
+    Exemplar {
+        time_ns: u64 = [fixed64, tag = 2],
+        value: Option<ExemplarNumber> = [oneof = "ExemplarNumber", tags = "3, 6"],
+        span_id: Vec<u8> = [bytes = "vec", tag = 4],
+        trace_id: Vec<u8> = [bytes = "vec", tag = 5],
+        attributes: Vec<KeyValue> = [message, repeated, tag = 7],
+    }
 }
 
 /// `AnyValue.value`
@@ -37,31 +132,6 @@ pub(crate) enum Value {
     Bytes(Vec<u8>),
 }
 
-/// `ArrayValue`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ArrayValue {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) values: Vec<AnyValue>,
-}
-
-/// `KeyValueList`; `Resource` looks the same.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Attributes {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) attributes: Vec<KeyValue>,
-}
-
-/// `InstrumentationScope`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Scope {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) version: String,
-    #[prost(message, repeated, tag = "3")]
-    pub(crate) attributes: Vec<KeyValue>,
-}
-
 /// `NumberDataPoint.value`
 #[derive(Clone, Copy, PartialEq, prost::Oneof)]
 pub(crate) enum Number {
@@ -69,125 +139,6 @@ pub(crate) enum Number {
     Double(f64),
     #[prost(sfixed64, tag = "6")]
     Int(i64),
-}
-
-/// `NumberDataPoint`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct NumberPoint {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) start_ns: u64,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time_ns: u64,
-    #[prost(oneof = "Number", tags = "4, 6")]
-    pub(crate) value: Option<Number>,
-    #[prost(message, repeated, tag = "5")]
-    pub(crate) exemplars: Vec<Exemplar>,
-    #[prost(message, repeated, tag = "7")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(uint32, tag = "8")]
-    pub(crate) flags: u32,
-}
-
-/// `HistogramDataPoint`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct HistogramPoint {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) start_ns: u64,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time_ns: u64,
-    #[prost(fixed64, tag = "4")]
-    pub(crate) count: u64,
-    #[prost(double, optional, tag = "5")]
-    pub(crate) sum: Option<f64>,
-    #[prost(fixed64, repeated, tag = "6")]
-    pub(crate) bucket_counts: Vec<u64>,
-    #[prost(double, repeated, tag = "7")]
-    pub(crate) explicit_bounds: Vec<f64>,
-    #[prost(message, repeated, tag = "8")]
-    pub(crate) exemplars: Vec<Exemplar>,
-    #[prost(message, repeated, tag = "9")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(uint32, tag = "10")]
-    pub(crate) flags: u32,
-}
-
-/// `ExponentialHistogramDataPoint`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ExponentialPoint {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(fixed64, tag = "2")]
-    pub(crate) start_ns: u64,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time_ns: u64,
-    #[prost(fixed64, tag = "4")]
-    pub(crate) count: u64,
-    #[prost(double, optional, tag = "5")]
-    pub(crate) sum: Option<f64>,
-    #[prost(sint32, tag = "6")]
-    pub(crate) scale: i32,
-    #[prost(fixed64, tag = "7")]
-    pub(crate) zero_count: u64,
-    #[prost(message, optional, tag = "8")]
-    pub(crate) positive: Option<Buckets>,
-    #[prost(message, optional, tag = "9")]
-    pub(crate) negative: Option<Buckets>,
-    #[prost(uint32, tag = "10")]
-    pub(crate) flags: u32,
-    #[prost(message, repeated, tag = "11")]
-    pub(crate) exemplars: Vec<Exemplar>,
-}
-
-/// `ExponentialHistogramDataPoint.Buckets`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Buckets {
-    #[prost(sint32, tag = "1")]
-    pub(crate) offset: i32,
-    #[prost(uint64, repeated, tag = "2")]
-    pub(crate) counts: Vec<u64>,
-}
-
-/// `SummaryDataPoint`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct SummaryPoint {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) start_ns: u64,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time_ns: u64,
-    #[prost(fixed64, tag = "4")]
-    pub(crate) count: u64,
-    #[prost(double, tag = "5")]
-    pub(crate) sum: f64,
-    #[prost(message, repeated, tag = "6")]
-    pub(crate) quantiles: Vec<Quantile>,
-    #[prost(message, repeated, tag = "7")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(uint32, tag = "8")]
-    pub(crate) flags: u32,
-}
-
-/// `SummaryDataPoint.ValueAtQuantile`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Quantile {
-    #[prost(double, tag = "1")]
-    pub(crate) quantile: f64,
-    #[prost(double, tag = "2")]
-    pub(crate) value: f64,
-}
-
-/// `Exemplar`
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Exemplar {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) time_ns: u64,
-    #[prost(oneof = "ExemplarNumber", tags = "3, 6")]
-    pub(crate) value: Option<ExemplarNumber>,
-    #[prost(bytes = "vec", tag = "4")]
-    pub(crate) span_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "5")]
-    pub(crate) trace_id: Vec<u8>,
-    #[prost(message, repeated, tag = "7")]
-    pub(crate) attributes: Vec<KeyValue>,
 }
 
 /// `Exemplar.value`

@@ -61,6 +61,37 @@ fn a_resource_may_be_the_last_field() {
 }
 
 #[test]
+fn an_explicit_bound_of_infinity_and_attributes_named_like_the_trace_add_nothing() {
+    let attribute = |key: &str| {
+        let value = message::AnyValue { value: Some(Value::String("x".to_owned())) };
+        KeyValue { key: key.to_owned(), value: Some(value) }
+    };
+    let exemplar = message::Exemplar {
+        value: Some(message::ExemplarNumber::Double(0.5)),
+        trace_id: vec![1; 16],
+        attributes: ["trace_id", "span_id"].map(attribute).into(),
+        ..Default::default()
+    };
+    let point = message::HistogramPoint {
+        count: 3,
+        bucket_counts: vec![1, 2, 0],
+        explicit_bounds: vec![1.0, f64::INFINITY],
+        exemplars: vec![exemplar],
+        ..Default::default()
+    };
+    let cumulative = [2 << 3, 2];
+    let histogram = [field(1, &point.encode_to_vec()), cumulative.to_vec()].concat();
+    let metric = [field(1, b"m"), field(9, &histogram)].concat();
+    let (batch, text, rejects) = translated(&field(1, &field(2, &field(2, &metric)))).unwrap();
+    assert!(rejects.is_empty(), "{rejects}");
+    let series: Vec<_> = (0..batch.n_series()).map(|idx| labels(&batch, &text, idx)).collect();
+    let bucket = |le: &str| format!("{{__name__=\"m_bucket\", le=\"{le}\"}}");
+    assert_eq!(series, [r#"{__name__="m_count"}"#.to_owned(), bucket("1"), bucket("+Inf")]);
+    let exemplar = crate::append::exemplars::parse(&text, &batch, &batch.exemplars[0]).expect("no label occurs twice");
+    assert_eq!(exemplar.labels.to_string(), format!("{{span_id=\"x\", trace_id=\"{}\"}}", "01".repeat(16)));
+}
+
+#[test]
 fn an_old_timestamp_adds_a_bounded_number_of_samples() {
     let now_ns = 1_700_000_000_000_000_000;
     let (batch, ..) = translated(&gauge(&[("service.name", "x"), ("a", "b")], &[point(0), point(now_ns)])).unwrap();

@@ -252,6 +252,10 @@ impl Translator<'_, '_, '_> {
         let mut buckets = Vec::new();
         for (&bound, bucket_count) in point.explicit_bounds.iter().zip(&point.bucket_counts) {
             count = count.wrapping_add(*bucket_count);
+            // The series of +Inf has the count of the data point.
+            if bound == f64::INFINITY {
+                continue;
+            }
             // Bounds and exemplars ascend.
             let n = exemplars
                 .iter()
@@ -535,7 +539,7 @@ fn exemplar_value(exemplar: &Exemplar) -> Option<f64> {
     })
 }
 
-/// Returns the sorted labels of an exemplar: trace and span, and all attributes unless they are too long in total.
+/// Returns the sorted labels of an exemplar: trace and span, and all other attributes unless they are too long in total.
 fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
     let mut labels = Vec::new();
     for (name, id, size) in
@@ -546,7 +550,8 @@ fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
         }
     }
     let pair = |attribute: &KeyValue| (attribute.key.clone(), value::print(attribute.value.as_ref()));
-    let attributes: Vec<_> = exemplar.attributes.iter().map(pair).collect();
+    let is_other = |attribute: &&KeyValue| labels.iter().all(|(name, _)| *name != attribute.key);
+    let attributes: Vec<_> = exemplar.attributes.iter().filter(is_other).map(pair).collect();
     let n_chars: usize = labels.iter().chain(&attributes).map(|(n, v)| n.chars().count() + v.chars().count()).sum();
     if n_chars <= EXEMPLAR_CHARS_MAX {
         labels.extend(attributes);

@@ -1,5 +1,5 @@
 //! Converts attribute values to strings, like the collector's `pdata`: numbers as in JavaScript, arrays and maps as
-//! JSON as Go encodes it.
+//! JSON as Go encodes it without escapes for HTML.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -95,7 +95,7 @@ fn put_string(json: &mut String, text: &str) {
             '\t' => json.push_str("\\t"),
             '\u{8}' => json.push_str("\\b"),
             '\u{c}' => json.push_str("\\f"),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
+            '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
                 write!(json, "\\u{:04x}", u32::from(c)).expect("writing to a String cannot fail");
             }
             _ => json.push(c),
@@ -163,7 +163,7 @@ mod tests {
         let entry = |key: &str, value| KeyValue { key: key.into(), value };
         let list = Value::Array(ArrayValue { values: vec![any(Value::Int(1)), AnyValue { value: None }] });
         let map = vec![entry("b", Some(any(list))), entry("a", Some(any(Value::String("<\n".into()))))];
-        check(Value::Map(Attributes { attributes: map }), r#"{"a":"\u003c\n","b":[1,null]}"#);
+        check(Value::Map(Attributes { attributes: map }), r#"{"a":"<\n","b":[1,null]}"#);
         check(Value::Array(ArrayValue { values: vec![any(Value::Double(f64::NAN))] }), "");
     }
 }
