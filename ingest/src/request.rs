@@ -196,9 +196,9 @@ impl<'a> Request<'a> {
                     self.charge(attribution, n.total);
                 }
                 out.attributed.add(attribution, n.total);
-                for (sample, start_ms) in samples.with_starts() {
+                samples.for_each_in_time_order(|sample, start_ms| {
                     out.batch.push_with_start(handle, sample, start_ms, idx);
-                }
+                });
                 self.push_histograms(handle, idx, out)?;
             }
             Route::Dropped(attribution) => {
@@ -251,8 +251,8 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Pushes the exemplars of the series of this pass that the store has. The exemplars of deferred series stay for
-    /// the next pass.
+    /// Pushes the exemplars of the series of this pass that the store has, those of a series in order of time. The
+    /// exemplars of deferred series stay for the next pass.
     fn push_exemplars(&self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
         let Resolver { batch, message, .. } = self.resolver;
         let contains =
@@ -266,14 +266,18 @@ impl<'a> Request<'a> {
                 entries.iter().for_each(|_| out.exemplars.reject(ExemplarRejection::NoSamples));
                 continue;
             }
-            let handle = self.resolver.handle(routes[idx as usize], idx);
-            for entry in entries {
-                match (handle, exemplars::parse(message, batch, entry)) {
-                    (Err(rejection), _) => out.exemplars.reject(rejection),
-                    (_, None) => out.exemplars.reject(ExemplarRejection::InvalidLabels),
-                    (Ok(handle), Some(exemplar)) => out.batch.push_exemplar(handle, exemplar, idx),
+            let handle = match self.resolver.handle(routes[idx as usize], idx) {
+                Ok(handle) => handle,
+                Err(rejection) => {
+                    entries.iter().for_each(|_| out.exemplars.reject(rejection));
+                    continue;
                 }
-            }
+            };
+            let mut exemplars: Vec<_> =
+                entries.iter().filter_map(|entry| exemplars::parse(message, batch, entry)).collect();
+            (exemplars.len()..entries.len()).for_each(|_| out.exemplars.reject(ExemplarRejection::InvalidLabels));
+            exemplars.sort_by(exemplars::compare);
+            exemplars.into_iter().for_each(|exemplar| out.batch.push_exemplar(handle, exemplar, idx));
         }
     }
 

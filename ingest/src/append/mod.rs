@@ -146,6 +146,9 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
             None => out.exemplars.reject(ExemplarRejection::UnknownSeries),
         }
     }
+    // The histograms of a series follow its floats, with other series in between.
+    out.evicted.sort_unstable();
+    out.evicted.dedup();
     Ok(())
 }
 

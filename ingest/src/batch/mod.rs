@@ -89,6 +89,18 @@ impl<'a> SeriesSamples<'a> {
             (*sample, start.map_or(0, |&(_, start_ms)| start_ms))
         })
     }
+
+    /// Calls `each` with the samples in order of time, each with its start timestamp or 0. Samples of equal time keep
+    /// their order.
+    pub(crate) fn for_each_in_time_order(self, mut each: impl FnMut(Sample, i64)) {
+        // Fast path: senders must sort the samples of a series.
+        if self.samples.is_sorted_by_key(|sample| sample.timestamp_ms) {
+            return self.with_starts().for_each(|(sample, start_ms)| each(sample, start_ms));
+        }
+        let mut sorted: Vec<_> = self.with_starts().collect();
+        sorted.sort_by_key(|(sample, _)| sample.timestamp_ms);
+        sorted.into_iter().for_each(|(sample, start_ms)| each(sample, start_ms));
+    }
 }
 
 /// A native histogram of the request.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::error::Malformed;
 use crate::outcome::{ExemplarRejection, Reason, SampleCounts};
-use crate::relabel::Attribution;
+use crate::relabel::{Attribution, RelabelConfig};
 use crate::remote_write::message::{
     BucketSpan, Exemplar, Histogram, Label, MetricMetadata, TimeSeries, WriteRequest, series,
 };
@@ -53,23 +53,24 @@ impl Fixture {
         assert!(written.rejects.is_empty(), "{}", written.rejects);
     }
 
+    /// Returns the selected series that have samples, ascending by their labels.
+    fn select(&self, matchers: &[Matcher]) -> Vec<(Labels, SampleColumns)> {
+        let found = self.receiver.db.select(&QueryContext::unbounded(), matchers, TimeRange::ALL).unwrap();
+        let read = |series: varve_tsdb::Result<varve_tsdb::select::Series>| {
+            let (series, mut columns) = (series.unwrap(), SampleColumns::default());
+            series.read(&mut columns).unwrap();
+            (series.labels().clone(), columns)
+        };
+        let mut all: Vec<_> = found.map(read).filter(|(_, columns)| !columns.is_empty()).collect();
+        all.sort_by_key(|(labels, _)| labels.to_string());
+        all
+    }
+
     /// Returns all series with their samples as timestamp and bits.
     fn contents(&self) -> Vec<(String, Vec<(i64, u64)>)> {
-        let ctx = QueryContext::unbounded();
-        let mut columns = SampleColumns::default();
-        let found = self.receiver.db.select(&ctx, NO_MATCHERS, TimeRange::ALL).unwrap();
-        let mut all: Vec<_> = found
-            .map(|series| {
-                let series = series.unwrap();
-                columns.clear();
-                series.read(&mut columns).unwrap();
-                let samples = columns.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits()));
-                (series.labels().to_string(), samples.collect::<Vec<_>>())
-            })
-            .filter(|(_, samples)| !samples.is_empty())
-            .collect();
-        all.sort();
-        all
+        let bits = |sample: Sample| (sample.timestamp_ms, sample.value.to_bits());
+        let all = self.select(&[]).into_iter();
+        all.map(|(labels, columns)| (labels.to_string(), columns.iter().map(bits).collect())).collect()
     }
 
     fn n_series(&self) -> u64 {
@@ -93,7 +94,19 @@ fn bits(samples: &[(i64, f64)]) -> Vec<(i64, u64)> {
     samples.iter().map(|&(t, value)| (t, value.to_bits())).collect()
 }
 
-const NO_MATCHERS: &[Matcher] = &[];
+fn drop_where(label: &str, regex: &str) -> RelabelConfig {
+    RelabelConfig {
+        source_labels: vec![label.to_owned()],
+        regex: Some(regex.to_owned()),
+        action: Some("drop".to_owned()),
+        ..RelabelConfig::default()
+    }
+}
+
+fn remove(label: &str) -> RelabelConfig {
+    RelabelConfig { target_label: label.to_owned(), replacement: Some(String::new()), ..RelabelConfig::default() }
+}
+
 const T: i64 = 1_700_000_000_000;
 
 #[test]
@@ -266,15 +279,11 @@ fn a_malformed_request_stores_nothing_not_even_of_known_series() {
 }
 
 #[test]
-fn an_empty_request_is_accepted() {
+fn empty_requests_and_series_are_accepted_and_create_nothing() {
     let fixture = Fixture::new(Limits::default());
-    assert_eq!(fixture.write(&[]).unwrap(), Written::default());
-}
-
-#[test]
-fn series_without_samples_are_not_created() {
-    let fixture = Fixture::new(Limits::default());
-    fixture.stored(&[up("x", &[])]);
+    for timeseries in [&[][..], &[up("x", &[])]] {
+        assert_eq!(fixture.write(timeseries).unwrap(), Written::default());
+    }
     assert_eq!(fixture.n_series(), 0);
 }
 
@@ -316,11 +325,7 @@ fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
             )
         );
     }
-    let mut columns = SampleColumns::default();
-    let matchers = [Matcher::equal("job", "x")];
-    for series in fixture.receiver.db.select(&QueryContext::unbounded(), &matchers, TimeRange::ALL).unwrap() {
-        series.unwrap().read(&mut columns).unwrap();
-    }
+    let (_, columns) = &fixture.select(&[Matcher::equal("job", "x")])[0];
     assert_eq!(columns.timestamps_ms, [T, T + 1, T + 4]);
     assert!(columns.histogram(0).is_none());
     let (first, finer) = (columns.histogram(1).unwrap(), columns.histogram(2).unwrap());
@@ -333,12 +338,24 @@ fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
 }
 
 #[test]
-fn histograms_are_counted_and_charged_before_they_are_decoded() {
-    let mut many = up("x", &[(T, 1.0)]);
-    many.histograms = vec![histogram(T, &[1]); 3];
-    let fixture = Fixture::new(Limits { samples_per_request_max: 3, ..Limits::default() });
-    let refused = fixture.write(&[many.clone()]).unwrap_err();
-    assert!(matches!(refused, WriteError::TooLarge { size: 4, limit: 3, .. }), "{refused}");
+fn the_samples_of_a_series_are_taken_in_order_of_time() {
+    let mut mixed = up("x", &[(T + 4, 1.0), (T, 1.0), (T + 2, 1.0)]);
+    mixed.histograms = vec![histogram(T + 3, &[1]), histogram(T + 1, &[1])];
+    let mut v2 = crate::remote_write::message::v2::Request::default();
+    let in_v2 = v2.add(&[("__name__", "up"), ("job", "x")], &[(T + 4, 1.0, 0), (T, 1.0, 0), (T + 2, 1.0, 0)]);
+    in_v2.histograms = mixed.histograms.iter().map(Message::encode_to_vec).collect();
+    // One entry with both types, two entries, and version 2.0.
+    let apart =
+        [TimeSeries { samples: Vec::new(), ..mixed.clone() }, TimeSeries { histograms: Vec::new(), ..mixed.clone() }];
+    for (version, message) in
+        [(Version::V1, request(&[mixed])), (Version::V1, request(&apart)), (Version::V2, v2.encode_to_vec())]
+    {
+        let fixture = Fixture::new(Limits::default());
+        let written = fixture.receiver.write(&Origin::default(), version, &pack(&message)).unwrap();
+        assert_eq!((written.stored.total, written.rejects.to_string()), (5, String::new()));
+        let times: Vec<_> = fixture.contents()[0].1.iter().map(|(t, _)| t - T).collect();
+        assert_eq!(times, [0, 1, 2, 3, 4]);
+    }
 }
 
 /// Creates a series with exemplars, of a label `a`, value and timestamp, and without samples.
@@ -368,31 +385,46 @@ fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_va
             up("x", &[(T, 1.0)]),
             exemplars(
                 "x",
-                &[(b"1", 1.0, T), (b"2", -0.0, T + 1), (b"3", 1.0, T - 1), (b"\xff", 1.0, T + 2), (&long, 1.0, T + 2)],
+                &[
+                    (b"1", 1.0, T),
+                    (b"2", -0.0, T + 1),
+                    // Exemplars of a series are taken in order of time.
+                    (b"3", 1.0, T - 1),
+                    (b"\xff", 1.0, T + 2),
+                    (&long, 1.0, T + 2),
+                    (b"4", 1.0, T + 400 * 365 * 86_400_000),
+                ],
             ),
             up("y", &[(T, 1.0)]),
         ])
         .unwrap();
-    assert_eq!((written.stored.total, written.exemplars.stored, written.rejects.is_empty()), (2, 2, true));
+    assert_eq!((written.stored.total, written.exemplars.stored, written.rejects.is_empty()), (2, 3, true));
     let refused = written.exemplars.rejected.iter().map(|(refusal, n)| (refusal.name(), *n));
-    let expect = [("out_of_order", 1), ("labels_too_long", 1), ("unknown_series", 1), ("invalid_labels", 1)];
+    let expect = [("out_of_bounds", 1), ("labels_too_long", 1), ("unknown_series", 1), ("invalid_labels", 1)];
     assert_eq!(refused.collect::<Vec<_>>(), expect);
     // In a later request: of a cached route, and of a series that only the store knows.
-    fixture.stored(&[exemplars("x", &[(b"4", 2.0, T + 5)]), exemplars("y", &[(b"4", f64::NAN, 0)])]);
+    let later = [(&b"4"[..], 2.0, T + 5), (b"5", 1.0, T - 2)];
+    fixture.stored(&[exemplars("x", &later), exemplars("y", &[(b"4", f64::NAN, 0)])]);
     let all = found();
-    assert_eq!(all[0], ("x".to_owned(), vec![(T, 1.0), (T + 1, -0.0), (T + 5, 2.0)]));
+    assert_eq!(all[0], ("x".to_owned(), vec![(T - 1, 1.0), (T, 1.0), (T + 1, -0.0), (T + 5, 2.0)]));
     assert!(all[1].1[0].1.is_nan() && all.len() == 2);
     assert_eq!(fixture.n_series(), 2, "no series is created for an exemplar");
     let stats = fixture.receiver.stats();
-    assert_eq!((stats.exemplars.stored, stats.exemplars.rejected.len(), stats.requests_stored), (4, 4, 2));
+    assert_eq!((stats.exemplars.stored, stats.exemplars.rejected.len(), stats.requests_stored), (5, 5, 2));
 }
 
 #[test]
-fn exemplars_of_a_request_are_bounded() {
-    let fixture = Fixture::new(Limits { samples_per_request_max: 2, ..Limits::default() });
-    let exemplars = |n| fixture.write(&[exemplars("x", &vec![(&b"1"[..], 1.0, T); n])]);
-    assert!(exemplars(2).is_ok());
-    assert!(matches!(exemplars(3), Err(WriteError::TooLarge { what: "number of exemplars", .. })));
+fn histograms_and_exemplars_are_counted_before_they_are_decoded() {
+    let fixture = Fixture::new(Limits { samples_per_request_max: 3, ..Limits::default() });
+    let histograms = |n| TimeSeries { histograms: vec![histogram(T, &[1]); n], ..up("x", &[(T, 1.0)]) };
+    let exemplars = |n| exemplars("x", &vec![(&b"1"[..], 1.0, T); n]);
+    for (accepted, rejected, counted) in
+        [(histograms(2), histograms(3), "number of samples"), (exemplars(3), exemplars(4), "number of exemplars")]
+    {
+        assert!(fixture.write(&[accepted]).is_ok());
+        let refused = fixture.write(&[rejected]).unwrap_err();
+        assert!(matches!(refused, WriteError::TooLarge { what, size: 4, .. } if what == counted), "{refused}");
+    }
 }
 
 #[test]
@@ -572,11 +604,8 @@ fn version_2_is_stored_with_start_timestamps_and_counted() {
         assert_eq!(reasons, [(Reason::NoSamples, 1)]);
     }
     assert_eq!(fixture.contents()[0].1, bits(&[(T, 1.0), (T + 1, 2.0), (T + 2, 3.0)]));
-    let starts = |matcher: &str| {
-        let matcher = Matcher::new(varve_tsdb::MatchOp::Equal, "__name__", matcher).unwrap();
-        let mut columns = SampleColumns::default();
-        let found = fixture.receiver.db.select(&QueryContext::unbounded(), &[matcher], TimeRange::ALL).unwrap();
-        found.for_each(|series| series.unwrap().read(&mut columns).unwrap());
+    let starts = |name: &str| {
+        let (_, columns) = &fixture.select(&[Matcher::equal("__name__", name)])[0];
         (0..columns.len()).map(|idx| columns.start_ms(idx)).collect::<Vec<_>>()
     };
     assert_eq!(starts("a_total"), [T - 10, 0, T - 5]);
@@ -585,21 +614,14 @@ fn version_2_is_stored_with_start_timestamps_and_counted() {
 
 #[test]
 fn new_rules_apply_to_known_series() {
-    use crate::relabel::RelabelConfig;
     let fixture = Fixture::new(Limits::default());
     let request = |t: i64| {
         let mut down = up("b", &[(t, 1.0)]);
         down.exemplars.push(Exemplar { timestamp_ms: t, ..Exemplar::default() });
         [up("a", &[(t, 1.0), (t + 1, 2.0)]), down]
     };
-    let drop_b = || RelabelConfig {
-        source_labels: vec!["job".to_owned()],
-        regex: Some("b".to_owned()),
-        action: Some("drop".to_owned()),
-        ..RelabelConfig::default()
-    };
     fixture.stored(&request(T));
-    fixture.receiver.set_rules(Rules::new(vec![drop_b()]).unwrap());
+    fixture.receiver.set_rules(Rules::new(vec![drop_where("job", "b")]).unwrap());
     for t in [T + 10, T + 20] {
         let written = fixture.write(&request(t)).unwrap();
         assert_eq!((written.stored.total, written.dropped.total), (2, 1));
@@ -608,9 +630,7 @@ fn new_rules_apply_to_known_series() {
     }
     let stats = fixture.receiver.rule_stats();
     assert_eq!((stats[0].series, stats[0].samples), (1, 2));
-    let drop_job =
-        RelabelConfig { target_label: "job".into(), replacement: Some(String::new()), ..RelabelConfig::default() };
-    fixture.receiver.set_rules(Rules::new(vec![drop_b(), drop_job]).unwrap());
+    fixture.receiver.set_rules(Rules::new(vec![drop_where("job", "b"), remove("job")]).unwrap());
     fixture.stored(&request(T + 30));
     fixture.receiver.set_rules(Rules::default());
     fixture.stored(&request(T + 40));
@@ -627,11 +647,8 @@ fn new_rules_apply_to_known_series() {
 
 #[test]
 fn a_rule_that_removes_the_metric_name_rejects_the_series() {
-    use crate::relabel::RelabelConfig;
     let fixture = Fixture::new(Limits::default());
-    let nameless =
-        RelabelConfig { target_label: "__name__".into(), replacement: Some(String::new()), ..RelabelConfig::default() };
-    fixture.receiver.set_rules(Rules::new(vec![nameless]).unwrap());
+    fixture.receiver.set_rules(Rules::new(vec![remove("__name__")]).unwrap());
     for _twice in 0..2 {
         let written = fixture.write(&[up("a", &[(T, 1.0)])]).unwrap();
         assert_eq!(written.rejects.iter().next().unwrap().reason, Reason::MissingMetricName);

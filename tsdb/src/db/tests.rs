@@ -158,6 +158,64 @@ fn a_request_with_several_samples_of_a_series_can_be_repeated() {
     assert_eq!(other, [(0, RejectReason::Duplicate), (1, RejectReason::TooOld)]);
 }
 
+/// Prometheus 3.16 accepts them too, if they arrive as several series with equal labels.
+#[test]
+fn floats_and_histograms_of_a_series_are_appended_in_order_of_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options { out_of_order_window_ms: 0, ..options() }).unwrap();
+    let others = [1, 2].map(|i| db.series(&series_labels(i)).unwrap());
+    let series = db.series(&series_labels(0)).unwrap();
+    let append = |samples: &str| {
+        let mut batch = WriteBatch::default();
+        for (tag, sample) in (0..).zip(samples.split(' ')) {
+            let (kind, offset) = sample.split_at(1);
+            let timestamp_ms = NOW_MS + offset.parse::<i64>().unwrap();
+            let value = f64::from(tag);
+            for handle in [others[0], series, others[1]] {
+                match kind {
+                    "f" => batch.push(handle, Sample { timestamp_ms, value }, tag),
+                    _ => {
+                        let histogram = Arc::new(Histogram { sum: value, ..Histogram::default() });
+                        batch.push_histogram(handle, timestamp_ms, histogram, tag);
+                    }
+                }
+            }
+        }
+        db.append(&mut batch).unwrap();
+        let mut rejected: Vec<_> = batch.rejected().iter().map(|of| (of.tag, of.reason)).collect();
+        rejected.sort_unstable();
+        rejected.dedup();
+        rejected
+    };
+    for (samples, rejected) in [
+        ("f1 f3 h2 h4", &[][..]),
+        ("h5 f6 h7 f8 h10 h9", &[]),
+        ("h15 h14 h13 f12 f16 h17", &[]),
+        // At one timestamp, the first of the request wins.
+        ("f20 h20", &[(1, RejectReason::Duplicate)]),
+        ("h21 f21", &[(1, RejectReason::Duplicate)]),
+        ("f22 h22 f23 h19", &[(1, RejectReason::Duplicate), (3, RejectReason::OutOfOrder)]),
+        ("h18", &[(0, RejectReason::OutOfOrder)]),
+    ] {
+        assert_eq!(append(samples), rejected, "{samples}");
+    }
+    let stored = |db: &Db| {
+        let print = |found: Result<crate::select::Series>| {
+            let mut columns = SampleColumns::default();
+            found.unwrap().read(&mut columns).unwrap();
+            let kind = |idx| if columns.histogram(idx).is_some() { 'h' } else { 'f' };
+            let samples = columns.timestamps_ms.iter().enumerate();
+            samples.map(|(idx, t)| format!("{}{}", kind(idx), t - NOW_MS)).collect::<Vec<_>>().join(" ")
+        };
+        db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap().map(print).collect::<Vec<_>>()
+    };
+    let expect = "f1 h2 f3 h4 h5 f6 h7 f8 h9 h10 f12 h13 h14 h15 f16 h17 f20 h21 f22 f23";
+    assert_eq!(stored(&db), [expect; 3]);
+    drop(db);
+    let db = Db::open(dir.path(), options()).unwrap();
+    assert_eq!(stored(&db), [expect; 3], "after a replay");
+}
+
 #[test]
 fn a_second_process_is_rejected() {
     let (dir, db) = fresh(options());

@@ -21,9 +21,10 @@ pub struct SeriesHandle {
 pub struct WriteBatch {
     /// Floats by shard. Samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
-    /// Number of floats. Positions wrap at 2^32, which affects only the order in the log.
+    /// Number of floats. Positions wrap at 2^32, which affects only the order in the log, and which of a float and a
+    /// histogram at one timestamp is first.
     n_floats: u32,
-    /// Histograms by shard. Histograms are appended after all floats.
+    /// Histograms by shard.
     pub(crate) histograms: Vec<Vec<AppendHistogram>>,
     /// By shard: the indexes of floats with a start timestamp, ascending, with the start timestamp.
     pub(crate) starts: Vec<Vec<(u32, i64)>>,
@@ -60,6 +61,54 @@ impl<'a> ShardBatch<'a> {
     }
 }
 
+/// The histograms of a shard that are still to be appended, by series, then time, then position in the request.
+#[derive(Debug)]
+pub(crate) struct HistogramQueue<'a> {
+    sorted: Vec<&'a AppendHistogram>,
+    /// At the index of the first histogram of a series: how many of its histograms were taken.
+    n_taken: Vec<usize>,
+}
+
+impl<'a> HistogramQueue<'a> {
+    pub(crate) fn new(histograms: &'a [AppendHistogram]) -> Self {
+        let mut sorted: Vec<_> = histograms.iter().collect();
+        sorted.sort_by_key(|append| (append.slot, append.timestamp_ms));
+        Self { n_taken: vec![0; sorted.len()], sorted }
+    }
+
+    /// Takes a histogram that precedes a float of the same series: an older one, or one at the same timestamp that is
+    /// before the float in the request.
+    #[inline]
+    pub(crate) fn take_before(&mut self, float: &Append) -> Option<&'a AppendHistogram> {
+        // Fast path: no histograms.
+        if self.sorted.is_empty() {
+            return None;
+        }
+        let first = self.sorted.partition_point(|append| append.slot < float.slot);
+        let n_taken = self.n_taken.get_mut(first)?;
+        let next = *self.sorted.get(first + *n_taken)?;
+        let is_before = (next.timestamp_ms, next.place) <= (float.sample.timestamp_ms, float.place);
+        (next.slot == float.slot && is_before).then(|| {
+            *n_taken += 1;
+            next
+        })
+    }
+
+    /// Takes all others.
+    pub(crate) fn take_rest(self) -> impl Iterator<Item = &'a AppendHistogram> {
+        let Self { sorted, n_taken } = self;
+        let mut n_skipped = 0;
+        sorted.into_iter().zip(n_taken).filter_map(move |(append, n_taken)| {
+            n_skipped += n_taken;
+            if n_skipped == 0 {
+                return Some(append);
+            }
+            n_skipped -= 1;
+            None
+        })
+    }
+}
+
 /// A sample to append to a known series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Append {
@@ -85,6 +134,8 @@ pub(crate) struct AppendHistogram {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
     pub(crate) tag: u32,
+    /// Number of floats before it in the request.
+    pub(crate) place: u32,
     pub(crate) timestamp_ms: i64,
     /// Start timestamp in milliseconds; 0 is unknown.
     pub(crate) start_ms: i64,
@@ -165,7 +216,7 @@ impl WriteBatch {
         });
     }
 
-    /// Adds a histogram. An append stores histograms after all floats.
+    /// Adds a histogram. An append stores floats and histograms of a series in order of time.
     pub fn push_histogram(&mut self, series: SeriesHandle, timestamp_ms: i64, histogram: Arc<Histogram>, tag: u32) {
         self.push_histogram_with_start(series, timestamp_ms, histogram, 0, tag);
     }
@@ -181,8 +232,16 @@ impl WriteBatch {
     ) {
         let shard = usize::from(series.shard);
         let SeriesHandle { slot, generation, .. } = series;
-        let append = AppendHistogram { slot, generation, tag, timestamp_ms, start_ms, histogram };
-        at_shard(&mut self.histograms, shard).push(append);
+        let place = self.n_floats;
+        at_shard(&mut self.histograms, shard).push(AppendHistogram {
+            slot,
+            generation,
+            tag,
+            place,
+            timestamp_ms,
+            start_ms,
+            histogram,
+        });
     }
 
     /// Adds a sample with its start timestamp, the time since which its value has been counted, in milliseconds. 0 is

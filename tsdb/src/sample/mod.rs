@@ -9,7 +9,7 @@ pub(crate) mod start_timestamps;
 
 use std::sync::Arc;
 
-pub(crate) use batch::{Append, AppendExemplar, AppendHistogram, ShardBatch};
+pub(crate) use batch::{Append, AppendExemplar, AppendHistogram, HistogramQueue, ShardBatch};
 pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 use histogram::Histogram;
 pub(crate) use series_ref::SeriesRef;

@@ -28,7 +28,7 @@ use crate::head::{
 };
 use crate::index::SymbolId;
 use crate::labels::Labels;
-use crate::sample::{Append, AppendHistogram, RejectReason, Rejected, SeriesHandle, ShardBatch};
+use crate::sample::{Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, SeriesHandle, ShardBatch};
 use crate::wal::{LoggedHistogram, StartTimestamp, Wal};
 
 pub(crate) use self::buffered::{BUFFERED_SAMPLE_SIZE, BufferedSample, SampleBuffer};
@@ -103,6 +103,50 @@ pub(crate) struct ShardAppend {
     pub(crate) n_histograms: usize,
     /// Newest timestamp of the stored samples; `i64::MIN` if there are none.
     pub(crate) newest_ms: i64,
+}
+
+/// Appends the samples of one request to a head.
+struct HeadAppender<'a> {
+    context: &'a AppendContext,
+    log_batch: &'a mut LogBatch,
+    rejected: &'a mut Vec<Rejected>,
+    newest_ms: i64,
+}
+
+impl HeadAppender<'_> {
+    #[inline]
+    fn append(&mut self, head: &mut Head, append: &Append, start_ms: i64) {
+        let Append { slot, tag, place, sample, .. } = *append;
+        match head.append(&self.context.bounds, self.context.append_id, append) {
+            Ok(Appended::New(series, order)) => {
+                self.newest_ms = self.newest_ms.max(sample.timestamp_ms);
+                let start = StartTimestamp { start_ms, order: Some(order) };
+                if set_start(head, (slot, sample.timestamp_ms), start) {
+                    self.log_batch.push_start(start);
+                }
+                self.log_batch.push(place, series, sample);
+            }
+            Ok(Appended::Repeated) => {}
+            Err(reason) => self.rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
+        }
+    }
+
+    fn append_histogram(&mut self, head: &mut Head, append: &AppendHistogram) {
+        let AppendHistogram { slot, timestamp_ms, start_ms, ref histogram, .. } = *append;
+        match head.append_histogram(&self.context.bounds, self.context.append_id, append) {
+            Ok(Appended::New(series, order)) => {
+                self.newest_ms = self.newest_ms.max(timestamp_ms);
+                let start = StartTimestamp { start_ms, order: Some(order) };
+                if set_start(head, (slot, timestamp_ms), start) {
+                    self.log_batch.push_histogram_start(start);
+                }
+                let histogram = Arc::clone(histogram);
+                self.log_batch.push_histogram(LoggedHistogram { series, timestamp_ms, histogram });
+            }
+            Ok(Appended::Repeated) => {}
+            Err(reason) => self.rejected.push(append.reject(reason)),
+        }
+    }
 }
 
 /// Time limits for evicting and forgetting series.
@@ -223,7 +267,8 @@ impl Shard {
         self.check_size(&head, self.head_size_max)
     }
 
-    /// Appends samples to the head and buffers the new ones for the log: floats, then histograms.
+    /// Appends samples to the head, the floats and histograms of a series in order of time. Buffers the new ones for the
+    /// log.
     pub(crate) fn append(
         &self,
         context: &AppendContext,
@@ -232,45 +277,19 @@ impl Shard {
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
         let (n_floats, n_histograms) = (log_batch.n_floats(), log_batch.n_histograms());
-        let mut newest_ms = i64::MIN;
+        let mut appender = HeadAppender { context, log_batch, rejected, newest_ms: i64::MIN };
+        let mut histograms = HistogramQueue::new(batch.histograms);
         let mut head = self.head_mut();
         head.set_horizon(context.horizon);
         let mut next_start = batch.starts();
-        head.append_all(batch.floats, |head, &append| {
-            let start_ms = next_start();
-            let Append { slot, tag, place, sample, .. } = append;
-            match head.append(&context.bounds, context.append_id, &append) {
-                Ok(Appended::New(series, order)) => {
-                    newest_ms = newest_ms.max(sample.timestamp_ms);
-                    let start = StartTimestamp { start_ms, order: Some(order) };
-                    if set_start(head, (slot, sample.timestamp_ms), start) {
-                        log_batch.push_start(start);
-                    }
-                    log_batch.push(place, series, sample);
-                }
-                Ok(Appended::Repeated) => {}
-                Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
+        head.append_all(batch.floats, |head, append| {
+            while let Some(histogram) = histograms.take_before(append) {
+                appender.append_histogram(head, histogram);
             }
+            appender.append(head, append, next_start());
         });
-        for append in batch.histograms {
-            let AppendHistogram { slot, timestamp_ms, start_ms, ref histogram, .. } = *append;
-            match head.append_histogram(&context.bounds, context.append_id, append) {
-                Ok(Appended::New(series, order)) => {
-                    newest_ms = newest_ms.max(timestamp_ms);
-                    let start = StartTimestamp { start_ms, order: Some(order) };
-                    if set_start(&mut head, (slot, timestamp_ms), start) {
-                        log_batch.push_histogram_start(start);
-                    }
-                    log_batch.push_histogram(LoggedHistogram {
-                        series,
-                        timestamp_ms,
-                        histogram: Arc::clone(histogram),
-                    });
-                }
-                Ok(Appended::Repeated) => {}
-                Err(reason) => rejected.push(append.reject(reason)),
-            }
-        }
+        histograms.take_rest().for_each(|histogram| appender.append_histogram(&mut head, histogram));
+        let HeadAppender { log_batch, newest_ms, .. } = appender;
         ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
     }
 

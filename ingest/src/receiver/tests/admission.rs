@@ -26,14 +26,10 @@ impl Fixture {
 
     /// Returns the number of samples of each series, by its label `i`.
     fn samples(&self) -> BTreeMap<String, usize> {
-        let found = self.receiver.db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap();
-        let samples = found.map(|series| {
-            let series = series.unwrap();
-            let mut columns = SampleColumns::default();
-            series.read(&mut columns).unwrap();
-            (series.labels().get("i").unwrap_or_default().to_owned(), columns.len())
-        });
-        samples.filter(|(_, n)| *n > 0).collect()
+        let sample_count = |(labels, columns): (Labels, SampleColumns)| {
+            (labels.get("i").unwrap_or_default().to_owned(), columns.len())
+        };
+        self.select(&[]).into_iter().map(sample_count).collect()
     }
 
     /// Returns the active series of a team, and those above its guarantee.

@@ -1,16 +1,10 @@
 //! Rules with `disable_on_use`, in a receiver.
 
 use super::*;
-use crate::relabel::{DisabledByUse, RelabelConfig, RuleState};
+use crate::relabel::{DisabledByUse, RuleState};
 
 fn drop_job(job: &str) -> RelabelConfig {
-    RelabelConfig {
-        source_labels: vec!["job".to_owned()],
-        regex: Some(job.to_owned()),
-        action: Some("drop".to_owned()),
-        disable_on_use: true,
-        ..RelabelConfig::default()
-    }
+    RelabelConfig { disable_on_use: true, ..drop_where("job", job) }
 }
 
 fn set(fixture: &Fixture, rules: Vec<RelabelConfig>) {

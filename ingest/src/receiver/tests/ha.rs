@@ -94,15 +94,8 @@ fn series_of_other_pairs_in_a_request_get_their_own_decisions() {
 
 #[test]
 fn rules_see_labels_without_replica_and_exemplars_follow_their_series() {
-    use crate::relabel::RelabelConfig;
     let pairs = Pairs::new();
-    let from_replica = RelabelConfig {
-        source_labels: vec!["replica".to_owned()],
-        regex: Some(".+".to_owned()),
-        action: Some("drop".to_owned()),
-        ..RelabelConfig::default()
-    };
-    pairs.fixture.receiver.set_rules(Rules::new(vec![from_replica]).unwrap());
+    pairs.fixture.receiver.set_rules(Rules::new(vec![drop_where("replica", ".+")]).unwrap());
     let with_exemplar = |replica: &str, t: i64| {
         let mut series = of("c", replica, t);
         series.exemplars.push(Exemplar { timestamp_ms: T + t, ..Exemplar::default() });
