@@ -265,8 +265,9 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.label-value-size-max", value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
     pub(crate) label_value_size_max: usize,
 
-    /// Maximum memory of write request bodies, and separately of write requests being processed
-    #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
+    /// Maximum memory of write request bodies, and separately of write requests being processed [0: 512 MiB, at most an
+    /// eighth of --memory.limit]
+    #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) bytes_in_flight_max: usize,
 
     /// Maximum time that a write request waits for memory, a rate or a permit to create series
@@ -285,14 +286,20 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.queued-requests-max", value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) queued_requests_max: usize,
 
-    /// Maximum size of the route cache (known series by label set); unused entries are evicted
-    #[arg(long = "ingest.route-cache-size-max", value_name = "SIZE", default_value = "1GiB", value_parser = parse_size)]
+    /// Maximum size of the route cache (known series by label set); unused entries are evicted [0: 1 GiB, at most a
+    /// sixteenth of --memory.limit]
+    #[arg(long = "ingest.route-cache-size-max", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) route_cache_size_max: usize,
 }
 
 impl IngestArgs {
-    /// Returns the limits of the receiver.
-    pub(crate) fn limits(&self) -> Limits {
+    /// Returns the maximum memory of write requests if the process may use `memory` bytes.
+    pub(crate) fn bytes_in_flight_max(&self, memory: usize) -> usize {
+        if self.bytes_in_flight_max > 0 { self.bytes_in_flight_max } else { (512 << 20).min(memory / 8) }
+    }
+
+    /// Returns the limits of the receiver if the process may use `memory` bytes.
+    pub(crate) fn limits(&self, memory: usize) -> Limits {
         Limits {
             body_size_max: self.body_size_max,
             decompressed_size_max: self.decompressed_size_max,
@@ -302,8 +309,11 @@ impl IngestArgs {
             labels_per_series_max: self.labels_per_series_max,
             label_name_size_max: self.label_name_size_max,
             label_value_size_max: self.label_value_size_max,
-            bytes_in_flight_max: self.bytes_in_flight_max,
-            route_cache_size_max: self.route_cache_size_max,
+            bytes_in_flight_max: self.bytes_in_flight_max(memory),
+            route_cache_size_max: match self.route_cache_size_max {
+                0 => (1 << 30).min(memory / 16),
+                size => size,
+            },
             queue_timeout: self.queue_timeout,
             creation_concurrency_max: match self.creation_concurrency_max {
                 0 => (machine::cores() / 2).max(1),
@@ -401,7 +411,7 @@ mod tests {
         assert_eq!(args.query_lookback_delta, Duration::from_secs(300));
         assert_eq!((args.listen_address.as_str(), args.response_buffer), ("127.0.0.1:9898", 1 << 20));
         assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("2m", ""));
-        assert_eq!(args.ingest.limits(), Limits::default());
+        assert_eq!(args.ingest.limits(usize::MAX), Limits::default());
     }
 
     #[test]

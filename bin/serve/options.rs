@@ -79,7 +79,7 @@ pub(super) fn settings(
         query_max_memory: or_default(args.query_max_memory, || total / 4).min(total),
         query_max_memory_total: total,
         write_body_size_max: args.ingest.body_size_max,
-        write_bytes_in_flight_max: args.ingest.bytes_in_flight_max,
+        write_bytes_in_flight_max: args.ingest.bytes_in_flight_max(share_of_memory(memory, 1, 1)),
         queue_timeout_status: match args.ingest.queue_timeout_status {
             QueueTimeoutStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             QueueTimeoutStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
@@ -150,7 +150,7 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         features,
         ..EngineOptions::default()
     };
-    StoreOptions { tsdb, ingest: args.ingest.limits(), config, engine }
+    StoreOptions { tsdb, ingest: args.ingest.limits(share_of_memory(memory, 1, 1)), config, engine }
 }
 
 /// Maximum number of threads that queries share.

@@ -149,7 +149,7 @@ impl App {
     pub(crate) fn gather(&self) -> Vec<MetricFamily> {
         let memory = MemoryStats {
             queries_bytes: self.query_memory.used(),
-            queries_max_bytes: self.settings.query_max_memory_total,
+            queries_max_bytes: self.query_memory.limit(),
             queries_concurrent_max: self.settings.query_max_concurrency,
             write_bodies_bytes: self.write_memory.used(),
             process: self.pressure.stats(),
@@ -185,13 +185,19 @@ impl App {
         self.query_memory.child("--query.max-memory", self.settings.query_max_memory)
     }
 
-    /// Interrupts the heaviest request if memory is short, and records all active requests in their log.
+    /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of queries, denies new
+    /// series. Records all active requests in their log.
     pub(crate) fn check_requests(&self) {
         if self.pressure.check() {
             self.active_requests.interrupt_heaviest(Interrupt::Pressure);
         }
-        let n_held_blocks = self.store().map_or(0, |store| store.db.n_held_blocks());
-        self.notifications.set(RETENTION_HELD, n_held_blocks > 0);
+        let (max, held) = (self.settings.query_max_memory_total, self.query_memory.used());
+        self.query_memory.set_limit(self.pressure.query_memory_max(max, held));
+        let store = self.store();
+        self.notifications.set(RETENTION_HELD, store.is_some_and(|store| store.db.n_held_blocks() > 0));
+        if let Some(store) = store {
+            store.receiver.refuse_new_series(self.pressure.refuses_new_series());
+        }
         for request in self.active_requests.list() {
             self.record(&request, if request.stage() == Stage::Waiting { State::Waiting } else { State::Working }, "");
         }

@@ -1,14 +1,28 @@
 //! Memory pressure: how close the memory use of the process is to its limit.
 //!
 //! Budgets bound what requests allocate; memory outside of them (the allocator, other processes in the same cgroup, estimates)
-//! shows here. Work is rejected before the kernel kills the process: queries at `--memory.refuse-at`, writes halfway between
-//! that and the limit, so that samples are accepted for as long as possible.
+//! shows here. Work is rejected before the kernel kills the process, samples of known series last. With R for
+//! `--memory.refuse-at`, in percent of the limit:
+//!
+//! | state | above | with R = 90 | rejected |
+//! | --- | --- | --- | --- |
+//! | 1 | R - (100 - R) / 2, at least R / 2 | 85 | new series |
+//! | 2 | R | 90 | and queries; the heaviest one is canceled |
+//! | 3 | R + 3/4 (100 - R) | 97 | and writes |
+//!
+//! Queries alone do not lead to these states: their shared budget shrinks to what the rest of the process leaves below
+//! state 1 ([`Pressure::query_memory_max`]).
+//!
+//! A state ends with the measurement that is no longer above its threshold: nothing has to be reset.
 //!
 //! Threads: the housekeeping thread updates it a few times per second. Requests read the last value.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::machine::Memory;
+
+/// Queries may always hold this part of their memory.
+const QUERY_MEMORY_MIN_PART: usize = 8;
 
 /// The last measurement.
 #[derive(Debug)]
@@ -54,7 +68,30 @@ impl Pressure {
     /// # Errors
     /// The reason of the rejection.
     pub(crate) fn check_writes(&self) -> Result<(), String> {
-        self.check_at(self.refuse_at_percent.midpoint(100))
+        self.check_at((self.refuse_at_percent + 3 * 100) / 4)
+    }
+
+    /// Returns `true` if new series are rejected.
+    pub(crate) fn refuses_new_series(&self) -> bool {
+        self.check_at(self.new_series_percent()).is_err()
+    }
+
+    /// Returns the bytes that all queries together may hold, at most `max` and at least an eighth of it. `held` is what
+    /// they hold now.
+    pub(crate) fn query_memory_max(&self, max: usize, held: usize) -> usize {
+        let percent = self.new_series_percent();
+        if percent >= 100 {
+            return max;
+        }
+        let (used, limit) = self.stats();
+        let others = used.saturating_sub(held as u64);
+        let left = (limit / 100 * percent).saturating_sub(others);
+        usize::try_from(left).unwrap_or(usize::MAX).clamp(max / QUERY_MEMORY_MIN_PART, max)
+    }
+
+    fn new_series_percent(&self) -> u64 {
+        let refuse_at = self.refuse_at_percent;
+        refuse_at.saturating_sub(100_u64.saturating_sub(refuse_at) / 2).max(refuse_at / 2)
     }
 
     fn check_at(&self, percent: u64) -> Result<(), String> {
@@ -70,19 +107,41 @@ impl Pressure {
 mod tests {
     use super::*;
 
-    fn check(used: u64, refuse_at_percent: u64, queries: bool, writes: bool) {
-        let pressure = Pressure::new(Memory::given(1000), refuse_at_percent);
-        pressure.used.store(used, Ordering::Relaxed);
-        assert_eq!((pressure.check_queries().is_ok(), pressure.check_writes().is_ok()), (queries, writes), "{used}");
+    #[test]
+    fn known_series_are_rejected_last_and_every_state_ends() {
+        let pressure = |refuse_at_percent| Pressure::new(Memory::given(1000), refuse_at_percent);
+        let (of_90, of_20, off) = (pressure(90), pressure(20), pressure(100));
+        // Rises and falls.
+        for (pressure, used, state) in [
+            (&of_90, 850, 0),
+            (&of_90, 851, 1),
+            (&of_90, 901, 2),
+            (&of_90, 970, 2),
+            (&of_90, 971, 3),
+            (&of_90, 960, 2),
+            (&of_90, 890, 1),
+            (&of_90, 800, 0),
+            (&of_20, 100, 0),
+            (&of_20, 101, 1),
+            (&off, 5000, 0),
+        ] {
+            pressure.used.store(used, Ordering::Relaxed);
+            let rejects =
+                [pressure.refuses_new_series(), pressure.check_queries().is_err(), pressure.check_writes().is_err()];
+            assert_eq!(rejects, [state >= 1, state >= 2, state >= 3], "{used}");
+        }
     }
 
     #[test]
-    fn queries_are_rejected_before_writes() {
-        check(900, 90, true, true);
-        check(901, 90, false, true);
-        check(950, 90, false, true);
-        check(951, 90, false, false);
-        check(5000, 100, true, true);
+    fn queries_get_what_the_rest_of_the_process_leaves() {
+        let pressure = Pressure::new(Memory::given(1000), 90);
+        for (used, held, expect) in [(100, 0, 400), (600, 100, 350), (800, 0, 50), (990, 400, 260), (990, 0, 50)] {
+            pressure.used.store(used, Ordering::Relaxed);
+            assert_eq!(pressure.query_memory_max(400, held), expect, "{used} {held}");
+        }
+        let off = Pressure::new(Memory::given(1000), 100);
+        off.used.store(990, Ordering::Relaxed);
+        assert_eq!(off.query_memory_max(400, 0), 400);
     }
 
     #[test]

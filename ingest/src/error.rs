@@ -156,6 +156,8 @@ pub enum Exhausted {
     SeriesCreation,
     /// Slots of the queue.
     Queue,
+    /// Memory of the process.
+    Memory,
 }
 
 impl Exhausted {
@@ -169,6 +171,7 @@ impl Exhausted {
             Self::TotalSamples => "samples",
             Self::SeriesCreation => "series_creation",
             Self::Queue => "queue",
+            Self::Memory => "memory",
         }
     }
 
@@ -182,6 +185,7 @@ impl Exhausted {
             Self::TotalSamples => "ingest.budget.samples_per_second",
             Self::SeriesCreation => "--ingest.creation-concurrency-max",
             Self::Queue => "--ingest.queued-requests-max",
+            Self::Memory => "--memory.refuse-at",
         }
     }
 }
@@ -195,6 +199,7 @@ impl fmt::Display for Exhausted {
             Self::TotalSamples => "requests exceed the rate of samples",
             Self::SeriesCreation => "too many requests create series",
             Self::Queue => "too many requests are queued",
+            Self::Memory => "too little memory is free for new series",
         };
         write!(f, "{what} ({})", self.setting())
     }

@@ -325,7 +325,7 @@ impl<'a> Request<'a> {
             self.deferred.push(idx, Some(new.team));
             return Ok(None);
         }
-        let grant = match self.permit.budgets().admit_series(new.team) {
+        let grant = match self.permit.admit_series(new.team) {
             Ok(grant) => grant,
             Err(Denied::Permanent(limit)) => {
                 self.reject_series(idx, new.team, limit);

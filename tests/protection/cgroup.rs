@@ -1,9 +1,11 @@
-//! A server in a cgroup stays below its memory limit, so that the kernel does not kill it.
+//! A server in a cgroup stays below its memory limit, so that the kernel does not kill it, and stores samples of known series
+//! meanwhile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::{SERIES, held, ingest};
-use crate::harness::{Answer, MemoryGroup, Server, wait_until};
+use super::{SERIES, T0, held, ingest};
+use crate::harness::{Answer, MemoryGroup, Server, WriteRequest, series, wait_until};
 
 /// Less than the requests below would use: 24 responses of about 40 MiB, and queries that hold hundreds.
 const LIMIT: u64 = 448 << 20;
@@ -15,6 +17,15 @@ fn is_clear(answer: &Answer) -> bool {
     answer.status == 200 || matches!(answer.status, 422 | 503) && names_a_bound(&answer.error().1)
 }
 
+/// A request of 1,000 series that [`ingest`] has created.
+fn known(t: i64) -> WriteRequest {
+    WriteRequest::new((0..1_000).map(|i| {
+        let (pod, node) = (format!("pod-{i}"), format!("node-{}", i / 100));
+        let labels = [("__name__", "load"), ("namespace", "default"), ("node", &*node), ("pod", &*pod)];
+        series(&labels, &[(T0 + 45_000 + t, 1.0)])
+    }))
+}
+
 #[test]
 fn a_server_in_a_small_cgroup_is_not_killed() {
     let Some(group) = MemoryGroup::make(LIMIT) else { return };
@@ -24,7 +35,12 @@ fn a_server_in_a_small_cgroup_is_not_killed() {
     assert!(of_queries <= LIMIT as f64 * 0.4 && of_queries > LIMIT as f64 * 0.39, "{of_queries}");
     ingest(&server, SERIES);
     eprintln!("{} bytes resident with {SERIES} series", server.resident_size());
-    let answers: Vec<Answer> = thread::scope(|scope| {
+    let is_over = AtomicBool::new(false);
+    let (answers, writes): (Vec<Answer>, Vec<Answer>) = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let times = (1..).take_while(|_| !is_over.load(Ordering::Relaxed));
+            times.map(|t| server.http().write(&known(t))).collect()
+        });
         let ask = |i: usize| {
             let server = &server;
             scope.spawn(move || match i % 3 {
@@ -43,8 +59,12 @@ fn a_server_in_a_small_cgroup_is_not_killed() {
             })
         };
         let asking: Vec<_> = (0..CLIENTS).map(ask).collect();
-        asking.into_iter().map(|client| client.join().expect("a client does not panic")).collect()
+        let answers = asking.into_iter().map(|client| client.join().expect("a client does not panic")).collect();
+        is_over.store(true, Ordering::Relaxed);
+        (answers, writer.join().expect("the writer does not panic"))
     });
+    let rejected: Vec<_> = writes.iter().filter(|answer| answer.status != 204).collect();
+    assert!(rejected.is_empty(), "of {} writes of known series: {rejected:?}", writes.len());
     let unclear: Vec<_> = answers.iter().filter(|answer| !is_clear(answer)).collect();
     assert!(unclear.is_empty(), "{unclear:?}");
     assert!(answers.iter().any(|answer| answer.status != 200 || answer.cut.is_some()), "the limit was not felt");

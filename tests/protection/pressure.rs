@@ -42,3 +42,28 @@ fn above_the_threshold_queries_and_writes_are_rejected() {
     assert_eq!(server.metric("varve_limits_hit_total{limit=\"--memory.refuse-at\"}"), 3.0);
     server.http().get("/-/healthy").expect_status(200);
 }
+
+#[test]
+fn under_pressure_new_series_are_rejected_first_and_known_ones_last() {
+    let mut server = Server::start(&[]);
+    let known = |t: i64| series(&[("__name__", "known")], &[(super::T0 + t, 1.0)]);
+    server.http().write(&WriteRequest::new([known(0)])).expect_status(204);
+    wait_until("the server to look at its memory", || server.metric("varve_memory_used_bytes") > 0.0);
+    let limit = server.metric("varve_memory_used_bytes") / 0.6;
+    server.kill();
+    // With 40 %, new series are rejected above 20 % and all writes above 85 %.
+    server.restart(&[&format!("--memory.limit={limit:.0}"), "--memory.refuse-at=40"]);
+    wait_until("queries to be rejected", || server.http().get("/api/v1/query?query=1").status == 503);
+    let request = WriteRequest::new([known(1), series(&[("__name__", "new")], &[(super::T0, 1.0)])]);
+    let answer = server.http().write(&request).expect_status(503);
+    let expect =
+        "too little memory is free for new series (--memory.refuse-at); 1 series are not stored, the others are";
+    assert!(answer.text().starts_with(expect) && !answer.header("retry-after").is_empty(), "{}", answer.text());
+    server.http().write(&WriteRequest::new([known(2)])).expect_status(204);
+    assert_eq!(server.metric("varve_ingest_throttled_total{resource=\"memory\"}"), 1.0);
+    assert_eq!(server.metric("prometheus_tsdb_head_series"), 1.0);
+    server.kill();
+    server.restart(&[]);
+    server.http().write(&request).expect_status(204);
+    assert_eq!(server.metric("prometheus_tsdb_head_series"), 2.0);
+}

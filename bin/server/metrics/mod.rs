@@ -235,7 +235,11 @@ impl MemoryStats {
             ),
             gauge("varve_query_memory_bytes", "Memory used by all queries.", self.queries_bytes),
             gauge("varve_ingest_body_bytes", "Memory used by the bodies of write requests.", self.write_bodies_bytes),
-            gauge("varve_query_memory_max_bytes", "Maximum memory of all queries.", self.queries_max_bytes),
+            gauge(
+                "varve_query_memory_max_bytes",
+                "Maximum memory of all queries, which shrinks while memory is short.",
+                self.queries_max_bytes,
+            ),
             gauge(
                 "prometheus_engine_queries_concurrent_max",
                 "The max number of concurrent queries.",

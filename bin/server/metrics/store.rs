@@ -265,6 +265,7 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
             "Memory of write requests being processed.",
             stats.admission.in_flight_bytes,
         ),
+        gauge("varve_ingest_pooled_bytes", "Memory of buffers kept for later write requests.", stats.pooled_bytes),
         counter(
             "varve_ingest_route_hits_total",
             "Series of write requests found in the route cache.",
@@ -293,7 +294,7 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
     if n_throttled > 0 {
         let throttled = stats.requests_throttled.iter();
         let by_resource = throttled.map(|(resource, n)| (vec![label("resource", resource.name())], *n as f64));
-        let help = "Write requests that the sender must retry, at least in part, by exhausted resource: series_creation, queue, new_series, samples, team_new_series, team_samples.";
+        let help = "Write requests that the sender must retry, at least in part, by exhausted resource: series_creation, queue, memory, new_series, samples, team_new_series, team_samples.";
         families.push(family_of("varve_ingest_throttled_total", help, MetricType::COUNTER, by_resource));
     }
     if !stats.rejected.is_empty() {

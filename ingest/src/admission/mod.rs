@@ -24,6 +24,9 @@
 //! with one pass over the deferred series each, until all series are stored. The first pass takes a permit of step 9
 //! only if one is free.
 //!
+//! Nor do requests wait for the memory of new series: while the process is short of memory, new series are denied with
+//! the queue status (`resource="memory"`), and samples of known series are stored.
+//!
 //! Requests do not wait for a budget of *active* series: series beyond it are rejected with 400 ([`budget`]).
 //! docs/decisions/0011-admission.md gives the reason for each status.
 //!
@@ -39,6 +42,7 @@ mod queue;
 mod semaphore;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use varve_tsdb::Db;
@@ -55,7 +59,7 @@ pub use crate::error::Exhausted;
 #[cfg(test)]
 pub(crate) use budget::TeamNames;
 pub use budget::{AMOUNT_MAX, Amounts, BudgetError, Budgets, OTHER_TEAMS, TEAMS_MAX, TeamBudget, TeamStatus, Usage};
-pub(crate) use budget::{Denied, Ledger, SeriesLimit, Team};
+pub(crate) use budget::{Denied, Grant, Ledger, SeriesLimit, Team};
 pub(crate) use deferred::Deferred;
 
 /// The sender of a request.
@@ -83,6 +87,8 @@ pub(crate) struct AdmissionControl {
     creation: FairSemaphore,
     priority: Priority,
     queue_timeout: Duration,
+    /// Set while too little memory is free for new series.
+    refuses_new_series: AtomicBool,
 }
 
 /// The resources that a request holds, released on drop.
@@ -133,6 +139,7 @@ impl AdmissionControl {
             creation: FairSemaphore::new(limits.creation_concurrency_max),
             priority: Priority::default(),
             queue_timeout: limits.queue_timeout,
+            refuses_new_series: AtomicBool::new(false),
         }
     }
 
@@ -214,6 +221,11 @@ impl AdmissionControl {
         &self.budgets
     }
 
+    /// Denies all new series from now on, or no longer.
+    pub(crate) fn refuse_new_series(&self, refuses: bool) {
+        self.refuses_new_series.store(refuses, Ordering::Relaxed);
+    }
+
     pub(crate) fn stats(&self) -> AdmissionStats {
         let queued = self.queue.length();
         AdmissionStats {
@@ -241,9 +253,13 @@ impl<'a> Permit<'a> {
     /// Queues the request (step 7), after a pass that deferred series.
     ///
     /// # Errors
-    /// [`WriteError::Throttled`] if the queue is full.
+    /// [`WriteError::Throttled`] if the queue is full, or too little memory is free.
     pub(crate) fn enqueue(&mut self, deferred: &Deferred) -> Result<(), WriteError> {
         self.priority = None;
+        // The memory of a waiting request would be missing, too.
+        if let Some((Exhausted::Memory, ..)) = deferred.exhausted() {
+            return Err(self.control.throttled(deferred, None));
+        }
         let slot = self.control.reserve_slot(self.on_queued, self.memory.size(), deferred)?;
         self.queued = Some((slot, self.control.deadline()));
         Ok(())
@@ -289,6 +305,17 @@ impl<'a> Permit<'a> {
         !self.is_creation_over(n_created)
     }
 
+    /// Grants a team one new series.
+    ///
+    /// # Errors
+    /// The reason of the denial.
+    pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'a>, Denied> {
+        if self.control.refuses_new_series.load(Ordering::Relaxed) {
+            return Err(Denied::Temporary(Exhausted::Memory, MEMORY_RETRY_AFTER));
+        }
+        self.control.budgets.admit_series(team)
+    }
+
     /// Returns `true` if this pass may create no series after `n_created`: it was denied a permit, or has used it up.
     pub(crate) fn is_creation_over(&self, n_created: usize) -> bool {
         matches!(self.creation, Creation::Denied) || n_created >= CREATED_PER_PERMIT_MAX
@@ -329,6 +356,8 @@ const CREATED_PER_PERMIT_MAX: usize = 2_000;
 const REFILL_MIN: Duration = Duration::from_millis(20);
 /// Minimum `Retry-After`. Not longer, because the sender also delays samples of known series until then.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+/// `Retry-After` while too little memory is free for new series.
+const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Queued requests hold at most 1/`QUEUE_SHARE` of the bytes in flight, so that other requests are admitted.
 const QUEUE_SHARE: usize = 4;
 

@@ -1,6 +1,6 @@
 //! Buffers that write requests reuse.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::append::Outgoing;
 use crate::batch::{DecodedBatch, RouteKey};
@@ -25,49 +25,81 @@ pub(crate) struct RequestBuffers {
     pub(crate) outgoing: Outgoing,
 }
 
-/// Unused buffers.
-#[derive(Debug, Default)]
+/// Unused buffers, of at most `size_max` bytes together.
+#[derive(Debug)]
 pub(crate) struct BufferPool {
     free: Mutex<Vec<Buffers>>,
+    size_max: usize,
 }
 
 impl BufferPool {
-    /// Calls `work` with unused buffers. Frees them afterwards if they have grown beyond [`SIZE_MAX`], so that the
-    /// memory of one huge request is not held forever.
+    pub(crate) fn new(size_max: usize) -> Self {
+        Self { free: Mutex::default(), size_max }
+    }
+
+    /// Calls `work` with unused buffers. Frees them afterwards if they take more than a quarter of the pool or do not fit
+    /// in it, so that the memory of huge requests is not held forever.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Buffers) -> R) -> R {
-        let mut buffers = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+        let mut buffers = self.lock().pop().unwrap_or_default();
         let result = work(&mut buffers);
-        if buffers.size() <= SIZE_MAX {
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            if free.len() < POOL_LEN_MAX {
-                free.push(buffers);
-            }
+        let mut free = self.lock();
+        if buffers.size() <= self.size_max / 4 && size(&free) + buffers.size() <= self.size_max {
+            free.push(buffers);
         }
         result
     }
-}
 
-impl Buffers {
-    /// Returns the size in bytes, without the outgoing batch, which has about twice the size of the samples.
-    fn size(&self) -> usize {
-        self.message.capacity() + self.batch.size()
+    /// Returns the bytes of memory of all unused buffers.
+    pub(crate) fn size(&self) -> usize {
+        size(&self.lock())
+    }
+
+    /// Frees all unused buffers.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffers>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Maximum bytes of message and decoded batch that are kept for reuse. A request of 10,000 series takes about 3 MiB.
-const SIZE_MAX: usize = 8 << 20;
-const POOL_LEN_MAX: usize = 16;
+/// There are never more buffers than requests at a time.
+fn size(free: &[Buffers]) -> usize {
+    free.iter().map(Buffers::size).sum()
+}
+
+impl Buffers {
+    /// Returns the size in bytes. The outgoing batch has about twice the size of the decoded one.
+    fn size(&self) -> usize {
+        self.message.capacity() + 3 * self.batch.size()
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn use_at_once(pool: &BufferPool, n: usize) {
+        pool.with(|buffers| {
+            buffers.message.reserve_exact(900);
+            if n > 1 {
+                use_at_once(pool, n - 1);
+            }
+        });
+    }
+
     #[test]
-    fn buffers_are_reused_unless_they_are_large() {
-        let pool = BufferPool::default();
-        pool.with(|buffers| buffers.message.reserve_exact(1000));
-        pool.with(|buffers| assert!(buffers.message.capacity() >= 1000));
-        pool.with(|buffers| buffers.message.reserve_exact(SIZE_MAX + 1));
-        pool.with(|buffers| assert_eq!(buffers.message.capacity(), 0));
+    fn buffers_are_reused_within_the_size_of_the_pool() {
+        let pool = BufferPool::new(4_000);
+        let used = |size: usize| pool.with(|buffers| buffers.message.reserve_exact(size));
+        used(1_000);
+        pool.with(|buffers| assert!(buffers.message.capacity() >= 1_000));
+        used(1_001);
+        assert_eq!(pool.size(), 0, "more than a quarter");
+        use_at_once(&pool, 10);
+        assert!((3_600..=4_000).contains(&pool.size()), "{}", pool.size());
+        pool.clear();
+        assert_eq!(pool.size(), 0);
     }
 }

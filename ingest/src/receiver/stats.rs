@@ -40,6 +40,8 @@ pub struct Stats {
     pub rejected: BTreeMap<Reason, u64>,
     /// The route cache.
     pub route: RouteStats,
+    /// Bytes of memory of buffers that are kept for later requests.
+    pub pooled_bytes: u64,
     /// The resources that requests hold now.
     pub admission: AdmissionStats,
 }

@@ -41,7 +41,7 @@ pub struct MemoryBudget {
 #[derive(Debug)]
 struct Account {
     what: &'static str,
-    limit: usize,
+    limit: AtomicUsize,
     used: AtomicUsize,
     peak: AtomicUsize,
     parent: Option<MemoryBudget>,
@@ -89,7 +89,7 @@ impl MemoryBudget {
         parent: Option<Self>,
         reclaimer: Option<Arc<dyn MemoryReclaimer>>,
     ) -> Self {
-        let (used, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (limit, used, peak) = (AtomicUsize::new(limit), AtomicUsize::new(0), AtomicUsize::new(0));
         Self { account: Arc::new(Account { what, limit, used, peak, parent, reclaimer }) }
     }
 
@@ -105,8 +105,14 @@ impl MemoryBudget {
     }
 
     /// Returns the limit in bytes.
-    pub(crate) fn limit(&self) -> usize {
-        self.account.limit
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.account.limit.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit. What is reserved beyond it stays reserved.
+    pub fn set_limit(&self, limit: usize) {
+        self.account.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Returns the reserved bytes.
@@ -135,16 +141,17 @@ impl MemoryBudget {
     }
 
     fn has_plenty(&self, size: usize) -> bool {
-        let Account { limit, parent, .. } = &*self.account;
-        self.used().saturating_add(size) <= limit / 2 && parent.as_ref().is_none_or(|parent| parent.has_plenty(size))
+        let parent = &self.account.parent;
+        self.used().saturating_add(size) <= self.limit() / 2
+            && parent.as_ref().is_none_or(|parent| parent.has_plenty(size))
     }
 
     fn take(&self, size: usize, slack: usize) -> Result<()> {
-        let Account { what, limit, used, .. } = &*self.account;
+        let (Account { what, used, .. }, limit) = (&*self.account, self.limit());
         let after = used.fetch_add(size, Ordering::Relaxed).saturating_add(size);
         if after > limit.saturating_add(slack) {
             used.fetch_sub(size, Ordering::Relaxed);
-            return Err(Error::Limit { what, used: after as u64, limit: *limit as u64 });
+            return Err(Error::Limit { what, used: after as u64, limit: limit as u64 });
         }
         Ok(())
     }
@@ -285,8 +292,11 @@ mod tests {
         let mut rest = all.child("another query", 80).charge();
         assert_eq!(rest.grow(31).unwrap_err().to_string(), "all queries: 101 exceeds the limit of 100");
         assert_eq!((one.used(), all.used()), (70, 70));
+        all.set_limit(60);
+        assert!(rest.grow(1).is_err() && charge.grow(1).is_err());
         drop(charge);
         assert_eq!((one.used(), all.used(), one.peak()), (0, 0, 70));
+        rest.grow(60).unwrap();
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod token_bucket;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use ledger::Ledger;
+pub(crate) use ledger::{Grant, Ledger};
 pub(crate) use policy::{Denied, SeriesLimit};
 pub use policy::{TeamStatus, Usage};
 pub use teams::{OTHER_TEAMS, TEAMS_MAX};

@@ -133,6 +133,20 @@ fn a_queued_request_notifies_its_caller_and_proceeds_when_a_permit_is_free() {
 }
 
 #[test]
+fn under_memory_pressure_new_series_are_denied_at_once_and_known_ones_are_stored() {
+    let limits = Limits { queue_timeout: Duration::from_secs(600), ..Limits::default() };
+    let fixture = Fixture::with_budgets(limits, Budgets::default());
+    fixture.write(&[of_team("a", "known", T)]).unwrap();
+    fixture.receiver.refuse_new_series(true);
+    let request = [of_team("a", "new", T), of_team("a", "known", T + 1), of_team("b", "newer", T)];
+    assert_eq!(throttled(fixture.write(&request)), (Exhausted::Memory, 2));
+    assert_eq!(fixture.samples(), [("known".to_owned(), 2)].into());
+    fixture.receiver.refuse_new_series(false);
+    assert!(fixture.write(&request).unwrap().rejects.is_empty());
+    assert_eq!(fixture.samples().len(), 3);
+}
+
+#[test]
 fn the_queue_is_bounded() {
     let limits = Limits { queue_timeout: Duration::from_secs(600), queued_requests_max: 1, ..Limits::default() };
     let fixture = Fixture::with_budgets(limits, Budgets::default());
