@@ -94,6 +94,7 @@ impl App {
 
     /// Starts to serve requests for data.
     pub(crate) fn set_store(&self, store: Arc<Store>) {
+        store.receiver.refuse_new_series(self.pressure.refuses_new_series());
         *self.store.write().unwrap_or_else(PoisonError::into_inner) = Some(store);
         self.phase.store(READY, Ordering::Release);
     }
