@@ -1,8 +1,8 @@
 //! The directory: the positions of groups and timestamp columns, and the time ranges of the pages of rows.
 //!
-//! An open block holds its directory in memory, so pages outside the range of a query are skipped without being read.
-//! On disk it is two lists of entries, one of groups, one of pages of timestamp columns, each in pages of whole entries
-//! that the footer refers to. All integers are varints, times zigzag-encoded:
+//! An open block holds its directory in memory, so that pages outside the range of a query are skipped without being
+//! read. On disk the directory consists of two lists, one of groups, one of pages of timestamp columns. Each list is
+//! stored in pages of whole entries, which the footer refers to. All integers are varints, times are zigzag-encoded:
 //! ```text
 //! group            number of series, 1 to 256; reference of the map; number of pages of rows, at least 1; for each of them,
 //!                  ascending in time: reference; oldest time; newest less oldest time; number of samples
@@ -13,149 +13,104 @@ use std::ops::Range;
 
 use super::Damaged;
 use super::footer::HEADER_SIZE;
-use super::group::RowsRef;
-use super::page::{PageRef, PageWriter};
+use super::page::PageRef;
 use super::rows::GROUP_SERIES_MAX;
 use super::timestamps::{PAGE_COLUMNS_MAX, TimestampColumnId};
-use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
-use crate::error::Result;
+use crate::chunk::varint::{put_i64, put_u64, take_i64, take_int, take_u64};
 use crate::sample::TimeRange;
 
-/// Encoded bytes at which a page of the directory is written.
-const PAGE_SIZE: usize = 64 << 10;
+/// Encoded size at which a page of the directory is written.
+pub(crate) const DIRECTORY_PAGE_SIZE: usize = 64 << 10;
 
-/// Writes one of the lists.
-#[derive(Default)]
-pub(in crate::block) struct DirectoryWriter {
-    entries: Vec<u8>,
-    pages: Vec<PageRef>,
-}
-
-impl DirectoryWriter {
-    /// Adds a group.
-    ///
-    /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
-    pub(in crate::block) fn group(
-        &mut self,
-        pages: &mut PageWriter,
-        n_series: usize,
-        map: PageRef,
-        rows: &[RowsRef],
-    ) -> Result<()> {
-        put_u64(&mut self.entries, n_series as u64);
-        map.encode(&mut self.entries);
-        put_u64(&mut self.entries, rows.len() as u64);
-        for RowsRef { page, range, n_samples } in rows {
-            page.encode(&mut self.entries);
-            put_i64(&mut self.entries, range.start_ms);
-            put_u64(&mut self.entries, range.end_ms.abs_diff(range.start_ms));
-            put_u64(&mut self.entries, u64::from(*n_samples));
-        }
-        self.end_entry(pages)
-    }
-
-    /// Adds a page of `n` timestamp columns.
-    ///
-    /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
-    pub(in crate::block) fn timestamp_columns(
-        &mut self,
-        pages: &mut PageWriter,
-        page: PageRef,
-        n: usize,
-    ) -> Result<()> {
-        page.encode(&mut self.entries);
-        put_u64(&mut self.entries, n as u64);
-        self.end_entry(pages)
-    }
-
-    /// Writes the remaining entries and returns the pages of the list.
-    ///
-    /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
-    pub(in crate::block) fn finish(mut self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
-        self.end_page(pages)?;
-        Ok(self.pages)
-    }
-
-    fn end_entry(&mut self, pages: &mut PageWriter) -> Result<()> {
-        if self.entries.len() >= PAGE_SIZE { self.end_page(pages) } else { Ok(()) }
-    }
-
-    fn end_page(&mut self, pages: &mut PageWriter) -> Result<()> {
-        if !self.entries.is_empty() {
-            self.pages.push(pages.write(&self.entries)?);
-            self.entries.clear();
-        }
-        Ok(())
-    }
-}
-
-/// The groups of an open block.
-#[derive(Debug, Default)]
-pub(in crate::block) struct Groups {
-    groups: Vec<GroupEntry>,
-    rows: Vec<RowsEntry>,
-    n_series: u32,
-    n_samples: u64,
-}
-
-#[derive(Debug)]
-struct GroupEntry {
-    map_offset: u64,
-    map_size: u32,
-    first_series: u32,
-    first_rows: u32,
-}
-
-/// A [`RowsRef`] without padding: there are millions of these.
-#[derive(Debug)]
-struct RowsEntry {
+/// A page of rows: its position, and the number and time range of its samples. There are millions of these, so there
+/// is no padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowsRef {
     offset: u64,
     start_ms: i64,
     end_ms: i64,
     size: u32,
-    n_samples: u32,
+    pub(crate) n_samples: u32,
 }
 
-impl RowsEntry {
-    fn get(&self) -> RowsRef {
-        RowsRef {
-            page: PageRef { offset: self.offset, size: self.size },
-            range: TimeRange { start_ms: self.start_ms, end_ms: self.end_ms },
-            n_samples: self.n_samples,
-        }
+impl RowsRef {
+    pub(crate) fn new(PageRef { offset, size }: PageRef, range: TimeRange, n_samples: u32) -> Self {
+        Self { offset, start_ms: range.start_ms, end_ms: range.end_ms, size, n_samples }
     }
+
+    /// Returns the position of the page.
+    pub(crate) fn page(self) -> PageRef {
+        PageRef { offset: self.offset, size: self.size }
+    }
+
+    /// Returns the time range from the oldest to the newest sample.
+    pub(crate) fn range(self) -> TimeRange {
+        TimeRange { start_ms: self.start_ms, end_ms: self.end_ms }
+    }
+}
+
+/// Appends the entry of a group of `n` series.
+pub(crate) fn put_group(dst: &mut Vec<u8>, n: usize, map: PageRef, rows: &[RowsRef]) {
+    put_u64(dst, n as u64);
+    map.encode(dst);
+    put_u64(dst, rows.len() as u64);
+    for rows in rows {
+        rows.page().encode(dst);
+        put_i64(dst, rows.start_ms);
+        put_u64(dst, rows.end_ms.abs_diff(rows.start_ms));
+        put_u64(dst, u64::from(rows.n_samples));
+    }
+}
+
+/// Appends the entry of a page of `n` timestamp columns.
+pub(crate) fn put_timestamp_columns(dst: &mut Vec<u8>, page: PageRef, n: usize) {
+    page.encode(dst);
+    put_u64(dst, n as u64);
+}
+
+/// The groups of an open block.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    groups: Vec<GroupEntry>,
+    rows: Vec<RowsRef>,
+    n_series: u32,
+    n_samples: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct GroupEntry {
+    map: PageRef,
+    first_series: u32,
+    first_rows: u32,
 }
 
 /// A group of an open block.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::block) struct Group<'a> {
+pub(crate) struct Group<'a> {
     /// Ordinal of the first series of the group.
-    pub(in crate::block) first: u32,
-    pub(in crate::block) n_series: usize,
-    pub(in crate::block) map: PageRef,
-    rows: &'a [RowsEntry],
+    pub(crate) first: u32,
+    pub(crate) n_series: usize,
+    pub(crate) map: PageRef,
+    rows: &'a [RowsRef],
 }
 
 impl<'a> Group<'a> {
-    /// Returns the number of pages of rows, in ascending order of time.
-    pub(in crate::block) fn n_pages(self) -> usize {
+    /// Returns the number of pages of rows.
+    pub(crate) fn n_pages(self) -> usize {
         self.rows.len()
     }
 
-    /// Returns the pages of rows that may have samples in `range`, each with its index.
-    pub(in crate::block) fn pages_in(self, range: TimeRange) -> impl Iterator<Item = (usize, RowsRef)> + 'a {
+    /// Returns the pages of rows that may have samples in `range`, ascending in time, each with its index.
+    pub(crate) fn pages_in(self, range: TimeRange) -> impl Iterator<Item = (usize, RowsRef)> + 'a {
         let first = self.rows.partition_point(|rows| rows.end_ms < range.start_ms);
         let rows = self.rows[first..].iter().take_while(move |rows| rows.start_ms <= range.end_ms);
-        rows.enumerate().map(move |(i, rows)| (first + i, rows.get()))
+        rows.enumerate().map(move |(i, rows)| (first + i, *rows))
     }
 }
 
 impl Groups {
-    /// Decodes a page of the directory; `end` is where the pages of the block end, `range` is the range of its samples.
-    pub(in crate::block) fn add(&mut self, mut entries: &[u8], end: u64, range: TimeRange) -> Result<(), Damaged> {
+    /// Decodes a page of the list. The pages of the block must end at or before `end`, its samples are in `range`.
+    pub(crate) fn add(&mut self, mut entries: &[u8], end: u64, range: TimeRange) -> Result<(), Damaged> {
         while !entries.is_empty() {
             self.take_group(&mut entries, end, range).ok_or(Damaged)?;
         }
@@ -169,9 +124,7 @@ impl Groups {
         let mut after_ms = None;
         for _ in 0..take_u64(src)? {
             let rows = take_rows(src, end)?;
-            let ascends = after_ms.is_none_or(|ms| ms < rows.start_ms);
-            let is_inside = range.start_ms <= rows.start_ms && rows.end_ms <= range.end_ms;
-            if !ascends || !is_inside {
+            if after_ms.is_some_and(|ms| ms >= rows.start_ms) || !range.covers(rows.range()) {
                 return None;
             }
             after_ms = Some(rows.end_ms);
@@ -180,41 +133,36 @@ impl Groups {
         }
         after_ms?;
         let first_series = self.n_series;
-        self.groups.push(GroupEntry { map_offset: map.offset, map_size: map.size, first_series, first_rows });
+        self.groups.push(GroupEntry { map, first_series, first_rows });
         self.n_series = self.n_series.checked_add(n_series)?;
         Some(())
     }
 
     /// Returns the numbers of series and samples.
-    pub(in crate::block) fn totals(&self) -> (u32, u64) {
+    pub(crate) fn totals(&self) -> (u32, u64) {
         (self.n_series, self.n_samples)
     }
 
     /// Returns the number of groups.
-    pub(in crate::block) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.groups.len()
     }
 
     /// Returns the `i`-th group.
-    pub(in crate::block) fn get(&self, i: usize) -> Group<'_> {
-        let GroupEntry { map_offset, map_size, first_series, first_rows } = self.groups[i];
+    pub(crate) fn get(&self, i: usize) -> Group<'_> {
+        let GroupEntry { map, first_series: first, first_rows } = self.groups[i];
         let (series_end, rows_end) = match self.groups.get(i + 1) {
             Some(next) => (next.first_series, next.first_rows as usize),
             None => (self.n_series, self.rows.len()),
         };
-        Group {
-            first: first_series,
-            n_series: (series_end - first_series) as usize,
-            map: PageRef { offset: map_offset, size: map_size },
-            rows: &self.rows[first_rows as usize..rows_end],
-        }
+        Group { first, n_series: (series_end - first) as usize, map, rows: &self.rows[first_rows as usize..rows_end] }
     }
 
     /// Returns the index of the group of a series.
     ///
     /// # Panics
     /// If there is no such series.
-    pub(in crate::block) fn idx_of(&self, ordinal: u32) -> usize {
+    pub(crate) fn idx_of(&self, ordinal: u32) -> usize {
         assert!(ordinal < self.n_series, "ordinals come from this block's index");
         self.groups.partition_point(|group| group.first_series <= ordinal) - 1
     }
@@ -222,70 +170,64 @@ impl Groups {
 
 /// The pages of timestamp columns of an open block.
 #[derive(Debug, Default)]
-pub(in crate::block) struct TimestampColumnPages {
-    pages: Vec<TimestampColumnsEntry>,
+pub(crate) struct TimestampColumnPages {
+    /// The pages, each with the id of its first timestamp column.
+    pages: Vec<(PageRef, u32)>,
     n: u32,
-}
-
-#[derive(Debug)]
-struct TimestampColumnsEntry {
-    offset: u64,
-    size: u32,
-    first: u32,
 }
 
 /// A page of timestamp columns of an open block.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::block) struct TimestampColumnsRef {
-    /// Index of the page among these pages.
-    pub(in crate::block) idx: usize,
-    pub(in crate::block) page: PageRef,
+pub(crate) struct TimestampColumnsRef {
+    /// Index of the page among the pages of timestamp columns.
+    pub(crate) idx: usize,
+    pub(crate) page: PageRef,
     /// Id of the first timestamp column of the page.
-    pub(in crate::block) first: u32,
+    pub(crate) first: u32,
     /// Number of timestamp columns.
-    pub(in crate::block) n: usize,
+    pub(crate) n: usize,
 }
 
 impl TimestampColumnPages {
-    /// Decodes a page of the directory; `end` is where the pages of the block end.
-    pub(in crate::block) fn add(&mut self, mut entries: &[u8], end: u64) -> Result<(), Damaged> {
+    /// Decodes a page of the list. The pages of the block must end at or before `end`.
+    pub(crate) fn add(&mut self, mut entries: &[u8], end: u64) -> Result<(), Damaged> {
         while !entries.is_empty() {
             let page = take_page(&mut entries, end).ok_or(Damaged)?;
             let n = take_count(&mut entries, PAGE_COLUMNS_MAX).ok_or(Damaged)?;
-            self.pages.push(TimestampColumnsEntry { offset: page.offset, size: page.size, first: self.n });
+            self.pages.push((page, self.n));
             self.n = self.n.checked_add(n).ok_or(Damaged)?;
         }
         Ok(())
     }
 
     /// Returns the indexes of the pages.
-    pub(in crate::block) fn indexes(&self) -> Range<usize> {
+    pub(crate) fn indexes(&self) -> Range<usize> {
         0..self.pages.len()
     }
 
     /// Returns the page at `idx`.
-    pub(in crate::block) fn get(&self, idx: usize) -> TimestampColumnsRef {
-        let TimestampColumnsEntry { offset, size, first } = self.pages[idx];
-        let end = self.pages.get(idx + 1).map_or(self.n, |next| next.first);
-        TimestampColumnsRef { idx, page: PageRef { offset, size }, first, n: (end - first) as usize }
+    pub(crate) fn get(&self, idx: usize) -> TimestampColumnsRef {
+        let (page, first) = self.pages[idx];
+        let end = self.pages.get(idx + 1).map_or(self.n, |(_, next)| *next);
+        TimestampColumnsRef { idx, page, first, n: (end - first) as usize }
     }
 
     /// Returns the page of a timestamp column and its index there, or `None` if the column does not exist.
-    pub(in crate::block) fn find(&self, id: TimestampColumnId) -> Option<(TimestampColumnsRef, usize)> {
+    pub(crate) fn find(&self, id: TimestampColumnId) -> Option<(TimestampColumnsRef, usize)> {
         if id.0 >= self.n {
             return None;
         }
-        let page = self.get(self.pages.partition_point(|page| page.first <= id.0) - 1);
+        let page = self.get(self.pages.partition_point(|(_, first)| *first <= id.0) - 1);
         Some((page, (id.0 - page.first) as usize))
     }
 }
 
-fn take_rows(src: &mut &[u8], end: u64) -> Option<RowsEntry> {
-    let PageRef { offset, size } = take_page(src, end)?;
+fn take_rows(src: &mut &[u8], end: u64) -> Option<RowsRef> {
+    let page = take_page(src, end)?;
     let start_ms = take_i64(src)?;
     let end_ms = start_ms.checked_add_unsigned(take_u64(src)?)?;
-    let n_samples = u32::try_from(take_u64(src)?).ok().filter(|&n| n > 0)?;
-    Some(RowsEntry { offset, start_ms, end_ms, size, n_samples })
+    let n_samples = take_int(src).filter(|&n| n > 0)?;
+    Some(RowsRef::new(page, TimeRange { start_ms, end_ms }, n_samples))
 }
 
 fn take_page(src: &mut &[u8], end: u64) -> Option<PageRef> {
@@ -295,8 +237,7 @@ fn take_page(src: &mut &[u8], end: u64) -> Option<PageRef> {
 }
 
 fn take_count(src: &mut &[u8], max: usize) -> Option<u32> {
-    let n = take_u64(src)?;
-    (n > 0 && n <= max as u64).then_some(n as u32)
+    take_int(src).filter(|&n: &u32| n > 0 && n as usize <= max)
 }
 
 #[cfg(test)]
@@ -308,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_rejected_or_make_a_directory(bytes in proptest::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..60)) {
+        fn any_bytes_are_rejected_or_decode_to_a_directory(bytes in proptest::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..60)) {
             let (mut groups, mut timestamp_columns) = (Groups::default(), TimestampColumnPages::default());
             if groups.add(&bytes, END, TimeRange::ALL).is_ok() {
                 for ordinal in 0..groups.totals().0 {
@@ -348,11 +289,11 @@ mod tests {
         assert_eq!(entry(257, 980, &[(0, 10, 5)]), Err(Damaged), "too many series");
         assert_eq!(entry(1, 981, &[(0, 10, 5)]), Err(Damaged), "a page in the footer");
         assert_eq!(entry(1, 15, &[(0, 10, 5)]), Err(Damaged), "a page in the header");
-        assert_eq!(entry(1, u64::MAX, &[(0, 10, 5)]), Err(Damaged), "a page beyond all files");
+        assert_eq!(entry(1, u64::MAX, &[(0, 10, 5)]), Err(Damaged), "an offset that overflows");
         assert_eq!(entry(1, 16, &[]), Err(Damaged), "no pages");
         assert_eq!(entry(1, 16, &[(0, 10, 0)]), Err(Damaged), "no samples");
-        assert_eq!(entry(1, 16, &[(0, 10, 5), (10, 10, 5)]), Err(Damaged), "pages overlap");
+        assert_eq!(entry(1, 16, &[(0, 10, 5), (10, 10, 5)]), Err(Damaged), "overlapping pages");
         assert_eq!(entry(1, 16, &[(0, 101, 5)]), Err(Damaged), "a page outside the range");
-        assert_eq!(entry(1, 16, &[(50, u64::MAX, 5)]), Err(Damaged), "no time so late");
+        assert_eq!(entry(1, 16, &[(50, u64::MAX, 5)]), Err(Damaged), "a time that overflows");
     }
 }

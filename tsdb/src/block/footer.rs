@@ -1,4 +1,4 @@
-//! Header, footer and trailer of a block: they identify the file and contain the position where reading begins.
+//! Header, footer and trailer of a block. They identify the file, and contain the position where reading begins.
 //!
 //! ```text
 //! header                                    trailer, at the end of the file
@@ -8,8 +8,9 @@
 //! 12  4  crc      CRC-32C of bytes 0..12    16  4  crc      CRC-32C of bytes 0..16
 //! 16  -  pages                              20  4  magic    "KLBV"
 //! ```
-//! The footer page lies right before the trailer, so that a file that was truncated or extended is recognized at once.
-//! Its payload: a byte of flags (0; any bit set: a later version), then varints (times zigzag-encoded):
+//! The footer page is directly before the trailer, so that a truncated or extended file is recognized immediately. Its
+//! payload is a byte of flags (0; if a bit is set, a later version wrote the block), and varints (times are
+//! zigzag-encoded):
 //! ```text
 //! id of the block; window: start, end; level; flushes: first, last; number of sources, their ids;
 //! id of the last delete rule applied; samples: oldest time, newest time, number of series, number of samples;
@@ -21,16 +22,16 @@ use std::path::Path;
 
 use super::meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX};
 use super::page::{PageRef, corrupt};
-use super::{Damaged, Unreadable, VERSION};
-use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
+use super::{Damaged, Unreadable, VERSION, take_flags};
+use crate::chunk::varint::{put_i64, put_u64, take_byte, take_i64, take_u64};
 use crate::error::{Error, Result};
 use crate::fs::ReadFile;
 use crate::sample::TimeRange;
 
 /// Bytes before the first page.
-pub(in crate::block) const HEADER_SIZE: usize = 16;
+pub(crate) const HEADER_SIZE: usize = 16;
 /// Bytes after the last page.
-pub(in crate::block) const TRAILER_SIZE: usize = 24;
+pub(crate) const TRAILER_SIZE: usize = 24;
 
 const MAGIC: [u8; 4] = *b"VBLK";
 const VERSION_OFFSET: usize = 4;
@@ -42,38 +43,35 @@ const TRAILER_MAGIC_OFFSET: usize = 20;
 const TRAILER_MAGIC: [u8; 4] = *b"KLBV";
 
 /// Returns the header of a block.
-pub(in crate::block) fn header() -> [u8; HEADER_SIZE] {
-    let mut header = [0; HEADER_SIZE];
-    header[..4].copy_from_slice(&MAGIC);
-    header[VERSION_OFFSET] = VERSION;
-    let crc = crc32c::crc32c(&header[..HEADER_CRC_OFFSET]);
-    header[HEADER_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
-    header
+pub(crate) fn header() -> Vec<u8> {
+    with_crc(&[&MAGIC, &[VERSION], &[0; HEADER_CRC_OFFSET - VERSION_OFFSET - 1]])
 }
 
-/// Returns the trailer of a block with a footer at this position.
-pub(in crate::block) fn trailer(footer: PageRef) -> [u8; TRAILER_SIZE] {
-    let mut trailer = [0; TRAILER_SIZE];
-    trailer[..FOOTER_SIZE_OFFSET].copy_from_slice(&footer.offset.to_le_bytes());
-    trailer[FOOTER_SIZE_OFFSET..12].copy_from_slice(&footer.size.to_le_bytes());
-    let crc = crc32c::crc32c(&trailer[..TRAILER_CRC_OFFSET]);
-    trailer[TRAILER_CRC_OFFSET..TRAILER_MAGIC_OFFSET].copy_from_slice(&crc.to_le_bytes());
-    trailer[TRAILER_MAGIC_OFFSET..].copy_from_slice(&TRAILER_MAGIC);
+/// Returns the trailer of a block whose footer is at this position.
+pub(crate) fn trailer(PageRef { offset, size }: PageRef) -> Vec<u8> {
+    let mut trailer = with_crc(&[&offset.to_le_bytes(), &size.to_le_bytes(), &[0; 4]]);
+    trailer.extend_from_slice(&TRAILER_MAGIC);
     trailer
 }
 
-/// Checks header and trailer of a file and returns the position of the footer; `path` is for errors.
+/// Returns the concatenation of fields, followed by its CRC-32C.
+pub(crate) fn with_crc(fields: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = fields.concat();
+    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+    bytes
+}
+
+/// Checks header and trailer of a file and returns the position of the footer. `path` is for errors.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if it is not a complete block; [`Error::Version`] if a later version wrote it; [`Error::Io`].
-pub(in crate::block) fn find_footer(path: &Path, file: &dyn ReadFile) -> Result<PageRef> {
+/// - [`Error::Corrupt`] if the file is not a complete block.
+/// - [`Error::Version`] if a later version wrote it.
+/// - [`Error::Io`].
+pub(crate) fn find_footer(path: &Path, file: &dyn ReadFile) -> Result<PageRef> {
     let size = file.size().map_err(Error::io("read the size of", path))?;
     let Some(trailer_offset) = size.checked_sub(TRAILER_SIZE as u64).filter(|&at| at >= HEADER_SIZE as u64) else {
-        return Err(corrupt(
-            path,
-            0,
-            format!("{size} bytes are too few for a block: the file was truncated or is not a block"),
-        ));
+        let reason = format!("{size} bytes are too few for a block: the file was truncated or is not a block");
+        return Err(corrupt(path, 0, reason));
     };
     let mut header = [0; HEADER_SIZE];
     file.read_at(&mut header, 0).map_err(Error::io("read the header of", path))?;
@@ -89,18 +87,18 @@ pub(in crate::block) fn find_footer(path: &Path, file: &dyn ReadFile) -> Result<
 }
 
 fn check_header(path: &Path, header: &[u8; HEADER_SIZE]) -> Result<()> {
-    if header[..4] != MAGIC {
-        return Err(corrupt(path, 0, "the file is not a block"));
-    }
-    if header[HEADER_CRC_OFFSET..] != crc32c::crc32c(&header[..HEADER_CRC_OFFSET]).to_le_bytes() {
-        return Err(corrupt(path, 0, "the checksum of the header is wrong"));
-    }
-    match header[VERSION_OFFSET] {
-        VERSION if header[VERSION_OFFSET + 1..HEADER_CRC_OFFSET].iter().all(|&zero| zero == 0) => Ok(()),
-        0 => Err(corrupt(path, 0, "version 0 was never written")),
-        VERSION => Err(corrupt(path, 0, "reserved bits of the header are set")),
-        later => Err(Error::Version { path: path.to_owned(), found: later.into(), supported: VERSION.into() }),
-    }
+    let (fields, crc) = header.split_at(HEADER_CRC_OFFSET);
+    let reason = match fields[VERSION_OFFSET] {
+        _ if fields[..VERSION_OFFSET] != MAGIC => "the file is not a block",
+        _ if crc != crc32c::crc32c(fields).to_le_bytes() => "the checksum of the header is wrong",
+        VERSION if fields[VERSION_OFFSET + 1..].iter().all(|&zero| zero == 0) => return Ok(()),
+        VERSION => "reserved bits of the header are set",
+        0 => "version 0 was never written",
+        later => {
+            return Err(Error::Version { path: path.to_owned(), found: later.into(), supported: VERSION.into() });
+        }
+    };
+    Err(corrupt(path, 0, reason))
 }
 
 fn parse_trailer(trailer: &[u8; TRAILER_SIZE]) -> Option<PageRef> {
@@ -116,50 +114,42 @@ fn parse_trailer(trailer: &[u8; TRAILER_SIZE]) -> Option<PageRef> {
 
 /// The contents of the footer page.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::block) struct Footer {
-    /// `size` is that of the file; the footer does not repeat it.
-    pub(in crate::block) meta: BlockMeta,
-    pub(in crate::block) groups: Vec<PageRef>,
-    pub(in crate::block) timestamp_columns: Vec<PageRef>,
-    pub(in crate::block) index: PageRef,
+pub(crate) struct Footer {
+    /// The footer does not contain `size`, which is the size of the file.
+    pub(crate) meta: BlockMeta,
+    pub(crate) groups: Vec<PageRef>,
+    pub(crate) timestamp_columns: Vec<PageRef>,
+    pub(crate) index: PageRef,
 }
 
 impl Footer {
     /// Returns the payload of the footer page.
-    pub(in crate::block) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let BlockMeta { origin, range, n_series, n_samples, values_size, timestamps_size, index_size, .. } = &self.meta;
         let mut dst = vec![0];
         encode_origin(origin, &mut dst);
         put_i64(&mut dst, range.start_ms);
         put_i64(&mut dst, range.end_ms);
-        for figure in [n_series, n_samples, values_size, timestamps_size, index_size] {
-            put_u64(&mut dst, *figure);
+        for number in [n_series, n_samples, values_size, timestamps_size, index_size] {
+            put_u64(&mut dst, *number);
         }
-        for pages in [&self.groups, &self.timestamp_columns] {
-            put_u64(&mut dst, pages.len() as u64);
-            pages.iter().for_each(|page| page.encode(&mut dst));
-        }
+        PageRef::encode_list(&self.groups, &mut dst);
+        PageRef::encode_list(&self.timestamp_columns, &mut dst);
         self.index.encode(&mut dst);
         dst
     }
 
     /// Decodes the payload of the footer page of a file of `size` bytes.
-    pub(in crate::block) fn decode(payload: &[u8], size: u64) -> Result<Self, Unreadable> {
-        let (&flags, mut src) = payload.split_first().ok_or(Damaged)?;
-        if flags != 0 {
-            return Err(Unreadable::Newer);
-        }
-        let footer = Self::take(&mut src, size).ok_or(Damaged)?;
-        if src.is_empty() { Ok(footer) } else { Err(Unreadable::Damaged) }
+    pub(crate) fn decode(mut payload: &[u8], size: u64) -> Result<Self, Unreadable> {
+        take_flags(&mut payload, 0)?;
+        let footer = Self::take(&mut payload, size).filter(|_| payload.is_empty());
+        Ok(footer.ok_or(Damaged)?)
     }
 
     fn take(src: &mut &[u8], size: u64) -> Option<Self> {
-        let origin = take_origin(src)?;
-        let range = take_range(src)?;
-        let is_inside = origin.window.start_ms <= range.start_ms && range.end_ms <= origin.window.end_ms;
         let meta = BlockMeta {
-            origin,
-            range,
+            origin: take_origin(src)?,
+            range: take_range(src)?,
             n_series: take_u64(src)?,
             n_samples: take_u64(src)?,
             size,
@@ -167,9 +157,9 @@ impl Footer {
             timestamps_size: take_u64(src)?,
             index_size: take_u64(src)?,
         };
-        let (groups, timestamp_columns) = (take_list(src, PageRef::decode)?, take_list(src, PageRef::decode)?);
+        let (groups, timestamp_columns) = (PageRef::decode_list(src)?, PageRef::decode_list(src)?);
         let footer = Self { meta, groups, timestamp_columns, index: PageRef::decode(src)? };
-        is_inside.then_some(footer)
+        footer.meta.origin.window.covers(footer.meta.range).then_some(footer)
     }
 }
 
@@ -188,10 +178,10 @@ fn encode_origin(origin: &BlockOrigin, dst: &mut Vec<u8>) {
 fn take_origin(src: &mut &[u8]) -> Option<BlockOrigin> {
     let id = BlockId(take_u64(src)?);
     let window = take_range(src)?;
-    let (&level, rest) = src.split_first()?;
-    *src = rest;
+    let level = take_byte(src)?;
     let flushes = (take_u64(src)?, take_u64(src)?);
-    let sources = take_list(src, |src| take_u64(src).map(BlockId))?;
+    // Nothing is reserved in advance: the number is not trusted.
+    let sources = (0..take_u64(src)?).map(|_| take_u64(src).map(BlockId)).collect::<Option<_>>()?;
     let deletions = take_u64(src)?;
     let are_possible = flushes.0 <= flushes.1 && flushes.1 <= NUMBER_MAX && deletions <= NUMBER_MAX;
     are_possible.then_some(BlockOrigin { id, window, level, flushes, sources, deletions })
@@ -200,12 +190,6 @@ fn take_origin(src: &mut &[u8]) -> Option<BlockOrigin> {
 fn take_range(src: &mut &[u8]) -> Option<TimeRange> {
     let range = TimeRange { start_ms: take_i64(src)?, end_ms: take_i64(src)? };
     (range.start_ms <= range.end_ms).then_some(range)
-}
-
-/// Decodes a list preceded by its length. Memory grows with the actual elements, whatever the length says.
-fn take_list<T>(src: &mut &[u8], take: impl Fn(&mut &[u8]) -> Option<T>) -> Option<Vec<T>> {
-    let n = take_u64(src)?;
-    (0..n).map(|_| take(src)).collect()
 }
 
 #[cfg(test)]
@@ -246,21 +230,20 @@ mod tests {
         let payload = footer.encode();
         assert_eq!(Footer::decode(&payload, 4096), Ok(footer));
         for end in 0..payload.len() {
-            assert_eq!(Footer::decode(&payload[..end], 4096), Err(Unreadable::Damaged), "cut at {end}");
+            assert_eq!(Footer::decode(&payload[..end], 4096), Err(Unreadable::Damaged), "truncated to {end}");
         }
         assert_eq!(Footer::decode(&[&payload[..], &[0]].concat(), 4096), Err(Unreadable::Damaged), "longer");
         assert_eq!(Footer::decode(&[&[4], &payload[1..]].concat(), 4096), Err(Unreadable::Newer), "flags");
-        let footer = || Footer::decode(&payload, 4096).unwrap();
-        let refused = |why: &str, change: &dyn Fn(&mut BlockMeta)| {
-            let mut footer = footer();
+        let check_rejected = |why: &str, change: &dyn Fn(&mut BlockMeta)| {
+            let mut footer = Footer::decode(&payload, 4096).unwrap();
             change(&mut footer.meta);
             assert_eq!(Footer::decode(&footer.encode(), 4096), Err(Unreadable::Damaged), "{why}");
         };
-        refused("flushes descend", &|meta| meta.origin.flushes = (5, 4));
-        refused("no flush can follow", &|meta| meta.origin.flushes = (4, NUMBER_MAX + 1));
-        refused("no rule can follow", &|meta| meta.origin.deletions = u64::MAX);
-        refused("samples before the window", &|meta| meta.origin.window.start_ms = -4);
-        refused("samples behind the window", &|meta| meta.origin.window.end_ms = 69_999);
-        refused("the range ends before it begins", &|meta| meta.range.end_ms = -6);
+        check_rejected("flushes descend", &|meta| meta.origin.flushes = (5, 4));
+        check_rejected("no flush can follow", &|meta| meta.origin.flushes = (4, NUMBER_MAX + 1));
+        check_rejected("no rule can follow", &|meta| meta.origin.deletions = u64::MAX);
+        check_rejected("samples before the window", &|meta| meta.origin.window.start_ms = -4);
+        check_rejected("samples after the window", &|meta| meta.origin.window.end_ms = 69_999);
+        check_rejected("the range ends before it starts", &|meta| meta.range.end_ms = -6);
     }
 }

@@ -1,7 +1,7 @@
-//! A group: up to 256 neighbouring series, cut into slices of time, and the map from series to timestamp columns.
+//! A group: up to 256 neighboring series, cut into slices of time, and the map from series to timestamp columns.
 //!
-//! The map is separate from the rows. So a reader can determine from the map and the timestamp columns alone whether a
-//! series has samples in a range. Payload of a map:
+//! The map is separate from the rows, so that a reader can determine from the map and the timestamp columns alone
+//! whether a series has samples in a range. Payload of a map:
 //! ```text
 //! 0   1   flags  0; any bit set: a later version
 //! 1   4n  per page of rows, in order of time: the timestamp column of each of the n series, in four byte planes;
@@ -11,42 +11,34 @@
 use std::collections::BTreeMap;
 
 use super::byte_planes::{BytePlanes, put_byte_planes};
+use super::directory::RowsRef;
 use super::page::{PageRef, PageWriter};
 use super::rows::histograms::RowSamples;
 use super::rows::{GROUP_SERIES_MAX, RowsBuilder};
 use super::timestamps::TimestampColumnId;
 use super::values::ValueEncoder;
-use super::{Damaged, Unreadable};
+use super::{Unreadable, take_flags};
 use crate::error::Result;
 use crate::sample::TimeRange;
 use crate::sample::start_timestamps::Change;
 
-/// The key of a page of rows: a slice of time, and for a series with very many samples, a run of them.
+/// The key of a page of rows: a slice of time and, for a series with very many samples, a run of its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::block) struct SliceKey {
-    pub(in crate::block) slice: u64,
-    pub(in crate::block) run: u32,
+pub(crate) struct SliceKey {
+    pub(crate) slice: u64,
+    pub(crate) run: u32,
 }
 
-/// The position and the contents of a page of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::block) struct RowsRef {
-    pub(in crate::block) page: PageRef,
-    /// From the oldest to the newest sample.
-    pub(in crate::block) range: TimeRange,
-    pub(in crate::block) n_samples: u32,
-}
-
-/// Bytes of rows at which a page is full: reading one series should take well under 100 us.
+/// Size of the rows at which a page is full: reading one series should take well under 100 us.
 const PAGE_SIZE: usize = 64 << 10;
-/// Bytes of rows in all slices at which a group is full.
+/// Size of the rows of all slices at which a group is full.
 const GROUP_SIZE: usize = 4 << 20;
 const NO_COLUMN: u32 = u32::MAX;
 const MAP_WIDTH: usize = 4;
 
 /// Builds a group.
 #[derive(Default)]
-pub(in crate::block) struct GroupBuilder {
+pub(crate) struct GroupBuilder {
     encoder: ValueEncoder,
     n_series: usize,
     slices: BTreeMap<SliceKey, Slice>,
@@ -62,12 +54,12 @@ struct Slice {
 
 impl GroupBuilder {
     /// Returns the number of series.
-    pub(in crate::block) fn n_series(&self) -> usize {
+    pub(crate) fn n_series(&self) -> usize {
         self.n_series
     }
 
     /// Returns `true` if the group must be written before another series is added.
-    pub(in crate::block) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         let sizes = || self.slices.values().map(|slice| slice.rows.size());
         self.n_series == GROUP_SERIES_MAX
             || sizes().any(|size| size >= PAGE_SIZE)
@@ -75,7 +67,7 @@ impl GroupBuilder {
     }
 
     /// Adds the samples of the current series in a slice.
-    pub(in crate::block) fn push(
+    pub(crate) fn push(
         &mut self,
         key: SliceKey,
         timestamp_column: TimestampColumnId,
@@ -94,29 +86,27 @@ impl GroupBuilder {
         slice.rows.push(self.n_series, samples, &mut self.encoder);
         slice.timestamp_columns.resize(self.n_series, NO_COLUMN);
         slice.timestamp_columns.push(timestamp_column.0);
-        slice.range.start_ms = slice.range.start_ms.min(range.start_ms);
-        slice.range.end_ms = slice.range.end_ms.max(range.end_ms);
+        slice.range = slice.range.hull(range);
         slice.n_samples += times_ms.len() as u32;
     }
 
     /// Ends the current series.
-    pub(in crate::block) fn end_series(&mut self) {
+    pub(crate) fn end_series(&mut self) {
         self.n_series += 1;
     }
 
     /// Writes the group, which must have a series, and starts the next. Returns its map and its pages of rows.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
-    pub(in crate::block) fn write(&mut self, pages: &mut PageWriter) -> Result<(PageRef, Vec<RowsRef>)> {
+    /// The errors of [`PageWriter::write`].
+    pub(crate) fn write(&mut self, pages: &mut PageWriter) -> Result<(PageRef, Vec<RowsRef>)> {
         let n_series = std::mem::take(&mut self.n_series);
         let mut slices = std::mem::take(&mut self.slices);
         let mut rows = Vec::with_capacity(slices.len());
         for slice in slices.values_mut() {
             self.payload.clear();
             slice.rows.encode(n_series, &mut self.payload);
-            let page = pages.write(&self.payload)?;
-            rows.push(RowsRef { page, range: slice.range, n_samples: slice.n_samples });
+            rows.push(RowsRef::new(pages.write(&self.payload)?, slice.range, slice.n_samples));
         }
         self.payload.clear();
         self.payload.push(0);
@@ -130,26 +120,23 @@ impl GroupBuilder {
 
 /// The map of a group.
 #[derive(Clone, Copy)]
-pub(in crate::block) struct GroupMap<'a> {
+pub(crate) struct GroupMap<'a> {
     n_series: usize,
     timestamp_columns: &'a [u8],
 }
 
 impl<'a> GroupMap<'a> {
-    /// Checks the size of the map of a group of `n_series` in `n_pages` pages of rows.
-    pub(in crate::block) fn parse(payload: &'a [u8], n_series: usize, n_pages: usize) -> Result<Self, Unreadable> {
-        let (&flags, timestamp_columns) = payload.split_first().ok_or(Damaged)?;
-        if flags != 0 {
-            return Err(Unreadable::Newer);
-        }
-        if n_pages.checked_mul(MAP_WIDTH * n_series) != Some(timestamp_columns.len()) {
+    /// Checks the flags and the size of the map of a group of `n_series` series in `n_pages` pages of rows.
+    pub(crate) fn parse(mut payload: &'a [u8], n_series: usize, n_pages: usize) -> Result<Self, Unreadable> {
+        take_flags(&mut payload, 0)?;
+        if n_pages.checked_mul(MAP_WIDTH * n_series) != Some(payload.len()) {
             return Err(Unreadable::Damaged);
         }
-        Ok(Self { n_series, timestamp_columns })
+        Ok(Self { n_series, timestamp_columns: payload })
     }
 
-    /// Returns the timestamp column of a series in a page of rows, or `None` if it has no samples there.
-    pub(in crate::block) fn timestamp_column(self, page_idx: usize, series_idx: usize) -> Option<TimestampColumnId> {
+    /// Returns the timestamp column of a series in a page of rows, or `None` if the series has no samples there.
+    pub(crate) fn timestamp_column(self, page_idx: usize, series_idx: usize) -> Option<TimestampColumnId> {
         let size = self.n_series * MAP_WIDTH;
         let mut planes = &self.timestamp_columns[page_idx * size..][..size];
         let timestamp_column = BytePlanes::take(&mut planes, self.n_series, MAP_WIDTH)?.get(series_idx);
@@ -179,12 +166,12 @@ mod tests {
                     prop_assert_eq!(map.timestamp_column(i, j), expected);
                 }
             }
-            let refused = |payload: &[u8], n_series, n_pages| GroupMap::parse(payload, n_series, n_pages).err();
-            prop_assert_eq!(refused(&payload[..cut % payload.len()], 5, pages.len()), Some(Unreadable::Damaged));
-            prop_assert_eq!(refused(&payload, 4, pages.len()), Some(Unreadable::Damaged));
-            prop_assert_eq!(refused(&payload, 5, usize::MAX), Some(Unreadable::Damaged));
+            let error = |payload: &[u8], n_series, n_pages| GroupMap::parse(payload, n_series, n_pages).err();
+            prop_assert_eq!(error(&payload[..cut % payload.len()], 5, pages.len()), Some(Unreadable::Damaged));
+            prop_assert_eq!(error(&payload, 4, pages.len()), Some(Unreadable::Damaged));
+            prop_assert_eq!(error(&payload, 5, usize::MAX), Some(Unreadable::Damaged));
             payload[0] = 1;
-            prop_assert_eq!(refused(&payload, 5, pages.len()), Some(Unreadable::Newer));
+            prop_assert_eq!(error(&payload, 5, pages.len()), Some(Unreadable::Newer));
         }
     }
 }

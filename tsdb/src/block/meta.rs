@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::EMPTY_RANGE;
 use crate::sample::TimeRange;
 
-/// The highest accepted id of a block, a flush or a delete rule: there is always a next one.
+/// The highest accepted id of a block, a flush or a delete rule. There is always a next id.
 pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// The id of a block: unique in a store and never reused.
@@ -12,13 +13,13 @@ pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;
 pub(crate) struct BlockId(pub(crate) u64);
 
 impl BlockId {
-    /// Returns the id of a block file, or `None` if the name is not that of a block.
+    /// Returns the id of a block file, or `None` if the file name is not the name of a block.
     pub(crate) fn parse(file_name: &str) -> Option<Self> {
         let id = Self(file_name.strip_suffix(".block")?.parse().ok()?);
         (id.file_name() == file_name && id.0 <= NUMBER_MAX).then_some(id)
     }
 
-    /// Returns `true` if the file name is that of an unfinished block or of a spill file of its index.
+    /// Returns `true` if the file name is the name of an unfinished block, or of a spill file of its index.
     pub(crate) fn is_unfinished(file_name: &str) -> bool {
         let Some(name) = file_name.strip_suffix(".tmp") else { return false };
         let is_spill_file = || {
@@ -29,27 +30,27 @@ impl BlockId {
         Self::parse(name).or_else(is_spill_file).is_some()
     }
 
-    /// Returns the name of the block's file.
+    /// Returns the name of the file of the block.
     pub(crate) fn file_name(self) -> String {
         format!("{:08}.block", self.0)
     }
 }
 
-/// How a block was created.
+/// The origin of a block: how it was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockOrigin {
     /// The id of the block.
     pub(crate) id: BlockId,
-    /// The time range that the block belongs to, including both ends. All its samples lie inside.
+    /// The time range that the block belongs to, including both ends. All samples are inside.
     pub(crate) window: TimeRange,
-    /// 0 for a part that a flush wrote, otherwise one more than the highest level of its sources.
+    /// 0 for a part that a flush wrote, otherwise one more than the highest level of the sources.
     pub(crate) level: u8,
-    /// The first and the last flush whose samples it holds. Of two samples with one timestamp, that of the earlier
-    /// flush wins.
+    /// The first and the last flush whose samples the block contains. Of two samples with the same timestamp, the
+    /// sample of the earlier flush wins.
     pub(crate) flushes: (u64, u64),
-    /// The blocks that it was merged from and replaces.
+    /// The blocks that the block was merged from and replaces.
     pub(crate) sources: Vec<BlockId>,
-    /// Delete rules up to this id have been applied to its samples.
+    /// Delete rules up to this id have been applied to the samples.
     pub(crate) deletions: u64,
 }
 
@@ -60,9 +61,9 @@ pub(crate) struct BlockMeta {
     pub(crate) origin: BlockOrigin,
     /// Time range from the oldest to the newest sample.
     pub(crate) range: TimeRange,
-    /// Series.
+    /// Number of series.
     pub(crate) n_series: u64,
-    /// Samples.
+    /// Number of samples.
     pub(crate) n_samples: u64,
     /// Size of the file in bytes: the sizes below, plus header, directory and footer.
     pub(crate) size: u64,
@@ -70,25 +71,30 @@ pub(crate) struct BlockMeta {
     pub(crate) values_size: u64,
     /// Size of the pages of timestamps, and of the maps from series to timestamp columns, in bytes.
     pub(crate) timestamps_size: u64,
-    /// Size of dictionary, series table and postings in bytes.
+    /// Size of the index in bytes: dictionary, suffixes, series table and postings.
     pub(crate) index_size: u64,
 }
 
-/// Returns the blocks that another block replaces, ascending.
-///
-/// Sources that are not older than the block are ignored; a merge never lists such sources. So two blocks with corrupt
-/// lists cannot replace each other.
-pub(crate) fn superseded(blocks: &[BlockMeta]) -> Vec<BlockId> {
-    let present: BTreeSet<BlockId> = blocks.iter().map(|block| block.origin.id).collect();
-    let origins = blocks.iter().map(|block| &block.origin);
-    let older = |origin: &'_ BlockOrigin| {
-        let id = origin.id;
-        origin.sources.clone().into_iter().filter(move |source| *source < id)
-    };
-    origins.flat_map(older).collect::<BTreeSet<_>>().intersection(&present).copied().collect()
+impl BlockMeta {
+    /// Returns the metadata of a block without samples.
+    pub(crate) fn new(origin: BlockOrigin) -> Self {
+        let range = EMPTY_RANGE;
+        Self { origin, range, n_series: 0, n_samples: 0, size: 0, values_size: 0, timestamps_size: 0, index_size: 0 }
+    }
 }
 
-/// Returns the precedence of a block: of two samples with one timestamp, that of the block with the smaller one wins.
+/// Returns the ids of those blocks that are a source of another block in the list.
+///
+/// A source with a higher id than the merged block is ignored: a merge never has such a source. So two blocks with
+/// wrong lists cannot replace each other.
+pub(crate) fn superseded<'a>(blocks: impl Iterator<Item = &'a BlockMeta> + Clone) -> BTreeSet<BlockId> {
+    let present: BTreeSet<BlockId> = blocks.clone().map(|block| block.origin.id).collect();
+    let sources = blocks.flat_map(|block| block.origin.sources.iter().filter(|source| **source < block.origin.id));
+    sources.filter(|source| present.contains(source)).copied().collect()
+}
+
+/// Returns the precedence of a block: of two samples with the same timestamp, the sample of the block with the smaller
+/// precedence wins.
 pub(crate) fn precedence(block: &BlockMeta) -> (u64, BlockId) {
     (block.origin.flushes.0, block.origin.id)
 }
@@ -98,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn block_file_names_round_trip_and_others_are_ignored() {
+    fn names_of_block_files_round_trip_and_other_names_are_ignored() {
         for (name, id) in [("00000012.block", 12), ("123456789.block", 123_456_789)] {
             assert_eq!(BlockId::parse(name), Some(BlockId(id)));
             assert_eq!(BlockId(id).file_name(), name);

@@ -1,13 +1,13 @@
-//! Blocks: immutable, self-contained files with samples that left the head.
+//! Blocks: immutable, self-contained files of samples that left the head.
 //!
-//! A flush writes small blocks (parts). A merge combines them into large blocks. Each block is one file, all in the
-//! same format. Used by `store::flush` and `compact` ([`BlockWriter`], [`BlockScan`]) and by `select` ([`Block`]).
-//! Format: docs/format/block.md, version 1.
+//! A flush writes small blocks (parts), and a merge combines them into large blocks. Each block is a file, and all
+//! blocks have the same format. Used by `store::flush` and `compact` ([`BlockWriter`], [`BlockScan`]) and by `select`
+//! ([`Block`]). Format: docs/format/block.md, version 1.
 //!
 //! ```text
 //! header                                                                           footer.rs
 //! pages:  symbols, series table, postings                                          index/
-//!         rows: the values of a group of neighbouring series in a slice            rows/, values/
+//!         rows: the values of a group of neighboring series in a slice             rows/, values/
 //!         maps: which timestamp column each series of a group has in each slice    group.rs
 //!         timestamp columns: distinct lists of timestamps, each stored once        timestamps/
 //!         directory: the positions of groups and timestamp columns                 directory.rs
@@ -15,7 +15,7 @@
 //! trailer                                                                          footer.rs
 //! ```
 //!
-//! Terms: the *ordinal* of a series is its position in label order. A *group* is up to 256 neighbouring series. A
+//! Terms: the *ordinal* of a series is its position in label order. A *group* is up to 256 neighboring series. A
 //! *slice* is at most 8 h of a window. A *timestamp column* is the ascending list of timestamps of a series in a slice.
 //! The series of one scrape target share their timestamp columns.
 //!
@@ -26,8 +26,8 @@
 //! 4. Memory for writing, scanning and verifying does not depend on the number of series, apart from the directory of
 //!    an open block: about 60 bytes per group and slice.
 //!
-//! Threads: a writer or a scan belongs to one thread. Any number of threads may read a [`Block`]. Crash: leaves a
-//! `*.tmp` file, which `Db::open` removes.
+//! Threads: a writer or a scan belongs to one thread. Any number of threads may read a [`Block`]. Crash: a `*.tmp` file
+//! may remain, which `Db::open` removes.
 
 mod byte_planes;
 mod directory;
@@ -42,15 +42,16 @@ mod row_codec;
 mod rows;
 mod scan;
 pub(crate) mod set;
+mod temporary_file;
 mod timestamps;
 pub(crate) mod tombstones;
 mod values;
 mod verify;
 mod writer;
 
-pub(crate) use index::{Projection, SeriesCursor, SymbolCursor};
+pub(crate) use index::{DictionaryCursor, Projection, SeriesCursor};
 pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX, precedence, superseded};
-pub(crate) use page::PageCache;
+pub(crate) use page::{Access, PageCache};
 pub(crate) use reader::{Block, ReadCache};
 #[cfg(feature = "testing")]
 pub use row_codec::RowCodec;
@@ -58,23 +59,26 @@ pub(crate) use scan::BlockScan;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};
 pub(crate) use writer::BlockWriter;
 
-/// The format version that is written, and the newest one that can be read.
-const VERSION: u8 = 1;
+use crate::chunk::Damaged;
+use crate::chunk::varint::take_byte;
+use crate::sample::TimeRange;
+
+/// The version of the format: of new blocks, and the newest that can be read.
+pub(crate) const VERSION: u8 = 1;
+
+/// The time range of no samples, which [`TimeRange::hull`] does not extend.
+pub(crate) const EMPTY_RANGE: TimeRange = TimeRange { start_ms: i64::MAX, end_ms: i64::MIN };
 
 /// A label name and value in one block. Symbols ascend with names and values in byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Symbol(pub(crate) u32);
 
-/// Bytes that do not decode.
+/// The reason why the payload of a page with a correct checksum cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Damaged;
-
-/// Reason why the payload of a page with a correct checksum cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unreadable {
+pub(crate) enum Unreadable {
     /// The payload does not decode, or contradicts the page that refers to it.
     Damaged,
-    /// The payload has flags or row kinds of a later format version.
+    /// The payload has flags or row kinds of a later version of the format.
     Newer,
 }
 
@@ -82,6 +86,12 @@ impl From<Damaged> for Unreadable {
     fn from(_: Damaged) -> Self {
         Self::Damaged
     }
+}
+
+/// Takes the byte of flags from the front of a payload. A flag that is not in `known` belongs to a later version.
+pub(crate) fn take_flags(src: &mut &[u8], known: u8) -> Result<u8, Unreadable> {
+    let flags = take_byte(src).ok_or(Damaged)?;
+    if flags & !known == 0 { Ok(flags) } else { Err(Unreadable::Newer) }
 }
 
 #[cfg(test)]

@@ -6,109 +6,117 @@
 //! 8   4  raw size  of the payload, u32; bit 31: the payload is compressed with zstd
 //! 12  -  payload
 //! ```
-//! A page is found through a [`PageRef`], which contains its size; nothing in the page is used before its checksum is
-//! verified. The payload is stored compressed only if that makes it smaller. Pages are consecutive and contain their
-//! sizes, so [`Pages::check`] can walk through a file without knowing the contents.
+//! A page is found through a [`PageRef`], which contains its size. Nothing in the page is used before its checksum is
+//! verified. The payload is compressed only if that makes it smaller. Pages are consecutive and contain their sizes, so
+//! [`Pages::check`] can walk through a file without knowing the contents.
 
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::{Unreadable, VERSION};
-use crate::chunk::varint::{put_u64, take_u64};
+use crate::chunk::varint::{put_u64, take_int, take_u64};
 use crate::error::{Error, Result};
 use crate::fs::{AppendFile, ReadFile};
 
 /// Maximum size of a page's payload. A reader allocates no more for one page.
-pub(in crate::block) const PAGE_SIZE_MAX: usize = 64 << 20;
+pub(crate) const PAGE_SIZE_MAX: usize = 64 << 20;
 
 const SIZE_OFFSET: usize = 4;
 const RAW_SIZE_OFFSET: usize = 8;
 const PAGE_HEADER_SIZE: usize = 12;
 const COMPRESSED: u32 = 1 << 31;
-/// Higher levels cost much time and gain little: see COMPRESSION in docs/performance.md.
+/// Higher levels take much longer and compress little better: see COMPRESSION in docs/performance.md.
 const ZSTD_LEVEL: i32 = 1;
 
 /// The position of a page in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::block) struct PageRef {
+pub(crate) struct PageRef {
     /// Offset of the page's header in the file.
-    pub(in crate::block) offset: u64,
-    /// Includes the header.
-    pub(in crate::block) size: u32,
+    pub(crate) offset: u64,
+    /// Size in bytes, including the header.
+    pub(crate) size: u32,
 }
 
 impl PageRef {
     /// Appends the reference as two varints.
-    pub(in crate::block) fn encode(self, dst: &mut Vec<u8>) {
+    pub(crate) fn encode(self, dst: &mut Vec<u8>) {
         put_u64(dst, self.offset);
         put_u64(dst, self.size.into());
     }
 
-    /// Decodes a reference from the front of `src`. Returns `None` if there is none.
-    pub(in crate::block) fn decode(src: &mut &[u8]) -> Option<Self> {
-        Some(Self { offset: take_u64(src)?, size: take_u64(src)?.try_into().ok()? })
+    /// Decodes a reference from the front of `src`. Returns `None` if it is damaged.
+    pub(crate) fn decode(src: &mut &[u8]) -> Option<Self> {
+        Some(Self { offset: take_u64(src)?, size: take_int(src)? })
+    }
+
+    /// Appends a list of references, preceded by their number.
+    pub(crate) fn encode_list(pages: &[Self], dst: &mut Vec<u8>) {
+        put_u64(dst, pages.len() as u64);
+        pages.iter().for_each(|page| page.encode(dst));
+    }
+
+    /// Decodes a list of references from the front of `src`. Returns `None` if it is damaged.
+    pub(crate) fn decode_list(src: &mut &[u8]) -> Option<Vec<Self>> {
+        // Nothing is reserved in advance: the number is not trusted.
+        (0..take_u64(src)?).map(|_| Self::decode(src)).collect()
     }
 }
 
 /// Writes consecutive pages to a new file.
-pub(in crate::block) struct PageWriter {
+pub(crate) struct PageWriter {
     path: PathBuf,
     file: Arc<dyn AppendFile>,
-    /// Bytes written and buffered.
+    /// Number of bytes written, including the buffered ones.
     size: u64,
-    /// Bytes not yet handed to the operating system.
-    gathered: Vec<u8>,
-    /// A write failed, so that the contents of the file are unknown.
+    /// Bytes that are not yet written to the file.
+    buffer: Vec<u8>,
+    /// `true` if a write failed, so that the contents of the file are unknown.
     failed: bool,
     compressor: zstd::bulk::Compressor<'static>,
 }
 
-/// Bytes handed to the operating system at once.
+/// Buffered bytes at which the buffer is written.
 const WRITE_SIZE: usize = 1 << 20;
 
 impl PageWriter {
-    /// Starts at the beginning of an empty file; `path` is for errors.
+    /// Creates a writer at the beginning of an empty file. `path` is for errors.
     ///
     /// # Errors
     /// [`Error::Io`] if the compressor cannot be created.
-    pub(in crate::block) fn new(path: &Path, file: Arc<dyn AppendFile>) -> Result<Self> {
+    pub(crate) fn new(path: &Path, file: Arc<dyn AppendFile>) -> Result<Self> {
         let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(Error::io("compress for", path))?;
-        Ok(Self { path: path.to_owned(), file, size: 0, gathered: Vec::new(), failed: false, compressor })
+        Ok(Self { path: path.to_owned(), file, size: 0, buffer: Vec::new(), failed: false, compressor })
     }
 
     /// Returns the number of bytes written so far.
-    pub(in crate::block) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Writes raw bytes: the header and the trailer of the file.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(in crate::block) fn write_raw(&mut self, bytes: &[u8]) -> Result<()> {
-        self.gathered.extend_from_slice(bytes);
+    /// Writes raw bytes: the header or the trailer of the file.
+    pub(crate) fn write_raw(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
         self.size += bytes.len() as u64;
-        if self.gathered.len() >= WRITE_SIZE { self.flush() } else { Ok(()) }
     }
 
     /// Writes a page with this payload, compressed if that makes it smaller.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Limit`] if the payload exceeds [`PAGE_SIZE_MAX`].
-    pub(in crate::block) fn write(&mut self, payload: &[u8]) -> Result<PageRef> {
+    pub(crate) fn write(&mut self, payload: &[u8]) -> Result<PageRef> {
         if payload.len() > PAGE_SIZE_MAX {
             let (used, limit) = (payload.len() as u64, PAGE_SIZE_MAX as u64);
             return Err(Error::Limit { what: "bytes of a page of a block", used, limit });
         }
-        let start = self.gathered.len();
-        let offset = self.size;
+        let (start, offset) = (self.buffer.len(), self.size);
         let compressed = self.pack(payload)?;
-        let page = &mut self.gathered[start..];
+        let page = &mut self.buffer[start..];
         let size = page.len() as u32;
         let raw_size = payload.len() as u32 | if compressed { COMPRESSED } else { 0 };
         page[SIZE_OFFSET..RAW_SIZE_OFFSET].copy_from_slice(&size.to_le_bytes());
@@ -116,69 +124,118 @@ impl PageWriter {
         let crc = crc32c::crc32c(&page[SIZE_OFFSET..]);
         page[..SIZE_OFFSET].copy_from_slice(&crc.to_le_bytes());
         self.size += u64::from(size);
-        if self.gathered.len() >= WRITE_SIZE {
+        if self.buffer.len() >= WRITE_SIZE {
             self.flush()?;
         }
         Ok(PageRef { offset, size })
     }
 
-    /// Appends room for a header and the payload, compressed if that makes it smaller. Returns `true` if it was
+    /// Appends room for a header, and the payload, compressed if that makes it smaller. Returns `true` if it was
     /// compressed.
     fn pack(&mut self, payload: &[u8]) -> Result<bool> {
-        let start = self.gathered.len() + PAGE_HEADER_SIZE;
-        self.gathered.resize(start + zstd::zstd_safe::compress_bound(payload.len()), 0);
-        let compressed = self.compressor.compress_to_buffer(payload, &mut self.gathered[start..]);
+        let start = self.buffer.len() + PAGE_HEADER_SIZE;
+        self.buffer.resize(start + zstd::zstd_safe::compress_bound(payload.len()), 0);
+        let compressed = self.compressor.compress_to_buffer(payload, &mut self.buffer[start..]);
         let size = compressed.map_err(Error::io("compress for", &self.path))?;
-        self.gathered.truncate(start + size);
         let smaller = size < payload.len();
+        self.buffer.truncate(start + if smaller { size } else { 0 });
         if !smaller {
-            self.gathered.truncate(start);
-            self.gathered.extend_from_slice(payload);
+            self.buffer.extend_from_slice(payload);
         }
         Ok(smaller)
     }
 
-    /// Hands all bytes to the operating system and syncs the file.
+    /// Writes the buffer to the file and syncs the file.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(in crate::block) fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.flush()?;
         self.file.sync().map_err(Error::io("sync", &self.path))
     }
 
-    /// Hands all bytes to the operating system.
+    /// Writes the buffer to the file.
     ///
     /// # Errors
     /// [`Error::Io`].
     ///
     /// # Panics
     /// If an earlier write failed.
-    pub(in crate::block) fn flush(&mut self) -> Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<()> {
         assert!(!self.failed, "a failed writer must be dropped: its page references are invalid");
         self.failed = true;
-        self.file.append(&self.gathered).map_err(Error::io("write", &self.path))?;
+        self.file.append(&self.buffer).map_err(Error::io("write", &self.path))?;
         self.failed = false;
-        self.gathered.clear();
+        self.buffer.clear();
         Ok(())
     }
 }
 
-/// The pages of one open block, read by position through the store's cache.
+/// Writes a list of entries in pages of whole entries.
+pub(crate) struct ListWriter {
+    /// Encoded size at which a page is written.
+    page_size: usize,
+    entries: Vec<u8>,
+    pages: Vec<PageRef>,
+}
+
+impl ListWriter {
+    /// Creates an empty list with pages of about `page_size` bytes.
+    pub(crate) fn new(page_size: usize) -> Self {
+        Self { page_size, entries: Vec::new(), pages: Vec::new() }
+    }
+
+    /// Adds an entry. `put` appends it to the current page, which is empty for the first entry of a page.
+    ///
+    /// # Errors
+    /// The errors of [`PageWriter::write`].
+    pub(crate) fn push(&mut self, pages: &mut PageWriter, put: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        put(&mut self.entries);
+        if self.entries.len() >= self.page_size { self.end_page(pages) } else { Ok(()) }
+    }
+
+    fn end_page(&mut self, pages: &mut PageWriter) -> Result<()> {
+        self.pages.push(pages.write(&self.entries)?);
+        self.entries.clear();
+        Ok(())
+    }
+
+    /// Writes the remaining entries and returns the pages of the list.
+    ///
+    /// # Errors
+    /// The errors of [`PageWriter::write`].
+    pub(crate) fn finish(mut self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
+        if !self.entries.is_empty() {
+            self.end_page(pages)?;
+        }
+        Ok(self.pages)
+    }
+}
+
+/// The pages of an open file, read by position through the cache of the store.
 #[derive(Debug)]
-pub(in crate::block) struct Pages {
+pub(crate) struct Pages {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
-    /// Identifies this file among all that were ever opened by the process.
+    /// Identifies this file among all files that the process ever opened through the cache.
     file_id: u64,
     cache: Arc<PageCache>,
+}
+
+/// How pages are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Through the cache.
+    Cached,
+    /// Without the cache, for merges and verification, which read each page once.
+    Scan,
 }
 
 /// Decoded payloads of pages, shared by all blocks of a store and bounded in bytes.
 #[derive(Debug)]
 pub(crate) struct PageCache {
     pages: Cache<(u64, u64), Arc<[u8]>, PageWeighter>,
-    next_file: std::sync::atomic::AtomicU64,
+    next_file: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -195,61 +252,62 @@ impl Weighter<(u64, u64), Arc<[u8]>> for PageWeighter {
 
 impl PageCache {
     /// Creates a cache of about `size_max` bytes.
-    #[must_use]
     pub(crate) fn new(size_max: usize) -> Self {
         let pages_max = size_max / (16 << 10) + 1;
-        let pages = Cache::with_weighter(pages_max, size_max as u64, PageWeighter);
-        Self { pages, next_file: std::sync::atomic::AtomicU64::new(0) }
+        Self { pages: Cache::with_weighter(pages_max, size_max as u64, PageWeighter), next_file: AtomicU64::new(0) }
     }
 
-    /// Returns the present size in bytes.
+    /// Returns the current size in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.pages.weight()
     }
 }
 
 impl Pages {
-    /// Reads pages of `file` through `cache`; `path` is for errors.
-    pub(in crate::block) fn new(path: &Path, file: Arc<dyn ReadFile>, cache: Arc<PageCache>) -> Self {
-        let file_id = cache.next_file.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    /// Creates a reader of the pages of `file`. `path` is for errors.
+    pub(crate) fn new(path: &Path, file: Arc<dyn ReadFile>, cache: Arc<PageCache>) -> Self {
+        let file_id = cache.next_file.fetch_add(1, Ordering::Relaxed);
         Self { path: path.to_owned(), file, file_id, cache }
     }
 
-    /// Returns the payload of a page, from the cache if it is there.
+    /// Returns the payload of a page.
+    ///
+    /// # Errors
+    /// The errors of [`Pages::get`].
+    pub(crate) fn load(&self, page: PageRef, access: Access) -> Result<Arc<[u8]>> {
+        match access {
+            Access::Cached => self.get(page),
+            Access::Scan => self.read(page),
+        }
+    }
+
+    /// Returns the payload of a page through the cache.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Corrupt`] with path and offset.
-    pub(in crate::block) fn get(&self, page: PageRef) -> Result<Arc<[u8]>> {
+    pub(crate) fn get(&self, page: PageRef) -> Result<Arc<[u8]>> {
         let key = (self.file_id, page.offset);
         if let Some(payload) = self.cache.pages.get(&key) {
             return Ok(payload);
         }
-        let payload = self.with_stored(page, |stored| {
-            let mut payload: Arc<[u8]> = std::iter::repeat_n(0, stored.raw_size).collect();
-            stored.unpack(Arc::get_mut(&mut payload)?)?;
-            Some(payload)
-        })?;
+        let payload = self.read(page)?;
         self.cache.pages.insert(key, Arc::clone(&payload));
         Ok(payload)
     }
 
-    /// Reads and verifies a page without the cache: for merges and verification, which read it once.
+    /// Reads and verifies a page without the cache, and returns its payload.
     ///
     /// # Errors
     /// The errors of [`Pages::get`].
-    pub(in crate::block) fn read(&self, page: PageRef) -> Result<Vec<u8>> {
-        self.with_stored(page, |stored| {
-            let mut payload = vec![0; stored.raw_size];
-            stored.unpack(&mut payload)?;
-            Some(payload)
-        })
+    pub(crate) fn read(&self, page: PageRef) -> Result<Arc<[u8]>> {
+        self.with_stored(page, |stored| stored.unpack())
     }
 
-    /// Verifies the checksum of the page at `offset`, which must end at or before `end`, and returns its reference.
+    /// Verifies the checksum of the page at `offset`, which must end at or before `end`. Returns its reference.
     ///
     /// # Errors
     /// The errors of [`Pages::get`].
-    pub(in crate::block) fn check(&self, offset: u64, end: u64) -> Result<PageRef> {
+    pub(crate) fn check(&self, offset: u64, end: u64) -> Result<PageRef> {
         let mut header = [0; PAGE_HEADER_SIZE];
         self.read_at(&mut header, offset)?;
         let page = PageRef { offset, size: u32_at(&header, SIZE_OFFSET) };
@@ -259,8 +317,8 @@ impl Pages {
         self.with_stored(page, |_| Some(page))
     }
 
-    /// Reads and verifies a stored page and passes it to `unpack`, which returns `None` if it is invalid.
-    fn with_stored<T>(&self, page: PageRef, unpack: impl FnOnce(&Stored<'_>) -> Option<T>) -> Result<T> {
+    /// Reads and verifies a page, and passes it to `unpack`, which returns `None` if it is invalid.
+    fn with_stored<T>(&self, page: PageRef, unpack: impl FnOnce(Stored<'_>) -> Option<T>) -> Result<T> {
         if !(PAGE_HEADER_SIZE..=PAGE_SIZE_MAX + PAGE_HEADER_SIZE).contains(&(page.size as usize)) {
             return Err(self.corrupt(page.offset, format!("{} bytes cannot be the size of a page", page.size)));
         }
@@ -270,7 +328,7 @@ impl Pages {
         }
         let bytes = &mut room[..page.size as usize];
         self.read_at(bytes, page.offset)?;
-        let unpacked = Stored::verify(bytes).and_then(|stored| unpack(&stored));
+        let unpacked = Stored::verify(bytes).and_then(unpack);
         if room.len() <= STORED_SIZE_MAX {
             STORED.set(room);
         }
@@ -284,9 +342,9 @@ impl Pages {
         })
     }
 
-    /// Returns the error for a page whose contents cannot be read.
-    pub(in crate::block) fn unreadable(&self, page: PageRef, why: Unreadable) -> Error {
-        match why {
+    /// Returns the error for a page whose payload cannot be read.
+    pub(crate) fn unreadable(&self, page: PageRef, why: impl Into<Unreadable>) -> Error {
+        match why.into() {
             Unreadable::Damaged => self.corrupt(page.offset, "a page does not decode"),
             Unreadable::Newer => {
                 Error::Version { path: self.path.clone(), found: u32::from(VERSION) + 1, supported: u32::from(VERSION) }
@@ -294,14 +352,14 @@ impl Pages {
         }
     }
 
-    /// Returns the error for damage in this file, with advice.
-    pub(in crate::block) fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
+    /// Returns the error for damage in this file, with a hint to the user.
+    pub(crate) fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
         corrupt(&self.path, offset, reason)
     }
 }
 
-/// Returns the error for damage in a block, with advice.
-pub(in crate::block) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Error {
+/// Returns the error for damage in a block, with a hint to the user.
+pub(crate) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Error {
     let reason = format!("{}; restore the file from a snapshot, or move it away to continue without it", reason.into());
     Error::Corrupt { path: path.to_owned(), offset, reason }
 }
@@ -328,34 +386,32 @@ impl<'a> Stored<'a> {
         plausible.then_some(Self { payload, raw_size, compressed })
     }
 
-    /// Unpacks the payload into `dst`, which has its size. Returns `None` if the payload has another size.
-    fn unpack(&self, dst: &mut [u8]) -> Option<()> {
+    /// Returns the payload, or `None` if it does not decompress to the given size.
+    fn unpack(self) -> Option<Arc<[u8]>> {
         if !self.compressed {
-            dst.copy_from_slice(self.payload);
-            return Some(());
+            return Some(self.payload.into());
         }
-        (decompress(self.payload, dst)? == dst.len()).then_some(())
+        let mut payload: Arc<[u8]> = std::iter::repeat_n(0, self.raw_size).collect();
+        let dst = Arc::get_mut(&mut payload)?;
+        let size = DECOMPRESSOR.with_borrow_mut(|decompressor| {
+            if decompressor.is_none() {
+                *decompressor = Some(zstd::bulk::Decompressor::new().ok()?);
+            }
+            decompressor.as_mut()?.decompress_to_buffer(self.payload, dst).ok()
+        })?;
+        (size == self.raw_size).then_some(payload)
     }
 }
 
 thread_local! {
-    /// One per thread: creating one takes longer than decompressing a page.
+    /// One per thread: creating it takes longer than decompressing a page.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-    /// Buffer for stored pages: freed memory would go back to the operating system at once.
+    /// Buffer for stored pages: without it, each read would allocate memory and return it to the operating system.
     static STORED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Maximum size of the buffer that a thread keeps. Few pages are larger.
 const STORED_SIZE_MAX: usize = 256 << 10;
-
-fn decompress(src: &[u8], dst: &mut [u8]) -> Option<usize> {
-    DECOMPRESSOR.with_borrow_mut(|kept| {
-        if kept.is_none() {
-            *kept = Some(zstd::bulk::Decompressor::new().ok()?);
-        }
-        kept.as_mut()?.decompress_to_buffer(src, dst).ok()
-    })
-}
 
 fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
@@ -402,13 +458,10 @@ mod tests {
             let mut bad = good.clone();
             bad[second.offset as usize + bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, &bad).unwrap();
-            let refused = open(&path).get(second).unwrap_err();
-            assert!(
-                matches!(refused, Error::Corrupt { offset, .. } if offset == second.offset),
-                "bit {bit}: {refused}"
-            );
+            let error = open(&path).get(second).unwrap_err();
+            assert!(matches!(error, Error::Corrupt { offset, .. } if offset == second.offset), "bit {bit}: {error}");
         }
         std::fs::write(&path, &good[..good.len() - 1]).unwrap();
-        assert!(matches!(open(&path).get(second), Err(Error::Corrupt { .. })), "cut");
+        assert!(matches!(open(&path).get(second), Err(Error::Corrupt { .. })), "truncated");
     }
 }

@@ -13,12 +13,13 @@ impl RowCodec {
     /// Appends a row of 1 to 960 values.
     ///
     /// # Panics
-    /// If there are none or more than 960 values.
+    /// If there are no values, or more than 960.
     pub fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
         self.encoder.encode(values, dst);
     }
 
-    /// Decodes a row of `n` values from the front of `src` and appends them; false, and `dst` is as it was, if it is damaged.
+    /// Decodes a row of `n` values from the front of `src` and appends them. If the row is damaged, returns `false` and
+    /// appends nothing.
     #[must_use]
     pub fn decode(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> bool {
         decode_values(src, n, dst).is_ok()
@@ -32,8 +33,8 @@ impl RowCodec {
         encode_timestamps(times_ms, dst);
     }
 
-    /// Decodes a column of `n` timestamps from the front of `src` and appends them; false, and `dst` is as it was, if it is
-    /// damaged.
+    /// Decodes a column of `n` timestamps from the front of `src` and appends them. If the column is damaged, returns
+    /// `false` and appends nothing.
     #[must_use]
     pub fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> bool {
         decode_timestamps(src, n, dst).is_ok()

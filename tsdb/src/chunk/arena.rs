@@ -1,12 +1,12 @@
-//! The arena of chunks: small blocks of one size, chained backwards.
+//! The arena of chunks: small blocks of one size, each linked to the previous block of its chunk.
 //!
 //! The chunks of a shard grow at the same pace, so allocation by size classes would leave empty cells of each class
-//! behind. A chain of small blocks moves nothing when it grows and wastes half a block per chunk. Blocks are never
+//! behind. A chain of small blocks moves nothing when it grows, and wastes half a block per chunk. Blocks are never
 //! freed individually: the arena lives from one freeze to the next and is dropped as a whole.
 //!
 //! ```text
 //! offset  size  field    value
-//! 0       4     before   number of the block before, 0 if this is the first
+//! 0       4     before   number of the previous block of the chain, 0 in the first
 //! 4       28    payload  bytes of the chunk
 //! ```
 
@@ -15,7 +15,7 @@ pub(super) const PAYLOAD_SIZE: usize = BLOCK_SIZE - PAYLOAD_OFFSET;
 
 const BLOCK_SIZE: usize = 32;
 const PAYLOAD_OFFSET: usize = 4;
-/// Blocks allocated at once. Pages do not move when the arena grows.
+/// Number of blocks allocated at once. Pages do not move when the arena grows.
 const PAGE_BLOCKS: usize = 512;
 
 type Page = Box<[[u8; BLOCK_SIZE]; PAGE_BLOCKS]>;
@@ -33,10 +33,10 @@ impl ChunkArena {
         self.len as usize * BLOCK_SIZE + self.pages.capacity() * size_of::<Page>()
     }
 
-    /// Adds an empty block after the block `before` and returns its number.
+    /// Appends an empty block to the chain that ends with the block `before` (0 for a new chain). Returns its number.
     ///
     /// # Panics
-    /// At 2^32 blocks, which are 128 GiB. `Shard` rejects samples long before.
+    /// At 2^32 blocks (128 GiB). `Shard` rejects samples long before.
     pub(super) fn push(&mut self, before: u32) -> u32 {
         let idx = self.len as usize;
         if idx == self.pages.len() * PAGE_BLOCKS {
@@ -60,7 +60,7 @@ impl ChunkArena {
         &mut self.pages[idx / PAGE_BLOCKS][idx % PAGE_BLOCKS][PAYLOAD_OFFSET..]
     }
 
-    /// Returns the numbers of a chain's blocks, the last one first.
+    /// Returns the numbers of the blocks of a chain, last to first.
     pub(super) fn chain(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
         let before = |&number: &u32| {
             let [a, b, c, d, ..] = *self.block(number);
@@ -77,6 +77,7 @@ impl ChunkArena {
 }
 
 fn new_page() -> Page {
-    let arena = vec![[0; BLOCK_SIZE]; PAGE_BLOCKS].into_boxed_slice();
-    arena.try_into().expect("a page was allocated with PAGE_BLOCKS blocks")
+    // On the heap from the beginning: a page is too large for the stack.
+    let blocks = vec![[0; BLOCK_SIZE]; PAGE_BLOCKS].into_boxed_slice();
+    blocks.try_into().expect("a page has PAGE_BLOCKS blocks")
 }

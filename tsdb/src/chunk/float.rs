@@ -1,24 +1,24 @@
 //! The encoding of float samples in chunks of the head.
 //!
-//! The bytes of a chunk are stored newest sample first, so that it is read from its end: the newest sample is known,
-//! and each sample encodes its difference to the one before. Recent samples, which are read most, lie in the last block
-//! of a chunk; older blocks are not touched.
+//! A chunk is decoded backwards from its newest sample, which is known: each sample encodes the difference from the
+//! sample before it. Recent samples, which are read most often, are in the last block of a chunk. Older blocks are not
+//! read for them.
 //!
 //! ```text
-//! sample   tag byte, [timestamp], [value], in the order in which they are read
-//! tag      bit 7: a zigzag varint follows, by which the distance to the last sample differs from the distance before
+//! sample   tag byte, [timestamp], [value], in decoding order
+//! tag      bit 7: a zigzag varint follows, the delta of deltas of the timestamp
 //!          bits 0..7: 0           the value repeats bit for bit
 //!                     1           both values are integers: their difference as zigzag varint
-//!                     2 + 8L + S  bits of both values, XORed: L zero bytes, then S + 1 bytes (given), then zero bytes
-//!                     65 + R      R samples, from 1 to 30, with the rhythm and the value of the last one; bit 7 is 0
-//!                     96 + E      both values have at most E decimals, from 1 to 9: the difference of the integers that
-//!                                 they are when multiplied by 10^E, as zigzag varint
+//!                     2 + 8L + S  the XOR of both values: L zero bytes, then S + 1 bytes (stored), then zero bytes
+//!                     65 + R      R samples, from 1 to 30, with the delta and the value of the sample before; bit 7 is 0
+//!                     96 + E      both values have at most E decimals, from 1 to 9: the difference of both values times
+//!                                 10^E, as zigzag varint
 //! ```
-//! The first sample follows a value of 0; its distance to itself is 0. Every double round-trips bit for bit:
-//! differences of integers and decimals are exact in both directions. Counters that grow by integers take two or three
-//! bytes a sample, constants about one bit.
+//! The first sample follows a value of 0 with a delta of 0. Every double round-trips bit for bit, because differences
+//! of integers and decimals are exact in both directions. Counters that grow by integers take two or three bytes per
+//! sample, constants about one bit.
 
-use crate::chunk::varint::{take_bytes, take_i64, zigzag};
+use crate::chunk::varint::{take_byte, take_bytes, take_i64, zigzag};
 
 /// Maximum number of samples in a run.
 pub(super) const RUN_MAX: u8 = 30;
@@ -32,9 +32,9 @@ const VALUE_DECIMAL: u8 = 96;
 
 /// Integers up to this magnitude have differences that are exact both in 64 bits and as doubles.
 const INTEGER_MAX: f64 = (1_u64 << 52) as f64;
-/// Scaled decimals stay below this, so that adding [`ROUND`] yields an integer.
+/// Scaled decimals stay below this, so that adding [`ROUND`] results in an integer.
 const DECIMAL_MAX: f64 = (1_u64 << 50) as f64;
-/// Doubles around this value are integers: adding and subtracting it rounds.
+/// Doubles near this value are integers: adding and then subtracting it rounds.
 const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
 const POWERS_OF_TEN: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
@@ -45,33 +45,25 @@ pub(crate) struct Newest {
     pub(super) bits: u64,
     pub(super) delta_ms: u32,
     /// Samples of the chunk, including this one.
-    pub(super) n_samples: u8,
+    pub(crate) n_samples: u8,
 }
 
-#[cfg(test)]
-impl Newest {
-    /// Returns the number of samples of the chunk.
-    pub(crate) fn n_samples(self) -> usize {
-        usize::from(self.n_samples)
-    }
-}
-
-/// The bytes of a chunk do not decode.
-#[derive(Debug, PartialEq, Eq)]
+/// Bytes that do not decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-/// The number of decimals of a chunk's values, which the encoder tries first.
+/// The number of decimals that the encoder tries first for the next value of a chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Scale(pub(super) u8);
 
 impl Scale {
     const UNKNOWN: Self = Self(0);
-    /// Values that are not tried as decimals after one that is not a decimal.
+    /// After a value that is not a decimal, this many values are not tried as decimals.
     const PAUSE: u8 = 15;
-    /// Values above the highest number of decimals count the rest of a pause.
+    /// From here on, a scale counts the rest of a pause.
     const PAUSE_BEGIN: u8 = POWERS_OF_TEN.len() as u8;
 
-    /// Finds a number of decimals that fits both values, quickly if it is the same as before. Returns it with the
+    /// Finds a number of decimals that fits both values: quickly if it is the same as before. Returns it and the
     /// difference of the scaled integers.
     #[inline]
     fn difference(&mut self, last: f64, value: f64) -> Option<(u8, i64)> {
@@ -84,14 +76,11 @@ impl Scale {
             self.0 = if self.0 == Self::PAUSE_BEGIN { 0 } else { self.0 - 1 };
             return None;
         }
-        let difference = decimal_difference(last, value, self.0);
-        match difference {
-            Some(difference) => Some((self.0, difference)),
-            None => {
-                *self = Self::UNKNOWN;
-                self.difference(last, value)
-            }
+        if let Some(difference) = decimal_difference(last, value, self.0) {
+            return Some((self.0, difference));
         }
+        *self = Self::UNKNOWN;
+        self.difference(last, value)
     }
 }
 
@@ -101,7 +90,7 @@ pub(super) fn run_tag(n_samples: u8) -> u8 {
     RUN + n_samples
 }
 
-/// An encoded sample; the byte that is stored first is the lowest.
+/// An encoded sample. The lowest byte is stored first.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Encoded {
     bytes: u128,
@@ -109,20 +98,20 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    /// Returns its bytes in memory order, and their number.
+    /// Returns the bytes in memory order, and their number.
     #[inline]
     pub(super) fn bytes(self) -> ([u8; 16], usize) {
         (self.bytes.to_le_bytes(), self.size as usize)
     }
 
-    /// Adds `size` bytes, at most 8, in front of the others.
+    /// Prepends `size` bytes, at most 8.
     #[inline]
     fn put(&mut self, bytes: u64, size: u32) {
         self.bytes = self.bytes << (8 * size) | u128::from(bytes);
         self.size += size;
     }
 
-    /// Adds a zigzag varint of at most 56 bits, last byte first.
+    /// Prepends a zigzag varint of at most 56 bits, last byte first.
     #[inline]
     fn put_varint(&mut self, value: i64) {
         let rest = zigzag(value);
@@ -132,13 +121,13 @@ impl Encoded {
         let quarters = halves & 0x0000_3fff_0000_3fff | (halves & 0x0fff_c000_0fff_c000) << 2;
         let sevens = quarters & 0x007f_007f_007f_007f | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
         let size = (u64::BITS - (rest | 1).leading_zeros()).div_ceil(7);
-        // All but the last byte have the continuation bit; the first byte is stored last.
+        // All bytes except the last have the continuation bit. The first byte is stored last.
         let more = 0x8080_8080_8080_8080 & ((1 << (8 * (size - 1))) - 1);
         self.put((sevens | more).swap_bytes() >> (u64::BITS - 8 * size), size);
     }
 }
 
-/// Encodes a sample; `delta_of_delta_ms` has at most 33 bits.
+/// Encodes a sample. `delta_of_delta_ms` has at most 33 bits.
 #[inline]
 pub(super) fn encode(delta_of_delta_ms: i64, last: f64, value: f64, scale: &mut Scale) -> Encoded {
     let mut encoded = Encoded { bytes: 0, size: 0 };
@@ -151,7 +140,7 @@ pub(super) fn encode(delta_of_delta_ms: i64, last: f64, value: f64, scale: &mut 
     Encoded { bytes: encoded.bytes | u128::from(tag) << (8 * encoded.size), size: encoded.size + 1 }
 }
 
-/// Encodes a value in front of the bytes so far. Returns its form.
+/// Prepends a value and returns the tag of its form.
 #[inline]
 fn encode_value(encoded: &mut Encoded, last: f64, value: f64, scale: &mut Scale) -> u8 {
     let xor = last.to_bits() ^ value.to_bits();
@@ -173,14 +162,14 @@ fn encode_value(encoded: &mut Encoded, last: f64, value: f64, scale: &mut Scale)
     VALUE_XOR + (8 * leading) as u8 + size as u8 - 1
 }
 
-/// Returns a value as an integer if it is an integer of at most 2^52 in magnitude; -0 is not.
+/// Returns a value as an integer if it is an integer of at most 2^52 in magnitude. -0 is not an integer.
 #[inline]
 fn as_integer(value: f64) -> Option<i64> {
     let integer = value as i64;
     (value.abs() <= INTEGER_MAX && (integer as f64).to_bits() == value.to_bits()).then_some(integer)
 }
 
-/// Returns a value times 10^`decimals` if that is an integer from which the value is restored bit for bit.
+/// Returns a value times 10^`decimals` if this is an integer from which the value can be restored bit for bit.
 #[inline]
 fn as_decimal(value: f64, decimals: u8) -> Option<i64> {
     let power = POWERS_OF_TEN[usize::from(decimals)];
@@ -197,11 +186,11 @@ fn decimal_difference(last: f64, value: f64, decimals: u8) -> Option<i64> {
     Some(as_decimal(value, decimals)? - as_decimal(last, decimals)?)
 }
 
-/// Appends the samples of a chunk that are not before `from_ms` to the two columns in order of time; `src` was written
-/// by [`Chunk::copy_to`](super::Chunk::copy_to), newest sample first.
+/// Appends the samples of a chunk from `from_ms` on to the two columns, in order of time. `src` was written by
+/// [`Chunk::copy_to`](super::Chunk::copy_to), newest sample first.
 ///
 /// # Errors
-/// [`Damaged`] if the bytes do not hold as many samples; nothing is appended then.
+/// [`Damaged`] if the bytes do not decode to that many samples. Nothing is appended then.
 pub(crate) fn decode(
     newest: Newest,
     from_ms: i64,
@@ -225,8 +214,7 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Appends samples, the newest first, until one is before `from_ms`. Returns `None` if the bytes end early or are
-/// invalid.
+/// Appends samples, newest first, down to `from_ms`. Returns `None` if the bytes are truncated or invalid.
 #[inline]
 fn decode_back(
     newest: Newest,
@@ -240,8 +228,7 @@ fn decode_back(
     let mut value = Value { number: f64::from_bits(newest.bits), scaled: None };
     let mut left = usize::from(newest.n_samples);
     while left > 0 && timestamp_ms >= from_ms {
-        let (&tag, rest) = src.split_first()?;
-        *src = rest;
+        let tag = take_byte(src)?;
         let is_run = tag > RUN && tag <= RUN + RUN_MAX;
         for _ in 0..if is_run { usize::from(tag - RUN).min(left) } else { 1 } {
             timestamps_ms.push(timestamp_ms);
@@ -263,14 +250,13 @@ fn decode_back(
 /// A value while a chunk is decoded backwards.
 struct Value {
     number: f64,
-    /// The number of decimals and the scaled integer used last: with the same number the value before is found by a
-    /// subtraction.
+    /// The last number of decimals and the scaled integer. With the same number of decimals, the value before results
+    /// from a subtraction.
     scaled: Option<(u8, i64)>,
 }
 
 impl Value {
-    /// Decodes how the value differs from the one before it, and becomes that one. Returns `None` if the bytes are
-    /// invalid.
+    /// Decodes the difference from the value before, and becomes that value. Returns `None` if the bytes are invalid.
     #[inline]
     fn step_back(&mut self, src: &mut &[u8], form: u8) -> Option<()> {
         match form {
@@ -312,7 +298,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_bytes_are_refused_or_give_that_many_samples(
+        fn damaged_bytes_are_rejected_or_decode_to_that_many_samples(
             bytes in proptest::collection::vec(any::<u8>(), 0..200), n_samples in 1..=u8::MAX,
             (timestamp_ms, bits, delta_ms) in any::<(i64, u64, u32)>(),
         ) {

@@ -1,4 +1,4 @@
-//! Variable-length integers: LEB128, signed ones by zigzag.
+//! Variable-length integers: LEB128, with zigzag for signed integers.
 
 /// Maximum number of bytes of an encoded integer.
 pub const VARINT_SIZE_MAX: usize = 10;
@@ -19,7 +19,7 @@ pub fn put_i64(dst: &mut Vec<u8>, value: i64) {
     put_u64(dst, zigzag(value));
 }
 
-/// Decodes an unsigned integer from the front of `src`. Returns `None` if it is cut short or does not fit 64 bits.
+/// Decodes an unsigned integer from the front of `src`. Returns `None` if it is truncated or does not fit 64 bits.
 #[inline]
 pub fn take_u64(src: &mut &[u8]) -> Option<u64> {
     // Fast path: one byte.
@@ -48,8 +48,14 @@ pub fn take_u64(src: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Returns the unsigned integer that begins with the lowest of eight bytes, and its size, or `None` if it takes more
-/// than eight. Branch-free, for callers that have eight bytes and integers of unpredictable size.
+/// Decodes an unsigned integer from the front of `src`. Returns `None` also if it does not fit `T`.
+#[inline]
+pub(crate) fn take_int<T: TryFrom<u64>>(src: &mut &[u8]) -> Option<T> {
+    take_u64(src)?.try_into().ok()
+}
+
+/// Returns the unsigned integer that begins with the lowest of eight bytes, and its size. Returns `None` if it takes
+/// more than eight bytes. Branch-free, for callers that have eight bytes and integers of unpredictable size.
 #[inline]
 pub fn short_u64(word: u64) -> Option<(u64, usize)> {
     let ends = !word & 0x8080_8080_8080_8080;
@@ -72,7 +78,29 @@ pub fn take_i64(src: &mut &[u8]) -> Option<i64> {
     take_u64(src).map(unzigzag)
 }
 
-/// Decodes `size` bytes from the front of `src`.
+/// Takes a byte from the front of `src`.
+#[inline]
+pub(crate) fn take_byte(src: &mut &[u8]) -> Option<u8> {
+    let (&byte, rest) = src.split_first()?;
+    *src = rest;
+    Some(byte)
+}
+
+/// Appends bytes, preceded by their number.
+#[inline]
+pub(crate) fn put_sized(dst: &mut Vec<u8>, bytes: &[u8]) {
+    put_u64(dst, bytes.len() as u64);
+    dst.extend_from_slice(bytes);
+}
+
+/// Takes bytes that [`put_sized`] appended from the front of `src`.
+#[inline]
+pub(crate) fn take_sized<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let size = take_int(src)?;
+    take_bytes(src, size)
+}
+
+/// Takes `size` bytes from the front of `src`.
 #[inline]
 pub fn take_bytes<'a>(src: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
     let (bytes, rest) = src.split_at_checked(size)?;
@@ -80,7 +108,7 @@ pub fn take_bytes<'a>(src: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Maps integers of small magnitude to small unsigned ones: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Maps integers of small magnitude to small unsigned integers: 0, -1, 1, -2 become 0, 1, 2, 3.
 #[inline]
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -98,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn cut_or_oversized_integers_are_rejected() {
+    fn truncated_or_oversized_integers_are_rejected() {
         for bad in
             [&[][..], &[0x80], &[0xff; 9], &[0xff; 11], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2]]
         {

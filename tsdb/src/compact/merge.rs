@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use roaring::RoaringBitmap;
 
 use super::throttle::Throttle;
-use crate::block::{BlockMeta, BlockOrigin, BlockScan, BlockWriter, StoredBlock, Symbol, SymbolCursor};
+use crate::block::{BlockMeta, BlockOrigin, BlockScan, BlockWriter, DictionaryCursor, StoredBlock, Symbol};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::sample::SampleColumns;
@@ -76,16 +76,16 @@ fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Resu
     for stored in sources {
         used.push(if stored.has_deleted() { Some(used_symbols(stored)?) } else { None });
     }
-    let mut cursors: Vec<SymbolCursor> = sources.iter().map(|stored| stored.block.symbol_cursor()).collect();
+    let mut cursors: Vec<DictionaryCursor> = sources.iter().map(|stored| stored.block.index.symbol_cursor()).collect();
     let mut symbols: Vec<Vec<Symbol>> = sources.iter().map(|_| Vec::new()).collect();
     let mut heap = BinaryHeap::new();
     for (idx, cursor) in cursors.iter_mut().enumerate() {
-        heap.extend(owned(cursor.next()?).map(|pair| Reverse((pair, idx))));
+        heap.extend(owned(cursor.next_pair()?).map(|pair| Reverse((pair, idx))));
     }
     // The last pair, and its symbol once it was written.
     let mut last: Option<((String, String), Option<Symbol>)> = None;
     while let Some(Reverse((pair, idx))) = heap.pop() {
-        heap.extend(owned(cursors[idx].next()?).map(|pair| Reverse((pair, idx))));
+        heap.extend(owned(cursors[idx].next_pair()?).map(|pair| Reverse((pair, idx))));
         let ordinal = symbols[idx].len() as u32;
         if last.as_ref().is_none_or(|(text, _)| *text != pair) {
             last = Some((pair, None));

@@ -1,6 +1,7 @@
 //! Size of the series of a block on disk, for `varve tsdb analyze`.
 
 use super::Db;
+use crate::block::Access;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::labels::Labels;
@@ -36,7 +37,7 @@ impl Db {
         let Some(stored) = list.iter().find(|stored| stored.block.meta().origin.id.0 == number) else {
             return Ok(false);
         };
-        let (mut scan, mut labels) = (stored.block.scan(), stored.block.series_cursor());
+        let (mut scan, mut labels) = (stored.block.scan(), stored.block.index.series_cursor(Access::Cached));
         let (mut samples, mut ordinal) = (SampleColumns::default(), 0);
         while scan.next(&mut samples)?.is_some() {
             ctx.check()?;

@@ -106,7 +106,7 @@ impl HeadCopies {
     #[cfg(test)]
     pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
         let len = |run: &Run| match run {
-            Run::Chunk { newest, .. } => newest.n_samples(),
+            Run::Chunk { newest, .. } => usize::from(newest.n_samples),
             Run::Samples(range) | Run::Histograms(range) => range.len(),
         };
         self.runs[self.runs_of(idx)].iter().map(len).sum()

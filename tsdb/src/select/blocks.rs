@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use roaring::RoaringBitmap;
 
-use crate::block::{Projection, ReadCache, SeriesCursor, StoredBlock};
+use crate::block::{Access, Projection, ReadCache, SeriesCursor, StoredBlock};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::labels::LabelHint;
@@ -58,7 +58,7 @@ impl BlockStream {
         range: TimeRange,
     ) -> Self {
         let all = range.covers(stored.meta().range);
-        let mut cursor = stored.block.series_cursor();
+        let mut cursor = stored.block.index.series_cursor(Access::Cached);
         cursor.keep_more(ctx.charge());
         let (first, idle) = (Mutex::default(), Mutex::default());
         let reads = BlockReads { stored: Arc::clone(stored), ctx: ctx.clone(), first, idle };
@@ -68,7 +68,7 @@ impl BlockStream {
 
     /// Builds only the requested labels from now on.
     pub(super) fn request_labels(&mut self, requested: &LabelHint) -> Result<()> {
-        self.requested = match self.reads.stored.block.projection(requested)? {
+        self.requested = match self.reads.stored.block.index.projection(requested)? {
             None => RequestedLabels::All,
             Some(projection) if projection.is_empty() => RequestedLabels::None,
             Some(projection) => RequestedLabels::Some(projection),
@@ -153,7 +153,7 @@ impl BlockStream {
     /// Returns `true` if a series of the block may have a label of one of these names.
     pub(super) fn has_label(&self, names: &[&str]) -> Result<bool> {
         for name in names {
-            if self.reads.stored.block.has_label(name)? {
+            if self.reads.stored.block.index.has_label(name)? {
                 return Ok(true);
             }
         }
@@ -175,7 +175,7 @@ impl BlockReads {
         result
     }
 
-    // A panic drops the cache in use; idle ones are intact.
+    // A panic drops the cache in use. Idle caches are intact.
     fn idle(&self) -> MutexGuard<'_, Vec<ReadCache>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -54,7 +54,7 @@ pub(super) struct HeadReads {
     copied: Vec<SlotRef>,
 }
 
-/// Series of one head in label order.
+/// Series of a head in label order.
 struct Lane {
     head: usize,
     next: Option<SlotRef>,
@@ -179,8 +179,8 @@ impl HeadReads {
         self.copies.read(self.copied.partition_point(|of| of.slot < slot), range, out)
     }
 
-    /// Copies the samples of a selection from the head of a shard. Returns the head, and its selected series in lists,
-    /// each in label order; or `None` if no series is selected.
+    /// Copies the samples of a selection from the head of a shard. Returns them, and the selected series in lists, each in
+    /// label order. Returns `None` if no series is selected.
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
         let Selection { ctx, store, matchers, range, need, .. } = *selection;
         let store_shard = &store.shards[shard];
@@ -210,8 +210,8 @@ impl HeadReads {
     }
 }
 
-/// Finds the selected series of a head if they are numerous enough to use the shared order. Returns `None` if they are
-/// not, or if a series is evicted concurrently.
+/// Finds the selected series of a head if they are numerous enough to use the shared order. Returns `None` otherwise, or
+/// if a series is evicted concurrently.
 fn find(selection: &Selection<'_>, store_shard: &Shard, charge: &mut Charge) -> Result<Option<Found>> {
     let Selection { ctx, matchers, range, .. } = *selection;
     let (slots, n_removed) = {
@@ -258,7 +258,7 @@ fn sort(ctx: &QueryContext, store_shard: &Shard, slots: &[SlotRef], charge: &mut
     Ok(sorted)
 }
 
-/// Copies the samples of `slots`, and returns them with the slots that have samples in the range.
+/// Copies the samples of `slots`. Returns them, and the slots that have samples in the range.
 fn copy(
     selection: &Selection<'_>,
     store_shard: &Shard,
@@ -296,7 +296,8 @@ fn lock<'a>(store: &'a Store, heads: &[SelectedHead]) -> Vec<RwLockReadGuard<'a,
     heads.iter().map(|of| store.shards[of.shard].head()).collect()
 }
 
-/// Compares the labels of the next series of two lanes. An evicted series comes first, so that it is skipped at once.
+/// Compares the labels of the next series of two lanes. An evicted series comes first, so that it is skipped
+/// immediately.
 fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, equal_symbols: &mut EqualSymbols) -> Ordering {
     let current = |lane: &Lane| lane.next.filter(|&of| locked[lane.head].is_current(of));
     let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
@@ -308,8 +309,8 @@ fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, equal_symbo
     })
 }
 
-/// A cache of symbols of two heads with equal strings: most labels have few values, and each head has its own symbol
-/// ids. Valid while both heads are locked.
+/// A cache of pairs of symbols of two heads with equal strings. Most labels have few values, and each head has its own
+/// symbol ids. The cache is valid while both heads are locked.
 #[derive(Default)]
 struct EqualSymbols {
     /// Pairs of equal symbols, by a hash of the first symbol.

@@ -147,7 +147,7 @@ impl SeriesSet {
         let (mut streams, mut sources) = (Vec::new(), Vec::new());
         for stored in blocks.iter().filter(|stored| stored.meta().range.overlaps(range)) {
             ctx.check()?;
-            let ordinals = stored.block.select(ctx, matchers)?;
+            let ordinals = stored.block.index.select(ctx, matchers)?;
             if !ordinals.is_empty() {
                 charge.grow(ordinals.serialized_size())?;
                 let stream = BlockStream::new(ctx, stored, ordinals, range);

@@ -1,4 +1,4 @@
-//! Parameters that a selection passes to the streams of series.
+//! The parameters of a selection.
 
 use std::sync::Arc;
 

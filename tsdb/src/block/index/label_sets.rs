@@ -1,10 +1,10 @@
-//! Building label sets from rows of symbols, reusing the common prefix with the last set.
+//! Building label sets from rows of symbols. Labels that the previous set has are copied from it.
 
 use hashbrown::HashMap;
 
 use super::dictionary::{Dictionary, DictionaryCursor};
-use super::table::Access;
 use crate::block::Symbol;
+use crate::block::page::Access;
 use crate::context::Charge;
 use crate::error::Result;
 use crate::labels::{PackedBuilder, PackedLabel};
@@ -26,12 +26,12 @@ impl LabelSetBuilder {
         Self { read_cache, row: Vec::new(), set: PackedBuilder::default(), before: PackedBuilder::default() }
     }
 
-    /// From now on caches more of the dictionary, if the budget has plenty of room.
+    /// Caches more of the dictionary from now on, if the budget has plenty of room.
     pub(super) fn keep_more(&mut self, charge: Charge) {
         self.read_cache.charge = Some(charge);
     }
 
-    /// Builds the set of some ascending symbols. Returns `false` if their names do not ascend.
+    /// Builds the label set of ascending symbols. Returns `false` if their names do not ascend.
     ///
     /// # Errors
     /// The errors of [`DictionaryCursor::go_to`].
@@ -49,7 +49,7 @@ impl LabelSetBuilder {
         made
     }
 
-    /// Returns `true` if the last set has these symbols.
+    /// Returns `true` if the set that was built last has these symbols.
     pub(super) fn is_of(&self, row: &[Symbol]) -> bool {
         self.row == row
     }
@@ -86,13 +86,13 @@ impl LabelSetBuilder {
 #[derive(Debug)]
 struct LabelCache {
     dictionary: Dictionary,
-    /// One for each of the first positions of a set: the labels there mostly have one name, whose values are
-    /// neighbours.
+    /// One cursor for each of the first positions in a set. The labels at a position mostly have the same name, and
+    /// neighboring values.
     cursors: Vec<DictionaryCursor>,
     labels: HashMap<Symbol, PackedLabel>,
     /// Packed labels.
     packed: String,
-    /// Charge for the part above [`PACKED_SIZE_MIN`]; without it nothing more is cached.
+    /// Charge for the size above [`PACKED_SIZE_MIN`]. Without a charge nothing more is cached.
     charge: Option<Charge>,
     /// Size of the packed labels at which the cache is cleared.
     packed_size_max: usize,
@@ -100,15 +100,15 @@ struct LabelCache {
 
 /// Size of packed labels that is always allowed, in bytes.
 const PACKED_SIZE_MIN: usize = 256 << 10;
-/// Size of packed labels if the budget has plenty of room, in bytes: the labels of ten thousand pods, which recur with
-/// each metric.
+/// Maximum size of packed labels if the budget has plenty of room, in bytes: the labels of ten thousand pods, which
+/// recur with each metric.
 const PACKED_SIZE_MAX: usize = 4 << 20;
-/// Step by which the charge grows, in bytes of labels.
+/// Step by which the allowed size grows, in bytes.
 const PACKED_SIZE_STEP: usize = 64 << 10;
-/// Memory per byte of labels including its part of the table: few labels are shorter than a table entry, and both may
-/// be half empty.
+/// Memory per byte of packed labels, including the table: few labels are shorter than an entry of the table, and both
+/// buffers may be half empty.
 const PACKED_COST: usize = 4;
-/// Maximum number of cursors, each of which holds a page. Positions from here on share the last one.
+/// Maximum number of cursors, each of which holds a page. Later positions share the last cursor.
 const CURSORS_MAX: usize = 16;
 
 impl LabelCache {
@@ -129,8 +129,8 @@ impl LabelCache {
     }
 
     fn read(&mut self, symbol: Symbol, cursor: usize) -> Result<PackedLabel> {
-        if self.packed.len() > self.packed_size_max && !self.take_room() {
-            self.forget();
+        if self.packed.len() > self.packed_size_max && !self.grow() {
+            self.clear();
         }
         while self.cursors.len() <= cursor {
             self.cursors.push(self.dictionary.cursor(Access::Cached));
@@ -144,15 +144,15 @@ impl LabelCache {
     }
 
     /// Charges more room, if the budget has plenty.
-    fn take_room(&mut self) -> bool {
+    fn grow(&mut self) -> bool {
         let Some(charge) = &mut self.charge else { return false };
         let has_room = self.packed_size_max < PACKED_SIZE_MAX && charge.grow_if_plenty(PACKED_SIZE_STEP * PACKED_COST);
         self.packed_size_max += if has_room { PACKED_SIZE_STEP } else { 0 };
         has_room
     }
 
-    /// Clears the cache. The charge is released unless the cache was at its maximum: then it fills again.
-    fn forget(&mut self) {
+    /// Clears the cache. Releases the charge unless the cache had its maximum size: then it will fill again.
+    fn clear(&mut self) {
         self.labels.clear();
         self.packed.clear();
         if self.packed_size_max < PACKED_SIZE_MAX

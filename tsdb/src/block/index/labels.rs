@@ -9,22 +9,22 @@ use roaring::RoaringBitmap;
 use super::dictionary::after;
 use super::postings::PostingsCursor;
 use super::reader::Index;
-use super::table::Access;
 use crate::block::Symbol;
+use crate::block::page::Access;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 use crate::index::TERMS_PER_CHECK;
 use crate::labels::StringSet;
 
-/// Cost of reading the labels of one series, in visited values of the dictionary.
+/// Cost of reading the labels of a series, relative to visiting a value of the dictionary.
 const SERIES_COST: u64 = 16;
 
 impl Index {
-    /// Adds the names of the labels that series in `ordinals` (or any series) have to `names`.
+    /// Adds the label names of the series in `ordinals` to `names`, or of all series.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit, and the errors of [`Index::open`].
-    pub(in crate::block) fn label_names(
+    /// If the request is interrupted or exceeds its memory limit; the errors of [`Index::open`].
+    pub(crate) fn label_names(
         &self,
         ctx: &QueryContext,
         ordinals: Option<&RoaringBitmap>,
@@ -37,11 +37,11 @@ impl Index {
         }
     }
 
-    /// Adds the values that series in `ordinals` (or any series) have for a label to `values`.
+    /// Adds the values of a label in the series in `ordinals` to `values`, or in all series.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit, and the errors of [`Index::open`].
-    pub(in crate::block) fn label_values(
+    /// The errors of [`Index::label_names`].
+    pub(crate) fn label_values(
         &self,
         ctx: &QueryContext,
         name: &str,
@@ -60,12 +60,12 @@ impl Index {
         }
     }
 
-    /// Returns all series if the dictionary has unused symbols, so that it does not suffice.
+    /// Returns all series if the dictionary has unused symbols, so that looking up the dictionary is not enough.
     fn all_if_unused(&self) -> Option<RoaringBitmap> {
         (self.n_unused > 0).then(|| self.all())
     }
 
-    /// Calls a function with each label name in ascending order and the range of its symbols.
+    /// Calls `visit` with each label name, in ascending order, and the range of its symbols.
     fn each_name(&self, ctx: &QueryContext, mut visit: impl FnMut(&str, Range<u32>) -> Result<()>) -> Result<()> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
         let mut at = cursor.next()?;
@@ -84,15 +84,14 @@ impl Index {
 
     fn names_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, names: &mut StringSet) -> Result<()> {
         let all = 0..self.dictionary.len();
-        if is_cheaper_by_series(ordinals, &all) {
-            let symbols = self.symbols_of(ctx, ordinals, &all)?;
-            return self.each_name(ctx, |name, range| {
-                if symbols.range(range).next().is_some() { names.insert(name) } else { Ok(()) }
-            });
-        }
+        let is_by_series = is_cheaper_by_series(ordinals, &all);
+        let symbols = if is_by_series { self.symbols_of(ctx, ordinals, &all)? } else { RoaringBitmap::new() };
         let mut postings = self.postings_cursor(Access::Cached);
         self.each_name(ctx, |name, range| {
-            let found = first_that_intersects(ctx, &mut postings, range, ordinals)?;
+            let found = match is_by_series {
+                true => symbols.range(range).next().map(Symbol),
+                false => first_that_intersects(ctx, &mut postings, range, ordinals)?,
+            };
             if found.is_some() { names.insert(name) } else { Ok(()) }
         })
     }
@@ -100,7 +99,7 @@ impl Index {
     /// Returns the symbols of `range` that series in `ordinals` have, from the series table.
     fn symbols_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, range: &Range<u32>) -> Result<RoaringBitmap> {
         let mut found = RoaringBitmap::new();
-        let mut series = self.series_cursor();
+        let mut series = self.series_cursor(Access::Cached);
         for (i, ordinal) in ordinals.iter().enumerate() {
             if i % TERMS_PER_CHECK == 0 {
                 ctx.check()?;
@@ -153,7 +152,7 @@ pub(super) fn is_cheaper_by_series(ordinals: &RoaringBitmap, symbols: &Range<u32
     ordinals.len().saturating_mul(SERIES_COST) < symbols.len() as u64
 }
 
-/// Returns the first of some symbols that a series in `ordinals` has.
+/// Returns the first of `symbols` that a series in `ordinals` has.
 fn first_that_intersects(
     ctx: &QueryContext,
     postings: &mut PostingsCursor,

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! entry   number << 2 | kind, varint:
-//!           0 one     the number is the one series
+//!           0 one     the number is the only series
 //!           1 runs    the number is the size in bytes of runs, which follow
 //!           2 bitmap  the number is the size in bytes of a bitmap in the portable format of Roaring, which follows
-//!           3 page    the number is that size, and the bitmap is the payload of a page; its reference follows
-//! run     gap << 1 | more, varint: series between the end of the run before (or 0) and its first; whether there are
-//!         more than one
+//!           3 page    the number is the size in bytes of a bitmap that is the payload of a page, whose reference follows
+//! run     gap << 1 | more, varint: number of series between the end of the run before (or 0) and the run; 1 if the run
+//!         has more than one series
 //!         number of series, less 2, varint (if more)
 //! ```
 
@@ -17,22 +17,22 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 
 use super::runs::Merge;
-use super::table::{Access, Table, TableCursor, TableWriter};
+use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
-use crate::block::page::{PageRef, PageWriter, Pages};
-use crate::chunk::varint::{put_u64, take_bytes, take_u64};
+use crate::block::page::{Access, PageRef, PageWriter, Pages};
+use crate::chunk::varint::{put_u64, take_bytes, take_int, take_u64};
 use crate::error::Result;
 
-/// Entries of a group: a look-up skips at most this many.
-const GROUP: u32 = 16;
+/// Number of entries of a group: a look-up skips at most this many.
+pub(super) const GROUP: u32 = 16;
 
 const ONE: u64 = 0;
 const RUNS: u64 = 1;
 const BITMAP: u64 = 2;
 const PAGE: u64 = 3;
 
-/// Runs of fewer bytes are never larger than a bitmap, whose header alone takes as much.
-const BITMAP_WORTH_A_TRY: usize = 16;
+/// Runs of at most this size are never larger than a bitmap, whose header alone takes as much.
+const BITMAP_SIZE_MIN: usize = 16;
 
 /// Writes the postings of `n_symbols` symbols. Returns the pages of the directory and the number of unused symbols.
 ///
@@ -60,9 +60,9 @@ pub(super) fn write(
     Ok((table.finish(pages)?, n_unused))
 }
 
-/// Encodes lists one after the other.
+/// Encodes lists in sequence.
 struct ListEncoder {
-    /// Larger runs become a bitmap in a page of its own.
+    /// Size of runs above which a list becomes a bitmap in a page of its own.
     size_max: usize,
     runs: Vec<u8>,
     first: u32,
@@ -116,13 +116,15 @@ impl ListEncoder {
         } else if self.n == 1 {
             put_u64(&mut self.entry, u64::from(self.first) << 2 | ONE);
         } else {
-            let bitmap = (self.runs.len() > BITMAP_WORTH_A_TRY).then(|| bitmap_of(&self.runs)).map(|mut bitmap| {
+            let mut bitmap = RoaringBitmap::new();
+            if self.runs.len() > BITMAP_SIZE_MIN {
+                bitmap = bitmap_of(&self.runs);
                 bitmap.optimize();
-                bitmap
-            });
-            match bitmap.filter(|bitmap| bitmap.serialized_size() < self.runs.len()) {
-                Some(bitmap) => put_sized(&mut self.entry, BITMAP, &serialized(&bitmap)),
-                None => put_sized(&mut self.entry, RUNS, &self.runs),
+            }
+            if !bitmap.is_empty() && bitmap.serialized_size() < self.runs.len() {
+                put_kind(&mut self.entry, BITMAP, &serialized(&bitmap));
+            } else {
+                put_kind(&mut self.entry, RUNS, &self.runs);
             }
         }
         self.runs.clear();
@@ -131,7 +133,7 @@ impl ListEncoder {
     }
 }
 
-fn put_sized(dst: &mut Vec<u8>, kind: u64, bytes: &[u8]) {
+fn put_kind(dst: &mut Vec<u8>, kind: u64, bytes: &[u8]) {
     put_u64(dst, (bytes.len() as u64) << 2 | kind);
     dst.extend_from_slice(bytes);
 }
@@ -152,24 +154,24 @@ fn serialized(bitmap: &RoaringBitmap) -> Vec<u8> {
     bytes
 }
 
-/// Runs of up to this many series are pushed one by one, which takes fewer steps than inserting a range.
-const PUSHED_RUN_MAX: u32 = 16;
+/// Maximum number of series of a run that are inserted one by one, which is faster than inserting a short range.
+const SHORT_RUN_MAX: u32 = 16;
 
 fn insert(bitmap: &mut RoaringBitmap, run: Range<u32>) {
-    if run.end - run.start > PUSHED_RUN_MAX {
+    if run.end - run.start > SHORT_RUN_MAX {
         bitmap.insert_range(run);
     } else {
-        // Not `push`: in a dense container that searches for the maximum, word by word.
+        // Not `push`: it searches for the maximum, in a dense container word by word.
         run.for_each(|ordinal| _ = bitmap.insert(ordinal));
     }
 }
 
-/// Adds the part of a run that is in `set` to `kept`.
+/// Adds the intersection of `set` and a run to `kept`.
 fn insert_common(set: &RoaringBitmap, run: Range<u32>, kept: &mut RoaringBitmap) {
     if set.contains_range(run.clone()) {
-        // Fast path: all of them, such as the series of a metric with a single job.
+        // Fast path: `set` contains the run, such as the series of a metric with a single job.
         insert(kept, run);
-    } else if run.end - run.start > PUSHED_RUN_MAX {
+    } else if run.end - run.start > SHORT_RUN_MAX {
         let mut common = RoaringBitmap::new();
         common.insert_range(run);
         common &= set;
@@ -186,7 +188,7 @@ fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>) 
     while !src.is_empty() {
         let head = take_u64(&mut src)?;
         let gap = u32::try_from(head >> 1).ok()?;
-        let n = if head & 1 == 1 { u32::try_from(take_u64(&mut src)?).ok()?.checked_add(2)? } else { 1 };
+        let n = if head & 1 == 1 { take_int::<u32>(&mut src)?.checked_add(2)? } else { 1 };
         if gap == 0 && !is_first {
             return None;
         }
@@ -264,14 +266,6 @@ fn visit_list(
     Some(None)
 }
 
-/// Opens the postings of `n_symbols` symbols.
-///
-/// # Errors
-/// The errors of [`Table::open`].
-pub(super) fn open(pages: &Arc<Pages>, n_symbols: u32, directory: &[PageRef]) -> Result<Arc<Table>> {
-    Table::open(pages, GROUP, n_symbols, directory).map(Arc::new)
-}
-
 /// A cursor over the postings. Visiting symbols in ascending order is cheap.
 #[derive(Debug)]
 pub(super) struct PostingsCursor {
@@ -290,17 +284,14 @@ impl PostingsCursor {
     /// Calls `visit` with the series of a symbol, in order, until it breaks.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`], and if the list does not decode; a part of it may have been visited
-    /// then.
+    /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`](crate::Error::Corrupt) if the list does not decode.
+    /// Parts of it may have been visited then.
     pub(super) fn visit(&mut self, symbol: Symbol, mut visit: impl FnMut(Part) -> ControlFlow<()>) -> Result<()> {
         self.approach(symbol)?;
         let n_series = self.n_series;
         let page = self.entries.step(|src| visit_list(take_list(src)?, n_series, &mut visit))?;
         let Some((page, size)) = page else { return Ok(()) };
-        let payload = match self.access {
-            Access::Cached => self.pages.get(page)?,
-            Access::Scan => self.pages.read(page)?.into(),
-        };
+        let payload = self.pages.load(page, self.access)?;
         let damaged = || self.pages.corrupt(page.offset, "a bitmap of the index does not decode");
         let bitmap = if payload.len() as u64 == size { decode_bitmap(&payload, n_series) } else { None };
         let _last = visit(Part::Set(bitmap.ok_or_else(damaged)?));
@@ -348,7 +339,7 @@ impl PostingsCursor {
         let mut kept = RoaringBitmap::new();
         self.visit(symbol, |part| {
             match part {
-                // Most of the many runs of a machine or a job belong to other metrics than those left in `set`.
+                // Most of the runs of a host or a job belong to other metrics than the series left in `set`.
                 Part::Run(run) if max < run.start => return ControlFlow::Break(()),
                 Part::Run(run) if run.end <= min => {}
                 // Cannot overflow: ordinals are below the number of series.
@@ -419,7 +410,7 @@ mod tests {
         ) {
             let mut bytes = serialized(&ordinals.into_iter().collect());
             prop_assert!(decode_bitmap(&bytes, 200_000).is_some());
-            prop_assert!(decode_bitmap(&[&bytes[..], &[byte]].concat(), 200_000).is_none(), "bytes behind it");
+            prop_assert!(decode_bitmap(&[&bytes[..], &[byte]].concat(), 200_000).is_none(), "excess bytes");
             let at = at % bytes.len();
             bytes[at] = byte;
             if let Some(bitmap) = decode_bitmap(&bytes, 200_000) {

@@ -5,7 +5,7 @@
 //!        number of suffixes, varint
 //!        number of symbols, varint
 //!        number of symbols that are in no series, varint
-//!        directories of dictionary, suffixes, series and postings: for each, number of pages, varint; references
+//!        directories of dictionary, suffixes, series and postings: for each, number of pages, varint; their references
 //! ```
 
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 
 use super::SERIES_MAX;
-use super::dictionary::{Dictionary, SymbolCursor};
+use super::dictionary::{Dictionary, DictionaryCursor};
 use super::postings::{self, PostingsCursor};
 use super::projection::Projection;
 use super::series::{self, SeriesCursor};
 use super::suffixes;
-use super::table::{Access, Table};
-use crate::block::page::{PageRef, Pages};
-use crate::chunk::varint::{put_u64, take_u64};
+use super::table::Table;
+use crate::block::page::{Access, PageRef, Pages};
+use crate::chunk::varint::{put_u64, take_int};
 use crate::error::Result;
 use crate::labels::LabelHint;
 
@@ -30,7 +30,7 @@ pub(super) struct Root {
     pub(super) n_series: u32,
     pub(super) n_suffixes: u32,
     pub(super) n_symbols: u32,
-    /// Unused symbols.
+    /// Number of symbols that no series has.
     pub(super) n_unused: u32,
     /// Pages of the directories.
     pub(super) dictionary: Vec<PageRef>,
@@ -46,42 +46,28 @@ impl Root {
             put_u64(&mut dst, n.into());
         }
         for directory in [&self.dictionary, &self.suffixes, &self.series, &self.postings] {
-            put_u64(&mut dst, directory.len() as u64);
-            directory.iter().for_each(|page| page.encode(&mut dst));
+            PageRef::encode_list(directory, &mut dst);
         }
         dst
     }
 
     fn decode(mut src: &[u8]) -> Option<Self> {
         let src = &mut src;
-        let n_series = u32::try_from(take_u64(src)?).ok().filter(|&n| n <= SERIES_MAX)?;
-        let n_suffixes = u32::try_from(take_u64(src)?).ok().filter(|&n| n <= n_series)?;
-        let n_symbols = u32::try_from(take_u64(src)?).ok()?;
-        let n_unused = u32::try_from(take_u64(src)?).ok().filter(|&n| n <= n_symbols)?;
-        let (dictionary, suffixes) = (take_directory(src)?, take_directory(src)?);
-        let (series, postings) = (take_directory(src)?, take_directory(src)?);
-        src.is_empty().then_some(Self {
-            n_series,
-            n_suffixes,
-            n_symbols,
-            n_unused,
-            dictionary,
-            suffixes,
-            series,
-            postings,
-        })
+        let n_series = take_int(src).filter(|&n| n <= SERIES_MAX)?;
+        let n_suffixes = take_int(src).filter(|&n| n <= n_series)?;
+        let n_symbols = take_int(src)?;
+        let n_unused = take_int(src).filter(|&n| n <= n_symbols)?;
+        let (dictionary, suffixes) = (PageRef::decode_list(src)?, PageRef::decode_list(src)?);
+        let (series, postings) = (PageRef::decode_list(src)?, PageRef::decode_list(src)?);
+        let root = Self { n_series, n_suffixes, n_symbols, n_unused, dictionary, suffixes, series, postings };
+        src.is_empty().then_some(root)
     }
-}
-
-fn take_directory(src: &mut &[u8]) -> Option<Vec<PageRef>> {
-    // Nothing is allocated in advance: the number of pages is not trusted.
-    (0..take_u64(src)?).map(|_| PageRef::decode(src)).collect()
 }
 
 /// The index of a block: from matchers to series, from series to labels.
 #[derive(Debug)]
-pub(in crate::block) struct Index {
-    pub(super) n_series: u32,
+pub(crate) struct Index {
+    pub(crate) n_series: u32,
     pub(super) n_unused: u32,
     pub(super) dictionary: Dictionary,
     pub(super) suffixes: Arc<Table>,
@@ -90,13 +76,12 @@ pub(in crate::block) struct Index {
 }
 
 impl Index {
-    /// Reads the directories. Cost: a page for the root and at least one for each of the four tables, without the
-    /// cache.
+    /// Opens an index: reads the root and the directories of the four tables, without the cache.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt) with path and offset; likewise
-    /// below.
-    pub(in crate::block) fn open(pages: Arc<Pages>, root: PageRef) -> Result<Self> {
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt) with path and offset. All methods
+    /// of an index return these errors.
+    pub(crate) fn open(pages: Arc<Pages>, root: PageRef) -> Result<Self> {
         let payload = pages.read(root)?;
         let damaged = || pages.corrupt(root.offset, "the root of the index does not decode");
         let root = Root::decode(&payload).ok_or_else(damaged)?;
@@ -104,57 +89,47 @@ impl Index {
             n_series: root.n_series,
             n_unused: root.n_unused,
             dictionary: Dictionary::open(&pages, root.n_symbols, &root.dictionary)?,
-            suffixes: suffixes::open(&pages, root.n_suffixes, &root.suffixes)?,
-            series: series::open(&pages, root.n_series, &root.series)?,
-            postings: postings::open(&pages, root.n_symbols, &root.postings)?,
+            suffixes: Table::open(&pages, suffixes::GROUP, root.n_suffixes, &root.suffixes)?,
+            series: Table::open(&pages, series::GROUP, root.n_series, &root.series)?,
+            postings: Table::open(&pages, postings::GROUP, root.n_symbols, &root.postings)?,
         })
     }
 
-    /// Returns the number of series.
-    pub(in crate::block) fn n_series(&self) -> u32 {
-        self.n_series
-    }
-
     /// Returns a cursor over the labels of series.
-    pub(in crate::block) fn series_cursor(&self) -> SeriesCursor {
-        SeriesCursor::new(&self.series, &self.suffixes, &self.dictionary, Access::Cached)
+    pub(crate) fn series_cursor(&self, access: Access) -> SeriesCursor {
+        SeriesCursor::new(&self.series, &self.suffixes, &self.dictionary, access)
     }
 
-    /// Returns a cursor over the labels of series that bypasses the cache: for merges.
-    pub(in crate::block) fn series_scan(&self) -> SeriesCursor {
-        SeriesCursor::new(&self.series, &self.suffixes, &self.dictionary, Access::Scan)
-    }
-
-    /// Returns a cursor over all symbols in ascending order that bypasses the cache: for merges.
-    pub(in crate::block) fn symbol_cursor(&self) -> SymbolCursor {
-        SymbolCursor::new(&self.dictionary)
+    /// Returns a cursor over all symbols in ascending order that bypasses the cache, for merges.
+    pub(crate) fn symbol_cursor(&self) -> DictionaryCursor {
+        self.dictionary.cursor(Access::Scan)
     }
 
     /// Returns the requested labels as symbols, or `None` if all labels are requested.
     ///
     /// # Errors
     /// The errors of [`Index::open`].
-    pub(in crate::block) fn projection(&self, requested: &LabelHint) -> Result<Option<Projection>> {
+    pub(crate) fn projection(&self, requested: &LabelHint) -> Result<Option<Projection>> {
         let (names, is_included) = match requested {
             LabelHint::All => return Ok(None),
             LabelHint::With(names) => (names, true),
             LabelHint::Without(names) => (names, false),
         };
         let listed = names.iter().map(|name| self.dictionary.range(name, "")).collect::<Result<_>>()?;
-        Ok(Some(Projection::new(listed, is_included)))
+        Ok(Some(Projection { listed, is_included }))
     }
 
     /// Returns `true` if a series may have a label of this name.
     ///
     /// # Errors
     /// The errors of [`Index::open`].
-    pub(in crate::block) fn has_label(&self, name: &str) -> Result<bool> {
+    pub(crate) fn has_label(&self, name: &str) -> Result<bool> {
         Ok(!self.dictionary.range(name, "")?.is_empty())
     }
 
-    /// Returns name and value of a symbol.
+    /// Returns the name and the value of a symbol.
     #[cfg(test)]
-    pub(in crate::block) fn pair(&self, symbol: crate::block::Symbol) -> Result<(String, String)> {
+    pub(crate) fn pair(&self, symbol: crate::block::Symbol) -> Result<(String, String)> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
         cursor.go_to(symbol)?;
         let (name, value) = cursor.name_and_value()?;
@@ -165,6 +140,7 @@ impl Index {
         PostingsCursor::new(&self.postings, self.n_series, access)
     }
 
+    /// Returns the ordinals of all series.
     pub(super) fn all(&self) -> RoaringBitmap {
         let mut all = RoaringBitmap::new();
         all.insert_range(0..self.n_series);

@@ -2,11 +2,11 @@
 //!
 //! Series arrive in order, and often share a symbol with the previous series. So the sorter handles runs of series with
 //! the same symbol. Runs are collected in memory. When the memory is full, they are sorted by symbol and spilled to a
-//! file. At the end the files are merged. The runs of one symbol ascend from file to file.
+//! file. At the end the files are merged. The runs of a symbol ascend from file to file.
 //!
 //! ```text
-//! page of a spill file   runs: symbol less that of the run before (the first less 0), varint;
-//!                              first series, less the end of the run before where the symbol is the same, varint;
+//! page of a spill file   runs: symbol less the symbol of the run before (or less 0), varint;
+//!                              first series, less the end of the run before if the symbol is the same, varint;
 //!                              number of series, varint
 //! ```
 
@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::block::Symbol;
-use crate::block::page::{PageCache, PageRef, PageWriter, Pages};
-use crate::chunk::varint::{put_u64, take_u64};
+use crate::block::page::{ListWriter, PageCache, PageRef, PageWriter, Pages};
+use crate::block::temporary_file::TemporaryFile;
+use crate::chunk::varint::{put_u64, take_int};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 
@@ -41,13 +42,13 @@ impl Run {
 /// Builds runs from the symbols of series in order.
 #[derive(Debug, Default)]
 pub(super) struct OpenRuns {
-    /// The symbols of the last series, ascending, and the first series of each one's run.
+    /// The symbols of the last series, ascending, and the first series of the run of each.
     row: Vec<(Symbol, u32)>,
     next_row: Vec<(Symbol, u32)>,
 }
 
 impl OpenRuns {
-    /// Advances to a series with these symbols, and adds the runs that end before it to `sorter`.
+    /// Advances to a series with these symbols. Adds the runs that end before it to `sorter`.
     ///
     /// # Errors
     /// The errors of [`RunSorter::push`].
@@ -82,27 +83,28 @@ pub(super) struct RunSorter {
     n_files: u32,
 }
 
-/// Maximum number of spill files merged at once, each with a page in memory. That many files are merged into one.
+/// Maximum number of spill files, each with a page in memory when they are merged. Before another file is written, they
+/// are merged into one.
 pub(super) const SPILLS_MAX: usize = 64;
 
 impl RunSorter {
-    /// Creates an empty sorter; runs in memory take at most `memory_max` bytes.
+    /// Creates an empty sorter. Runs in memory take at most `memory_max` bytes.
     pub(super) fn new(fs: Arc<dyn Fs>, prefix: &Path, page_size: usize, memory_max: usize) -> Self {
         let runs_max = (memory_max / size_of::<Run>()).max(1);
         let (runs, spills) = (Vec::new(), Vec::new());
         Self { fs, prefix: prefix.to_owned(), page_size, runs_max, runs, spills, n_files: 0 }
     }
 
-    /// Adds a run after those of the same symbol.
+    /// Adds a run after the previous runs of its symbol.
     ///
     /// # Errors
-    /// [`Error::Io`] from a spill file.
+    /// [`Error::Io`] of a spill file.
     fn push(&mut self, run: Run) -> Result<()> {
         if self.runs.len() == self.runs_max {
             self.spill()?;
         }
         if self.runs.len() == self.runs.capacity() {
-            // Doubles, but never beyond the limit.
+            // Doubles the capacity, but never beyond the limit.
             let room = self.runs_max - self.runs.len();
             self.runs.reserve_exact(self.runs.len().max(RUNS_MIN).min(room));
         }
@@ -122,103 +124,69 @@ impl RunSorter {
     fn spill(&mut self) -> Result<()> {
         if self.spills.len() == SPILLS_MAX {
             let mut merge = Merge::new(std::mem::take(&mut self.spills), Vec::new())?;
-            let merged = self.write(&mut || merge.next())?;
-            self.spills.push(merged);
+            self.write(&mut || merge.next())?;
         }
         let mut runs = std::mem::take(&mut self.runs);
         runs.sort_unstable();
         let mut sorted = runs.iter().copied();
-        let spill = self.write(&mut || Ok(sorted.next()))?;
-        self.spills.push(spill);
+        self.write(&mut || Ok(sorted.next()))?;
         runs.clear();
         self.runs = runs;
         Ok(())
     }
 
-    fn write(&mut self, next: &mut dyn FnMut() -> Result<Option<Run>>) -> Result<Spill> {
-        let mut name = OsString::from(&self.prefix);
-        name.push(format!(".{}.tmp", self.n_files));
+    /// Writes sorted runs to a new spill file.
+    fn write(&mut self, next: &mut dyn FnMut() -> Result<Option<Run>>) -> Result<()> {
+        let mut path = OsString::from(&self.prefix);
+        path.push(format!(".{}.tmp", self.n_files));
         self.n_files += 1;
-        Spill::write(Arc::clone(&self.fs), PathBuf::from(name), self.page_size, next)
+        let (file, append) = TemporaryFile::create(Arc::clone(&self.fs), path.into())?;
+        let mut writer = PageWriter::new(file.location().1, append)?;
+        let (mut list, mut last) = (ListWriter::new(self.page_size), BEFORE_FIRST);
+        while let Some(run) = next()? {
+            list.push(&mut writer, |dst| {
+                let last = if dst.is_empty() { BEFORE_FIRST } else { last };
+                put_run(dst, last, run);
+            })?;
+            last = run;
+        }
+        let pages = list.finish(&mut writer)?;
+        writer.flush()?;
+        self.spills.push(Spill { file, pages });
+        Ok(())
     }
 }
 
 /// Initial capacity in runs.
 const RUNS_MIN: usize = 1024;
 
-/// A file of sorted runs, which is removed on drop.
-#[derive(Debug)]
+/// A file of sorted runs.
 struct Spill {
     file: TemporaryFile,
-    refs: Vec<PageRef>,
+    pages: Vec<PageRef>,
 }
 
-/// Removes a file on drop.
-#[derive(Debug)]
-struct TemporaryFile {
-    fs: Arc<dyn Fs>,
-    path: PathBuf,
-}
+/// Precedes the first run of a page.
+const BEFORE_FIRST: Run = Run { symbol: Symbol(0), first: 0, end: 0 };
 
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        // Remaining files are removed when the store is opened next.
-        let _removed = self.fs.remove(&self.path);
-    }
-}
-
-impl Spill {
-    fn write(
-        fs: Arc<dyn Fs>,
-        path: PathBuf,
-        page_size: usize,
-        next: &mut dyn FnMut() -> Result<Option<Run>>,
-    ) -> Result<Self> {
-        let file = fs.create(&path).map_err(Error::io("create", &path))?;
-        let file = (TemporaryFile { fs, path }, file);
-        let mut writer = PageWriter::new(&file.0.path, file.1)?;
-        let (mut page, mut refs, mut last) = (Vec::new(), Vec::new(), None);
-        while let Some(run) = next()? {
-            put_run(&mut page, last, run);
-            last = Some(run);
-            if page.len() >= page_size {
-                refs.push(writer.write(&page)?);
-                page.clear();
-                last = None;
-            }
-        }
-        if !page.is_empty() {
-            refs.push(writer.write(&page)?);
-        }
-        writer.flush()?;
-        Ok(Self { file: file.0, refs })
-    }
-}
-
-fn put_run(dst: &mut Vec<u8>, last: Option<Run>, run: Run) {
-    let last = last.unwrap_or(BEFORE_FIRST);
+fn put_run(dst: &mut Vec<u8>, last: Run, run: Run) {
     put_u64(dst, (run.symbol.0 - last.symbol.0).into());
     let base = if run.symbol == last.symbol { last.end } else { 0 };
     put_u64(dst, (run.first - base).into());
     put_u64(dst, (run.end - run.first).into());
 }
 
-fn take_run(src: &mut &[u8], last: Option<Run>) -> Option<Run> {
-    let last = last.unwrap_or(BEFORE_FIRST);
-    let symbol = last.symbol.0.checked_add(take_u64(src)?.try_into().ok()?)?;
-    let base = if symbol == last.symbol.0 { last.end } else { 0 };
-    let first = base.checked_add(take_u64(src)?.try_into().ok()?)?;
-    let end = first.checked_add(take_u64(src)?.try_into().ok()?)?;
-    Some(Run { symbol: Symbol(symbol), first, end })
+fn take_run(src: &mut &[u8], last: Run) -> Option<Run> {
+    let symbol = Symbol(last.symbol.0.checked_add(take_int(src)?)?);
+    let base = if symbol == last.symbol { last.end } else { 0 };
+    let first = base.checked_add(take_int(src)?)?;
+    Some(Run { symbol, first, end: first.checked_add(take_int(src)?)? })
 }
-
-const BEFORE_FIRST: Run = Run { symbol: Symbol(0), first: 0, end: 0 };
 
 /// Sorted runs from spill files and memory.
 pub(super) struct Merge {
     sources: Vec<Source>,
-    /// The next run of each source. Sources are numbered in the order in which they were written, but their runs of one
-    /// symbol do not overlap, so the order of runs suffices.
+    /// The next run of each source. The runs of a symbol do not overlap, so their order does not depend on the source.
     heads: BinaryHeap<Reverse<(Run, usize)>>,
 }
 
@@ -236,7 +204,7 @@ impl Merge {
     /// Returns the next run.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Corrupt`] from a spill file.
+    /// [`Error::Io`] or [`Error::Corrupt`] of a spill file.
     pub(super) fn next(&mut self) -> Result<Option<Run>> {
         let Some(Reverse((run, source_idx))) = self.heads.pop() else { return Ok(None) };
         self.refill(source_idx)?;
@@ -260,44 +228,34 @@ enum Source {
 
 struct SpillReader {
     pages: Pages,
-    refs: std::vec::IntoIter<PageRef>,
+    rest: std::vec::IntoIter<PageRef>,
     page: PageRef,
-    payload: Vec<u8>,
+    payload: Arc<[u8]>,
     at: usize,
-    last: Option<Run>,
+    last: Run,
     /// Dropped after the reader, which has the file open.
     _file: TemporaryFile,
 }
 
 impl SpillReader {
-    fn open(spill: Spill) -> Result<Source> {
-        let TemporaryFile { fs, path } = &spill.file;
-        let file = fs.open(path).map_err(Error::io("open", path))?;
-        let pages = Pages::new(path, file, Arc::new(PageCache::new(0)));
-        Ok(Source::Spill(Self {
-            pages,
-            refs: spill.refs.into_iter(),
-            page: PageRef { offset: 0, size: 0 },
-            payload: Vec::new(),
-            at: 0,
-            last: None,
-            _file: spill.file,
-        }))
+    fn open(Spill { file, pages: refs }: Spill) -> Result<Source> {
+        let (fs, path) = file.location();
+        let pages = Pages::new(path, fs.open(path).map_err(Error::io("open", path))?, Arc::new(PageCache::new(0)));
+        let (rest, page, payload) = (refs.into_iter(), PageRef { offset: 0, size: 0 }, Arc::from([]));
+        Ok(Source::Spill(Self { pages, rest, page, payload, at: 0, last: BEFORE_FIRST, _file: file }))
     }
 
     fn next(&mut self) -> Result<Option<Run>> {
         if self.at == self.payload.len() {
-            let Some(page) = self.refs.next() else { return Ok(None) };
+            let Some(page) = self.rest.next() else { return Ok(None) };
             self.payload = self.pages.read(page)?;
-            (self.page, self.at, self.last) = (page, 0, None);
+            (self.page, self.at, self.last) = (page, 0, BEFORE_FIRST);
         }
         let mut src = &self.payload[self.at..];
-        self.last = take_run(&mut src, self.last);
+        let damaged = || self.pages.corrupt(self.page.offset, "a spilled run does not decode");
+        self.last = take_run(&mut src, self.last).ok_or_else(damaged)?;
         self.at = self.payload.len() - src.len();
-        match self.last {
-            None => Err(self.pages.corrupt(self.page.offset, "a spilled run does not decode")),
-            run => Ok(run),
-        }
+        Ok(Some(self.last))
     }
 }
 

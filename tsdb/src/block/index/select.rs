@@ -10,8 +10,8 @@ use super::labels::is_cheaper_by_series;
 use super::postings::PostingsCursor;
 use super::reader::Index;
 use super::series::SeriesCursor;
-use super::table::Access;
 use crate::block::Symbol;
+use crate::block::page::Access;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::index::{TERMS_PER_CHECK, Terms, ValueTest, select};
@@ -21,23 +21,23 @@ impl Index {
     /// Returns the ordinals of the series that pass all matchers.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit, and the errors of [`Index::open`].
-    pub(in crate::block) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
+    /// If the request is interrupted or exceeds its memory limit; the errors of [`Index::open`].
+    pub(crate) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
         let postings = self.postings_cursor(Access::Cached);
         let mut terms = BlockTerms { index: self, postings, weighed: Vec::new() };
         select(ctx, &mut terms, matchers)
     }
 }
 
-/// The index as seen by matchers.
+/// The label values and series of an index, on which matchers are evaluated.
 struct BlockTerms<'a> {
     index: &'a Index,
     postings: PostingsCursor,
-    /// Values that were weighed, at most one per matcher.
+    /// The values whose cost was requested, at most one per matcher.
     weighed: Vec<Weighed>,
 }
 
-/// A value of the dictionary.
+/// A value of the dictionary, and its cost.
 struct Weighed {
     name: String,
     value: String,
@@ -46,7 +46,7 @@ struct Weighed {
     list_size: u64,
 }
 
-/// Bytes of a list that cost as much as reading the labels of one series.
+/// Cost of reading the labels of a series, relative to reading a byte of a list.
 const SERIES_COST: u64 = 1024;
 
 impl BlockTerms<'_> {
@@ -63,7 +63,7 @@ impl BlockTerms<'_> {
 
     /// Keeps in `set`, which must be small, only the series with a symbol.
     fn retain_with(&self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
-        let (mut series, mut kept) = (self.index.series_cursor(), RoaringBitmap::new());
+        let (mut series, mut kept) = (self.index.series_cursor(Access::Cached), RoaringBitmap::new());
         for ordinal in &*set {
             series.seek(ordinal)?;
             if series.symbols().binary_search(&symbol).is_ok() {
@@ -92,8 +92,8 @@ impl Terms for BlockTerms<'_> {
     }
 
     fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
-        // Fast path: few candidates and a long list, such as that of a job. The number of candidates bounds the
-        // unchecked work.
+        // Fast path: few candidates and a long list, such as the series of a job. The number of candidates bounds the
+        // work without a check of the context.
         if let Some(&Weighed { symbol, list_size, .. }) = self.weighed(name, value)
             && set.len() <= TERMS_PER_CHECK as u64
             && set.len() * SERIES_COST < list_size
@@ -142,8 +142,8 @@ impl Terms for BlockTerms<'_> {
             return Ok(false);
         }
         let mut candidates = Candidates {
-            series: self.index.series_cursor(),
-            builder: self.index.dictionary.cursor(Access::Cached),
+            series: self.index.series_cursor(Access::Cached),
+            values: self.index.dictionary.cursor(Access::Cached),
             symbols: self.index.dictionary.range(name, "")?,
             verdicts: HashMap::new(),
         };
@@ -164,10 +164,10 @@ impl Terms for BlockTerms<'_> {
 /// Tests the value of one label, series by series.
 struct Candidates {
     series: SeriesCursor,
-    builder: DictionaryCursor,
+    values: DictionaryCursor,
     /// The symbols of the label.
     symbols: Range<u32>,
-    /// Results per symbol: not more than there are candidates, which are few.
+    /// Results per symbol. There are few candidates, and so few results.
     verdicts: HashMap<Symbol, bool>,
 }
 
@@ -180,8 +180,8 @@ impl Candidates {
         if let Some(&verdict) = self.verdicts.get(&symbol) {
             return Ok(verdict);
         }
-        self.builder.go_to(symbol)?;
-        let verdict = test(self.builder.name_and_value()?.1)?;
+        self.values.go_to(symbol)?;
+        let verdict = test(self.values.name_and_value()?.1)?;
         self.verdicts.insert(symbol, verdict);
         Ok(verdict)
     }

@@ -1,13 +1,14 @@
 //! The series table: the symbols of each series.
 //!
-//! A series is its first symbol and the number of its suffix. Series of one metric are consecutive, and so are their
-//! suffixes: most entries are a single zero. The first entry of a group refers to no predecessor.
+//! An entry contains the first symbol of a series and the number of its suffix. The series of a metric are consecutive,
+//! and often their suffixes are, too: most entries are a single zero byte. The first entry of a group does not refer to
+//! the entry before.
 //!
 //! ```text
-//! entry   suffix << 1 | has_first, varint: zigzag of the suffix's number less the successor of that of the series before
-//!         (or less 0); whether the first symbol is given
-//!         first symbol plus one, or 0 if there are no labels, less that of the series before (or less 0), zigzag
-//!         varint (if has_first; always in the first entry of a group)
+//! entry   suffix << 1 | has_first, varint: zigzag of the number of the suffix, less the successor of the number in the
+//!         entry before (or less 0); 1 if the first symbol is stored, as in the first entry of a group
+//!         first symbol plus one, or 0 if there are no labels, less the value of the entry before (or less 0), zigzag
+//!         varint (if has_first)
 //! ```
 
 use std::sync::Arc;
@@ -16,16 +17,16 @@ use super::dictionary::Dictionary;
 use super::label_sets::LabelSetBuilder;
 use super::projection::Projection;
 use super::suffixes::{SuffixCursor, SuffixWriter};
-use super::table::{Access, Moved, Table, TableCursor, TableWriter};
+use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
-use crate::block::page::{PageRef, PageWriter, Pages};
+use crate::block::page::{Access, PageRef, PageWriter};
 use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 use crate::context::Charge;
 use crate::error::Result;
 use crate::labels::Labels;
 
-/// Entries of a group: reading one series decodes at most this many.
-const GROUP: u32 = 256;
+/// Number of entries of a group: reading a series decodes at most this many.
+pub(super) const GROUP: u32 = 256;
 
 /// Writes the series table.
 pub(super) struct SeriesWriter {
@@ -37,7 +38,7 @@ pub(super) struct SeriesWriter {
 }
 
 impl SeriesWriter {
-    /// Creates a writer; `memory_max` bytes are for remembering suffixes.
+    /// Creates a writer that uses at most `memory_max` bytes to remember suffixes.
     pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
         let (table, suffixes) = (TableWriter::new(GROUP, page_size), SuffixWriter::new(page_size, memory_max));
         Self { table, suffixes, row: Vec::new(), last: Entry::default(), entry: Vec::new() }
@@ -76,7 +77,7 @@ impl SeriesWriter {
         Ok(())
     }
 
-    /// Writes the remaining entries and returns the pages of the directories, that of the suffixes first.
+    /// Writes the remaining entries. Returns the pages of the directories, first of suffixes, then of series.
     ///
     /// # Errors
     /// The errors of [`PageWriter::write`].
@@ -85,7 +86,7 @@ impl SeriesWriter {
     }
 }
 
-/// A decoded entry. The default precedes the first of a group.
+/// A decoded entry. The default precedes the first entry of a group.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     /// The first symbol plus one; 0 if there are no labels.
@@ -105,7 +106,7 @@ impl Entry {
         }
     }
 
-    /// Decodes an entry with a symbol and a suffix below these numbers.
+    /// Decodes an entry. Its symbol and suffix must be below `n_symbols` and `n_suffixes`.
     fn decode(last: Self, begins_group: bool, n_symbols: u32, n_suffixes: u32, src: &mut &[u8]) -> Option<Self> {
         let head = take_u64(src)?;
         let suffix = u64::try_from(unzigzag(head >> 1).checked_add_unsigned(last.next_suffix)?).ok()?;
@@ -118,14 +119,6 @@ impl Entry {
     }
 }
 
-/// Opens a table of `n` series.
-///
-/// # Errors
-/// The errors of [`Table::open`].
-pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Arc<Table>> {
-    Table::open(pages, GROUP, n, directory).map(Arc::new)
-}
-
 /// A cursor over the series table. Visiting ordinals in ascending order is cheap.
 #[derive(Debug)]
 pub(crate) struct SeriesCursor {
@@ -135,7 +128,7 @@ pub(crate) struct SeriesCursor {
     n_suffixes: u32,
     /// The entry that was decoded last.
     last: Entry,
-    /// The present series.
+    /// The current series.
     current: Option<u32>,
     row: Vec<Symbol>,
     before: Vec<Symbol>,
@@ -161,7 +154,7 @@ impl SeriesCursor {
         }
     }
 
-    /// From now on caches more of the labels, if the budget has plenty of room.
+    /// Caches more of the labels from now on, if the budget has plenty of room.
     pub(crate) fn keep_more(&mut self, charge: Charge) {
         self.builder.keep_more(charge);
     }
@@ -169,14 +162,14 @@ impl SeriesCursor {
     /// Moves to a series.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt) with path and offset; the latter
-    /// also if the series does not exist.
+    /// [`Error::Io`](crate::Error::Io); [`Error::Corrupt`](crate::Error::Corrupt) if a page is damaged or the series
+    /// does not exist.
     pub(crate) fn seek(&mut self, ordinal: u32) -> Result<()> {
         if self.current == Some(ordinal) {
             return Ok(());
         }
         let before = self.current.take();
-        if self.entries.approach(ordinal)? == Moved::Yes {
+        if self.entries.approach(ordinal)? {
             self.last = Entry::default();
         }
         while self.entries.next() <= ordinal {
@@ -199,27 +192,23 @@ impl SeriesCursor {
         Ok(())
     }
 
-    /// Builds the row of the last entry, which has a suffix.
+    /// Builds the row of the entry that was decoded last.
     fn read_row(&mut self) -> Result<()> {
         self.row.clear();
         // In range: see `Entry::decode`.
         self.row.extend(self.last.lead.checked_sub(1).map(|lead| Symbol(lead as u32)));
         let suffix = self.suffixes.get((self.last.next_suffix - 1) as u32)?;
-        let follows = match (self.row.first(), suffix.first()) {
-            (Some(lead), Some(first)) => lead < first,
-            (None, Some(_)) => false,
-            (_, None) => true,
-        };
+        let follows = suffix.first().is_none_or(|first| self.row.first().is_some_and(|lead| lead < first));
         self.row.extend_from_slice(suffix);
         if follows { Ok(()) } else { Err(self.entries.damaged()) }
     }
 
-    /// Returns the symbols of the series, in order of their labels.
+    /// Returns the symbols of the current series, in the order of its labels.
     pub(crate) fn symbols(&self) -> &[Symbol] {
         &self.row
     }
 
-    /// Returns the labels of the series.
+    /// Returns the labels of the current series.
     ///
     /// # Errors
     /// The errors of [`SeriesCursor::seek`].
@@ -228,7 +217,7 @@ impl SeriesCursor {
         Ok(Labels::from_packed(self.packed_labels()))
     }
 
-    /// Builds the labels of the series, or the requested ones.
+    /// Builds all labels of the current series, or the requested labels.
     ///
     /// # Errors
     /// The errors of [`SeriesCursor::seek`].
@@ -237,7 +226,7 @@ impl SeriesCursor {
             None => &self.row,
             Some(requested) => {
                 requested.project(&self.row, &mut self.projected);
-                // Fast path: neighbours often share the few labels used for grouping.
+                // Fast path: neighboring series often share the few labels used for grouping.
                 if self.builder.is_of(&self.projected) {
                     return Ok(());
                 }
@@ -247,7 +236,7 @@ impl SeriesCursor {
         if self.builder.make(row)? { Ok(()) } else { Err(self.entries.damaged()) }
     }
 
-    /// Returns the canonical string of the labels built last.
+    /// Returns the canonical string of the labels that were built last.
     pub(crate) fn packed_labels(&self) -> &str {
         self.builder.packed()
     }

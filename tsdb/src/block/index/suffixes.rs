@@ -1,15 +1,15 @@
 //! Suffixes: the symbols of series without the first.
 //!
 //! The first label of a series is usually its metric name, and the metrics of a container or a disk share all other
-//! labels: these are stored once. Suffixes are numbered in order of first occurrence, so that consecutive series have
-//! consecutive suffixes. Neighbours differ in few labels: an entry says which symbols of the suffix before are removed
-//! and which are added. The first entry of a group refers to no predecessor.
+//! labels. So these are stored once. Suffixes are numbered in order of first occurrence, so that consecutive series have
+//! consecutive suffixes. Neighboring suffixes differ in few labels: an entry contains the symbols that are removed from
+//! the suffix before, and the symbols that are added. The first entry of a group does not refer to the suffix before.
 //!
 //! ```text
 //! entry   number of added symbols, varint
 //!         removed: a bit per symbol of the suffix before, lowest first, in whole bytes
-//!         added symbols, ascending: the i-th less the i-th removed one, or, if fewer are removed, less the added one
-//!         before (the first of all less 0), zigzag varint
+//!         added symbols, ascending, each as zigzag varint: the i-th added symbol less the i-th removed symbol; if fewer
+//!         are removed, less the added symbol before, or 0
 //! ```
 
 use std::hash::{BuildHasher, RandomState};
@@ -18,22 +18,22 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::table::{Access, Moved, Table, TableCursor, TableWriter};
+use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
-use crate::block::page::{PageRef, PageWriter, Pages};
+use crate::block::page::{Access, PageRef, PageWriter};
 use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::error::Result;
 
-/// Entries of a group: reading one suffix decodes at most this many.
-const GROUP: u32 = 64;
+/// Number of entries of a group: reading a suffix decodes at most this many.
+pub(super) const GROUP: u32 = 64;
 
-/// Writes suffixes; remembered ones are written once.
+/// Writes suffixes. A remembered suffix is not written again.
 pub(super) struct SuffixWriter {
     table: TableWriter,
     suffix: Vec<Symbol>,
     changes: Changes,
     entry: Vec<u8>,
-    /// Numbers of suffixes by hash. Suffixes are compared by hash only: it has 128 bits, and senders do not know its
+    /// Numbers of suffixes by hash. Suffixes are compared only by hash: it has 128 bits, and senders do not know its
     /// seed.
     known: HashMap<[u64; 2], u32>,
     known_max: usize,
@@ -45,8 +45,8 @@ pub(super) struct SuffixWriter {
 const KNOWN_SIZE: usize = 36;
 
 impl SuffixWriter {
-    /// Creates a writer. At most `memory_max` bytes are used to remember suffixes; when that is full, all are
-    /// forgotten, and suffixes that recur are written again.
+    /// Creates a writer that uses at most `memory_max` bytes to remember suffixes. When they are full, it forgets all
+    /// suffixes, and a suffix that recurs is written again.
     pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
         Self {
             table: TableWriter::new(GROUP, page_size),
@@ -65,7 +65,7 @@ impl SuffixWriter {
         self.table.next()
     }
 
-    /// Returns the number of a suffix, which is written if it is new.
+    /// Returns the number of a suffix. Writes the suffix if it is not known.
     ///
     /// # Errors
     /// The errors of [`PageWriter::write`].
@@ -111,7 +111,7 @@ impl SuffixWriter {
 /// The differences between two suffixes.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Removed positions of the suffix before, ascending.
+    /// Indexes of removed symbols in the suffix before, ascending.
     gone: Vec<usize>,
     /// Added symbols, ascending.
     new: Vec<Symbol>,
@@ -155,8 +155,7 @@ impl Changes {
         self.new.clear();
         let n_new = take_u64(src)?;
         let bits = take_bytes(src, before.len().div_ceil(8))?;
-        for (byte_idx, &byte) in bits.iter().enumerate() {
-            let mut byte = byte;
+        for (byte_idx, &(mut byte)) in bits.iter().enumerate() {
             while byte != 0 {
                 self.gone.push(byte_idx * 8 + byte.trailing_zeros() as usize);
                 byte &= byte - 1;
@@ -179,7 +178,7 @@ impl Changes {
         Some(())
     }
 
-    /// Applies the changes to `before` and writes the result to `row`. Returns `None` if a symbol would occur twice.
+    /// Applies the changes to `before` and stores the result in `row`. Returns `None` if a symbol would occur twice.
     fn apply(&self, before: &[Symbol], row: &mut Vec<Symbol>) -> Option<()> {
         row.clear();
         // Fast path: each added symbol replaces a removed one.
@@ -209,14 +208,6 @@ impl Changes {
     }
 }
 
-/// Opens a table of `n` suffixes.
-///
-/// # Errors
-/// The errors of [`Table::open`].
-pub(super) fn open(pages: &Arc<Pages>, n: u32, directory: &[PageRef]) -> Result<Arc<Table>> {
-    Table::open(pages, GROUP, n, directory).map(Arc::new)
-}
-
 /// A cursor over the table of suffixes. Visiting numbers in ascending order is cheap.
 #[derive(Debug)]
 pub(super) struct SuffixCursor {
@@ -240,7 +231,7 @@ impl SuffixCursor {
     /// The errors of [`TableCursor::approach`].
     pub(super) fn get(&mut self, number: u32) -> Result<&[Symbol]> {
         if self.entries.next().checked_sub(1) != Some(number) {
-            if self.entries.approach(number)? == Moved::Yes {
+            if self.entries.approach(number)? {
                 self.suffix.clear();
             }
             while self.entries.next() <= number {
@@ -267,19 +258,14 @@ impl SuffixCursor {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
-    fn row(symbols: &BTreeSet<u32>) -> Vec<Symbol> {
-        symbols.iter().copied().map(Symbol).collect()
+    fn any_row() -> impl Strategy<Value = Vec<Symbol>> {
+        proptest::collection::btree_set(0_u32..40, 0..20).prop_map(|row| row.into_iter().map(Symbol).collect())
     }
 
     proptest! {
         #[test]
-        fn changes_round_trip(
-            before in proptest::collection::btree_set(0_u32..40, 0..20),
-            after in proptest::collection::btree_set(0_u32..40, 0..20),
-        ) {
-            let (before, after) = (row(&before), row(&after));
+        fn changes_round_trip(before in any_row(), after in any_row()) {
             let (mut changes, mut bytes, mut found) = (Changes::default(), Vec::new(), Vec::new());
             changes.find(&before, &after);
             changes.encode(&before, &mut bytes);
@@ -292,10 +278,9 @@ mod tests {
 
         #[test]
         fn damaged_changes_are_rejected_or_ascend(
-            before in proptest::collection::btree_set(0_u32..40, 0..20),
-            bytes in proptest::collection::vec(any::<u8>(), 0..40),
+            before in any_row(), bytes in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
-            let (before, mut changes, mut found) = (row(&before), Changes::default(), Vec::new());
+            let (mut changes, mut found) = (Changes::default(), Vec::new());
             if changes.decode(&before, 40, &mut &bytes[..]).and_then(|()| changes.apply(&before, &mut found)).is_some() {
                 prop_assert!(found.is_sorted_by(|a, b| a < b) && found.iter().all(|symbol| symbol.0 < 40));
             }

@@ -4,17 +4,17 @@ use std::ops::ControlFlow;
 
 use super::postings::Part;
 use super::reader::Index;
-use super::table::Access;
 use crate::block::Symbol;
+use crate::block::page::Access;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 
 impl Index {
-    /// Reads the index without the cache, and checks that it decodes and that series table and postings agree.
+    /// Reads the index without the cache. Checks that it decodes, and that series table and postings agree.
     ///
     /// # Errors
     /// The errors of [`Index::open`]; if the request is interrupted.
-    pub(in crate::block) fn verify(&self, ctx: &QueryContext) -> Result<()> {
+    pub(crate) fn verify(&self, ctx: &QueryContext) -> Result<()> {
         let mut symbols = self.symbol_cursor();
         for i in 0.. {
             check_every(ctx, i)?;
@@ -31,7 +31,7 @@ impl Index {
     }
 
     fn sum_series(&self, ctx: &QueryContext) -> Result<Pairs> {
-        let (mut series, mut pairs) = (self.series_scan(), Pairs::default());
+        let (mut series, mut pairs) = (self.series_cursor(Access::Scan), Pairs::default());
         for ordinal in 0..self.n_series {
             check_every(ctx, ordinal as usize)?;
             series.seek(ordinal)?;
@@ -40,7 +40,7 @@ impl Index {
         Ok(pairs)
     }
 
-    /// Returns the pairs, and the number of used symbols.
+    /// Returns the pairs of the postings, and the number of used symbols.
     fn sum_postings(&self, ctx: &QueryContext) -> Result<(Pairs, u64)> {
         let mut n_used = 0;
         let (mut postings, mut pairs) = (self.postings_cursor(Access::Scan), Pairs::default());
@@ -64,7 +64,7 @@ fn check_every(ctx: &QueryContext, i: usize) -> Result<()> {
     if i.is_multiple_of(CHECK_INTERVAL) { ctx.check() } else { Ok(()) }
 }
 
-/// The sum of a set of pairs of symbols and series: equal for equal sets in any order, and almost never for others.
+/// A hash of a set of pairs of symbols and series, independent of their order.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Pairs {
     n: u64,

@@ -16,9 +16,9 @@ use crate::fs::Fs;
 
 /// Writes the index of a block: all symbols, then all series, then [`IndexWriter::finish`].
 ///
-/// Memory: `memory_max` for postings and for remembered suffixes, a few pages, and the references of the directories'
-/// pages.
-pub(in crate::block) struct IndexWriter {
+/// Memory: `memory_max` bytes for postings and remembered suffixes, a few pages, and the references of the pages of the
+/// directories.
+pub(crate) struct IndexWriter {
     page_size: usize,
     dictionary: DictionaryWriter,
     series: SeriesWriter,
@@ -27,9 +27,9 @@ pub(in crate::block) struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// Creates a writer. If `memory_max` bytes are too few for the postings, they are spilled to files whose names
-    /// begin with `spill` and end in `.tmp`; these are removed when the writer is finished or dropped.
-    pub(in crate::block) fn new(fs: Arc<dyn Fs>, spill: &Path, memory_max: usize) -> Self {
+    /// Creates a writer. If the postings exceed `memory_max` bytes, they are spilled to files whose names begin with
+    /// `spill` and end in `.tmp`. The files are removed when the writer is finished or dropped.
+    pub(crate) fn new(fs: Arc<dyn Fs>, spill: &Path, memory_max: usize) -> Self {
         Self::with_page_size(fs, spill, memory_max, PAGE_SIZE)
     }
 
@@ -44,33 +44,30 @@ impl IndexWriter {
         }
     }
 
-    /// Adds a label name with a value; they ascend by name, then value, and all come before the first series.
+    /// Adds a label name with a value. Symbols ascend by name, then value, and come before the first series.
     ///
     /// # Errors
-    /// [`Error::Limit`] when there are 2^32 - 1, and the errors of [`PageWriter::write`].
+    /// [`Error::Limit`] after 2^32 - 1 symbols; the errors of [`PageWriter::write`].
     ///
     /// # Panics
-    /// If name or value are empty, or they do not ascend.
-    pub(in crate::block) fn symbol(&mut self, pages: &mut PageWriter, name: &str, value: &str) -> Result<Symbol> {
+    /// If name or value are empty, or symbols do not ascend.
+    pub(crate) fn symbol(&mut self, pages: &mut PageWriter, name: &str, value: &str) -> Result<Symbol> {
         debug_assert!(self.series.len() == 0, "symbols come before series");
         self.dictionary.push(pages, name, value)
     }
 
-    /// Adds a series by its symbols; both symbols and series ascend.
+    /// Adds a series by its symbols. Both symbols and series ascend.
     ///
     /// # Errors
-    /// [`Error::Limit`] when there are [`SERIES_MAX`]; [`Error::Io`] from the block or a spill file.
+    /// [`Error::Limit`] after [`SERIES_MAX`] series; [`Error::Io`] of the block or a spill file.
     ///
     /// # Panics
     /// If symbols or series do not ascend, or a symbol does not belong to this index.
-    pub(in crate::block) fn series(&mut self, pages: &mut PageWriter, labels: &[Symbol]) -> Result<()> {
+    pub(crate) fn series(&mut self, pages: &mut PageWriter, labels: &[Symbol]) -> Result<()> {
         let ordinal = self.series.len();
         if ordinal == SERIES_MAX {
-            return Err(Error::Limit {
-                what: "series of a block",
-                used: u64::from(ordinal) + 1,
-                limit: SERIES_MAX.into(),
-            });
+            let (used, limit) = (u64::from(ordinal) + 1, SERIES_MAX.into());
+            return Err(Error::Limit { what: "series of a block", used, limit });
         }
         assert!(labels.last().is_none_or(|last| last.0 < self.dictionary.len()), "symbols belong to this index");
         self.series.push(pages, labels)?;
@@ -80,14 +77,14 @@ impl IndexWriter {
     /// Writes the remaining data and returns the root of the index.
     ///
     /// # Errors
-    /// [`Error::Io`] from the block or a spill file.
-    pub(in crate::block) fn finish(mut self, pages: &mut PageWriter) -> Result<PageRef> {
+    /// [`Error::Io`] of the block or a spill file.
+    pub(crate) fn finish(mut self, pages: &mut PageWriter) -> Result<PageRef> {
         let (n_series, n_suffixes, n_symbols) = (self.series.len(), self.series.n_suffixes(), self.dictionary.len());
         self.open.advance(n_series, &[], &mut self.sorter)?;
         let dictionary = self.dictionary.finish(pages)?;
         let (suffixes, series) = self.series.finish(pages)?;
         let (postings, n_unused) = postings::write(pages, n_symbols, self.sorter.finish()?, self.page_size)?;
-        pages
-            .write(&Root { n_series, n_suffixes, n_symbols, n_unused, dictionary, suffixes, series, postings }.encode())
+        let root = Root { n_series, n_suffixes, n_symbols, n_unused, dictionary, suffixes, series, postings };
+        pages.write(&root.encode())
     }
 }

@@ -1,6 +1,6 @@
-//! Reads an open block: [`Block`] finds its series, and the functions here their samples by ordinal and time range.
+//! Reading an open block: [`Block`], and here its samples by ordinal and time range.
 //!
-//! [`ReadCache`] keeps what the series before have decoded.
+//! A [`ReadCache`] keeps what the previous reads have decoded.
 
 mod block;
 mod read_cache;
@@ -8,23 +8,24 @@ mod read_cache;
 pub(crate) use block::Block;
 pub(crate) use read_cache::ReadCache;
 #[cfg(test)]
-pub(in crate::block) use read_cache::{COLUMN_SIZE, COLUMNS_MAX, PAGES_SIZE_MAX, TIMES_MAX};
+pub(super) use read_cache::{COLUMN_SIZE, COLUMNS_MAX, PAGES_SIZE_MAX, TIMES_MAX};
 
 use read_cache::Times;
 
-use super::directory::Group;
-use super::group::{GroupMap, RowsRef};
-use super::page::PageRef;
+use super::directory::{Group, RowsRef, TimestampColumnsRef};
+use super::group::GroupMap;
 use super::rows::Rows;
 use super::timestamps::TimestampColumnId;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::sample::{SampleColumns, TimeRange};
 
 impl Block {
-    /// Returns `true` if a series has a sample in `range`. Reads timestamps only. `read_cache` belongs to this block.
+    /// Returns `true` if a series has a sample in `range`. Reads only timestamps. `read_cache` must be used for this
+    /// block only.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`].
+    /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
+    /// [`Error::Version`](crate::Error::Version).
     ///
     /// # Panics
     /// If the block has no such series.
@@ -38,13 +39,13 @@ impl Block {
         Ok(false)
     }
 
-    /// Appends the samples of a series in `range`; appends nothing on an error. `read_cache` belongs to this block.
+    /// Appends the samples of a series in `range`. `read_cache` must be used for this block only.
     ///
     /// # Errors
-    /// The errors of [`Block::overlaps`].
+    /// The errors of [`Block::overlaps`]. Nothing is appended then.
     ///
     /// # Panics
-    /// As [`Block::overlaps`].
+    /// If the block has no such series.
     pub(crate) fn read(
         &self,
         read_cache: &mut ReadCache,
@@ -52,12 +53,11 @@ impl Block {
         range: TimeRange,
         out: &mut SampleColumns,
     ) -> Result<()> {
-        let group = read_cache.group(self, ordinal);
-        let start = out.len();
+        let (group, start) = (read_cache.group(self, ordinal), out.len());
         for (i, rows) in group.pages_in(range) {
-            if let Err(refused) = self.read_rows(read_cache, group, (i, rows), ordinal, range, out) {
+            if let Err(error) = self.read_rows(read_cache, group, (i, rows), ordinal, range, out) {
                 out.truncate(start);
-                return Err(refused);
+                return Err(error);
             }
         }
         read_cache.note_work(out.len() - start);
@@ -73,26 +73,21 @@ impl Block {
         range: TimeRange,
         out: &mut SampleColumns,
     ) -> Result<()> {
-        let start = out.len();
         let Some(times) = self.times(read_cache, group, i, ordinal)? else { return Ok(()) };
         let (n, wanted) = (times.len(), times.cut(range));
         if wanted.is_empty() {
             return Ok(());
         }
         times.append(wanted.clone(), &mut out.timestamps_ms);
-        let page = read_cache.rows(self, i, rows.page)?;
-        let series_idx = (ordinal - group.first) as usize;
+        let page = read_cache.rows(self, i, rows.page())?;
         let read = Rows::parse(&page.payload, group.n_series).and_then(|rows| {
-            page.place = rows.place_of(series_idx, page.place);
-            rows.decode(page.place, n, wanted.clone(), out)?;
-            Ok(rows.starts(series_idx, n, wanted)?)
+            page.place = rows.place_of((ordinal - group.first) as usize, page.place);
+            rows.decode(page.place, n, wanted, out)
         });
-        let starts = read.map_err(|why| self.pages.unreadable(rows.page, why))?;
-        out.set_starts(start, &starts);
-        Ok(())
+        read.map_err(|why| self.pages.unreadable(rows.page(), why))
     }
 
-    /// Returns the timestamps of a series in the `i`-th page of rows of its group, if it has any.
+    /// Returns the timestamps of a series in the `i`-th page of rows of its group, or `None` if it has none there.
     fn times<'a>(
         &self,
         read_cache: &'a mut ReadCache,
@@ -102,16 +97,17 @@ impl Block {
     ) -> Result<Option<Times<'a>>> {
         let map = self.map(group, &read_cache.map(self, group)?.payload)?;
         let Some(id) = map.timestamp_column(i, (ordinal - group.first) as usize) else { return Ok(None) };
-        let times = read_cache.times(self, id).ok_or_else(|| self.no_column(group.map, id))?;
-        times.map(Some)
+        read_cache.times(self, group, id).map(Some)
     }
 
-    pub(in crate::block) fn map<'a>(&self, group: Group<'_>, payload: &'a [u8]) -> Result<GroupMap<'a>> {
+    pub(super) fn map<'a>(&self, group: Group<'_>, payload: &'a [u8]) -> Result<GroupMap<'a>> {
         let map = GroupMap::parse(payload, group.n_series, group.n_pages());
         map.map_err(|why| self.pages.unreadable(group.map, why))
     }
 
-    pub(in crate::block) fn no_column(&self, map: PageRef, id: TimestampColumnId) -> Error {
-        self.pages.corrupt(map.offset, format!("timestamp column {} of a series does not exist", id.0))
+    /// Returns the page of a timestamp column that the map of a group contains, and the index of the column there.
+    pub(super) fn find_column(&self, group: Group<'_>, id: TimestampColumnId) -> Result<(TimestampColumnsRef, usize)> {
+        let missing = || format!("timestamp column {} of a series does not exist", id.0);
+        self.timestamp_columns.find(id).ok_or_else(|| self.pages.corrupt(group.map.offset, missing()))
     }
 }

@@ -1,9 +1,9 @@
 //! A per-request cache of the parts of a block that were read last, for sequential reads of series.
 //!
-//! Neighbouring series lie in one group, and those of a scrape target share timestamp columns. The map and the rows of
-//! a group are looked up in the page cache once, rows are located from those of the series before, and a timestamp
-//! column is decoded once instead of once per series. The cache is charged to the request. If the budget is exhausted
-//! or the cache is full, reads work without it.
+//! Neighboring series are in the same group, and the series of a scrape target share timestamp columns. The map and the
+//! rows of a group are looked up in the page cache once. The rows of a series are located from the rows of the previous
+//! series. A timestamp column is decoded once instead of once per series. The cache is charged to the request. If the
+//! budget is exhausted or the cache is full, reads work without it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::block::Block;
-use crate::block::directory::{Group, TimestampColumnsRef};
+use crate::block::directory::Group;
 use crate::block::page::PageRef;
 use crate::block::rows::RowsPlace;
 use crate::block::timestamps::columns::TimestampColumns;
@@ -21,74 +21,74 @@ use crate::error::Result;
 use crate::sample::TimeRange;
 
 /// Maximum size of cached pages in bytes: about a group.
-pub(in crate::block) const PAGES_SIZE_MAX: usize = 4 << 20;
-/// Listed timestamps that are cached before the cache is cleared: those of a few hundred targets over two hours.
-pub(in crate::block) const TIMES_MAX: usize = 128 << 10;
-/// Timestamp columns that are cached before the cache is cleared: those of a few thousand targets over a day.
-pub(in crate::block) const COLUMNS_MAX: usize = 16 << 10;
+pub(crate) const PAGES_SIZE_MAX: usize = 4 << 20;
+/// Number of listed timestamps above which they are cleared: of a few hundred targets over two hours.
+pub(crate) const TIMES_MAX: usize = 128 << 10;
+/// Number of timestamp columns at which they are cleared: of a few thousand targets over a day.
+pub(crate) const COLUMNS_MAX: usize = 16 << 10;
 /// Memory of a cached timestamp column besides its timestamps, in a table that is at least half full.
-pub(in crate::block) const COLUMN_SIZE: usize = 2 * size_of::<(u32, CachedTimes)>();
+pub(crate) const COLUMN_SIZE: usize = 2 * size_of::<(u32, CachedTimes)>();
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCache {
-    /// Charge for the cached data; without it nothing is cached.
+    /// Charge for the cached data. Without a charge nothing is cached.
     charge: Option<Charge>,
     group: CachedGroup,
-    /// The last page that was read, if it is not cached.
-    passing: Option<CachedPage>,
+    /// The page that was read last, if it did not fit the cache.
+    uncached: Option<CachedPage>,
     pages_size: usize,
     timestamp_columns: HashMap<u32, CachedTimes>,
-    /// The timestamps of listed columns one after the other; the last column may be one that is not cached.
+    /// The timestamps of listed columns. The last column may be uncached.
     times_ms: Vec<i64>,
-    n_kept_times: usize,
-    /// Work that may be done before the request's context must be checked, in samples.
+    n_cached_times: usize,
+    /// Work that may be done before the context of the request must be checked, in samples.
     unchecked_left: usize,
 }
 
-/// Work of reading a series besides its samples, in samples.
+/// Cost of reading a series without its samples, in samples.
 const SERIES_WORK: usize = 64;
 
 #[derive(Debug, Default)]
 struct CachedGroup {
-    /// Its index among the groups of the block.
+    /// Index among the groups of the block.
     idx: usize,
     /// Empty before the first group.
     series: Range<u32>,
-    /// By index in the group; the map comes first.
+    /// The map, and then the pages of rows.
     pages: Vec<Option<CachedPage>>,
 }
 
 /// A cached page of the current group.
 #[derive(Debug)]
-pub(in crate::block) struct CachedPage {
-    pub(in crate::block) payload: Arc<[u8]>,
-    /// For a page of rows: the rows that were read last.
-    pub(in crate::block) place: RowsPlace,
+pub(crate) struct CachedPage {
+    pub(crate) payload: Arc<[u8]>,
+    /// In a page of rows: the position of the rows that were read last.
+    pub(crate) place: RowsPlace,
 }
 
 #[derive(Debug, Clone)]
 enum CachedTimes {
     Line(Line),
-    /// A range of the list.
+    /// A range of [`ReadCache::times_ms`].
     Listed(Range<usize>),
 }
 
 /// The timestamps of a timestamp column.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::block) enum Times<'a> {
+pub(crate) enum Times<'a> {
     Line(Line),
     Listed(&'a [i64]),
 }
 
 impl ReadCache {
-    /// Creates a cache that holds what the budget allows.
+    /// Creates a cache that grows as far as the budget of `charge` allows.
     pub(crate) fn new(charge: Charge) -> Self {
         Self { charge: Some(charge), ..Self::default() }
     }
 
-    /// Returns `true` if the request's context must be checked before the next series is read: every [`CHECK_INTERVAL`]
-    /// samples, and after pages were read. The caller then checks it.
+    /// Returns `true` if the caller must check the context of the request before it reads the next series: every
+    /// [`CHECK_INTERVAL`] samples, and after a page was read.
     #[inline]
     pub(crate) fn is_check_due(&mut self) -> bool {
         let is_due = self.unchecked_left == 0;
@@ -101,12 +101,12 @@ impl ReadCache {
 
     /// Records `n` samples read.
     #[inline]
-    pub(in crate::block) fn note_work(&mut self, n_samples: usize) {
+    pub(crate) fn note_work(&mut self, n_samples: usize) {
         self.unchecked_left = self.unchecked_left.saturating_sub(n_samples);
     }
 
-    /// Returns the group of a series of the block and makes it the current one.
-    pub(in crate::block) fn group<'a>(&mut self, block: &'a Block, ordinal: u32) -> Group<'a> {
+    /// Returns the group of a series, and makes it the current group.
+    pub(crate) fn group<'a>(&mut self, block: &'a Block, ordinal: u32) -> Group<'a> {
         // Fast path: the next series.
         if self.group.series.contains(&ordinal) {
             return block.groups.get(self.group.idx);
@@ -124,92 +124,81 @@ impl ReadCache {
     }
 
     /// Returns the map of the current group.
-    pub(in crate::block) fn map(&mut self, block: &Block, group: Group<'_>) -> Result<&mut CachedPage> {
+    pub(crate) fn map(&mut self, block: &Block, group: Group<'_>) -> Result<&mut CachedPage> {
         self.page(block, 0, group.map)
     }
 
     /// Returns the `i`-th page of rows of the current group.
-    pub(in crate::block) fn rows(&mut self, block: &Block, i: usize, page: PageRef) -> Result<&mut CachedPage> {
+    pub(crate) fn rows(&mut self, block: &Block, i: usize, page: PageRef) -> Result<&mut CachedPage> {
         self.page(block, i + 1, page)
     }
 
-    fn page(&mut self, block: &Block, place: usize, page: PageRef) -> Result<&mut CachedPage> {
+    fn page(&mut self, block: &Block, idx: usize, page: PageRef) -> Result<&mut CachedPage> {
         let pages = &mut self.group.pages;
-        if pages.get(place).is_none_or(Option::is_none) {
+        if pages.get(idx).is_none_or(Option::is_none) {
             let payload = block.pages.get(page)?;
             self.unchecked_left = 0;
             let size = payload.len();
             let page = CachedPage { payload, place: RowsPlace::default() };
-            if self.pages_size + size > PAGES_SIZE_MAX || !hold(&mut self.charge, size) {
-                return Ok(self.passing.insert(page));
+            if self.pages_size + size > PAGES_SIZE_MAX || !reserve(&mut self.charge, size) {
+                return Ok(self.uncached.insert(page));
             }
-            if place >= pages.len() {
-                pages.resize_with(place + 1, || None);
+            if idx >= pages.len() {
+                pages.resize_with(idx + 1, || None);
             }
-            pages[place] = Some(page);
+            pages[idx] = Some(page);
             self.pages_size += size;
         }
-        Ok(pages[place].as_mut().expect("the page was inserted above"))
+        Ok(pages[idx].as_mut().expect("the page was inserted above"))
     }
 
-    /// Returns the timestamps of a timestamp column, or `None` if the column does not exist.
-    pub(in crate::block) fn times(&mut self, block: &Block, id: TimestampColumnId) -> Option<Result<Times<'_>>> {
-        let kept = match self.timestamp_columns.get(&id.0) {
-            Some(kept) => kept.clone(),
-            None => {
-                let (at, in_page) = block.timestamp_columns.find(id)?;
-                match self.read_times(block, id, at, in_page) {
-                    Ok(kept) => kept,
-                    Err(refused) => return Some(Err(refused)),
-                }
-            }
+    /// Returns the timestamps of a timestamp column that the map of `group` contains.
+    pub(crate) fn times(&mut self, block: &Block, group: Group<'_>, id: TimestampColumnId) -> Result<Times<'_>> {
+        let times = match self.timestamp_columns.get(&id.0) {
+            Some(cached) => cached.clone(),
+            None => self.read_times(block, group, id)?,
         };
-        Some(Ok(match kept {
+        Ok(match times {
             CachedTimes::Line(line) => Times::Line(line),
             CachedTimes::Listed(range) => Times::Listed(&self.times_ms[range]),
-        }))
+        })
     }
 
-    fn read_times(
-        &mut self,
-        block: &Block,
-        id: TimestampColumnId,
-        at: TimestampColumnsRef,
-        in_page: usize,
-    ) -> Result<CachedTimes> {
-        self.times_ms.truncate(self.n_kept_times);
-        if self.n_kept_times > TIMES_MAX || self.timestamp_columns.len() == COLUMNS_MAX {
-            self.forget_times();
+    fn read_times(&mut self, block: &Block, group: Group<'_>, id: TimestampColumnId) -> Result<CachedTimes> {
+        let (at, in_page) = block.find_column(group, id)?;
+        self.times_ms.truncate(self.n_cached_times);
+        if self.n_cached_times > TIMES_MAX || self.timestamp_columns.len() == COLUMNS_MAX {
+            self.clear_times();
         }
         let payload = block.pages.get(at.page)?;
         self.unchecked_left = 0;
         let unreadable = |why| block.pages.unreadable(at.page, why);
         let timestamp_columns = TimestampColumns::parse(&payload, at.n).map_err(unreadable)?;
-        let kept = match timestamp_columns.line(in_page) {
+        let times = match timestamp_columns.line(in_page) {
             Some(line) => CachedTimes::Line(line),
             None => {
                 timestamp_columns.decode(in_page, &mut self.times_ms).map_err(unreadable)?;
-                CachedTimes::Listed(self.n_kept_times..self.times_ms.len())
+                CachedTimes::Listed(self.n_cached_times..self.times_ms.len())
             }
         };
-        if hold(&mut self.charge, COLUMN_SIZE + (self.times_ms.len() - self.n_kept_times) * size_of::<i64>()) {
-            self.n_kept_times = self.times_ms.len();
-            self.timestamp_columns.insert(id.0, kept.clone());
+        if reserve(&mut self.charge, COLUMN_SIZE + (self.times_ms.len() - self.n_cached_times) * size_of::<i64>()) {
+            self.n_cached_times = self.times_ms.len();
+            self.timestamp_columns.insert(id.0, times.clone());
         }
-        Ok(kept)
+        Ok(times)
     }
 
     /// Returns the numbers of cached timestamp columns and listed timestamps, and the size of the cached pages.
     #[cfg(test)]
-    pub(in crate::block) fn kept(&self) -> (usize, usize, usize) {
-        (self.timestamp_columns.len(), self.n_kept_times, self.pages_size)
+    pub(crate) fn sizes(&self) -> (usize, usize, usize) {
+        (self.timestamp_columns.len(), self.n_cached_times, self.pages_size)
     }
 
-    fn forget_times(&mut self) {
+    fn clear_times(&mut self) {
         if let Some(charge) = &mut self.charge {
-            charge.shrink(self.timestamp_columns.len() * COLUMN_SIZE + self.n_kept_times * size_of::<i64>());
+            charge.shrink(self.timestamp_columns.len() * COLUMN_SIZE + self.n_cached_times * size_of::<i64>());
         }
-        self.n_kept_times = 0;
+        self.n_cached_times = 0;
         self.times_ms.clear();
         self.timestamp_columns.clear();
     }
@@ -217,7 +206,7 @@ impl ReadCache {
 
 impl Times<'_> {
     /// Returns the number of timestamps.
-    pub(in crate::block) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         match self {
             Self::Line(line) => line.len(),
             Self::Listed(times_ms) => times_ms.len(),
@@ -225,13 +214,15 @@ impl Times<'_> {
     }
 
     /// Returns the indexes of the timestamps in a time range.
-    pub(in crate::block) fn cut(self, range: TimeRange) -> Range<usize> {
+    pub(crate) fn cut(self, range: TimeRange) -> Range<usize> {
         match self {
-            // Fast path: all of them.
-            _ if self.ends().is_some_and(|(start_ms, end_ms)| range.covers(TimeRange { start_ms, end_ms })) => {
-                0..self.len()
-            }
             Self::Line(line) => line.cut(range),
+            // Fast path: all of them.
+            Self::Listed(times_ms @ ([start_ms, .., end_ms] | [start_ms @ end_ms]))
+                if range.start_ms <= *start_ms && *end_ms <= range.end_ms =>
+            {
+                0..times_ms.len()
+            }
             Self::Listed(times_ms) => {
                 let start = times_ms.partition_point(|&time_ms| time_ms < range.start_ms);
                 start..start + times_ms[start..].partition_point(|&time_ms| time_ms <= range.end_ms)
@@ -240,21 +231,15 @@ impl Times<'_> {
     }
 
     /// Appends the timestamps at `wanted`.
-    pub(in crate::block) fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
+    pub(crate) fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
         match self {
             Self::Line(line) => line.append(wanted, dst),
             Self::Listed(times_ms) => dst.extend_from_slice(&times_ms[wanted]),
         }
     }
-
-    fn ends(self) -> Option<(i64, i64)> {
-        match self {
-            Self::Line(line) => Some(line.ends()),
-            Self::Listed(times_ms) => times_ms.first().copied().zip(times_ms.last().copied()),
-        }
-    }
 }
 
-fn hold(charge: &mut Option<Charge>, size: usize) -> bool {
+/// Charges `size` bytes. Returns `false` if they cannot be cached.
+fn reserve(charge: &mut Option<Charge>, size: usize) -> bool {
     charge.as_mut().is_some_and(|charge| charge.grow_if_free(size))
 }

@@ -5,20 +5,20 @@
 //! ```text
 //! repeated until the row has all its samples:
 //! run      varint: twice (number of samples - 1), plus 1 if they are histograms
-//! floats   a row of values; nothing else follows
+//! floats   a row of values; the following fields are only in runs of histograms
 //! layouts  their number, from 1, as a varint, and each of them (see `histogram::Layout`)
-//! uses     only with several layouts, repeated until all samples have one: index of a layout, and number of samples
-//!          with it less 1, two varints
-//! hints    repeated until all histograms have one: varint, 4 * (number of histograms - 1) + their reset hint
+//! uses     only with several layouts, repeated until all samples have a layout: index of a layout, and number of
+//!          samples with it less 1, two varints
+//! hints    repeated until all histograms have a hint: varint, 4 * (number of histograms - 1) + their reset hint
 //! sum      a row of values
-//! counts   integers: integer columns: the count less all that follow, the zero bucket, each bucket.
+//! counts   integers: integer columns: the count less all buckets, the zero bucket, each bucket
 //!          floats: rows of values: the count, the zero bucket, each bucket
 //! ```
-//! With several layouts the columns are those of all buckets of any layout, by index, positive ones first; a histogram
-//! without a bucket has 0 there. So a new bucket costs only its own column.
+//! With several layouts, there is a column for each bucket of any layout, by index, positive buckets first. A histogram
+//! without such a bucket has 0 in its column. So a new bucket costs only its own column.
 //!
 //! A bucket grows by about the same amount between any two samples, so its column needs only the bits that vary. An
-//! observation increases a bucket and the count alike, so the count less all buckets costs almost nothing.
+//! observation increases both a bucket and the count, so the count less all buckets costs almost nothing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,54 +27,49 @@ use super::bucket_columns::BucketColumns;
 use crate::block::Damaged;
 use crate::block::values::{ValueEncoder, decode_values, integers};
 use crate::chunk::histogram::Layout;
-use crate::chunk::varint::{put_u64, take_u64};
+use crate::chunk::varint::{put_u64, take_int, take_u64};
 use crate::sample::SampleColumns;
 use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
 
-/// Maximum number of cells ([`Histogram::n_cells`]) of a series in one page of rows: its rows then stay below 2^24
-/// bytes, as a column takes less than 64 bytes per cell, and decode into a few MiB. One histogram has fewer.
-pub(in crate::block) const SERIES_CELLS_MAX: usize = 1 << 18;
+/// Maximum number of cells ([`Histogram::n_cells`]) of a series in one page of rows. A column takes less than 64 bytes
+/// per cell, so the rows of a series stay below 2^24 bytes and decode to a few MiB. One histogram has fewer cells.
+pub(crate) const SERIES_CELLS_MAX: usize = 1 << 18;
 
 /// Samples of a series for a page of rows.
 #[derive(Clone, Copy)]
-pub(in crate::block) struct RowSamples<'a> {
+pub(crate) struct RowSamples<'a> {
     /// The floats, and the sums of histograms.
-    values: &'a [f64],
-    /// The samples that are histograms, by their indexes less `first`.
+    pub(crate) values: &'a [f64],
+    /// The samples that are histograms, with their indexes plus `first`.
     histograms: &'a [(u32, Arc<Histogram>)],
     first: usize,
 }
 
 impl<'a> RowSamples<'a> {
     /// Returns a range of samples of columns.
-    pub(in crate::block) fn of(samples: &'a SampleColumns, places: Range<usize>) -> Self {
+    pub(crate) fn of(samples: &'a SampleColumns, places: Range<usize>) -> Self {
         let all = Self { values: &samples.values, histograms: &samples.histograms, first: 0 };
         all.split_at(places.end).0.split_at(places.start).1
     }
 
     /// Returns float samples.
     #[cfg(test)]
-    pub(in crate::block) fn floats(values: &'a [f64]) -> Self {
+    pub(crate) fn floats(values: &'a [f64]) -> Self {
         Self { values, histograms: &[], first: 0 }
     }
 
     /// Returns the number of samples.
-    pub(in crate::block) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.values.len()
     }
 
     /// Returns `true` if some samples are histograms.
-    pub(in crate::block) fn has_histograms(self) -> bool {
+    pub(crate) fn has_histograms(self) -> bool {
         !self.histograms.is_empty()
     }
 
-    /// Returns the values.
-    pub(in crate::block) fn values(self) -> &'a [f64] {
-        self.values
-    }
-
     /// Splits the samples at an index.
-    pub(in crate::block) fn split_at(self, at: usize) -> (Self, Self) {
+    pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
         let n_before = self.histograms.partition_point(|(place, _)| (*place as usize) < self.first + at);
         let (values, other_values) = self.values.split_at(at);
         let (histograms, others) = self.histograms.split_at(n_before);
@@ -94,8 +89,8 @@ impl<'a> RowSamples<'a> {
     }
 }
 
-/// Returns how many of the samples fit one page of rows.
-pub(in crate::block) fn n_fitting(samples: RowSamples<'_>) -> usize {
+/// Returns the number of samples from the start that fit one page of rows, at least one.
+pub(crate) fn n_fitting(samples: RowSamples<'_>) -> usize {
     let mut n_cells = 0;
     for (place, histogram) in samples.histograms {
         n_cells += histogram.n_cells();
@@ -107,7 +102,7 @@ pub(in crate::block) fn n_fitting(samples: RowSamples<'_>) -> usize {
 }
 
 /// Appends a row of samples.
-pub(in crate::block) fn encode_row(samples: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
+pub(crate) fn encode_row(samples: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
     let mut rest = samples;
     while rest.len() > 0 {
         let n_floats = rest.n_floats();
@@ -126,18 +121,19 @@ pub(in crate::block) fn encode_row(samples: RowSamples<'_>, encoder: &mut ValueE
     }
 }
 
-/// The histograms of a run.
+/// The layouts of a run of histograms.
+#[derive(Default)]
 struct RunPlan {
     layouts: Vec<Layout>,
-    /// Layouts by index, and how many histograms have them.
+    /// Indexes of layouts, and the numbers of consecutive histograms with them.
     uses: Vec<(usize, usize)>,
     columns: BucketColumns,
 }
 
 impl RunPlan {
-    /// Plans a run of as many of these histograms as combine well, at least one.
+    /// Plans a run of the first histograms, at least one, as far as they combine well.
     fn new(histograms: &[(u32, Arc<Histogram>)]) -> Self {
-        let mut plan = Self { layouts: Vec::new(), uses: Vec::new(), columns: BucketColumns::default() };
+        let mut plan = Self::default();
         let (mut n_cells, mut n) = (0, 0);
         for (_, histogram) in histograms {
             n_cells += histogram.n_cells();
@@ -149,7 +145,8 @@ impl RunPlan {
         plan
     }
 
-    /// Adds the `n`-th histogram, after which all have `n_cells`, unless too many cells would be empty.
+    /// Adds the `n`-th histogram; with it, the histograms have `n_cells` cells. Returns `false` and adds nothing if too
+    /// many cells would be empty.
     fn add(&mut self, histogram: &Histogram, n: usize, n_cells: usize) -> bool {
         let known = self.layouts.iter().rposition(|layout| layout.is_of(histogram));
         let layout = match known {
@@ -159,7 +156,7 @@ impl RunPlan {
                 let layout = Layout::of(histogram);
                 let columns = match self.layouts.first() {
                     None => Some(BucketColumns::new(&layout)),
-                    Some(first) if first.is_float() != layout.is_float() => None,
+                    Some(first) if first.is_float != layout.is_float => None,
                     Some(_) if self.layouts.len() == RUN_LAYOUTS_MAX => None,
                     Some(first) => self.columns.with(first, &layout),
                 };
@@ -196,7 +193,7 @@ impl RunPlan {
             put_u64(dst, (alike.len() as u64 - 1) << 2 | u64::from(alike[0].1.reset_hint.code()));
         }
         encoder.encode(run.values, dst);
-        if self.layouts[0].is_float() {
+        if self.layouts[0].is_float {
             let cells = self.cells(run, float_cell);
             cells.chunks_exact(run.len()).for_each(|column| encoder.encode(column, dst));
         } else {
@@ -205,7 +202,7 @@ impl RunPlan {
         }
     }
 
-    /// Returns the cells, column by column.
+    /// Returns the cells of a run, column by column.
     fn cells<T: Default + Copy>(&self, run: RowSamples<'_>, cell: impl Fn(&HistogramCounts, usize) -> T) -> Vec<T> {
         let places: Vec<Vec<usize>> = self.layouts.iter().map(|layout| self.columns.columns_of(layout)).collect();
         let mut cells = vec![T::default(); (FIRST_BUCKETS + self.columns.len()) * run.len()];
@@ -220,9 +217,9 @@ impl RunPlan {
     }
 }
 
-/// Columns before those of the buckets: the count, the zero bucket.
+/// Number of columns before the buckets: the count, the zero bucket.
 const FIRST_BUCKETS: usize = 2;
-/// Most layouts of a run.
+/// Maximum number of layouts of a run.
 const RUN_LAYOUTS_MAX: usize = 64;
 /// The columns of a run have at most this many times the cells of its histograms.
 const RUN_CELLS_FACTOR: usize = 2;
@@ -247,9 +244,9 @@ fn float_cell(counts: &HistogramCounts, i: usize) -> f64 {
     }
 }
 
-/// Appends the samples at `wanted` of the `n_samples` of a row: values, and histograms with their positions.
-/// `n_cells_max` is the rest of [`SERIES_CELLS_MAX`].
-pub(in crate::block) fn decode_row(
+/// Appends the samples at `wanted` of the `n_samples` samples of a row: values, and histograms with their positions.
+/// `n_cells_max` is the remainder of [`SERIES_CELLS_MAX`].
+pub(crate) fn decode_row(
     mut src: &[u8],
     n_samples: usize,
     wanted: Range<usize>,
@@ -294,7 +291,7 @@ struct Run {
     cells: Cells,
 }
 
-/// Column by column: the count (for integers, less all others), the zero bucket, the buckets.
+/// Cells column by column: the count (for integers, less all buckets), the zero bucket, the buckets.
 enum Cells {
     Integers(Vec<i64>),
     Floats(Vec<f64>),
@@ -302,16 +299,14 @@ enum Cells {
 
 impl Run {
     fn decode(src: &mut &[u8], n: usize, n_cells_max: &mut usize) -> Option<Self> {
-        let n_layouts = take_u64(src)?;
-        let n_layouts = usize::try_from(n_layouts).ok().filter(|n| (1..=RUN_LAYOUTS_MAX).contains(n))?;
+        let n_layouts = take_int(src).filter(|n| (1..=RUN_LAYOUTS_MAX).contains(n))?;
         let layouts = (0..n_layouts).map(|_| Layout::decode(src)).collect::<Option<Vec<_>>>()?;
         let uses = if n_layouts == 1 { vec![0; n] } else { take_uses(src, n, n_layouts)? };
         // The sizes of histograms and columns are checked before anything is allocated.
         let n_cells: usize = uses.iter().map(|&layout| layouts[layout].n_cells()).sum();
         *n_cells_max = n_cells_max.checked_sub(n_cells)?;
-        let is_used = |layout: usize| uses.contains(&layout);
-        let is_alike = |layout: &Layout| layout.is_float() == layouts[0].is_float();
-        if !(0..n_layouts).all(is_used) || !layouts.iter().all(is_alike) {
+        let is_float = layouts[0].is_float;
+        if !(0..n_layouts).all(|i| uses.contains(&i)) || layouts.iter().any(|layout| layout.is_float != is_float) {
             return None;
         }
         let mut columns = BucketColumns::new(&layouts[0]);
@@ -324,14 +319,14 @@ impl Run {
         let hints = take_hints(src, n)?;
         let mut sums = Vec::with_capacity(n);
         decode_values(src, n, &mut sums).ok()?;
-        let cells = Cells::decode(src, layouts[0].is_float(), FIRST_BUCKETS + columns.len(), n)?;
+        let cells = Cells::decode(src, is_float, FIRST_BUCKETS + columns.len(), n)?;
         let places = layouts.iter().map(|layout| columns.columns_of(layout)).collect();
         Some(Self { n, layouts, places, uses, hints, sums, cells })
     }
 
     fn histogram(&self, i: usize) -> Histogram {
         let (layout, places) = (&self.layouts[self.uses[i]], &self.places[self.uses[i]]);
-        let (positive, negative) = places.split_at(layout.n_positive());
+        let (positive, negative) = places.split_at(layout.n_positive);
         let counts = match &self.cells {
             Cells::Integers(cells) => {
                 let cell = |column: usize| cells[column * self.n + i].cast_unsigned();
@@ -368,25 +363,26 @@ impl Cells {
 
 /// Decodes the layout indexes of `n` histograms.
 fn take_uses(src: &mut &[u8], n: usize, n_layouts: usize) -> Option<Vec<usize>> {
-    let mut uses = Vec::with_capacity(n);
-    while uses.len() < n {
-        let layout = usize::try_from(take_u64(src)?).ok().filter(|&layout| layout < n_layouts)?;
-        let more = usize::try_from(take_u64(src)?).ok()?;
-        let n_alike = more.checked_add(1).filter(|&n_alike| n_alike <= n - uses.len())?;
-        uses.resize(uses.len() + n_alike, layout);
-    }
-    Some(uses)
+    repeat(n, || Some((take_int(src).filter(|&layout| layout < n_layouts)?, take_u64(src)?)))
 }
 
+/// Decodes the reset hints of `n` histograms.
 fn take_hints(src: &mut &[u8], n: usize) -> Option<Vec<ResetHint>> {
-    let mut hints = Vec::with_capacity(n);
-    while hints.len() < n {
-        let of = take_u64(src)?;
-        let more = usize::try_from(of >> 2).ok()?;
-        let n_alike = more.checked_add(1).filter(|&n_alike| n_alike <= n - hints.len())?;
-        hints.resize(hints.len() + n_alike, ResetHint::from_code((of & 3) as u8)?);
+    repeat(n, || {
+        let head = take_u64(src)?;
+        Some((ResetHint::from_code((head & 3) as u8)?, head >> 2))
+    })
+}
+
+/// Returns a list of `n` values from a run-length encoding. `take` returns a value, and its number of repetitions.
+fn repeat<T: Clone>(n: usize, mut take: impl FnMut() -> Option<(T, u64)>) -> Option<Vec<T>> {
+    let mut values = Vec::with_capacity(n);
+    while values.len() < n {
+        let (value, n_repeated) = take()?;
+        let len = usize::try_from(n_repeated).ok()?.checked_add(values.len() + 1).filter(|&len| len <= n)?;
+        values.resize(len, value);
     }
-    Some(hints)
+    Some(values)
 }
 
 #[cfg(test)]
@@ -442,16 +438,14 @@ mod tests {
             prop_assert_eq!(decoded.values.len(), wanted.len());
             for (i, place) in wanted.enumerate() {
                 prop_assert_eq!(decoded.values[i].to_bits(), columns.values[place].to_bits());
-                match (decoded.histogram(i), columns.histogram(place)) {
-                    (None, None) => {}
-                    (Some(found), Some(expected)) => prop_assert!(is_identical(found, expected), "{found:?}"),
-                    (found, expected) => prop_assert!(false, "{found:?} for {expected:?}"),
-                }
+                let (found, expected) = (decoded.histogram(i), columns.histogram(place));
+                prop_assert_eq!(found.is_some(), expected.is_some());
+                prop_assert!(found.zip(expected).is_none_or(|(a, b)| is_identical(a, b)), "{found:?} for {expected:?}");
             }
         }
 
         #[test]
-        fn cut_and_random_rows_never_panic(
+        fn truncated_and_random_rows_never_panic(
             columns in any_columns(), at in any::<usize>(), flip in 1..=255_u8,
             bytes in proptest::collection::vec(any::<u8>(), 0..100), n in 1..960_usize,
         ) {

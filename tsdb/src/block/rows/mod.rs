@@ -1,4 +1,4 @@
-//! A page of rows: the values that the series of a group have in one slice of time.
+//! A page of rows: the values of the series of a group in one slice of time.
 //!
 //! ```text
 //! 0     1   flags   bit 0: start timestamps exist; any other bit set: a later version
@@ -8,29 +8,30 @@
 //! 3+4n  -   starts  the column of start timestamps ([`start_timestamps`]), if bit 0 of the flags is set
 //!       -   rows    of the first series, of the second, ...
 //! ```
-//! Rows hold [`ROW_SAMPLES_MAX`] samples each, the last one the rest of the timestamp column; each row but the last is
-//! preceded by its size as a varint. The number of samples is that of the timestamp column. A row of floats is encoded
-//! by [`super::values`], one with histograms by [`histograms`].
+//! A series has as many samples as its timestamp column has timestamps. Each row of the series contains
+//! [`ROW_SAMPLES_MAX`] samples and is preceded by its size as a varint, except the last row, which contains the rest and
+//! has no size. A row of floats is encoded by [`super::values`], a row with histograms by [`histograms`].
 
 mod bucket_columns;
-pub(in crate::block) mod histograms;
+pub(crate) mod histograms;
 mod start_timestamps;
 
 use std::ops::Range;
 
 use super::byte_planes::{BytePlanes, put_byte_planes};
 use super::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
-use super::{Damaged, Unreadable};
-use crate::chunk::varint::{put_u64, take_bytes, take_u64};
+use super::{Damaged, Unreadable, take_flags};
+use crate::chunk::varint::{put_sized, take_bytes, take_sized};
 use crate::sample::SampleColumns;
 use crate::sample::start_timestamps::Change;
 use histograms::{RowSamples, SERIES_CELLS_MAX};
 use start_timestamps::{StartTimestampsBuilder, StartTimestampsColumn};
 
 /// Maximum number of series in a group.
-pub(in crate::block) const GROUP_SERIES_MAX: usize = 256;
-/// Most samples of a series in one page of rows, and so in one timestamp column: half a second apart in a slice of 8 h.
-pub(in crate::block) const SERIES_SAMPLES_MAX: usize = 64 * ROW_SAMPLES_MAX;
+pub(crate) const GROUP_SERIES_MAX: usize = 256;
+/// Maximum number of samples of a series in one page of rows, and so in one timestamp column: about one per half a
+/// second in a slice of 8 h.
+pub(crate) const SERIES_SAMPLES_MAX: usize = 64 * ROW_SAMPLES_MAX;
 
 const HAS_START_TIMESTAMPS: u8 = 1;
 const KIND_FLOATS: u8 = 0;
@@ -40,7 +41,7 @@ const SIZE_WIDTH: usize = 3;
 
 /// Builds a page of rows.
 #[derive(Default)]
-pub(in crate::block) struct RowsBuilder {
+pub(crate) struct RowsBuilder {
     kinds: Vec<u8>,
     sizes: Vec<u32>,
     rows: Vec<u8>,
@@ -49,18 +50,18 @@ pub(in crate::block) struct RowsBuilder {
 }
 
 impl RowsBuilder {
-    /// Returns the size of the rows so far in bytes.
-    pub(in crate::block) fn size(&self) -> usize {
+    /// Returns the current size of the rows in bytes.
+    pub(crate) fn size(&self) -> usize {
         self.rows.len() + self.starts.size()
     }
 
     /// Adds the start timestamps of the series that is pushed next.
-    pub(in crate::block) fn push_starts(&mut self, series_idx: usize, changes: &[Change]) {
+    pub(crate) fn push_starts(&mut self, series_idx: usize, changes: &[Change]) {
         self.starts.push(series_idx, changes);
     }
 
-    /// Adds the samples of the `series_idx`-th series of the group; series in between have none.
-    pub(in crate::block) fn push(&mut self, series_idx: usize, samples: RowSamples<'_>, encoder: &mut ValueEncoder) {
+    /// Adds the samples of the `series_idx`-th series of the group. Series in between have none.
+    pub(crate) fn push(&mut self, series_idx: usize, samples: RowSamples<'_>, encoder: &mut ValueEncoder) {
         debug_assert!((1..=SERIES_SAMPLES_MAX).contains(&samples.len()), "series are cut into slices before");
         self.pad(series_idx);
         let kind = if samples.has_histograms() { KIND_HISTOGRAMS } else { KIND_FLOATS };
@@ -70,8 +71,7 @@ impl RowsBuilder {
             let (row, others) = rest.split_at(ROW_SAMPLES_MAX);
             self.row.clear();
             encode_row(kind, row, encoder, &mut self.row);
-            put_u64(&mut self.rows, self.row.len() as u64);
-            self.rows.extend_from_slice(&self.row);
+            put_sized(&mut self.rows, &self.row);
             rest = others;
         }
         encode_row(kind, rest, encoder, &mut self.rows);
@@ -80,7 +80,7 @@ impl RowsBuilder {
     }
 
     /// Appends the page of a group of `n_series` to `dst`.
-    pub(in crate::block) fn encode(&mut self, n_series: usize, dst: &mut Vec<u8>) {
+    pub(crate) fn encode(&mut self, n_series: usize, dst: &mut Vec<u8>) {
         self.pad(n_series);
         let flags_at = dst.len();
         dst.push(0);
@@ -101,21 +101,21 @@ impl RowsBuilder {
 
 fn encode_row(kind: u8, row: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
     match kind {
-        KIND_FLOATS => encoder.encode(row.values(), dst),
+        KIND_FLOATS => encoder.encode(row.values, dst),
         _ => histograms::encode_row(row, encoder, dst),
     }
 }
 
 /// The position of the rows of a series in a page. The default is the first series.
 #[derive(Debug, Default, Clone, Copy)]
-pub(in crate::block) struct RowsPlace {
+pub(crate) struct RowsPlace {
     series_idx: usize,
     start: usize,
 }
 
 /// A page of rows whose header was checked.
 #[derive(Clone, Copy)]
-pub(in crate::block) struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     kinds: &'a [u8],
     sizes: BytePlanes<'a>,
     starts: StartTimestampsColumn<'a>,
@@ -123,64 +123,43 @@ pub(in crate::block) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Checks the header of a page of a group of `n_series`.
-    pub(in crate::block) fn parse(mut payload: &'a [u8], n_series: usize) -> Result<Self, Unreadable> {
+    /// Checks the header of a page of a group of `n_series` series.
+    pub(crate) fn parse(mut payload: &'a [u8], n_series: usize) -> Result<Self, Unreadable> {
         let src = &mut payload;
-        let (&flags, rest) = src.split_first().ok_or(Damaged)?;
-        if flags & !HAS_START_TIMESTAMPS != 0 {
-            return Err(Unreadable::Newer);
-        }
-        *src = rest;
+        let flags = take_flags(src, HAS_START_TIMESTAMPS)?;
         let n = take_bytes(src, N_SERIES_SIZE).ok_or(Damaged)?;
         if usize::from(u16::from_le_bytes([n[0], n[1]])) != n_series {
             return Err(Unreadable::Damaged);
         }
         let kinds = take_bytes(src, n_series).ok_or(Damaged)?;
         let sizes = BytePlanes::take(src, n_series, SIZE_WIDTH).ok_or(Damaged)?;
-        let starts = if flags & HAS_START_TIMESTAMPS == 0 {
-            Some(StartTimestampsColumn::default())
-        } else {
-            StartTimestampsColumn::take(src)
+        let starts = match flags {
+            0 => StartTimestampsColumn::default(),
+            _ => StartTimestampsColumn::take(src).ok_or(Damaged)?,
         };
-        Ok(Self { kinds, sizes, starts: starts.ok_or(Damaged)?, rows: src })
+        Ok(Self { kinds, sizes, starts, rows: src })
     }
 
     /// Checks that the rows of all series fill the page. Reading one series does not check that.
-    pub(in crate::block) fn check_sizes(self) -> Result<(), Damaged> {
+    pub(crate) fn check_sizes(self) -> Result<(), Damaged> {
         self.starts.check(self.kinds.len())?;
         if self.sizes.sum(0..self.kinds.len()) == self.rows.len() { Ok(()) } else { Err(Damaged) }
     }
 
-    /// Returns `true` if a series has rows here.
-    pub(in crate::block) fn has(self, series_idx: usize) -> bool {
-        self.sizes.get(series_idx) != 0
-    }
-
-    /// Returns the size of a series' rows here in bytes.
-    pub(in crate::block) fn size(self, series_idx: usize) -> u64 {
+    /// Returns the size of the rows of a series in this page in bytes, or 0 if there are none.
+    pub(crate) fn size(self, series_idx: usize) -> u64 {
         self.sizes.get(series_idx).into()
     }
 
-    /// Finds the rows of a series, starting from an earlier series if `from` is one.
-    pub(in crate::block) fn place_of(self, series_idx: usize, from: RowsPlace) -> RowsPlace {
+    /// Finds the rows of a series, starting from `from` if that series comes before.
+    pub(crate) fn place_of(self, series_idx: usize, from: RowsPlace) -> RowsPlace {
         let from = if from.series_idx <= series_idx { from } else { RowsPlace::default() };
         RowsPlace { series_idx, start: from.start + self.sizes.sum(from.series_idx..series_idx) }
     }
 
-    /// Returns the start timestamps at `wanted` of the `n_samples` that a series has here; positions count from the
-    /// first wanted one.
-    pub(in crate::block) fn starts(
-        self,
-        series_idx: usize,
-        n_samples: usize,
-        wanted: Range<usize>,
-    ) -> Result<Vec<Change>, Damaged> {
-        self.starts.read(series_idx, n_samples, wanted)
-    }
-
-    /// Appends the samples at `wanted` of the `n_samples` that a series has here: values, and histograms with their
-    /// positions. Skips other rows.
-    pub(in crate::block) fn decode(
+    /// Appends the samples at `wanted` of the `n_samples` samples that a series has in this page: values, histograms
+    /// and start timestamps. Does not decode rows without wanted samples.
+    pub(crate) fn decode(
         self,
         RowsPlace { series_idx, start }: RowsPlace,
         n_samples: usize,
@@ -188,18 +167,21 @@ impl<'a> Rows<'a> {
         dst: &mut SampleColumns,
     ) -> Result<(), Unreadable> {
         debug_assert!(!wanted.is_empty() && wanted.end <= n_samples, "range outside the series");
+        let n_before = dst.values.len();
         let src = self.rows.get(start..start + self.sizes.get(series_idx) as usize).ok_or(Damaged);
         match self.kinds[series_idx] {
-            KIND_FLOATS => Ok(decode_floats(src?, n_samples, &wanted, &mut dst.values)?),
-            KIND_HISTOGRAMS => Ok(decode_histograms(src?, n_samples, &wanted, dst)?),
-            _ => Err(Unreadable::Newer),
+            KIND_FLOATS => decode_floats(src?, n_samples, &wanted, &mut dst.values)?,
+            KIND_HISTOGRAMS => decode_histograms(src?, n_samples, &wanted, dst)?,
+            _ => return Err(Unreadable::Newer),
         }
+        dst.set_starts(n_before, &self.starts.read(series_idx, n_samples, wanted)?);
+        Ok(())
     }
 }
 
 fn decode_floats(src: &[u8], n_samples: usize, wanted: &Range<usize>, dst: &mut Vec<f64>) -> Result<(), Damaged> {
     let at = dst.len();
-    // Fast path: one row is wanted entirely.
+    // Fast path: all samples are in one row and wanted.
     if n_samples <= ROW_SAMPLES_MAX && wanted.len() == n_samples {
         return decode_row(src, n_samples, dst);
     }
@@ -234,18 +216,13 @@ fn each_row(
     while at < wanted.end {
         let n = (n_samples - at).min(ROW_SAMPLES_MAX);
         let is_last = at + n == n_samples;
-        let row = if is_last { src } else { take_sized(&mut src)? };
+        let row = if is_last { src } else { take_sized(&mut src).ok_or(Damaged)? };
         if wanted.start < at + n {
             each(row, at..at + n)?;
         }
         at += n;
     }
     Ok(())
-}
-
-fn take_sized<'a>(src: &mut &'a [u8]) -> Result<&'a [u8], Damaged> {
-    let size = take_u64(src).and_then(|size| usize::try_from(size).ok()).ok_or(Damaged)?;
-    take_bytes(src, size).ok_or(Damaged)
 }
 
 fn decode_row(mut row: &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
@@ -258,22 +235,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn column(n: usize, salt: f64) -> Vec<f64> {
-        (0..n).map(|i| i as f64 * salt).collect()
-    }
-
-    #[test]
-    fn any_range_of_any_series_round_trips() {
-        let lens = [0, 1, 960, 961, 0, 1920, 2500, 0];
-        let columns: Vec<_> = lens.iter().enumerate().map(|(i, &n)| column(n, 0.5 + i as f64)).collect();
+    fn page_of(columns: &[Vec<f64>]) -> Vec<u8> {
         let (mut builder, mut encoder, mut page) = (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
         for (i, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
             builder.push(i, RowSamples::floats(column), &mut encoder);
         }
         builder.encode(columns.len(), &mut page);
+        page
+    }
+
+    /// Creates columns of these lengths with different values.
+    fn columns(lens: &[usize]) -> Vec<Vec<f64>> {
+        let column = |(i, &n): (usize, &usize)| (0..n).map(|k| k as f64 * (0.1 + i as f64)).collect();
+        lens.iter().enumerate().map(column).collect()
+    }
+
+    #[test]
+    fn any_range_of_any_series_round_trips() {
+        let columns = columns(&[0, 1, 960, 961, 0, 1920, 2500, 0]);
+        let page = page_of(&columns);
         let rows = Rows::parse(&page, columns.len()).unwrap();
         for (i, column) in columns.iter().enumerate() {
-            assert_eq!(rows.has(i), !column.is_empty(), "series {i}");
+            assert_eq!(rows.size(i) > 0, !column.is_empty(), "series {i}");
             for (start, end) in
                 [(0, 1), (0, 960), (1, 961), (959, 961), (960, 1920), (961, 962), (0, 2500), (2499, 2500)]
             {
@@ -289,14 +272,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_pages_give_as_many_values_as_wanted_or_none(
+        fn damaged_pages_are_rejected_or_decode_to_that_many_values(
             lens in proptest::collection::vec(0..30_usize, 1..6), at: usize, byte: u8, n in 1..2_000_usize,
         ) {
-            let (mut builder, mut encoder, mut page) = (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
-            for (i, &len) in lens.iter().enumerate().filter(|(_, len)| **len > 0) {
-                builder.push(i, RowSamples::floats(&column(len, 0.1)), &mut encoder);
-            }
-            builder.encode(lens.len(), &mut page);
+            let mut page = page_of(&columns(&lens));
             let at = at % page.len();
             page[at] = byte;
             let Ok(rows) = Rows::parse(&page, lens.len()) else { return Ok(()) };
@@ -311,26 +290,25 @@ mod tests {
 
     #[test]
     fn pages_of_later_versions_and_of_other_groups_are_rejected() {
-        let (mut builder, mut page) = (RowsBuilder::default(), Vec::new());
-        builder.push(1, RowSamples::floats(&[1.0, 2.0]), &mut ValueEncoder::default());
-        builder.encode(2, &mut page);
-        let changed = |offset: usize| {
-            let mut page = page.clone();
-            page[offset] ^= if offset == 4 { 2 } else { 1 };
-            let rows = Rows::parse(&page, 2);
-            rows.and_then(|rows| {
-                rows.check_sizes()?;
-                rows.decode(rows.place_of(1, RowsPlace::default()), 2, 0..2, &mut SampleColumns::default())
-            })
-            .unwrap_err()
+        let page = page_of(&[vec![], vec![1.0, 2.0]]);
+        let decode = |page: &[u8]| {
+            let rows = Rows::parse(page, 2)?;
+            rows.check_sizes()?;
+            rows.decode(rows.place_of(1, RowsPlace::default()), 2, 0..2, &mut SampleColumns::default())
         };
-        assert_eq!(changed(0), Unreadable::Damaged, "missing start timestamps");
-        assert_eq!(changed(1), Unreadable::Damaged, "number of series");
-        assert_eq!(changed(4), Unreadable::Newer, "kind");
-        assert_eq!(changed(6), Unreadable::Damaged, "size");
+        for (offset, flipped, error, what) in [
+            (0, 1, Unreadable::Damaged, "missing start timestamps"),
+            (0, 2, Unreadable::Newer, "flags"),
+            (1, 1, Unreadable::Damaged, "number of series"),
+            (4, 2, Unreadable::Newer, "kind"),
+            (6, 1, Unreadable::Damaged, "size"),
+        ] {
+            let mut page = page.clone();
+            page[offset] ^= flipped;
+            assert_eq!(decode(&page), Err(error), "{what}");
+        }
         for end in 0..page.len() {
-            let checked = Rows::parse(&page[..end], 2).and_then(|rows| Ok(rows.check_sizes()?));
-            assert_eq!(checked, Err(Unreadable::Damaged), "cut at {end}");
+            assert_eq!(decode(&page[..end]), Err(Unreadable::Damaged), "truncated to {end}");
         }
     }
 }

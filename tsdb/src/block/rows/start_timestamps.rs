@@ -1,7 +1,7 @@
 //! The column of start timestamps in a page of rows, for the series that have them.
 //!
 //! ```text
-//! varint  size of what follows in bytes
+//! varint  size of the rest in bytes
 //! for each series with start timestamps, ascending:
 //!   varint  index of the series, less the one before
 //!   varint  n, its changes, at least 1
@@ -13,24 +13,24 @@
 use std::ops::Range;
 
 use crate::block::Damaged;
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use crate::chunk::varint::{put_i64, put_sized, put_u64, take_i64, take_int, take_sized, take_u64};
 use crate::sample::start_timestamps::{Change, slice};
 
 /// Builds the column.
 #[derive(Default)]
-pub(in crate::block) struct StartTimestampsBuilder {
+pub(crate) struct StartTimestampsBuilder {
     bytes: Vec<u8>,
     last_idx: usize,
 }
 
 impl StartTimestampsBuilder {
-    /// Returns the size so far in bytes.
-    pub(in crate::block) fn size(&self) -> usize {
+    /// Returns the current size in bytes.
+    pub(crate) fn size(&self) -> usize {
         self.bytes.len()
     }
 
     /// Adds the changes of a series, if it has any.
-    pub(in crate::block) fn push(&mut self, series_idx: usize, changes: &[Change]) {
+    pub(crate) fn push(&mut self, series_idx: usize, changes: &[Change]) {
         if changes.is_empty() {
             return;
         }
@@ -45,30 +45,28 @@ impl StartTimestampsBuilder {
     }
 
     /// Appends the column to `dst`. Returns `true` if it is not empty.
-    pub(in crate::block) fn encode(&self, dst: &mut Vec<u8>) -> bool {
+    pub(crate) fn encode(&self, dst: &mut Vec<u8>) -> bool {
         if self.bytes.is_empty() {
             return false;
         }
-        put_u64(dst, self.bytes.len() as u64);
-        dst.extend_from_slice(&self.bytes);
+        put_sized(dst, &self.bytes);
         true
     }
 }
 
-/// The column of a page; may be empty.
+/// The column of a page, which may be empty.
 #[derive(Clone, Copy, Default)]
-pub(in crate::block) struct StartTimestampsColumn<'a>(&'a [u8]);
+pub(crate) struct StartTimestampsColumn<'a>(&'a [u8]);
 
 impl<'a> StartTimestampsColumn<'a> {
     /// Decodes the column from the front of `src`.
-    pub(in crate::block) fn take(src: &mut &'a [u8]) -> Option<Self> {
-        let size = usize::try_from(take_u64(src)?).ok().filter(|&size| size > 0)?;
-        take_bytes(src, size).map(Self)
+    pub(crate) fn take(src: &mut &'a [u8]) -> Option<Self> {
+        take_sized(src).filter(|column| !column.is_empty()).map(Self)
     }
 
-    /// Returns the start timestamps at `wanted` of the `n_samples` that a series has here; positions count from the
-    /// first wanted one.
-    pub(in crate::block) fn read(
+    /// Returns the start timestamps at `wanted` of the `n_samples` samples that a series has in this page. Positions
+    /// are relative to the first wanted sample.
+    pub(crate) fn read(
         self,
         series_idx: usize,
         n_samples: usize,
@@ -76,8 +74,7 @@ impl<'a> StartTimestampsColumn<'a> {
     ) -> Result<Vec<Change>, Damaged> {
         let (mut src, mut next_idx) = (self.0, 0_usize);
         while !src.is_empty() {
-            let step = take_u64(&mut src).and_then(|step| usize::try_from(step).ok()).ok_or(Damaged)?;
-            next_idx = next_idx.saturating_add(step);
+            next_idx = next_idx.saturating_add(take_int(&mut src).ok_or(Damaged)?);
             if next_idx > series_idx {
                 break;
             }
@@ -90,11 +87,11 @@ impl<'a> StartTimestampsColumn<'a> {
         Ok(Vec::new())
     }
 
-    /// Checks that the column holds series of a group of `n_series` and nothing else.
-    pub(in crate::block) fn check(self, n_series: usize) -> Result<(), Damaged> {
+    /// Checks that the column contains only series of a group of `n_series` series.
+    pub(crate) fn check(self, n_series: usize) -> Result<(), Damaged> {
         let (mut src, mut next) = (self.0, None);
         while !src.is_empty() {
-            let step = take_u64(&mut src).and_then(|step| usize::try_from(step).ok()).ok_or(Damaged)?;
+            let step = take_int(&mut src).ok_or(Damaged)?;
             let idx = next.map_or(Some(step), |last: usize| last.checked_add(step).filter(|_| step > 0));
             next = Some(idx.filter(|&idx| idx < n_series).ok_or(Damaged)?);
             take_changes(&mut src, None).ok_or(Damaged)?;
@@ -103,7 +100,7 @@ impl<'a> StartTimestampsColumn<'a> {
     }
 }
 
-/// Decodes the changes of a series; checks and returns them if its `n_samples` is given.
+/// Decodes the changes of a series. If its number of samples is given, checks and returns the changes.
 fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>> {
     let n = take_u64(src)?;
     let (mut changes, mut place, mut start_ms) = (Vec::new(), 0_u64, 0_i64);
@@ -112,8 +109,7 @@ fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>
         place = place.checked_add(step).filter(|_| i == 0 || step > 0)?;
         start_ms = start_ms.wrapping_add(take_i64(src)?);
         if let Some(n_samples) = n_samples {
-            let place = u32::try_from(place).ok().filter(|&place| (place as usize) < n_samples)?;
-            changes.push((place, start_ms));
+            changes.push((u32::try_from(place).ok().filter(|&place| (place as usize) < n_samples)?, start_ms));
         }
     }
     (n > 0).then_some(changes)
@@ -122,6 +118,7 @@ fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::start_timestamps::push;
     use proptest::prelude::*;
 
     proptest! {
@@ -132,7 +129,7 @@ mod tests {
         ) {
             let columns: Vec<Vec<Change>> = all.iter().map(|starts| {
                 let mut column = Vec::new();
-                starts.iter().enumerate().for_each(|(place, &start)| crate::sample::start_timestamps::push(&mut column, place, start));
+                starts.iter().enumerate().for_each(|(place, &start)| push(&mut column, place, start));
                 column
             }).collect();
             let (mut builder, mut bytes) = (StartTimestampsBuilder::default(), Vec::new());

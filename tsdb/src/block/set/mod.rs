@@ -1,11 +1,11 @@
-//! The set of a store's blocks: its members, their deleted samples, and changes of the set.
+//! The set of the blocks of a store: the list, the deleted samples of each block, and changes of the list.
 //!
 //! Used by reads (`select`), which take a snapshot of the list, and by flushes and merges, which change it. A block
 //! that leaves the list is unlinked immediately. Readers keep its file open.
 //!
 //! Invariants
-//! 1. The list is in order of acceptance: of two samples with one timestamp, that of the earlier block wins.
-//! 2. No block of the list is a source of another one.
+//! 1. The list is in order of acceptance: of two samples with the same timestamp, the sample of the earlier block wins.
+//! 2. No block in the list is a source of another.
 //! 3. `deleted` of a block contains every delete rule that affects it.
 
 pub(crate) mod pending_import;
@@ -13,9 +13,10 @@ pub(crate) mod pending_import;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use parking_lot::{Mutex, RwLock};
 use roaring::RoaringBitmap;
 
 use crate::block::set::pending_import::PendingImport;
@@ -27,26 +28,26 @@ use crate::fs::Fs;
 use crate::labels::{Matcher, StringSet};
 use crate::sample::{SampleColumns, TimeRange};
 
-/// A block of the store and its deleted samples.
+/// A block of the store, and its deleted samples.
 #[derive(Debug)]
 pub(crate) struct StoredBlock {
     pub(crate) block: Arc<Block>,
     deleted: Vec<Deleted>,
 }
 
-/// The effect of a delete rule on one block.
+/// The effect of a delete rule on a block.
 #[derive(Debug, Clone)]
 struct Deleted {
     range: TimeRange,
     series: RoaringBitmap,
 }
 
-/// The outcome of replacing the sources of a merge.
+/// The outcome of [`BlockSet::replace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replaced {
     /// The result replaced its sources.
     Done,
-    /// A delete rule was added during the merge. The sources stay.
+    /// A delete rule was added during the merge. The result was removed.
     Outdated,
 }
 
@@ -64,30 +65,30 @@ pub(crate) struct BlockSet {
     tombstones: Mutex<Tombstones>,
     next_id: AtomicU64,
     next_flush: AtomicU64,
-    /// Number of files that could not be opened and were left alone.
+    /// Number of blocks that could not be opened. Their files are kept.
     n_damaged: u64,
 }
 
-/// The contents of the block directory at open.
+/// The contents of the directory of blocks at startup.
 struct Found {
     blocks: Vec<Arc<Block>>,
-    /// Files that a crash left unfinished.
+    /// Unfinished files.
     unfinished: Vec<PathBuf>,
-    /// Imports that a crash left unfinished.
+    /// Unfinished imports.
     importing: Vec<PendingImport>,
     n_damaged: u64,
     last_id: u64,
 }
 
 impl Found {
-    /// Opens all blocks that can be opened; changes nothing.
+    /// Opens all blocks that can be opened. Changes nothing.
     fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
         let names = match fs.list(dir) {
             Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
             names => names.map_err(Error::io("list", dir))?,
         };
         let importing: Vec<_> = names.iter().filter_map(|name| PendingImport::find(fs, dir, name)).collect();
-        let last_id = importing.iter().map(|of| of.last().0).max().unwrap_or(0);
+        let last_id = importing.iter().map(|import| import.last().0).max().unwrap_or(0);
         let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), importing, n_damaged: 0, last_id };
         for name in names {
             let path = dir.join(&name);
@@ -95,7 +96,7 @@ impl Found {
                 found.unfinished.push(path);
             } else if let Some(id) = BlockId::parse(&name) {
                 found.last_id = found.last_id.max(id.0);
-                if found.importing.iter().any(|of| of.has(id)) {
+                if found.importing.iter().any(|import| import.has(id)) {
                     continue;
                 }
                 let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
@@ -105,49 +106,42 @@ impl Found {
         Ok(found)
     }
 
-    /// Removes damaged merged blocks from the list; their sources still exist, as a crash kept them from being removed.
-    /// A merged block gets its name shortly before it is verified.
-    fn remove_damaged(&mut self) -> Result<()> {
-        let metas: Vec<BlockMeta> = self.blocks.iter().map(|block| block.meta().clone()).collect();
-        let replaced = superseded(&metas);
-        let mut sound = Vec::with_capacity(self.blocks.len());
+    /// Drops merged blocks that are damaged if their sources still exist. A crash may have prevented the verification:
+    /// a merged block gets its name before it is verified.
+    fn drop_damaged(&mut self) -> Result<()> {
+        let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
         for block in std::mem::take(&mut self.blocks) {
-            let takes_over = block.meta().origin.sources.iter().any(|source| replaced.binary_search(source).is_ok());
-            let verified = if takes_over { block.verify(&QueryContext::unbounded()) } else { Ok(()) };
-            let is_sound = skip_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
-            sound.extend(is_sound.then_some(block));
+            let replaces = block.meta().origin.sources.iter().any(|source| replaced.contains(source));
+            let verified = if replaces { block.verify(&QueryContext::unbounded()) } else { Ok(()) };
+            let is_valid = skip_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
+            self.blocks.extend(is_valid.then_some(block));
         }
-        self.blocks = sound;
         Ok(())
     }
 
-    /// Removes unfinished files, unfinished imports, and blocks that a merged one has replaced.
+    /// Removes unfinished imports, blocks that a merged block has replaced, and unfinished files.
     fn clear(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        self.importing.iter().try_for_each(|importing| importing.undo(fs, dir))?;
-        let metas: Vec<BlockMeta> = self.blocks.iter().map(|block| block.meta().clone()).collect();
-        let replaced = superseded(&metas);
-        let is_replaced = |block: &Arc<Block>| replaced.binary_search(&block.meta().origin.id).is_ok();
-        let gone: Vec<_> = self.blocks.extract_if(.., |block| is_replaced(block)).collect();
-        let paths = gone.iter().map(|block| block.path()).chain(self.unfinished.iter().map(PathBuf::as_path));
-        for path in paths {
-            fs.remove(path).map_err(Error::io("remove", path))?;
+        self.importing.iter().try_for_each(|import| import.undo(fs, dir))?;
+        let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
+        let removed = self.blocks.extract_if(.., |block| replaced.contains(&block.meta().origin.id));
+        for path in removed.map(|block| block.path().to_owned()).chain(self.unfinished.drain(..)) {
+            fs.remove(&path).map_err(Error::io("remove", &path))?;
         }
         Ok(())
     }
 
-    /// Applies the delete rules. A block whose matching series cannot be determined is skipped.
+    /// Applies the delete rules. Skips a block whose deleted series cannot be determined.
     fn stored(&mut self, tombstones: &Tombstones) -> Result<Vec<Arc<StoredBlock>>> {
         let mut list = Vec::with_capacity(self.blocks.len());
         for block in self.blocks.drain(..) {
-            let path = block.path().to_owned();
-            let stored = StoredBlock::new(block, tombstones).map(Arc::new);
-            list.extend(skip_damaged(stored, &path, &mut self.n_damaged)?);
+            let stored = StoredBlock::new(Arc::clone(&block), tombstones).map(Arc::new);
+            list.extend(skip_damaged(stored, block.path(), &mut self.n_damaged)?);
         }
         Ok(list)
     }
 }
 
-/// Logs and counts a block that is damaged or unreadable: it is left alone, and the others are used.
+/// Logs and counts a block that is damaged or unreadable, and returns `None`. Its file is kept.
 fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
@@ -164,7 +158,7 @@ impl StoredBlock {
     fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
         let mut deleted = Vec::new();
         for Deletion { matchers, range, .. } in tombstones.rules_for(block.meta()) {
-            let series = block.select(&QueryContext::unbounded(), matchers)?;
+            let series = block.index.select(&QueryContext::unbounded(), matchers)?;
             if !series.is_empty() {
                 deleted.push(Deleted { range: *range, series });
             }
@@ -172,7 +166,7 @@ impl StoredBlock {
         Ok(Self { block, deleted })
     }
 
-    /// Returns the block with another rule; unchanged if the rule affects none of its series.
+    /// Returns the block with another rule, or the block itself if the rule affects none of its series.
     fn without(self: &Arc<Self>, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
         if series.is_empty() {
             return Arc::clone(self);
@@ -192,7 +186,7 @@ impl StoredBlock {
         self.deleted.iter().filter(move |deleted| deleted.series.contains(ordinal)).map(|deleted| deleted.range)
     }
 
-    /// Appends the samples of a series inside `range`, except deleted ones, to `out`.
+    /// Appends the samples of a series in `range`, except deleted samples, to `out`.
     ///
     /// # Errors
     /// The errors of [`Block::read`].
@@ -214,18 +208,18 @@ impl StoredBlock {
         Ok(())
     }
 
-    /// Adds the label names of matching series (or all) to `names`.
+    /// Adds the label names of the series that all matchers select to `names`.
     ///
     /// # Errors
-    /// The errors of [`Block::label_names`].
+    /// If the request is interrupted or exceeds a limit; errors of reading the block.
     pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut StringSet) -> Result<()> {
-        self.block.label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
+        self.block.index.label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
     }
 
-    /// Adds the values of a label of matching series (or all) to `values`.
+    /// Adds the values of a label in the series that all matchers select to `values`.
     ///
     /// # Errors
-    /// The errors of [`Block::label_values`].
+    /// The errors of [`StoredBlock::label_names`].
     pub(crate) fn label_values(
         &self,
         ctx: &QueryContext,
@@ -233,19 +227,20 @@ impl StoredBlock {
         matchers: &[Matcher],
         values: &mut StringSet,
     ) -> Result<()> {
-        self.block.label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
+        self.block.index.label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
     }
 
+    /// Returns the series that all matchers select, or `None` if there are no matchers.
     fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
         if matchers.is_empty() {
             return Ok(None);
         }
-        let ordinals = self.block.select(ctx, matchers)?;
+        let ordinals = self.block.index.select(ctx, matchers)?;
         ctx.count_series(ordinals.len())?;
         Ok(Some(ordinals))
     }
 
-    /// Returns `true` if anything was deleted.
+    /// Returns `true` if a delete rule affects the block.
     pub(crate) fn has_deleted(&self) -> bool {
         !self.deleted.is_empty()
     }
@@ -257,9 +252,9 @@ impl StoredBlock {
 }
 
 impl BlockSet {
-    /// Opens all blocks of a directory, which is created if it does not exist, and removes the remains of a crash:
-    /// unfinished files, and blocks that a merged one has replaced. A block that cannot be opened is left alone and
-    /// counted. Nothing is changed before all files were examined.
+    /// Opens all blocks of a data directory. Creates the directory of blocks if it does not exist, and removes what a
+    /// crash left behind: unfinished files and imports, and blocks that a merged block has replaced. A block that cannot
+    /// be opened is kept and counted. Changes nothing before all files were examined.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Version`] if a block has a newer format; errors of [`Tombstones::open`].
@@ -269,7 +264,7 @@ impl BlockSet {
         let mut found = Found::list(&**fs, &dir, &cache)?;
         let applied = found.blocks.iter().map(|block| block.meta().origin.deletions).max().unwrap_or(0);
         let tombstones = Tombstones::open(Arc::clone(fs), data_dir, applied)?;
-        found.remove_damaged()?;
+        found.drop_damaged()?;
         let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
         let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
@@ -292,9 +287,9 @@ impl BlockSet {
         &self.dir
     }
 
-    /// Returns the present block list.
+    /// Returns the current block list.
     pub(crate) fn list(&self) -> BlockList {
-        Arc::clone(&self.list.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.list.read())
     }
 
     /// Returns the metadata of the blocks.
@@ -302,22 +297,22 @@ impl BlockSet {
         self.list().iter().map(|stored| stored.meta().clone()).collect()
     }
 
-    /// Returns the number of files that could not be opened.
+    /// Returns the number of blocks that could not be opened.
     pub(crate) fn n_damaged(&self) -> u64 {
         self.n_damaged
     }
 
-    /// Returns the size of decoded pages in bytes.
+    /// Returns the size of the page cache in bytes.
     pub(crate) fn cache_size(&self) -> u64 {
         self.cache.size()
     }
 
     /// Returns a new block id.
     pub(crate) fn next_id(&self) -> BlockId {
-        BlockId(self.next_id.fetch_add(1, Ordering::Relaxed))
+        BlockId(*self.next_ids(1).start())
     }
 
-    /// Returns `n` consecutive new block ids; `n` must not be 0.
+    /// Returns `n` consecutive new block ids. `n` must not be 0.
     pub(crate) fn next_ids(&self, n: u64) -> RangeInclusive<u64> {
         let first = self.next_id.fetch_add(n, Ordering::Relaxed);
         first..=first + n - 1
@@ -330,7 +325,7 @@ impl BlockSet {
 
     /// Returns the id of the last delete rule.
     pub(crate) fn last_deletion(&self) -> u64 {
-        self.tombstones().last_number()
+        self.tombstones.lock().last_number()
     }
 
     /// Opens a finished block.
@@ -354,8 +349,8 @@ impl BlockSet {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn link_into(&self, data_dir: &Path, blocks_dir: &Path) -> Result<()> {
-        // Prevents the removal of blocks and new rules.
-        let tombstones = self.tombstones();
+        // Prevents the removal of blocks, and new rules.
+        let tombstones = self.tombstones.lock();
         for stored in self.list().iter() {
             let link = blocks_dir.join(stored.meta().origin.id.file_name());
             self.fs.hard_link(stored.block.path(), &link).map_err(Error::io("link", &link))?;
@@ -363,20 +358,20 @@ impl BlockSet {
         tombstones.copy_to(data_dir)
     }
 
-    /// Adds new blocks, atomically for every reader.
+    /// Adds new blocks, atomically for readers.
     ///
     /// # Errors
-    /// The errors of [`Block::select`].
+    /// Errors of reading the blocks.
     pub(crate) fn add(&self, new: Vec<Arc<Block>>) -> Result<()> {
         self.add_once(new, || Ok(()))
     }
 
-    /// Adds blocks as [`BlockSet::add`] does, after `commit` made them part of the store.
+    /// Adds new blocks as [`BlockSet::add`] does. `commit` makes them part of the store on disk.
     ///
     /// # Errors
-    /// The errors of [`Block::select`], and those of `commit`; nothing has changed then.
+    /// The errors of [`BlockSet::add`] and of `commit`. Nothing is added then.
     pub(crate) fn add_once(&self, new: Vec<Arc<Block>>, commit: impl FnOnce() -> Result<()>) -> Result<()> {
-        let tombstones = self.tombstones();
+        let tombstones = self.tombstones.lock();
         let mut list = self.list().to_vec();
         for block in new {
             list.push(Arc::new(StoredBlock::new(block, &tombstones)?));
@@ -386,7 +381,7 @@ impl BlockSet {
         Ok(())
     }
 
-    /// Removes the files of finished blocks that were never added.
+    /// Removes the files of finished blocks that were not added.
     pub(crate) fn discard(&self, blocks: &[Arc<Block>]) {
         for block in blocks {
             if let Err(error) = self.fs.remove(block.path()) {
@@ -395,18 +390,17 @@ impl BlockSet {
         }
     }
 
-    /// Removes blocks from the list and deletes their files.
+    /// Removes blocks from the list, and their files.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be deleted: the block is removed from the list anyway.
+    /// [`Error::Io`] if a file cannot be removed. The blocks have left the list nevertheless.
     pub(crate) fn remove(&self, old: &[BlockId]) -> Result<()> {
-        let mut tombstones = self.tombstones();
-        self.remove_from_list(old, None, &mut tombstones)
+        self.remove_from_list(old, None, &mut self.tombstones.lock())
     }
 
-    /// Replaces the sources of a merge by its result, atomically for every reader, and deletes their files. `deletions`
-    /// is the last delete rule that the merge applied. If a later one affects a source, the result is deleted instead:
-    /// it might contain deleted samples.
+    /// Replaces the sources of a merge with its result, atomically for readers, and removes their files. `deletions` is
+    /// the last delete rule that the merge applied. If a later rule affects a source, removes the result instead: it
+    /// might contain deleted samples.
     ///
     /// # Errors
     /// The errors of [`BlockSet::remove`].
@@ -416,9 +410,9 @@ impl BlockSet {
         result: Option<Arc<Block>>,
         deletions: u64,
     ) -> Result<Replaced> {
-        let mut tombstones = self.tombstones();
-        let concerned = |source: &Arc<StoredBlock>| tombstones.rules_for(source.meta()).any(|r| r.number > deletions);
-        if sources.iter().any(concerned) {
+        let mut tombstones = self.tombstones.lock();
+        let is_affected = |source: &Arc<StoredBlock>| tombstones.rules_for(source.meta()).any(|r| r.number > deletions);
+        if sources.iter().any(is_affected) {
             if let Some(block) = result {
                 self.fs.remove(block.path()).map_err(Error::io("remove", block.path()))?;
             }
@@ -440,40 +434,34 @@ impl BlockSet {
             self.fs.remove(path).map_err(Error::io("remove", path))?;
         }
         self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
-        // A block that could not be opened may be repaired, and needs its rules then.
+        // A block that could not be opened may be repaired, and will need its rules.
         if self.n_damaged == 0 { tombstones.prune(&self.metas()).map(drop) } else { Ok(()) }
     }
 
-    /// Deletes samples of series that pass all matchers from all blocks. On return the deletion survives a power cut,
-    /// and no later read returns the samples. The caller prevents flushes, whose samples may be newer than the
-    /// deletion.
+    /// Deletes samples of the series that all matchers select from all blocks. On return the deletion is durable, and no
+    /// later read returns the samples. The caller prevents flushes, whose samples may be newer than the deletion.
     ///
     /// # Errors
-    /// The errors of [`Tombstones::add`] and [`Block::select`]; nothing has changed then.
+    /// The errors of [`Tombstones::add`]; errors of reading the blocks. Nothing is deleted then.
     pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
-        let mut tombstones = self.tombstones();
+        let mut tombstones = self.tombstones.lock();
         let list = self.list();
-        // Before the rule is added: if the matching series of a block cannot be determined, there must be no rule.
+        // Before the rule is added: if the deleted series of a block cannot be determined, there must be no rule.
         let select = |stored: &Arc<StoredBlock>| match stored.meta().range.overlaps(range) {
-            true => stored.block.select(&QueryContext::unbounded(), &matchers),
+            true => stored.block.index.select(&QueryContext::unbounded(), &matchers),
             false => Ok(RoaringBitmap::new()),
         };
-        let concerned = list.iter().map(select).collect::<Result<Vec<_>>>()?;
+        let deleted = list.iter().map(select).collect::<Result<Vec<_>>>()?;
         // Includes all flushes so far, so that the rule also applies to merges of these blocks.
         let flush = self.next_flush.load(Ordering::Relaxed) - 1;
         tombstones.add(matchers, range, flush)?;
         let with_rule = |(stored, series): (&Arc<StoredBlock>, RoaringBitmap)| stored.without(range, series);
-        self.publish(list.iter().zip(concerned).map(with_rule).collect());
+        self.publish(list.iter().zip(deleted).map(with_rule).collect());
         Ok(())
     }
 
     fn publish(&self, list: Vec<Arc<StoredBlock>>) {
-        *self.list.write().unwrap_or_else(PoisonError::into_inner) = in_order(list);
-    }
-
-    // A panic under the lock leaves the rules as on the disk or as before: both are valid.
-    fn tombstones(&self) -> MutexGuard<'_, Tombstones> {
-        self.tombstones.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.list.write() = in_order(list);
     }
 }
 

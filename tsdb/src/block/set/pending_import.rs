@@ -1,17 +1,17 @@
 //! Imports in progress.
 //!
-//! An import adds several files, one after the other, and must add all of them or none. While it runs, an empty marker
-//! file among the blocks names the ids of its blocks; the durable removal of the marker commits the import. If a marker
-//! is found at start, its blocks are removed, and then the marker.
+//! An import writes several blocks one after the other, and must add all of them or none. While it runs, an empty
+//! marker file in the directory of blocks names their ids. The durable removal of the marker commits the import. If
+//! there is a marker at startup, its blocks are removed, and then the marker.
 //!
 //! ```text
 //! blocks/00000012-00000014.importing    blocks 12, 13 and 14, if they exist, do not belong to the store yet
 //! ```
 
-use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use crate::block::temporary_file::remove_if_exists;
 use crate::block::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
@@ -25,8 +25,8 @@ pub(crate) struct PendingImport {
 }
 
 impl PendingImport {
-    /// Returns the import that a marker file stands for, or `None` if the file is not an empty marker: a marker causes
-    /// the removal of blocks.
+    /// Returns the import of a marker file, or `None` if the file is not an empty marker. A wrong marker would remove
+    /// blocks.
     pub(crate) fn find(fs: &dyn Fs, dir: &Path, file_name: &str) -> Option<Self> {
         let importing = Self::parse(file_name)?;
         let is_empty = fs.open(&dir.join(file_name)).and_then(|file| file.size()).is_ok_and(|size| size == 0);
@@ -50,7 +50,7 @@ impl PendingImport {
         BlockId(*self.blocks.end())
     }
 
-    /// Creates the marker durably; none of the blocks may exist yet.
+    /// Creates the marker durably. None of the blocks may exist.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -65,20 +65,20 @@ impl PendingImport {
     /// Removes the marker durably, which commits the import.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`PendingImport::undo`] or the next start then decides whether the blocks belong to the store.
+    /// [`Error::Io`]. Then [`PendingImport::undo`] or the next start removes the blocks if the marker still exists.
     pub(crate) fn end(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        remove(fs, &dir.join(self.file_name()))?;
+        remove_if_exists(fs, &dir.join(self.file_name()))?;
         fs.sync_dir(dir).map_err(Error::io("sync", dir))
     }
 
-    /// Removes the blocks and then the marker. May be called again.
+    /// Removes the blocks, and then the marker. May be called again.
     ///
     /// # Errors
-    /// [`Error::Io`]; the rest is removed at the next start.
+    /// [`Error::Io`]. The next start removes the rest.
     pub(crate) fn undo(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         let is_ours = |name: &&String| BlockId::parse(name).is_some_and(|id| self.has(id));
-        names.iter().filter(is_ours).try_for_each(|name| remove(fs, &dir.join(name)))?;
+        names.iter().filter(is_ours).try_for_each(|name| remove_if_exists(fs, &dir.join(name)))?;
         // The marker must not be removed before the blocks are.
         fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         self.end(fs, dir)
@@ -86,13 +86,6 @@ impl PendingImport {
 
     fn file_name(&self) -> String {
         format!("{:08}-{:08}{SUFFIX}", self.blocks.start(), self.blocks.end())
-    }
-}
-
-fn remove(fs: &dyn Fs, path: &Path) -> Result<()> {
-    match fs.remove(path) {
-        Err(refused) if refused.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(refused)),
-        _ => Ok(()),
     }
 }
 

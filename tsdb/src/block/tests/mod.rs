@@ -5,23 +5,22 @@ mod read_cache;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
 use super::footer::{HEADER_SIZE, TRAILER_SIZE};
 use super::rows::SERIES_SAMPLES_MAX;
-use super::{Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, ReadCache, Symbol};
+use super::{Access, Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, ReadCache, Symbol};
 use crate::context::{MemoryBudget, QueryContext};
 use crate::error::{Error, Result};
-use crate::fs::{FaultFs, Fs, ReadFile, RealFs};
+use crate::fs::{FaultFs, Fs, MemFs, RealFs};
 use crate::sample::histogram::{Histogram, HistogramCounts};
 use crate::sample::{Sample, SampleColumns, TimeRange};
 
 const HOUR_MS: i64 = 3_600_000;
 const START_MS: i64 = 1_763_683_200_000;
 
-/// The series of a block: `{__name__="m", n="<place>"}`.
+/// The series of a block: `{__name__="m", n="<ordinal>"}`.
 type Model = Vec<SampleColumns>;
 
 fn origin(hours: i64) -> BlockOrigin {
@@ -73,9 +72,9 @@ fn within(samples: &SampleColumns, range: TimeRange) -> Vec<(i64, u64)> {
 }
 
 /// Reads a series with an empty cache and with the cache of earlier reads, and by different functions.
-fn check_series(block: &Block, kept: &mut ReadCache, ordinal: u32, range: TimeRange, samples: &SampleColumns) {
+fn check_series(block: &Block, used: &mut ReadCache, ordinal: u32, range: TimeRange, samples: &SampleColumns) {
     let expected = within(samples, range);
-    for read_cache in [&mut ReadCache::default(), kept] {
+    for read_cache in [&mut ReadCache::default(), used] {
         let mut got = columns([(0, 0.5)]);
         block.read(read_cache, ordinal, range, &mut got).unwrap();
         assert_eq!(bits(&got)[1..], expected, "read {ordinal} in {range:?}");
@@ -84,12 +83,13 @@ fn check_series(block: &Block, kept: &mut ReadCache, ordinal: u32, range: TimeRa
 }
 
 /// Creates a read cache with a budget of `size_max` bytes.
-fn recent(size_max: usize) -> ReadCache {
+fn read_cache(size_max: usize) -> ReadCache {
     ReadCache::new(MemoryBudget::new("a test", size_max).charge())
 }
 
 fn check_scan(block: &Block, model: &Model) {
-    let (mut scan, mut samples, mut labels) = (block.scan(), SampleColumns::default(), block.series_cursor());
+    let (mut scan, mut samples, mut labels) =
+        (block.scan(), SampleColumns::default(), block.index.series_cursor(Access::Cached));
     for (i, expected) in model.iter().enumerate() {
         let symbols = scan.next(&mut samples).unwrap().map(<[_]>::to_vec);
         assert_eq!(symbols, Some(vec![Symbol(0), Symbol(i as u32 + 1)]), "series {i}");
@@ -107,7 +107,7 @@ pub(crate) fn assert_shown(page: &str, bytes: &[u8]) {
     assert!(page.contains(&shown), "the page does not show\n{shown}");
 }
 
-/// The page has an example for those who write a reader from it.
+/// The example helps to write a reader.
 #[test]
 fn the_example_of_the_page_is_correct() {
     let dir = tempfile::tempdir().unwrap();
@@ -126,11 +126,11 @@ fn the_example_of_the_page_is_correct() {
     let block = open(&path).unwrap();
     block.verify(&QueryContext::unbounded()).unwrap();
     for (ordinal, samples) in (0..).zip(&model) {
-        check_series(&block, &mut recent(1 << 20), ordinal, TimeRange::ALL, samples);
+        check_series(&block, &mut read_cache(1 << 20), ordinal, TimeRange::ALL, samples);
     }
 }
 
-/// A recipe for a series: equal steps and jitters create shared timestamp columns.
+/// A recipe for a series. Series with equal steps and jitters share timestamp columns.
 #[derive(Debug, Clone)]
 struct Recipe {
     step_ms: i64,
@@ -186,19 +186,19 @@ proptest! {
         let model: Model = recipes.iter().map(|recipe| recipe.samples(hours)).collect();
         let Written { path, meta, dir: _dir } = written(hours, &model);
         let block = open(&path).unwrap();
-        let mut kept = recent([0, 10_000, 1 << 30][picks.len() % 3]);
+        let mut used = read_cache([0, 10_000, 1 << 30][picks.len() % 3]);
         prop_assert_eq!(block.meta(), &meta);
         prop_assert_eq!((meta.n_series, meta.size), (model.len() as u64, std::fs::metadata(&path).unwrap().len()));
         prop_assert_eq!(meta.n_samples, model.iter().map(|samples| samples.len() as u64).sum::<u64>());
         for (ordinal, samples) in (0..).zip(&model) {
-            check_series(&block, &mut kept, ordinal, TimeRange::ALL, samples);
+            check_series(&block, &mut used, ordinal, TimeRange::ALL, samples);
             for &(from, len) in &picks {
                 let start_ms = START_MS + hours * HOUR_MS * (from - 10) / 980;
-                check_series(&block, &mut kept, ordinal, TimeRange { start_ms, end_ms: start_ms + hours * HOUR_MS * len / 2000 }, samples);
+                check_series(&block, &mut used, ordinal, TimeRange { start_ms, end_ms: start_ms + hours * HOUR_MS * len / 2000 }, samples);
                 let at_ms = samples.timestamps_ms[(from as usize * samples.len() / 1001).min(samples.len() - 1)];
-                check_series(&block, &mut kept, ordinal, TimeRange { start_ms: at_ms, end_ms: at_ms }, samples);
-                check_series(&block, &mut kept, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms + 1 + len }, samples);
-                check_series(&block, &mut kept, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms }, samples);
+                check_series(&block, &mut used, ordinal, TimeRange { start_ms: at_ms, end_ms: at_ms }, samples);
+                check_series(&block, &mut used, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms + 1 + len }, samples);
+                check_series(&block, &mut used, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms }, samples);
             }
         }
         check_scan(&block, &model);
@@ -215,11 +215,11 @@ fn groups_end_at_256_series_and_when_a_page_is_full() {
     for (model, groups) in [(small, 3..=3), (large, 4..=9)] {
         let Written { path, dir: _dir, .. } = written(2, &model);
         let block = open(&path).unwrap();
-        let mut kept = recent(1 << 30);
+        let mut used = read_cache(1 << 30);
         assert!(groups.contains(&block.groups.len()), "{} groups", block.groups.len());
         check_scan(&block, &model);
         for (ordinal, samples) in (0..).zip(&model) {
-            check_series(&block, &mut kept, ordinal, TimeRange::ALL, samples);
+            check_series(&block, &mut used, ordinal, TimeRange::ALL, samples);
         }
     }
 }
@@ -232,27 +232,23 @@ fn a_series_with_very_many_samples_gets_pages_of_its_own() {
     let model = vec![plain.clone(), dense.clone(), plain];
     let Written { path, dir: _dir, .. } = written(2, &model);
     let block = open(&path).unwrap();
-    let mut kept = recent(1 << 30);
+    let mut used = read_cache(1 << 30);
     assert_eq!((block.groups.len(), block.groups.get(block.groups.idx_of(1)).n_pages()), (3, 3));
     check_scan(&block, &model);
     let edge_ms = dense.timestamps_ms[SERIES_SAMPLES_MAX];
     for (start_ms, end_ms) in [(edge_ms - 50, edge_ms), (edge_ms, edge_ms), (edge_ms - 100_000, edge_ms - 50)] {
-        check_series(&block, &mut kept, 1, TimeRange { start_ms, end_ms }, &dense);
+        check_series(&block, &mut used, 1, TimeRange { start_ms, end_ms }, &dense);
     }
     block.verify(&QueryContext::unbounded()).unwrap();
 }
 
 #[test]
 fn series_of_one_target_share_their_timestamps() {
-    let of = |target: i64| columns((0..240).map(|i| (START_MS + i * 30_000 + (i * i + target * i) % 97, 1.0)));
-    let of_four = written(2, &(0..500).map(|i| of(i % 4)).collect()).meta;
-    let own = written(2, &(0..500).map(of).collect()).meta;
-    assert!(of_four.timestamps_size < 1_500, "{} bytes for 4 timestamp_columns", of_four.timestamps_size);
-    assert!(
-        own.timestamps_size > 3 * of_four.timestamps_size,
-        "{} bytes for 97 timestamp_columns",
-        own.timestamps_size
-    );
+    let series = |target: i64| columns((0..240).map(|i| (START_MS + i * 30_000 + (i * i + target * i) % 97, 1.0)));
+    let size = |n_targets: i64| written(2, &(0..500).map(|i| series(i % n_targets)).collect()).meta.timestamps_size;
+    let (few, many) = (size(4), size(500));
+    assert!(few < 1_500, "{few} bytes for 4 timestamp columns");
+    assert!(many > 3 * few, "{many} bytes for 97 timestamp columns");
 }
 
 #[test]
@@ -260,11 +256,11 @@ fn a_query_for_an_hour_reads_one_slice_of_a_day() {
     let model: Model = (0..10).map(|k| columns((0..2880).map(|i| (START_MS + i * 30_000, (i * k) as f64)))).collect();
     let Written { path, dir: _dir, .. } = written(24, &model);
     let block = open(&path).unwrap();
-    let mut kept = recent(1 << 20);
+    let mut used = read_cache(1 << 20);
     let hour = TimeRange { start_ms: START_MS + 9 * HOUR_MS, end_ms: START_MS + 10 * HOUR_MS };
     let group = block.groups.get(block.groups.idx_of(3));
     assert_eq!((group.n_pages(), group.pages_in(hour).map(|(i, _)| i).collect::<Vec<_>>()), (3, vec![1]));
-    check_series(&block, &mut kept, 3, hour, &model[3]);
+    check_series(&block, &mut used, 3, hour, &model[3]);
 }
 
 fn small_model() -> Model {
@@ -277,10 +273,10 @@ fn small_model() -> Model {
 
 /// Damaged parts are rejected and never misread; other parts are still read.
 fn check_damaged(path: &Path, model: &Model, what: &str) {
-    let mut refused = 0;
+    let mut n_rejected = 0;
     let block = match open(path) {
         Ok(block) => block,
-        Err(error) => return check_refusal(&error, what),
+        Err(error) => return check_error(&error, what),
     };
     for (ordinal, samples) in (0..).zip(model) {
         let mut got = SampleColumns::default();
@@ -288,20 +284,20 @@ fn check_damaged(path: &Path, model: &Model, what: &str) {
             Ok(()) => assert_eq!(bits(&got), bits(samples), "{what}: series {ordinal} is misread"),
             Err(error) => {
                 assert!(got.is_empty(), "{what}: a failed read appends nothing");
-                check_refusal(&error, what);
-                refused += 1;
+                check_error(&error, what);
+                n_rejected += 1;
             }
         }
     }
     let verified = block.verify(&QueryContext::unbounded());
-    check_refusal(&verified.expect_err(what), what);
+    check_error(&verified.expect_err(what), what);
     let mut scan = block.scan();
     let mut samples = SampleColumns::default();
     let scanned = std::iter::from_fn(|| scan.next(&mut samples).map(|series| series.map(|_| ())).transpose());
-    assert!(refused == 0 || scanned.take(model.len()).any(|series| series.is_err()), "{what}: scan and read agree");
+    assert!(n_rejected == 0 || scanned.take(model.len()).any(|series| series.is_err()), "{what}: scan and read agree");
 }
 
-fn check_refusal(error: &Error, what: &str) {
+fn check_error(error: &Error, what: &str) {
     assert!(matches!(error, Error::Corrupt { .. } | Error::Version { .. } | Error::Io { .. }), "{what}: {error:?}");
 }
 
@@ -321,7 +317,7 @@ fn every_flipped_byte_is_found_and_never_misread() {
     }
 }
 
-/// Pages with correct checksums over invalid bytes: nobody writes them, but they must not cause a panic.
+/// Pages with correct checksums over invalid bytes are never written, but must not cause a panic.
 #[test]
 fn invalid_pages_with_correct_checksums_never_panic() {
     let written = written(2, &small_model());
@@ -350,13 +346,13 @@ fn use_all(path: &Path) {
     let mut samples = SampleColumns::default();
     for ordinal in 0..block.meta().n_series as u32 {
         let range = TimeRange { start_ms: START_MS + 60_000, end_ms: START_MS + 90_000 };
-        let _whatever = (
+        let _either = (
             block.read(&mut ReadCache::default(), ordinal, range, &mut samples),
             block.overlaps(&mut ReadCache::default(), ordinal, range),
         );
         assert_eq!(samples.timestamps_ms.len(), samples.values.len());
     }
-    let _whatever = block.verify(&QueryContext::unbounded());
+    let _either = block.verify(&QueryContext::unbounded());
     let mut scan = block.scan();
     while let Ok(Some(_)) = scan.next(&mut samples) {}
 }
@@ -376,8 +372,8 @@ fn a_scan_rejects_timestamps_that_do_not_ascend_despite_correct_checksums() {
     bytes[start..start + 4].copy_from_slice(&crc);
     std::fs::write(&path, bytes).unwrap();
     let block = open(&path).unwrap();
-    let refused = block.scan().next(&mut SampleColumns::default()).map(drop).unwrap_err();
-    assert!(refused.to_string().contains("do not ascend"), "{refused}");
+    let error = block.scan().next(&mut SampleColumns::default()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("do not ascend"), "{error}");
 }
 
 #[test]
@@ -385,81 +381,53 @@ fn truncated_extended_and_other_files_are_rejected() {
     let Written { path, dir, .. } = written(2, &small_model());
     let good = std::fs::read(&path).unwrap();
     let bad_path = dir.path().join("00000008.block");
-    let refused = |bytes: &[u8]| {
+    let error = |bytes: &[u8]| {
         std::fs::write(&bad_path, bytes).unwrap();
         open(&bad_path).unwrap_err().to_string()
     };
     for size in 0..good.len() {
-        let refusal = refused(&good[..size]);
-        assert!(refusal.contains("truncated") && refusal.contains("00000008.block"), "cut at {size}: {refusal}");
+        let error = error(&good[..size]);
+        assert!(error.contains("truncated") && error.contains("00000008.block"), "truncated to {size}: {error}");
     }
-    assert!(refused(&[&good[..], &[0; 10]].concat()).contains("truncated"));
-    assert!(refused(&[b"PK", &good[2..]].concat()).contains("is not a block"));
-    assert!(refused(&[7; 1000]).contains("is not a block"));
+    assert!(error(&[&good[..], &[0; 10]].concat()).contains("truncated"));
+    assert!(error(&[b"PK", &good[2..]].concat()).contains("is not a block"));
+    assert!(error(&[7; 1000]).contains("is not a block"));
     let mut newer = good.clone();
     newer[4] = 2;
     let crc = crc32c::crc32c(&newer[..12]).to_le_bytes();
     newer[12..16].copy_from_slice(&crc);
-    assert!(refused(&newer).contains("format version 2, this program reads version 1"));
+    assert!(error(&newer).contains("format version 2, this program reads version 1"));
     assert!(matches!(open(&dir.path().join("none.block")), Err(Error::Io { op: "open", .. })));
-}
-
-/// A file that ends at `size`, and has a bad sector from `bad` on.
-#[derive(Debug)]
-struct FailingFile {
-    bytes: Vec<u8>,
-    size: AtomicU64,
-    bad: AtomicU64,
-}
-
-impl ReadFile for FailingFile {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.bytes.len() as u64)
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let end = offset + buf.len() as u64;
-        let bad = self.bad.load(Ordering::SeqCst);
-        if offset < bad.saturating_add(512) && bad < end {
-            return Err(io::Error::other("input/output error"));
-        }
-        if end > self.size.load(Ordering::SeqCst) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        buf.copy_from_slice(&self.bytes[offset as usize..end as usize]);
-        Ok(())
-    }
 }
 
 #[test]
 fn truncation_and_bad_sectors_of_an_open_block_fail_reads_with_path_and_offset() {
     let model = small_model();
-    let Written { path, dir: _dir, .. } = written(2, &model);
-    let bytes = std::fs::read(&path).unwrap();
-    let len = bytes.len() as u64;
-    let check = |size: u64, bad: u64, words: &str| {
-        let (whole, none) = (AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX));
-        let file = Arc::new(FailingFile { bytes: bytes.clone(), size: whole, bad: none });
-        let block =
-            Block::open_file(&path, Arc::<FailingFile>::clone(&file), &Arc::new(PageCache::new(1 << 20))).unwrap();
-        file.size.store(size, Ordering::SeqCst);
-        file.bad.store(bad, Ordering::SeqCst);
+    let bytes = std::fs::read(&written(2, &model).path).unwrap();
+    let path = Path::new("/00000007.block");
+    let check = |damage: &dyn Fn(&MemFs) -> io::Result<()>, words: &str| {
+        let fs = MemFs::new();
+        fs.create(path).unwrap().append(&bytes).unwrap();
+        let block = Block::open(&fs, path, &Arc::new(PageCache::new(1 << 20))).unwrap();
+        damage(&fs).unwrap();
         for (ordinal, samples) in (0..).zip(&model) {
             let mut got = SampleColumns::default();
             match block.read(&mut ReadCache::default(), ordinal, TimeRange::ALL, &mut got) {
                 Ok(()) => assert_eq!(bits(&got), bits(samples)),
                 Err(error) => {
                     let message = error.to_string();
-                    assert!(message.contains(words) && message.contains("00000007.block"), "{message}");
-                    assert!(message.contains("at byte "), "{message}");
+                    assert!(
+                        [words, "00000007.block", "at byte "].iter().all(|word| message.contains(word)),
+                        "{message}"
+                    );
                 }
             }
         }
         block.verify(&QueryContext::unbounded()).unwrap_err();
     };
-    for at in 16..len - 200 {
-        check(at, u64::MAX, "truncated");
-        check(u64::MAX, at, "input/output error");
+    for at in 16..bytes.len() - 200 {
+        check(&|fs| fs.edit(path, |file| file.truncate(at)), "truncated");
+        check(&|fs| fs.set_bad_sector(path, at as u64..at as u64 + 512), "os error 5");
     }
 }
 
@@ -469,11 +437,8 @@ fn a_full_disk_or_failing_sync_leaves_no_file() {
     let model = small_model();
     let size = written(2, &model).meta.size;
     for room in 0..size {
-        let refused = write(Arc::new(FaultFs::with_room(room)), dir.path(), 2, &model).unwrap_err();
-        assert!(
-            matches!(&refused, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
-            "{refused}"
-        );
+        let error = write(Arc::new(FaultFs::with_room(room)), dir.path(), 2, &model).unwrap_err();
+        assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull), "{error}");
         assert_eq!(RealFs.list(dir.path()).unwrap(), [""; 0], "room for {room}");
     }
     let fs = FaultFs::with_room(size * 100);
@@ -489,7 +454,7 @@ fn a_full_disk_or_failing_sync_leaves_no_file() {
     assert!(matches!(again, Error::Io { op: "create", .. }), "a block is never replaced");
 }
 
-/// Large histograms fill pages before their number does: the series is cut, and every part of it round-trips.
+/// Large histograms fill a page before their number does. The series is cut, and every part of it round-trips.
 #[test]
 fn series_of_large_histograms_are_cut_into_pages() {
     let histogram = |i: i64| Histogram {
@@ -512,12 +477,12 @@ fn series_of_large_histograms_are_cut_into_pages() {
     let model = vec![columns([(START_MS, 1.0)]), large, columns([(START_MS + 30_000, 2.0)])];
     let written = written(2, &model);
     let block = open(&written.path).unwrap();
-    let mut kept = recent(1 << 30);
+    let mut used = read_cache(1 << 30);
     block.verify(&QueryContext::unbounded()).unwrap();
     check_scan(&block, &model);
     for (start, end) in [(0, 200), (0, 1), (80, 95), (49, 49), (199, 199)] {
         let range = TimeRange { start_ms: START_MS + start * 30_000, end_ms: START_MS + end * 30_000 };
-        check_series(&block, &mut kept, 1, range, &model[1]);
+        check_series(&block, &mut used, 1, range, &model[1]);
         let mut got = SampleColumns::default();
         block.read(&mut ReadCache::default(), 1, range, &mut got).unwrap();
         for (idx, sample) in got.iter().enumerate() {

@@ -1,26 +1,28 @@
-//! The read cache is bounded, charged, and filled again after it was cleared.
+//! The read cache is bounded and charged, and fills again after it was cleared.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::block::reader::{COLUMN_SIZE, COLUMNS_MAX, PAGES_SIZE_MAX, TIMES_MAX};
 
-/// Reads all series twice, in turn, and asserts after each read that no more is cached than `check` allows, and that it
-/// is charged: timestamp columns, listed timestamps and bytes of pages.
+/// Reads all series twice, in turn. After each read, calls `check` with the numbers of cached timestamp columns and
+/// listed timestamps and the size of cached pages, and asserts that these are charged.
 fn read_all(model: &Model, check: impl Fn(usize, usize, usize)) {
     let Written { path, dir: _dir, .. } = written(2, model);
     let (block, budget) = (open(&path).unwrap(), MemoryBudget::new("a test", usize::MAX));
-    let mut kept = ReadCache::new(budget.charge());
+    let mut used = ReadCache::new(budget.charge());
     let mut samples = SampleColumns::default();
     for _ in 0..2 {
         for (ordinal, expected) in (0..).zip(model) {
             samples.clear();
-            block.read(&mut kept, ordinal, TimeRange::ALL, &mut samples).unwrap();
+            block.read(&mut used, ordinal, TimeRange::ALL, &mut samples).unwrap();
             assert!(bits(&samples) == bits(expected), "series {ordinal}");
-            let (n_timestamp_columns, n_times, pages_size) = kept.kept();
+            let (n_timestamp_columns, n_times, pages_size) = used.sizes();
             check(n_timestamp_columns, n_times, pages_size);
             assert_eq!(budget.used(), n_timestamp_columns * COLUMN_SIZE + n_times * size_of::<i64>() + pages_size);
         }
     }
-    drop(kept);
+    drop(used);
     assert_eq!(budget.used(), 0);
 }
 
@@ -61,16 +63,16 @@ fn cached_pages_are_bounded() {
 #[test]
 fn a_check_is_due_after_a_page_was_read_and_every_few_thousand_samples() {
     let n_samples = 100;
-    let of_series = |i: i64| columns((0..n_samples).map(move |k| (START_MS + k * 30_000, (i * k) as f64)));
-    let Written { path, dir: _dir, .. } = written(2, &(0..300).map(of_series).collect::<Model>());
+    let series = |i: i64| columns((0..n_samples).map(move |k| (START_MS + k * 30_000, (i * k) as f64)));
+    let Written { path, dir: _dir, .. } = written(2, &(0..300).map(series).collect::<Model>());
     let block = open(&path).unwrap();
-    let (mut kept, mut samples) = (recent(usize::MAX), SampleColumns::default());
+    let (mut used, mut samples) = (read_cache(usize::MAX), SampleColumns::default());
     let mut due = Vec::new();
     for ordinal in 0..300 {
-        if kept.is_check_due() {
+        if used.is_check_due() {
             due.push(ordinal);
         }
-        block.read(&mut kept, ordinal, TimeRange::ALL, &mut samples).unwrap();
+        block.read(&mut used, ordinal, TimeRange::ALL, &mut samples).unwrap();
     }
     // The pages of the first group are read with series 0, those of the second with series 256.
     let every = (crate::context::CHECK_INTERVAL as u32).div_ceil(64 + n_samples as u32);

@@ -1,8 +1,8 @@
 //! Timestamp columns: the distinct lists of timestamps of a block, each stored once.
 //!
-//! The series of one scrape have the same timestamps, so a block has about one timestamp column per target and slice,
-//! which takes almost no space. A series with other timestamps has its own column. Columns are numbered in order of
-//! first occurrence.
+//! The series of one scrape have the same timestamps, so a block has about one timestamp column per target and slice.
+//! These columns take almost no space. A series with other timestamps has its own column. Columns are numbered in order
+//! of first occurrence.
 //!
 //! ```text
 //! 0     1   flags   0; any bit set: a later version
@@ -12,19 +12,20 @@
 //! ```
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::hash::{BuildHasher, RandomState};
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::{Line, PAGE_COLUMNS_MAX, TimestampColumnId, decode_timestamps, encode_timestamps};
 use crate::block::byte_planes::{BytePlanes, put_byte_planes};
-use crate::block::directory::DirectoryWriter;
-use crate::block::page::{PageRef, PageWriter};
+use crate::block::directory::{DIRECTORY_PAGE_SIZE, put_timestamp_columns};
+use crate::block::page::{ListWriter, PageRef, PageWriter};
 use crate::block::rows::SERIES_SAMPLES_MAX;
-use crate::block::{Damaged, Unreadable};
+use crate::block::{Damaged, Unreadable, take_flags};
 use crate::error::{Error, Result};
 
-/// Timestamp columns that the writer recognizes at a time, 32 bytes each. A column that recurs later is stored again.
+/// Maximum number of timestamp columns that the writer remembers, 32 bytes each. After that, it forgets all of them,
+/// and a column that recurs is stored again.
 const KNOWN_MAX: usize = 1 << 18;
 /// Encoded size at which a page is written: reading one timestamp column should be cheap.
 const PAGE_SIZE: usize = 16 << 10;
@@ -33,48 +34,44 @@ const COUNT_WIDTH: usize = 2;
 const SIZE_WIDTH: usize = 3;
 const _: () = assert!(SERIES_SAMPLES_MAX < 1 << (8 * COUNT_WIDTH));
 
-/// Stores timestamp columns.
-pub(in crate::block) struct TimestampColumnWriter {
+/// Writes timestamp columns.
+pub(crate) struct TimestampColumnWriter {
     /// Ids by the hash of the timestamp column.
     known: HashMap<u128, TimestampColumnId>,
-    /// Secret, so that senders cannot choose timestamps with equal hashes.
+    /// Random, so that senders cannot choose timestamps with equal hashes.
     seed: u64,
-    /// Timestamp columns stored, including those in the unfinished page.
+    /// Number of timestamp columns, including those in the current page.
     n: u32,
     counts: Vec<u32>,
     sizes: Vec<u32>,
     timestamp_columns: Vec<u8>,
     scratch: Vec<u8>,
-    /// Bytes of the written pages.
+    /// Size of the written pages in bytes.
     size: u64,
-    directory: DirectoryWriter,
+    directory: ListWriter,
 }
 
 impl TimestampColumnWriter {
-    /// Creates a writer; `path` is for errors.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the system provides no random seed.
-    pub(in crate::block) fn new(path: &Path) -> Result<Self> {
-        let seed = getrandom::u64().map_err(|e| Error::io("seed", path)(e.into()))?;
-        Ok(Self {
+    /// Creates a writer without columns.
+    pub(crate) fn new() -> Self {
+        Self {
             known: HashMap::new(),
-            seed,
+            seed: RandomState::new().hash_one(0),
             n: 0,
             counts: Vec::new(),
             sizes: Vec::new(),
             timestamp_columns: Vec::new(),
             scratch: Vec::new(),
             size: 0,
-            directory: DirectoryWriter::default(),
-        })
+            directory: ListWriter::new(DIRECTORY_PAGE_SIZE),
+        }
     }
 
-    /// Returns the id of a timestamp column, which is stored if it is new.
+    /// Returns the id of a timestamp column. Writes the column if it is new.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Limit`] after 2^32 - 1 timestamp columns.
-    pub(in crate::block) fn put(&mut self, pages: &mut PageWriter, times_ms: &[i64]) -> Result<TimestampColumnId> {
+    pub(crate) fn put(&mut self, pages: &mut PageWriter, times_ms: &[i64]) -> Result<TimestampColumnId> {
         let hash = self.hash(times_ms);
         if let Some(&known) = self.known.get(&hash) {
             return Ok(known);
@@ -90,11 +87,11 @@ impl TimestampColumnWriter {
         Ok(id)
     }
 
-    /// Writes the remaining columns and returns the pages of the directory.
+    /// Writes the remaining columns. Returns the size of all pages in bytes, and the pages of the directory.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(in crate::block) fn finish(mut self, pages: &mut PageWriter) -> Result<(u64, Vec<PageRef>)> {
+    pub(crate) fn finish(mut self, pages: &mut PageWriter) -> Result<(u64, Vec<PageRef>)> {
         self.end_page(pages)?;
         Ok((self.size, self.directory.finish(pages)?))
     }
@@ -127,7 +124,7 @@ impl TimestampColumnWriter {
         self.scratch.extend_from_slice(&self.timestamp_columns);
         let page = pages.write(&self.scratch)?;
         self.size += u64::from(page.size);
-        self.directory.timestamp_columns(pages, page, self.sizes.len())?;
+        self.directory.push(pages, |dst| put_timestamp_columns(dst, page, self.sizes.len()))?;
         self.counts.clear();
         self.sizes.clear();
         self.timestamp_columns.clear();
@@ -137,7 +134,7 @@ impl TimestampColumnWriter {
 
 /// A page of timestamp columns whose header was checked.
 #[derive(Clone, Copy)]
-pub(in crate::block) struct TimestampColumns<'a> {
+pub(crate) struct TimestampColumns<'a> {
     n: usize,
     counts: BytePlanes<'a>,
     sizes: BytePlanes<'a>,
@@ -146,30 +143,27 @@ pub(in crate::block) struct TimestampColumns<'a> {
 
 impl<'a> TimestampColumns<'a> {
     /// Checks the header of a page of `n` timestamp columns.
-    pub(in crate::block) fn parse(payload: &'a [u8], n: usize) -> Result<Self, Unreadable> {
-        let (&flags, mut src) = payload.split_first().ok_or(Damaged)?;
-        if flags != 0 {
-            return Err(Unreadable::Newer);
-        }
-        let counts = BytePlanes::take(&mut src, n, COUNT_WIDTH).ok_or(Damaged)?;
-        let sizes = BytePlanes::take(&mut src, n, SIZE_WIDTH).ok_or(Damaged)?;
-        Ok(Self { n, counts, sizes, timestamp_columns: src })
+    pub(crate) fn parse(mut payload: &'a [u8], n: usize) -> Result<Self, Unreadable> {
+        take_flags(&mut payload, 0)?;
+        let counts = BytePlanes::take(&mut payload, n, COUNT_WIDTH).ok_or(Damaged)?;
+        let sizes = BytePlanes::take(&mut payload, n, SIZE_WIDTH).ok_or(Damaged)?;
+        Ok(Self { n, counts, sizes, timestamp_columns: payload })
     }
 
     /// Checks that the timestamp columns fill the page. Reading one column does not check that.
-    pub(in crate::block) fn check_sizes(self) -> Result<(), Damaged> {
+    pub(crate) fn check_sizes(self) -> Result<(), Damaged> {
         if self.sizes.sum(0..self.n) == self.timestamp_columns.len() { Ok(()) } else { Err(Damaged) }
     }
 
     /// Appends the timestamps of the `i`-th timestamp column of the page.
-    pub(in crate::block) fn decode(self, i: usize, dst: &mut Vec<i64>) -> Result<(), Unreadable> {
+    pub(crate) fn decode(self, i: usize, dst: &mut Vec<i64>) -> Result<(), Unreadable> {
         let (mut src, n) = self.encoded(i)?;
         decode_timestamps(&mut src, n, dst)?;
         if src.is_empty() { Ok(()) } else { Err(Unreadable::Damaged) }
     }
 
     /// Returns the `i`-th timestamp column of the page if its timestamps are regular.
-    pub(in crate::block) fn line(self, i: usize) -> Option<Line> {
+    pub(crate) fn line(self, i: usize) -> Option<Line> {
         let (src, n) = self.encoded(i).ok()?;
         Line::decode(src, n)
     }
@@ -193,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_pages_give_as_many_timestamps_as_announced_or_none(
+        fn damaged_pages_are_rejected_or_decode_to_that_many_timestamps(
             lens in proptest::collection::vec((1..20_usize, 0..5_i64), 1..6), at: usize, byte: u8, cut: usize,
         ) {
             let (mut counts, mut sizes, mut timestamp_columns) = (Vec::new(), Vec::new(), Vec::new());
@@ -209,17 +203,17 @@ mod tests {
             page.extend_from_slice(&timestamp_columns);
             let n = counts.len();
             prop_assert!(TimestampColumns::parse(&page, n).unwrap().check_sizes().is_ok());
-            let cut = &page[..cut % page.len()];
-            prop_assert!(TimestampColumns::parse(cut, n).is_err() || TimestampColumns::parse(cut, n).unwrap().check_sizes().is_err());
+            let checked = TimestampColumns::parse(&page[..cut % page.len()], n).and_then(|page| Ok(page.check_sizes()?));
+            prop_assert_eq!(checked, Err(Unreadable::Damaged));
             let at = at % page.len();
             page[at] = byte;
             let Ok(damaged) = TimestampColumns::parse(&page, n) else { return Ok(()) };
             for i in 0..n {
                 let mut times_ms = vec![7];
                 let decoded = damaged.decode(i, &mut times_ms).is_ok();
-                let told = damaged.counts.get(i) as usize;
-                prop_assert!(!decoded || times_ms.len() == 1 + told);
-                prop_assert!(damaged.line(i).is_none_or(|line| line.len() == told));
+                let n_stored = damaged.counts.get(i) as usize;
+                prop_assert!(!decoded || times_ms.len() == 1 + n_stored);
+                prop_assert!(damaged.line(i).is_none_or(|line| line.len() == n_stored));
             }
         }
     }

@@ -1,34 +1,36 @@
 //! Delete rules: which samples were deleted from blocks that still contain them.
 //!
-//! Used by deletes (add), reads and merges (which rules apply to a block), and `Db::open`. Format:
+//! Used by deletes, which add a rule, by reads and merges, which apply the rules of a block, and by `Db::open`. Format:
 //! docs/format/tombstones.md, version 1.
 //!
 //! Invariants
-//! 1. A rule survives a power cut once [`Tombstones::add`] has returned. The file is replaced as a whole: written under
-//!    another name, synced, renamed, the directory synced.
+//! 1. A rule is durable when [`Tombstones::add`] has returned. The file is replaced as a whole: the new file is written
+//!    under another name, synced and renamed, and the directory is synced.
 //! 2. Ids ascend and are never reused, even after all rules were dropped: each block records the last rule that was
 //!    applied to it.
 //! 3. A file that is damaged or has a newer format is rejected: deleted samples must not reappear unnoticed.
-//! 4. A rule is kept while any block needs it.
+//! 4. A rule is kept while a block needs it.
 //!
-//! A rule applies to blocks of flushes up to [`Deletion::flush`]. The samples in the heads must therefore be flushed
-//! before a delete, and the log truncated: a later flush of the same samples would not be covered.
+//! A rule applies to blocks of flushes up to [`Deletion::flush`]. So the samples in the heads must be flushed before a
+//! delete, and the WAL truncated: the rule would not apply to a later flush of the same samples.
 //!
-//! Threads: one owner; readers hold [`Tombstones::rules`]. Crash: the old or the new file, and possibly a file under
-//! the other name, which the next change replaces.
+//! Threads: one owner. Crash: leaves the old or the new file, and possibly a temporary file, which the next change
+//! replaces.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::block::footer::with_crc;
+use crate::block::temporary_file::remove_if_exists;
 use crate::block::{BlockMeta, NUMBER_MAX};
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use crate::chunk::varint::{put_i64, put_sized, put_u64, take_bytes, take_i64, take_int, take_sized, take_u64};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::labels::{MatchOp, Matcher};
 use crate::sample::TimeRange;
 
-/// Maximum number of rules that are not applied yet.
+/// Maximum number of pending rules.
 pub(crate) const RULES_MAX: usize = 4096;
 /// Maximum size of an encoded rule in bytes.
 pub(crate) const RULE_SIZE_MAX: usize = 64 << 10;
@@ -45,19 +47,19 @@ const LAST_NUMBER_OFFSET: usize = 8;
 const N_RULES_OFFSET: usize = 16;
 const CRC_OFFSET: usize = 20;
 const HEADER_SIZE: usize = 24;
-/// Checksum and size.
+/// Size of the checksum and the size of a rule.
 const RULE_HEADER_SIZE: usize = 8;
 
 /// A delete rule.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Deletion {
-    /// Its id, which ascends from 1 over the life of the store.
+    /// The id, which ascends from 1 over the life of the store.
     pub(crate) number: u64,
-    /// Series that pass all of them are affected.
+    /// The rule affects series that all matchers select.
     pub(crate) matchers: Vec<Matcher>,
-    /// Samples in this range are affected.
+    /// The rule affects samples in this range.
     pub(crate) range: TimeRange,
-    /// Blocks whose last flush is at most this one are affected.
+    /// The rule affects blocks whose last flush is at most this flush.
     pub(crate) flush: u64,
 }
 
@@ -67,12 +69,9 @@ impl Deletion {
         block.origin.flushes.1 <= self.flush && block.origin.deletions < self.number && block.range.overlaps(self.range)
     }
 
-    /// Returns `true` if the rule deletes at least what an older one does.
+    /// Returns `true` if the rule deletes all samples that an older rule deletes.
     fn covers(&self, older: &Self) -> bool {
-        self.matchers == older.matchers
-            && self.range.start_ms <= older.range.start_ms
-            && self.range.end_ms >= older.range.end_ms
-            && self.flush >= older.flush
+        self.matchers == older.matchers && self.range.covers(older.range) && self.flush >= older.flush
     }
 }
 
@@ -83,74 +82,73 @@ pub(crate) struct Tombstones {
     path: PathBuf,
     last_number: u64,
     /// In ascending order of ids.
-    rules: Arc<[Deletion]>,
+    rules: Vec<Deletion>,
 }
 
 impl Tombstones {
-    /// Reads the rules of the data directory `dir`. `applied` is the highest id that a block has applied: the next
-    /// rule's id is above it even if the file is missing.
+    /// Reads the rules of the data directory `dir`. `applied` is the highest id of a rule that was applied to a block.
+    /// The id of the next rule is above it even if the file is missing.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Corrupt`] if the file is damaged, [`Error::Version`] if it is of a newer format.
+    /// - [`Error::Io`].
+    /// - [`Error::Corrupt`] if the file is damaged.
+    /// - [`Error::Version`] if the file has a newer format.
     pub(crate) fn open(fs: Arc<dyn Fs>, dir: &Path, applied: u64) -> Result<Self> {
         let path = dir.join("tombstones");
         let (last_number, rules) = match fs.read(&path, TOMBSTONES_SIZE_MAX as u64) {
             Ok(bytes) => decode(&bytes).map_err(|bad| bad.error(&path))?,
             Err(missing) if missing.kind() == ErrorKind::NotFound => (0, Vec::new()),
             Err(large) if large.kind() == ErrorKind::FileTooLarge => {
-                return Err(Bad::at(TOMBSTONES_SIZE_MAX, "the file is larger than any that was written").error(&path));
+                return Err(Bad::at(TOMBSTONES_SIZE_MAX, "the file is larger than the maximum size").error(&path));
             }
-            Err(refused) => return Err(Error::io("read", &path)(refused)),
+            Err(error) => return Err(Error::io("read", &path)(error)),
         };
-        Ok(Self { fs, path, last_number: last_number.max(applied), rules: rules.into() })
+        Ok(Self { fs, path, last_number: last_number.max(applied), rules })
     }
 
-    /// Adds a rule for blocks of flushes up to `flush`, and returns its id once it survives a power cut. Older rules
-    /// that it covers are dropped.
+    /// Adds a rule for blocks of flushes up to `flush`, durably, and returns its id. Drops older rules that it covers.
     ///
     /// # Errors
-    /// [`Error::Limit`] above [`RULES_MAX`], [`RULE_SIZE_MAX`] or [`TOMBSTONES_SIZE_MAX`]; [`Error::Io`]. No rule is
-    /// added then, but it may exist after a restart.
+    /// - [`Error::Limit`] above [`RULES_MAX`], [`RULE_SIZE_MAX`] or [`TOMBSTONES_SIZE_MAX`].
+    /// - [`Error::Io`]. The rule is not added, but may exist after a restart.
     pub(crate) fn add(&mut self, matchers: Vec<Matcher>, range: TimeRange, flush: u64) -> Result<u64> {
         let number = self.last_number + 1;
         let rule = Deletion { number, matchers, range, flush };
         let mut rules: Vec<_> = self.rules.iter().filter(|older| !rule.covers(older)).cloned().collect();
         rules.push(rule);
-        // The id is used up even if this fails: the file may contain it.
+        // The id is not reused even after an error: the file may contain it.
         self.last_number = number;
         self.replace(rules)?;
         Ok(number)
     }
 
     /// Returns all rules, in ascending order of ids.
-    pub(crate) fn rules(&self) -> Arc<[Deletion]> {
-        Arc::clone(&self.rules)
+    pub(crate) fn rules(&self) -> &[Deletion] {
+        &self.rules
     }
 
-    /// Returns the id of the newest rule that ever existed. A merge reads it together with the rules that it applies.
+    /// Returns the id of the newest rule, which may have been dropped.
     pub(crate) fn last_number(&self) -> u64 {
         self.last_number
     }
 
-    /// Iterates over the rules that a block needs.
+    /// Returns the rules that may affect a block.
     pub(crate) fn rules_for<'a>(&'a self, block: &'a BlockMeta) -> impl Iterator<Item = &'a Deletion> {
         self.rules.iter().filter(|rule| rule.applies_to(block))
     }
 
-    /// Writes the rules to another data directory, which must have none.
+    /// Writes the rules to another data directory, which must not have rules.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn copy_to(&self, dir: &Path) -> Result<()> {
-        let mut copy = Self::open(Arc::clone(&self.fs), dir, self.last_number)?;
-        copy.replace(self.rules.to_vec())
+        Self::open(Arc::clone(&self.fs), dir, self.last_number)?.replace(self.rules.clone())
     }
 
-    /// Drops the rules that none of `blocks` needs, which must include those being written. Returns how many were
-    /// dropped.
+    /// Drops the rules that affect none of `blocks`, which must be all blocks. Returns the number of dropped rules.
     ///
     /// # Errors
-    /// [`Error::Io`]: all rules stay.
+    /// [`Error::Io`]. All rules stay then.
     pub(crate) fn prune(&mut self, blocks: &[BlockMeta]) -> Result<usize> {
         let is_needed = |rule: &&Deletion| blocks.iter().any(|block| rule.applies_to(block));
         let needed: Vec<_> = self.rules.iter().filter(is_needed).cloned().collect();
@@ -161,21 +159,18 @@ impl Tombstones {
         Ok(n_dropped)
     }
 
-    /// Replaces the rules in the file, then those in memory.
+    /// Replaces the rules in the file, then in memory.
     fn replace(&mut self, rules: Vec<Deletion>) -> Result<()> {
         let bytes = encode(self.last_number, &rules)?;
         let tmp = self.path.with_extension("tmp");
-        match self.fs.remove(&tmp) {
-            Err(refused) if refused.kind() != ErrorKind::NotFound => return Err(Error::io("remove", &tmp)(refused)),
-            _ => {}
-        }
+        remove_if_exists(&*self.fs, &tmp)?;
         let file = self.fs.create(&tmp).map_err(Error::io("create", &tmp))?;
         file.append(&bytes).map_err(Error::io("write", &tmp))?;
         file.sync().map_err(Error::io("sync", &tmp))?;
         self.fs.rename(&tmp, &self.path).map_err(Error::io("rename", &tmp))?;
-        let dir = self.path.parent().expect("the path was made by joining a name to a folder");
+        let dir = self.path.parent().expect("`open` joined a name to the directory");
         self.fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
-        self.rules = rules.into();
+        self.rules = rules;
         Ok(())
     }
 }
@@ -184,25 +179,19 @@ fn encode(last_number: u64, rules: &[Deletion]) -> Result<Vec<u8>> {
     let limit = |what, used: usize, limit: usize| {
         if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
     };
-    limit("delete rules that wait to be applied", rules.len(), RULES_MAX)?;
-    let n_rules = u32::try_from(rules.len()).expect("it is at most RULES_MAX");
-    let mut bytes = vec![0; HEADER_SIZE];
-    bytes[..VERSION_OFFSET].copy_from_slice(&MAGIC);
-    bytes[VERSION_OFFSET] = VERSION;
-    bytes[LAST_NUMBER_OFFSET..N_RULES_OFFSET].copy_from_slice(&last_number.to_le_bytes());
-    bytes[N_RULES_OFFSET..CRC_OFFSET].copy_from_slice(&n_rules.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
-    bytes[CRC_OFFSET..HEADER_SIZE].copy_from_slice(&crc.to_le_bytes());
+    limit("pending delete rules", rules.len(), RULES_MAX)?;
+    let n_rules = u32::try_from(rules.len()).expect("at most RULES_MAX");
+    let mut bytes = with_crc(&[&MAGIC, &[VERSION, 0, 0, 0], &last_number.to_le_bytes(), &n_rules.to_le_bytes()]);
     for rule in rules {
         let payload = encode_rule(rule);
         limit("bytes of a delete rule", payload.len(), RULE_SIZE_MAX)?;
-        let size = u32::try_from(payload.len()).expect("it is at most RULE_SIZE_MAX").to_le_bytes();
+        let size = u32::try_from(payload.len()).expect("at most RULE_SIZE_MAX").to_le_bytes();
         let crc = crc32c::crc32c_append(crc32c::crc32c(&size), &payload);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes.extend_from_slice(&size);
         bytes.extend_from_slice(&payload);
     }
-    limit("bytes of delete rules that wait to be applied", bytes.len(), TOMBSTONES_SIZE_MAX)?;
+    limit("bytes of pending delete rules", bytes.len(), TOMBSTONES_SIZE_MAX)?;
     Ok(bytes)
 }
 
@@ -216,18 +205,16 @@ fn encode_rule(rule: &Deletion) -> Vec<u8> {
     for matcher in &rule.matchers {
         let op = OPS.iter().position(|op| *op == matcher.op()).expect("all operators are in the table");
         put_u64(&mut dst, op as u64);
-        for text in [matcher.name(), matcher.value()] {
-            put_u64(&mut dst, text.len() as u64);
-            dst.extend_from_slice(text.as_bytes());
-        }
+        put_sized(&mut dst, matcher.name().as_bytes());
+        put_sized(&mut dst, matcher.value().as_bytes());
     }
     dst
 }
 
-/// By their number in the file.
+/// The operators by their number in the file.
 const OPS: [MatchOp; 4] = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regexp, MatchOp::NotRegexp];
 
-/// Reason why a file was rejected.
+/// The reason why a file is rejected.
 #[derive(Debug)]
 enum Bad {
     Damaged { offset: usize, reason: &'static str },
@@ -243,9 +230,8 @@ impl Bad {
         let path = path.to_owned();
         match self {
             Self::Damaged { offset, reason } => {
-                // Removing the file makes deleted samples reappear, which its administrator should know.
-                let reason =
-                    format!("{reason}; restore the file, or move it away, which makes deleted samples reappear");
+                let hint = "restore the file, or move it away, which makes deleted samples reappear";
+                let reason = format!("{reason}; {hint}");
                 Error::Corrupt { path, offset: offset as u64, reason }
             }
             Self::Version(found) => Error::Version { path, found: found.into(), supported: VERSION.into() },
@@ -253,7 +239,7 @@ impl Bad {
     }
 }
 
-/// Returns the last id and the rules.
+/// Returns the id of the newest rule, and the rules.
 fn decode(bytes: &[u8]) -> Result<(u64, Vec<Deletion>), Bad> {
     let (last_number, n_rules) = decode_header(bytes)?;
     let mut rules: Vec<Deletion> = Vec::new();
@@ -263,26 +249,26 @@ fn decode(bytes: &[u8]) -> Result<(u64, Vec<Deletion>), Bad> {
         let payload = take_payload(&mut src).ok_or(Bad::at(offset, "the checksum of a delete rule is wrong"))?;
         let rule = decode_rule(payload).ok_or(Bad::at(offset, "a delete rule does not decode"))?;
         if rule.flush > NUMBER_MAX {
-            return Err(Bad::at(offset, "a delete rule is of a flush that cannot have been"));
+            return Err(Bad::at(offset, "the flush of a delete rule exceeds the maximum"));
         }
         if rule.number > last_number || rules.last().is_some_and(|before| before.number >= rule.number) {
-            return Err(Bad::at(offset, "the numbers of delete rules do not ascend"));
+            return Err(Bad::at(offset, "the ids of delete rules do not ascend"));
         }
         rules.push(rule);
         offset = bytes.len() - src.len();
     }
     if offset < bytes.len() {
-        return Err(Bad::at(offset, "bytes behind the last delete rule"));
+        return Err(Bad::at(offset, "excess bytes after the last delete rule"));
     }
     Ok((last_number, rules))
 }
 
-/// Returns the last id and the number of rules, at most [`RULES_MAX`].
+/// Returns the id of the newest rule, and the number of rules, at most [`RULES_MAX`].
 fn decode_header(bytes: &[u8]) -> Result<(u64, usize), Bad> {
     let header = bytes.get(..HEADER_SIZE).ok_or(Bad::at(bytes.len(), "the file ends inside its header"))?;
-    let u32_at = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("it is 4 bytes"));
+    let u32_at = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     if header[..VERSION_OFFSET] != MAGIC {
-        return Err(Bad::at(0, "this is no file of delete rules"));
+        return Err(Bad::at(0, "the file is not a file of delete rules"));
     }
     if u32_at(CRC_OFFSET) != crc32c::crc32c(&header[..CRC_OFFSET]) {
         return Err(Bad::at(0, "the checksum of the header is wrong"));
@@ -291,21 +277,21 @@ fn decode_header(bytes: &[u8]) -> Result<(u64, usize), Bad> {
         return Err(Bad::Version(header[VERSION_OFFSET]));
     }
     if header[ZERO_OFFSET..LAST_NUMBER_OFFSET] != [0; 3] {
-        return Err(Bad::at(ZERO_OFFSET, "bytes that are reserved are not zero"));
+        return Err(Bad::at(ZERO_OFFSET, "reserved bytes of the header are not zero"));
     }
     let n_rules = u32_at(N_RULES_OFFSET) as usize;
     if n_rules > RULES_MAX {
-        return Err(Bad::at(N_RULES_OFFSET, "more delete rules than there may be"));
+        return Err(Bad::at(N_RULES_OFFSET, "the number of delete rules exceeds the maximum"));
     }
-    let last_number = header[LAST_NUMBER_OFFSET..N_RULES_OFFSET].try_into().expect("it is 8 bytes");
+    let last_number = header[LAST_NUMBER_OFFSET..N_RULES_OFFSET].try_into().expect("eight bytes");
     let last_number = u64::from_le_bytes(last_number);
     if last_number > NUMBER_MAX {
-        return Err(Bad::at(LAST_NUMBER_OFFSET, "a number that no delete rule can have had"));
+        return Err(Bad::at(LAST_NUMBER_OFFSET, "the id of the newest delete rule exceeds the maximum"));
     }
     Ok((last_number, n_rules))
 }
 
-/// Decodes a rule with its checksum from the front of `src`.
+/// Takes a rule from the front of `src` and verifies its checksum. Returns the payload.
 fn take_payload<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
     let header = src.get(..RULE_HEADER_SIZE)?;
     let crc = u32::from_le_bytes(header[..4].try_into().ok()?);
@@ -322,16 +308,11 @@ fn decode_rule(mut src: &[u8]) -> Option<Deletion> {
     let range = TimeRange { start_ms: take_i64(&mut src)?, end_ms: take_i64(&mut src)? };
     let mut matchers = Vec::new();
     for _ in 0..take_u64(&mut src)? {
-        let op = *OPS.get(usize::try_from(take_u64(&mut src)?).ok()?)?;
-        let (name, value) = (take_string(&mut src)?, take_string(&mut src)?);
+        let op = *OPS.get(take_int::<usize>(&mut src)?)?;
+        let (name, value) = (str::from_utf8(take_sized(&mut src)?).ok()?, str::from_utf8(take_sized(&mut src)?).ok()?);
         matchers.push(Matcher::new(op, name, value).ok()?);
     }
     src.is_empty().then_some(Deletion { number, matchers, range, flush })
-}
-
-fn take_string<'a>(src: &mut &'a [u8]) -> Option<&'a str> {
-    let size = usize::try_from(take_u64(src)?).ok()?;
-    std::str::from_utf8(take_bytes(src, size)?).ok()
 }
 
 #[cfg(test)]

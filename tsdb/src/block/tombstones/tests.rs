@@ -78,7 +78,7 @@ fn unneeded_rules_are_dropped_and_their_ids_are_not_reused() {
     let (fs, _) = three_rules();
     let mut tombstones = open(&fs).unwrap();
     assert_eq!(tombstones.prune(&[block(1, 0, 9, 0), block(5, 20, 20, 0)]).unwrap(), 1);
-    assert_eq!(numbers(&*open(&fs).unwrap().rules()), [2, 3]);
+    assert_eq!(numbers(open(&fs).unwrap().rules()), [2, 3]);
     assert_eq!(tombstones.prune(&[]).unwrap(), 2);
     let mut tombstones = open(&fs).unwrap();
     assert_eq!((tombstones.rules().len(), tombstones.last_number()), (0, 3));
@@ -93,7 +93,7 @@ fn a_rule_replaces_older_ones_that_it_covers() {
     let mut tombstones = open(&MemFs::new()).unwrap();
     let mut add = |name: &str, start_ms, end_ms, flush| {
         tombstones.add(vec![Matcher::equal("x", name)], range(start_ms, end_ms), flush).unwrap();
-        numbers(&*tombstones.rules())
+        numbers(tombstones.rules())
     };
     assert_eq!(add("a", 10, 20, 5), [1]);
     assert_eq!(add("b", 10, 20, 5), [1, 2]);
@@ -107,20 +107,20 @@ fn the_number_and_the_size_of_rules_are_limited() {
     let fs = MemFs::new();
     let mut tombstones = open(&fs).unwrap();
     let large = "x".repeat(RULE_SIZE_MAX);
-    let refused = tombstones.add(vec![Matcher::equal("x", &large)], TimeRange::ALL, 1).unwrap_err();
-    assert!(matches!(refused, Error::Limit { what: "bytes of a delete rule", .. }), "{refused}");
+    let error = tombstones.add(vec![Matcher::equal("x", &large)], TimeRange::ALL, 1).unwrap_err();
+    assert!(matches!(error, Error::Limit { what: "bytes of a delete rule", .. }), "{error}");
     tombstones.rules = (1..=RULES_MAX as u64)
         .map(|number| Deletion { number, matchers: vec![], range: range(number as i64, 0), flush: 1 })
         .collect();
     tombstones.last_number = RULES_MAX as u64;
-    let refused = tombstones.add(vec![Matcher::equal("x", "")], TimeRange::ALL, 1).unwrap_err();
-    assert!(matches!(refused, Error::Limit { limit: 4096, .. }), "{refused}");
+    let error = tombstones.add(vec![Matcher::equal("x", "")], TimeRange::ALL, 1).unwrap_err();
+    assert!(matches!(error, Error::Limit { limit: 4096, .. }), "{error}");
     assert_eq!(tombstones.rules().len(), RULES_MAX);
     assert!(fs.list(Path::new("/")).unwrap().is_empty(), "nothing was written");
 }
 
 #[test]
-fn every_flipped_bit_and_every_cut_is_rejected_with_its_position() {
+fn every_flipped_bit_and_every_truncation_is_rejected_with_its_position() {
     let (fs, good) = three_rules();
     let path = Path::new("/tombstones");
     let set = |bytes: &[u8]| fs.edit(path, |file| *file = bytes.to_vec()).unwrap();
@@ -128,12 +128,12 @@ fn every_flipped_bit_and_every_cut_is_rejected_with_its_position() {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         set(&bad);
-        let refused = open(&fs).unwrap_err();
-        assert!(matches!(&refused, Error::Corrupt { offset, .. } if *offset <= bit as u64 / 8), "bit {bit}: {refused}");
+        let error = open(&fs).unwrap_err();
+        assert!(matches!(&error, Error::Corrupt { offset, .. } if *offset <= bit as u64 / 8), "bit {bit}: {error}");
     }
     for size in 0..good.len() {
         set(&good[..size]);
-        assert!(matches!(open(&fs), Err(Error::Corrupt { .. })), "cut to {size}");
+        assert!(matches!(open(&fs), Err(Error::Corrupt { .. })), "truncated to {size}");
     }
     set(&[&good[..], &[0]].concat());
     assert!(matches!(open(&fs), Err(Error::Corrupt { offset, .. }) if offset == good.len() as u64));
@@ -151,18 +151,18 @@ fn newer_versions_and_invalid_files_are_rejected_and_left_alone() {
         let crc = crc32c::crc32c(&bytes[..CRC_OFFSET]);
         bytes[CRC_OFFSET..HEADER_SIZE].copy_from_slice(&crc.to_le_bytes());
         fs.edit(path, |file| file.clone_from(&bytes)).unwrap();
-        let refused = open(&fs).unwrap_err();
+        let error = open(&fs).unwrap_err();
         assert_eq!(fs.read(path, 1 << 20).unwrap(), bytes);
-        refused
+        error
     };
     assert!(matches!(check(VERSION_OFFSET, 9), Error::Version { found: 9, supported: 1, .. }));
     assert!(matches!(check(ZERO_OFFSET, 1), Error::Corrupt { offset: 5, .. }));
-    assert!(matches!(check(LAST_NUMBER_OFFSET, 2), Error::Corrupt { .. }), "a rule above the last number");
+    assert!(matches!(check(LAST_NUMBER_OFFSET, 2), Error::Corrupt { .. }), "a rule above the newest id");
     assert!(matches!(check(N_RULES_OFFSET, 2), Error::Corrupt { .. }), "fewer rules than there are");
     assert!(matches!(check(N_RULES_OFFSET + 3, 1), Error::Corrupt { offset: 16, .. }), "too many rules");
 }
 
-/// Acknowledged rules exist after a power cut; rejected ones exist entirely or not at all.
+/// Acknowledged rules exist after a power cut. A rejected rule exists entirely or not at all.
 #[test]
 fn no_rule_is_lost_at_any_failing_operation() {
     for fault in [Fault::Fails(ErrorKind::StorageFull), Fault::Cut, Fault::Dies] {
@@ -175,7 +175,7 @@ fn no_rule_is_lost_at_any_failing_operation() {
                 (2..5).filter_map(|i| tombstones.add(vec![], range(i, i), 1).ok()).chain([1]).collect();
             for cut in (0..20).map(PowerCut::Seeded).chain([PowerCut::LosesAll, PowerCut::KeepsAll]) {
                 let mut reopened = open(&fs.crash(cut)).unwrap_or_else(|e| panic!("{:?}, {cut:?}: {e}", fs.failed()));
-                let found = numbers(&*reopened.rules());
+                let found = numbers(reopened.rules());
                 let all_there = acknowledged.iter().all(|number| found.contains(number));
                 assert!(all_there, "{:?}, {cut:?}: {found:?} of {acknowledged:?}", fs.failed());
                 let next = reopened.add(vec![], range(9, 9), 1).unwrap();
@@ -193,14 +193,13 @@ fn rule() -> impl Strategy<Value = Deletion> {
     let matcher = (0..4_usize, "\\PC{0,10}", value)
         .prop_filter_map("is a regular expression", |(op, name, value)| Matcher::new(OPS[op], &name, &value).ok());
     let matchers = proptest::collection::vec(matcher, 0..4);
-    (matchers, any::<i64>(), any::<i64>(), 0..=NUMBER_MAX, 1..1000_u64).prop_map(
-        |(matchers, start_ms, end_ms, flush, number)| Deletion {
-            number,
-            matchers,
-            range: range(start_ms, end_ms),
-            flush,
-        },
-    )
+    let ranges = any::<(i64, i64)>().prop_map(|(start_ms, end_ms)| range(start_ms, end_ms));
+    (matchers, ranges, 0..=NUMBER_MAX, 1..1000_u64).prop_map(|(matchers, range, flush, number)| Deletion {
+        number,
+        matchers,
+        range,
+        flush,
+    })
 }
 
 proptest! {

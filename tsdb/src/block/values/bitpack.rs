@@ -1,8 +1,8 @@
-//! Bit packing: integers of one width, lowest bit first; eight of them take as many bytes as one has bits.
+//! Bit packing: integers of one width, lowest bit first. Eight integers take as many bytes as one has bits.
 //!
 //! The width is a constant inside the kernels, so that the compiler unrolls groups of eight and folds all shifts.
 
-/// The widest integers that can begin at any bit of a byte and still be loaded in one word. Wider ones take
+/// The maximum width of integers that can begin at any bit of a byte and still be loaded in one word. Wider integers take
 /// [`WIDTH_FULL`] bits.
 pub(super) const WIDTH_MAX: u32 = 56;
 
@@ -17,7 +17,7 @@ pub(super) fn packed_size(n: usize, width: u32) -> Option<usize> {
     n.checked_mul(width as usize).map(|bits| bits.div_ceil(8))
 }
 
-/// Appends the low `width` bits of each integer; unused bits of the last byte are zero.
+/// Appends the low `width` bits of each integer. Unused bits of the last byte are zero.
 pub(super) fn pack(integers: &[i64], width: u32, dst: &mut Vec<u8>) {
     debug_assert!(width <= WIDTH_MAX || width == WIDTH_FULL);
     if width == 0 {
@@ -32,7 +32,7 @@ pub(super) fn pack(integers: &[i64], width: u32, dst: &mut Vec<u8>) {
     dst.resize(end + WORD_SIZE, 0);
     let (mut gathered, mut n_bits) = (0_u64, 0);
     for &integer in integers {
-        // At most 7 bits remain from before, so there is room for 56 more.
+        // At most 7 bits remain from the previous integer, so 56 more fit.
         gathered |= (integer.cast_unsigned() & mask) << n_bits;
         n_bits += width;
         dst[at..at + WORD_SIZE].copy_from_slice(&gathered.to_le_bytes());
@@ -45,8 +45,7 @@ pub(super) fn pack(integers: &[i64], width: u32, dst: &mut Vec<u8>) {
     dst.truncate(end);
 }
 
-/// Unpacks as many integers as `dst` holds from the front of `src`; other bytes may follow, and missing bytes count as
-/// zero.
+/// Unpacks `dst.len()` integers from the front of `src`. Other bytes may follow. Missing bytes count as zero.
 pub(super) fn unpack(src: &[u8], width: u32, dst: &mut [i64]) {
     macro_rules! by_width {
         ($($width:literal)*) => {
@@ -86,7 +85,7 @@ fn unpack_width<const WIDTH: usize>(src: &[u8], dst: &mut [i64]) {
     }
 }
 
-/// Copies up to `size` bytes from `at` on and pads them with zeros.
+/// Copies up to `size` bytes from `at` on, and pads them with zeros.
 fn padded(src: &[u8], at: usize, size: usize) -> [u8; WIDTH_MAX as usize + WORD_SIZE] {
     let mut bytes = [0; WIDTH_MAX as usize + WORD_SIZE];
     let there = &src[at.min(src.len())..];
@@ -132,7 +131,7 @@ mod tests {
             pack(&integers, width, &mut packed);
             prop_assert_eq!(packed.len(), packed_size(integers.len(), width).unwrap());
             prop_assert_eq!(&unpack_slowly(&packed, width, integers.len()), &expected);
-            // Other bytes after the packed ones make the kernel skip the padding.
+            // With other bytes after the packed bytes, the kernel skips the padding.
             packed.resize(packed.len() + behind, 0xff);
             let mut unpacked = vec![7; integers.len()];
             unpack(&packed, width, &mut unpacked);

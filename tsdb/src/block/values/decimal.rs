@@ -10,23 +10,23 @@ pub(super) struct Exponent(u8);
 /// Powers of ten up to 10^22 are exact doubles.
 const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// Adding this rounds a double of at most 2^51 in magnitude to an integer in its low bits: unlike the language's
-/// conversions, that compiles to vector instructions that every processor has.
+/// Adding this rounds a double of at most 2^51 in magnitude to an integer in its low bits. Unlike casts, this compiles to
+/// vector instructions that every processor has.
 const SHIFT: f64 = 1.5 * (1_u64 << 52) as f64;
 
-/// Maximum distance of a sum of decimals from a decimal.
+/// Maximum distance of a value from a decimal, in ulps, to be encoded as a decimal with ulps.
 const ULPS_MAX: u64 = 1 << 10;
 
-/// Digits that at most one value in this many has are encoded as ulps.
+/// If at most one value in this many has more digits than the others, these digits are encoded as ulps.
 const RARE_SHARE: usize = 32;
 
-/// Values examined to guess the exponent of a row.
+/// Maximum number of values that are sampled to guess the exponent of a row.
 const PROBES: usize = 8;
 
 impl Exponent {
     const ALL: std::ops::Range<u8> = 0..POWERS.len() as u8;
 
-    /// Decodes what [`Exponent::code`] returns; uses the low four bits of other bytes.
+    /// Returns the exponent with a code. Uses only the low four bits.
     pub(super) fn from_code(code: u8) -> Self {
         Self(code % POWERS.len() as u8)
     }
@@ -45,7 +45,7 @@ impl Exponent {
         if self.0 == 0 { integer as f64 } else { decode(integer, self.power()) }
     }
 
-    /// Returns `true` if a value is restored from its integer bit for bit.
+    /// Returns `true` if a value can be restored from its integer bit for bit.
     #[inline]
     pub(super) fn is_exact(self, value: f64) -> bool {
         is_same(self.double(self.integer(value)), value)
@@ -55,7 +55,7 @@ impl Exponent {
         if self.0 == 0 { value as i64 } else { encode(value, self.power()) }
     }
 
-    /// Appends the integers of all values and returns the number of values that are not restored from them.
+    /// Appends the integers of all values. Returns the number of values that cannot be restored from them.
     pub(super) fn scale(self, values: &[f64], integers: &mut Vec<i64>) -> usize {
         let power = self.power();
         if self.0 == 0 {
@@ -75,7 +75,8 @@ impl Exponent {
         }
     }
 
-    /// Splits finite values into nearby decimals and the distances from these in ulps; both results are overwritten.
+    /// Splits finite values into nearby decimals and the distances from these in ulps. Replaces the contents of both
+    /// columns.
     pub(super) fn split_ulps(self, values: &[f64], integers: &mut Vec<i64>, ulps: &mut Vec<i64>) {
         integers.clear();
         self.scale(values, integers);
@@ -102,8 +103,8 @@ fn decode(integer: i64, power: f64) -> f64 {
     (f64::from_bits(integer.cast_unsigned().wrapping_add(SHIFT.to_bits())) - SHIFT) / power
 }
 
-/// Returns `true` if a value was decoded bit for bit. Never for NaN and infinities: the effect of arithmetic on the
-/// bits of a NaN differs between processors.
+/// Returns `true` if a value was decoded bit for bit. Returns `false` for NaN and infinities: the effect of arithmetic on
+/// the bits of a NaN differs between processors.
 #[inline(always)]
 fn is_same(decoded: f64, value: f64) -> bool {
     (decoded.to_bits() == value.to_bits()) & value.is_finite()
@@ -121,14 +122,14 @@ pub(super) fn add_ulps(doubles: &mut [f64], ulps: &[i64]) {
     }
 }
 
-/// Returns a value as m and e, with the smallest e.
+/// Returns a value as e and m, with the smallest possible e, or `None` if it is not a decimal.
 pub(super) fn as_decimal(value: f64) -> Option<(Exponent, i64)> {
     let exponent = least_exact(value, Exponent(0))?;
     Some((exponent, exponent.integer(value)))
 }
 
-/// Finds an exponent by which all values of a row are decimals, and overwrites `integers` with theirs. Returns `None`
-/// if some value is not a decimal or only few values have more digits than the others.
+/// Finds an exponent with which all values of a row are decimals, and replaces `integers` with the integers of the
+/// values. Returns `None` if a value is not a decimal, or if only few values have more digits than the others.
 pub(super) fn exact_exponent(values: &[f64], integers: &mut Vec<i64>) -> Option<Exponent> {
     let guess = probe(values, least_exact)?;
     integers.clear();
@@ -145,7 +146,7 @@ pub(super) fn exact_exponent(values: &[f64], integers: &mut Vec<i64>) -> Option<
     (exponent.scale(values, integers) == 0).then_some(exponent)
 }
 
-/// Finds an exponent by which most values are close to decimals.
+/// Finds an exponent with which most values are close to decimals.
 pub(super) fn nearest_exponent(values: &[f64]) -> Option<Exponent> {
     probe(values, |value, least| {
         let is_near = |exponent: &Exponent| {
@@ -156,12 +157,12 @@ pub(super) fn nearest_exponent(values: &[f64]) -> Option<Exponent> {
     })
 }
 
-/// Returns the smallest exponent, from `least` on, by which a value is a decimal.
+/// Returns the smallest exponent, from `least` on, with which a value is a decimal.
 fn least_exact(value: f64, least: Exponent) -> Option<Exponent> {
     (least.0..Exponent::ALL.end).map(Exponent).find(|exponent| exponent.is_exact(value))
 }
 
-/// Finds the exponent that most of a few spread values need; `find` returns the minimum for one value.
+/// Finds the exponent that most of a few sampled values need. `find` returns the minimum for one value.
 fn probe(values: &[f64], find: impl Fn(f64, Exponent) -> Option<Exponent>) -> Option<Exponent> {
     let mut exponent = Exponent(0);
     let (mut n_probed, mut n_failed) = (0, 0);

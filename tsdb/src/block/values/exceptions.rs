@@ -1,7 +1,7 @@
 //! Exceptions: values that are stored separately from the columns of a row, so that the columns stay narrow.
 //!
 //! ```text
-//! each     varint: code + 8 * number of values between the exception before (or the row's start) and this one
+//! each     varint: code + 8 * number of values between the exception before (or the start of the row) and this one
 //!          8 bytes of the double, if the code is 0
 //! codes    1 staleness marker, 2 and 3 the usual NaNs, 4 and 5 the infinities, 6 minus zero; 7 is invalid
 //! ```
@@ -9,7 +9,7 @@
 use crate::chunk::varint::{put_u64, take_bytes, take_u64};
 use crate::sample::staleness::STALE_NAN_BITS;
 
-/// A value of a row that is not in its columns.
+/// A value of a row that is not in the columns.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exception {
     /// The number of values between the exception before and this one.
@@ -30,13 +30,13 @@ const CODED: [u64; 6] = [
     0x8000_0000_0000_0000,
 ];
 
-/// Returns `true` if a value is stored as an exception: NaN, the infinities and minus zero.
+/// Returns `true` if a value is stored as an exception: NaN, an infinity or minus zero.
 #[inline]
 fn is_exceptional(value: f64) -> bool {
     !value.is_finite() || value.to_bits() == 1 << 63
 }
 
-/// Splits a row into regular values and exceptions; both results are overwritten.
+/// Splits a row into regular values and exceptions. Replaces the contents of both lists.
 pub(super) fn split(values: &[f64], regular: &mut Vec<f64>, exceptions: &mut Vec<Exception>) {
     regular.clear();
     exceptions.clear();
@@ -65,7 +65,7 @@ pub(super) fn encode(exceptions: &[Exception], dst: &mut Vec<u8>) {
     }
 }
 
-/// Returns the code of a double, and the double if it must be stored.
+/// Returns the code of a double, and its bytes if it has no code of its own.
 pub(super) fn code(bits: u64) -> (u8, Option<[u8; 8]>) {
     match CODED.iter().position(|&coded| coded == bits) {
         Some(i) => (i as u8 + 1, None),

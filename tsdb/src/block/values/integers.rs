@@ -1,10 +1,11 @@
-//! Columns of integers: a base, and the small differences of each integer, or of each step between two, from it.
+//! Columns of integers: a base, and the small differences (residuals) of each integer, or of each step between two
+//! integers, from the base.
 //!
 //! Used by rows of values and by timestamps.
 //!
 //! ```text
 //! head     bits 0..6  width of the residuals: 0 to 56, or 63 for 64 bits
-//!          bit  6     the residuals are those of the steps, one fewer than integers
+//!          bit  6     the residuals belong to the steps, one fewer than integers
 //!          bit  7     divisor and patches exist
 //! first    zigzag varint: the base, or the first integer if the residuals are of steps
 //! base     zigzag varint: the smallest usual step, divided by the divisor; only with bit 6
@@ -15,8 +16,8 @@
 //!          with bit 7
 //! packed   the low bits of all residuals (see `bitpack`)
 //! ```
-//! An integer is first + divisor * residual, or the one before + divisor * (base + residual). All arithmetic wraps, so
-//! that any integers can be encoded; an empty column takes no bytes.
+//! An integer is first + divisor * residual, or the integer before + divisor * (base + residual). All arithmetic wraps,
+//! so that any integers can be encoded. An empty column takes no bytes.
 
 mod plan;
 
@@ -32,9 +33,9 @@ const EXTENDED: u8 = 0x80;
 /// Gaps and codes of patches from this value on continue in a varint.
 const NIBBLE_MAX: u64 = 15;
 
-/// Encodes columns of integers; reuses its buffers.
+/// Encodes columns of integers. Reuses its buffers.
 #[derive(Debug, Default)]
-pub(in crate::block) struct IntegerEncoder {
+pub(crate) struct IntegerEncoder {
     /// The differences from the first integer, divided by their common divisor.
     quotients: Vec<i64>,
     /// The differences between neighbouring quotients.
@@ -42,14 +43,14 @@ pub(in crate::block) struct IntegerEncoder {
 }
 
 impl IntegerEncoder {
-    /// Appends a column of any integers; their number is not stored.
-    pub(in crate::block) fn encode(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
+    /// Appends a column of integers. Their number is not stored.
+    pub(crate) fn encode(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
         let Some((&first, rest)) = integers.split_first() else { return };
         let divisor = common_divisor(first, rest);
         self.divide(first, integers, divisor);
         let direct = Plan::new(&self.quotients);
         let stepwise = Plan::new(&self.steps);
-        // A column of steps stores its first integer besides the base.
+        // A column of steps stores its first integer in addition to the base.
         if stepwise.cost + BYTE < direct.cost {
             encode_column(first, Some(stepwise.base), divisor, &stepwise, &mut self.steps, dst);
         } else {
@@ -63,7 +64,7 @@ impl IntegerEncoder {
         self.quotients.clear();
         match divisor {
             1 => self.quotients.extend(differences),
-            // Shifting is many times faster than dividing, and most divisors are memory sizes.
+            // Shifting is much faster than dividing, and most divisors are memory sizes.
             power if (power as u64).is_power_of_two() => {
                 self.quotients.extend(differences.map(|difference| difference >> power.trailing_zeros()));
             }
@@ -74,7 +75,7 @@ impl IntegerEncoder {
     }
 }
 
-/// Returns the greatest common divisor of all differences from the first integer; 1 if all are zero.
+/// Returns the greatest common divisor of all differences from the first integer, or 1 if all are zero.
 fn common_divisor(first: i64, rest: &[i64]) -> i64 {
     let mut divisor = 0_u64;
     for integer in rest {
@@ -92,7 +93,7 @@ fn common_divisor(first: i64, rest: &[i64]) -> i64 {
     divisor.max(1).cast_signed()
 }
 
-/// Appends a column; `residuals` still contain the base of the plan.
+/// Appends a column. `residuals` still contain the base of the plan.
 fn encode_column(first: i64, base: Option<i64>, divisor: i64, plan: &Plan, residuals: &mut [i64], dst: &mut Vec<u8>) {
     for residual in &mut *residuals {
         *residual = residual.wrapping_sub(plan.base);
@@ -167,9 +168,9 @@ fn take_patch(src: &mut &[u8]) -> Option<(u64, u64)> {
     Some((gap, code))
 }
 
-/// Decodes a column of `dst.len()` integers from the front of `src`. `None` if it is damaged; the contents of `dst` are
-/// then unspecified.
-pub(in crate::block) fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
+/// Decodes a column of `dst.len()` integers from the front of `src`. Returns `None` if it is damaged. The contents of
+/// `dst` are unspecified then.
+pub(crate) fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
     if dst.is_empty() {
         return Some(());
     }
@@ -235,7 +236,7 @@ fn add_base(residuals: &mut [i64], base: i64, divisor: i64) {
     }
 }
 
-/// Sums up `residuals[1..]`, each with the step, after the first integer.
+/// Replaces the residuals from the second element on with integers, and the first element with the first integer.
 fn add_steps(residuals: &mut [i64], first: i64, step: i64, divisor: i64) {
     let Some((head, rest)) = residuals.split_first_mut() else { return };
     *head = first;
@@ -247,7 +248,7 @@ fn add_steps(residuals: &mut [i64], first: i64, step: i64, divisor: i64) {
     }
 }
 
-/// Replaces each residual by its running sum, starting with `sum`.
+/// Replaces each residual with the running sum of the steps, which starts with `sum`.
 #[inline(always)]
 fn sum_up(residuals: &mut [i64], mut sum: i64, step: impl Fn(i64) -> i64) {
     // Sums within groups of four are independent: the longest chain has a quarter of the additions.
@@ -311,12 +312,13 @@ mod tests {
 
     #[test]
     fn damaged_columns_are_rejected() {
-        let refused = |bytes: &[u8]| assert_eq!(decode_integers(&mut &bytes[..], &mut [0; 4]), None, "{bytes:?}");
-        refused(&[57, 0, 0, 0]); // a width between 56 and 64
-        refused(&[0x80, 0, 0, 0]); // divisor zero
-        refused(&[0x80, 0, 1, 5, 0, 0, 0, 0, 0]); // more patches than integers
-        refused(&[0x80, 0, 1, 1, 0x40]); // a patch behind the end
-        refused(&[&[0xbf, 0, 1, 1, 0][..], &[0; 32]].concat()); // a patch above 64 bits
+        let check_rejected =
+            |bytes: &[u8]| assert_eq!(decode_integers(&mut &bytes[..], &mut [0; 4]), None, "{bytes:?}");
+        check_rejected(&[57, 0, 0, 0]); // a width between 56 and 64
+        check_rejected(&[0x80, 0, 0, 0]); // divisor zero
+        check_rejected(&[0x80, 0, 1, 5, 0, 0, 0, 0, 0]); // more patches than integers
+        check_rejected(&[0x80, 0, 1, 1, 0x40]); // a patch after the end
+        check_rejected(&[&[0xbf, 0, 1, 1, 0][..], &[0; 32]].concat()); // a patch above 64 bits
     }
 
     proptest! {

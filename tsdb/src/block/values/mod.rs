@@ -1,26 +1,26 @@
 //! Rows: up to 960 values of one series, each row in the form that fits its values.
 //!
-//! Used by the pages of values. Format: docs/format/block.md, "Rows".
+//! Used by the pages of rows. Format: docs/format/block.md, "Rows".
 //!
 //! ```text
 //! tag      bits 0..3  form: 0 constant decimal, 1 constant double, 2 decimals, 3 decimals and ulps, 4 bits of doubles
-//!          bit  3     exceptions are stored apart (forms 2 to 4)
+//!          bit  3     exceptions are stored separately (forms 2 to 4)
 //!          bits 4..8  exponent e of forms 0, 2 and 3; code of the double of form 1 (see `exceptions`); else zero
 //! n        varint, if bit 3 is set: number of exceptions, which the columns do not contain
 //! columns  form 0: zigzag varint m; form 1: 8 bytes if the code is 0; 2: m; 3: m, then ulps; 4: bits (see `integers`)
 //! exceptions  n values with their positions, if bit 3 is set
 //! ```
-//! A decimal is m / 10^e, rounded once; ulps are the steps from there to the actual double.
+//! A decimal is m / 10^e, rounded once. Ulps are the steps from the decimal to the actual double.
 //!
 //! Invariants
-//! 1. Decoding restores every bit: each decimal is verified by the function that decodes it.
+//! 1. Decoding restores every bit: the encoder verifies each decimal with the function that decodes it.
 //! 2. A row is decoded from its bytes and its number of values, and ends on a byte.
 //! 3. For any input, decoding appends either exactly that many values or none.
 
 mod bitpack;
 mod decimal;
 mod exceptions;
-pub(in crate::block) mod integers;
+pub(crate) mod integers;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +32,7 @@ use super::Damaged;
 use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 
 /// Maximum number of values in a row.
-pub(in crate::block) const ROW_SAMPLES_MAX: usize = 960;
+pub(crate) const ROW_SAMPLES_MAX: usize = 960;
 
 const CONSTANT_DECIMAL: u8 = 0;
 const CONSTANT_DOUBLE: u8 = 1;
@@ -43,13 +43,12 @@ const FORM_MASK: u8 = 7;
 const HAS_EXCEPTIONS: u8 = 8;
 const PARAMETER_SHIFT: u32 = 4;
 
-/// Encodes rows; reuses its buffers.
+/// Encodes rows. Reuses its buffers.
 #[derive(Debug, Default)]
-pub(in crate::block) struct ValueEncoder {
+pub(crate) struct ValueEncoder {
     integers: IntegerEncoder,
-    /// The values of the row in its columns.
+    /// The values of the row that are in the columns.
     regular: Vec<f64>,
-    /// The exceptions.
     exceptions: Vec<Exception>,
     column: Vec<i64>,
     ulps: Vec<i64>,
@@ -59,8 +58,8 @@ impl ValueEncoder {
     /// Appends a row of 1 to [`ROW_SAMPLES_MAX`] values in the form that takes the fewest bytes.
     ///
     /// # Panics
-    /// If there are none or more values.
-    pub(in crate::block) fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
+    /// If there are no values, or more.
+    pub(crate) fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
         assert!((1..=ROW_SAMPLES_MAX).contains(&values.len()), "a row has 1 to 960 values, not {}", values.len());
         let first = values[0].to_bits();
         if values.iter().all(|value| value.to_bits() == first) {
@@ -78,8 +77,8 @@ impl ValueEncoder {
         exceptions::encode(&self.exceptions, dst);
     }
 
-    /// Appends a column of integers; their number is not stored.
-    pub(in crate::block) fn encode_integers(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
+    /// Appends a column of integers. Their number is not stored.
+    pub(crate) fn encode_integers(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
         self.integers.encode(integers, dst);
     }
 
@@ -91,7 +90,7 @@ impl ValueEncoder {
             exponent.split_ulps(&self.regular, &mut self.column, &mut self.ulps);
             self.integers.encode(&self.column, dst);
             self.integers.encode(&self.ulps, dst);
-            // Differing bits of doubles take more bytes than these.
+            // The bits of doubles would take more bytes.
             if dst.len() - start <= 3 * self.regular.len() {
                 return;
             }
@@ -121,9 +120,9 @@ fn encode_constant(value: f64, dst: &mut Vec<u8>) {
 }
 
 fn put_tag(form: u8, parameter: u8, exceptions: &[Exception], dst: &mut Vec<u8>) {
-    let has_odd = if exceptions.is_empty() { 0 } else { HAS_EXCEPTIONS };
-    dst.push(form | has_odd | parameter << PARAMETER_SHIFT);
-    if has_odd != 0 {
+    let flag = if exceptions.is_empty() { 0 } else { HAS_EXCEPTIONS };
+    dst.push(form | flag | parameter << PARAMETER_SHIFT);
+    if flag != 0 {
         put_u64(dst, exceptions.len() as u64);
     }
 }
@@ -132,7 +131,7 @@ fn put_tag(form: u8, parameter: u8, exceptions: &[Exception], dst: &mut Vec<u8>)
 ///
 /// # Errors
 /// [`Damaged`], and `dst` is unchanged, if the bytes are not such a row or `n` is not in 1..=[`ROW_SAMPLES_MAX`].
-pub(in crate::block) fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+pub(crate) fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
     if !(1..=ROW_SAMPLES_MAX).contains(&n) {
         return Err(Damaged);
     }
@@ -173,7 +172,7 @@ fn decode_row(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {
 
 /// Appends the `n` values in the columns of a form.
 fn decode_columns(src: &mut &[u8], form: u8, parameter: u8, n: usize, dst: &mut Vec<f64>) -> Option<()> {
-    // Zeroing room for 960 integers costs more than decoding 20 of them.
+    // Zeroing a buffer of 960 integers costs more than decoding 20 integers.
     match n {
         0..=64 => decode_into(src, form, parameter, &mut [0; 64][..n], dst),
         65..=128 => decode_into(src, form, parameter, &mut [0; 128][..n], dst),

@@ -12,7 +12,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// Encodes, decodes with and without bytes after the row, and returns its size.
+/// Encodes a row, decodes it with and without bytes after it, and returns its size.
 fn check(values: &[f64]) -> usize {
     let row = encoded(values);
     for behind in [&[][..], &[0xff; 100]] {
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_and_flipped_rows_give_n_values_or_none(
+    fn truncated_and_flipped_rows_are_rejected_or_decode_to_n_values(
         values in rows(), cut in 0..400_usize, flipped in 0..3_000_usize, n in 0..1_000_usize,
     ) {
         let mut bytes = encoded(&values);
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_give_n_values_or_none(
+    fn random_bytes_are_rejected_or_decode_to_n_values(
         tag in 0..16_u8, bytes in proptest::collection::vec(any::<u8>(), 0..200), n in 0..1_000_usize,
     ) {
         check_damaged(&bytes, n)?;
@@ -170,7 +170,7 @@ fn check_damaged(bytes: &[u8], n: usize) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn every_cut_of_a_row_is_rejected() {
+fn every_truncation_of_a_row_is_rejected() {
     let rows = [
         row_of(100, |i| noise(i, 1 << 20) as f64),
         row_of(100, |i| (noise(i, 1 << 52) as f64).sqrt()),

@@ -1,35 +1,36 @@
-//! Layouts: the part of histograms that those of a run share, stored once in heads, logs and blocks.
+//! Histogram layouts: the fields that consecutive histograms share, stored once in heads, the WAL and blocks.
 //!
 //! ```text
-//! byte     bit 0: the counts are floats; other bits zero
+//! byte     bit 0: the counts are floats; other bits are zero
 //! byte     schema, i8
-//! number   zero threshold (see `codec`)
-//! spans    of positive buckets: their number (varint), then offset (zigzag) and length (varint) of each
-//! varint   positive buckets: mostly, not necessarily, as many as the spans say
-//! spans    of negative buckets, and their number, likewise
-//! bounds   their number (varint), then each as a number
+//! number   zero threshold (a number as defined in the parent module)
+//! spans    of positive buckets: their number (varint), then the offset (zigzag) and length (varint) of each span
+//! varint   number of positive buckets: usually, but not necessarily, the sum of the lengths
+//! spans    of negative buckets, in the same form
+//! varint   number of negative buckets
+//! bounds   of custom buckets: their number (varint), then each as a number
 //! ```
 
-use super::{put_number, take_number};
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use super::{put_number, take_n, take_number};
+use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_int};
 use crate::sample::histogram::{
     BucketSpan, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint, all_same, same,
 };
 
 const FLOAT: u8 = 1;
 
-/// All of a histogram except hint, sum and counts.
+/// All fields of a histogram except reset hint, sum and counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    /// The counts are floats.
-    pub(super) is_float: bool,
-    pub(super) schema: i8,
-    pub(super) zero_threshold: f64,
-    pub(super) positive_spans: Vec<BucketSpan>,
-    pub(super) n_positive: usize,
-    pub(super) negative_spans: Vec<BucketSpan>,
-    pub(super) n_negative: usize,
-    pub(super) custom_bounds: Vec<f64>,
+    /// `true` if the counts are floats.
+    pub(crate) is_float: bool,
+    schema: i8,
+    zero_threshold: f64,
+    pub(crate) positive_spans: Vec<BucketSpan>,
+    pub(crate) n_positive: usize,
+    pub(crate) negative_spans: Vec<BucketSpan>,
+    pub(crate) n_negative: usize,
+    custom_bounds: Vec<f64>,
 }
 
 impl Layout {
@@ -58,23 +59,17 @@ impl Layout {
             && all_same(&self.custom_bounds, &histogram.custom_bounds)
     }
 
-    /// Returns `true` if the counts are floats.
-    pub(crate) fn is_float(&self) -> bool {
-        self.is_float
-    }
-
-    /// Returns the number of buckets without the zero bucket.
+    /// Returns the number of buckets, without the zero bucket.
     pub(crate) fn n_buckets(&self) -> usize {
         self.n_positive + self.n_negative
     }
 
-    /// Returns the number of values in a histogram of this layout, as [`Histogram::n_cells`] does.
+    /// Returns [`Histogram::n_cells`] of a histogram with this layout.
     pub(crate) fn n_cells(&self) -> usize {
         4 + self.n_buckets() + self.positive_spans.len() + self.negative_spans.len() + self.custom_bounds.len()
     }
 
-    /// Creates a histogram of this layout, with counts as integers or floats: of all observations, in the zero bucket,
-    /// and in each bucket.
+    /// Creates a histogram of this layout with an unknown reset hint. The counts must fit the layout.
     pub(crate) fn histogram(&self, sum: f64, counts: HistogramCounts) -> Histogram {
         debug_assert_eq!(shape(&counts), (self.is_float, self.n_positive, self.n_negative), "counts of this layout");
         Histogram {
@@ -89,24 +84,14 @@ impl Layout {
         }
     }
 
-    /// Returns the number of positive buckets; the negative ones follow them.
-    pub(crate) fn n_positive(&self) -> usize {
-        self.n_positive
-    }
-
-    /// Returns the spans of positive and of negative buckets.
-    pub(crate) fn spans(&self) -> (&[BucketSpan], &[BucketSpan]) {
-        (&self.positive_spans, &self.negative_spans)
-    }
-
-    /// Returns the size in bytes.
+    /// Returns the size in memory in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>()
             + (self.positive_spans.len() + self.negative_spans.len()) * size_of::<BucketSpan>()
             + self.custom_bounds.len() * size_of::<f64>()
     }
 
-    /// Appends the layout.
+    /// Appends the encoded layout.
     pub(crate) fn encode(&self, dst: &mut Vec<u8>) {
         dst.push(if self.is_float { FLOAT } else { 0 });
         dst.push(self.schema.cast_unsigned());
@@ -131,12 +116,9 @@ impl Layout {
         if n_positive + n_negative > HISTOGRAM_BUCKETS_MAX {
             return None;
         }
-        // A bound takes at least a byte: the reserved memory is bounded by the input.
+        // A bound takes at least one byte: the input bounds the reserved memory.
         let n_bounds = take_len(src, src.len().min(HISTOGRAM_BUCKETS_MAX))?;
-        let mut custom_bounds = Vec::with_capacity(n_bounds);
-        for _ in 0..n_bounds {
-            custom_bounds.push(take_number(src)?);
-        }
+        let custom_bounds = take_n(n_bounds, || take_number(src))?;
         Some(Self {
             is_float: flags & FLOAT != 0,
             schema: schema.cast_signed(),
@@ -150,7 +132,7 @@ impl Layout {
     }
 }
 
-/// Returns whether counts are floats, and the numbers of positive and negative buckets.
+/// Returns `true` if the counts are floats, and the numbers of positive and negative buckets.
 fn shape(counts: &HistogramCounts) -> (bool, usize, usize) {
     match counts {
         HistogramCounts::Integer { positive, negative, .. } => (false, positive.len(), negative.len()),
@@ -167,16 +149,11 @@ fn put_spans(dst: &mut Vec<u8>, spans: &[BucketSpan]) {
 }
 
 fn take_spans(src: &mut &[u8]) -> Option<Vec<BucketSpan>> {
-    // A span takes at least two bytes: the reserved memory is bounded by the input.
+    // A span takes at least two bytes: the input bounds the reserved memory.
     let n_spans = take_len(src, (src.len() / 2).min(HISTOGRAM_BUCKETS_MAX))?;
-    let mut spans = Vec::with_capacity(n_spans);
-    for _ in 0..n_spans {
-        let offset = i32::try_from(take_i64(src)?).ok()?;
-        spans.push(BucketSpan { offset, length: u32::try_from(take_u64(src)?).ok()? });
-    }
-    Some(spans)
+    take_n(n_spans, || Some(BucketSpan { offset: take_i64(src)?.try_into().ok()?, length: take_int(src)? }))
 }
 
 fn take_len(src: &mut &[u8], max: usize) -> Option<usize> {
-    usize::try_from(take_u64(src)?).ok().filter(|&len| len <= max)
+    take_int(src).filter(|&len| len <= max)
 }

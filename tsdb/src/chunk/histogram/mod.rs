@@ -1,28 +1,28 @@
-//! The encoding of a histogram's counts in heads and logs; decoding needs the layout.
+//! The encoding of the counts of a histogram in heads and the WAL. Decoding needs the layout.
 //!
 //! ```text
 //! byte     reset hint, 0 to 3
 //! number   sum
-//! integers the count (varint), the zero bucket (varint), then each bucket, positive ones first, as the difference from
-//!          the one before, the first from 0 (zigzag, wrapping)
-//! floats   the same as numbers, without differences
+//! integers the count (varint), the zero bucket (varint), then the positive and the negative buckets, each list as
+//!          differences from the bucket before, from 0 at its start (zigzag, wrapping)
+//! floats   the same fields as numbers, without differences
 //! ```
-//! A *number* is a double: an even varint, half of which is the zigzag of an integer of at most 2^53 in magnitude
-//! (never -0); or varint 1 and the eight bytes.
+//! A *number* is a double. If it is an integer of at most 2^53 in magnitude and not -0, it is an even varint: twice the
+//! zigzag of the integer. Otherwise it is the varint 1, followed by eight bytes.
 
 mod layout;
 
 pub(crate) use layout::Layout;
 
-use super::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64, unzigzag, zigzag};
+use super::varint::{put_i64, put_u64, take_byte, take_bytes, take_i64, take_u64, unzigzag, zigzag};
 use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
 
 /// Integers up to this magnitude are exact as doubles.
-const INTEGER_MAX: i64 = 1 << 53;
-/// Marks the eight bytes of a double.
+const INTEGER_MAX: u64 = 1 << 53;
+/// Precedes the eight bytes of a double.
 const DOUBLE: u64 = 1;
 
-/// Appends the hint, the sum and the counts of a histogram.
+/// Appends the reset hint, the sum and the counts of a histogram.
 pub(crate) fn encode_counts(histogram: &Histogram, dst: &mut Vec<u8>) {
     dst.push(histogram.reset_hint.code());
     put_number(dst, histogram.sum);
@@ -43,9 +43,9 @@ pub(crate) fn encode_counts(histogram: &Histogram, dst: &mut Vec<u8>) {
 
 /// Decodes a histogram with a layout from the front of `src`. Returns `None` if it is damaged.
 pub(crate) fn decode_counts(layout: &Layout, src: &mut &[u8]) -> Option<Histogram> {
-    let reset_hint = ResetHint::from_code(take_bytes(src, 1)?[0])?;
+    let reset_hint = ResetHint::from_code(take_byte(src)?)?;
     let sum = take_number(src)?;
-    // A bucket takes at least a byte: the reserved memory is bounded by the input.
+    // A bucket takes at least one byte: the input bounds the reserved memory.
     if layout.n_buckets() > src.len() {
         return None;
     }
@@ -53,8 +53,8 @@ pub(crate) fn decode_counts(layout: &Layout, src: &mut &[u8]) -> Option<Histogra
         HistogramCounts::Float {
             count: take_number(src)?,
             zero_count: take_number(src)?,
-            positive: take_numbers(src, layout.n_positive)?,
-            negative: take_numbers(src, layout.n_negative)?,
+            positive: take_n(layout.n_positive, || take_number(src))?,
+            negative: take_n(layout.n_negative, || take_number(src))?,
         }
     } else {
         HistogramCounts::Integer {
@@ -67,11 +67,11 @@ pub(crate) fn decode_counts(layout: &Layout, src: &mut &[u8]) -> Option<Histogra
     Some(Histogram { reset_hint, ..layout.histogram(sum, counts) })
 }
 
-/// Appends a double, in few bytes if it is an integer.
+/// Appends a number.
 pub(super) fn put_number(dst: &mut Vec<u8>, value: f64) {
-    // A double outside the range of i64 saturates and does not convert back equal, or is above the bound.
+    // The conversion of a double outside the range of i64 saturates: it does not convert back, or exceeds the maximum.
     let integer = value as i64;
-    if (integer as f64).to_bits() == value.to_bits() && integer.unsigned_abs() <= INTEGER_MAX.unsigned_abs() {
+    if (integer as f64).to_bits() == value.to_bits() && integer.unsigned_abs() <= INTEGER_MAX {
         put_u64(dst, zigzag(integer) << 1);
     } else {
         put_u64(dst, DOUBLE);
@@ -79,13 +79,13 @@ pub(super) fn put_number(dst: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Decodes a double from the front of `src`.
+/// Decodes a number from the front of `src`.
 pub(super) fn take_number(src: &mut &[u8]) -> Option<f64> {
     match take_u64(src)? {
         DOUBLE => Some(f64::from_le_bytes(take_bytes(src, 8)?.try_into().ok()?)),
         even if even % 2 == 0 => {
             let integer = unzigzag(even >> 1);
-            (integer.unsigned_abs() <= INTEGER_MAX.unsigned_abs()).then_some(integer as f64)
+            (integer.unsigned_abs() <= INTEGER_MAX).then_some(integer as f64)
         }
         _ => None,
     }
@@ -100,20 +100,20 @@ fn put_steps(dst: &mut Vec<u8>, counts: &[u64]) {
 }
 
 fn take_steps(src: &mut &[u8], n: usize) -> Option<Vec<u64>> {
-    let (mut counts, mut before) = (Vec::with_capacity(n), 0_u64);
-    for _ in 0..n {
-        before = before.wrapping_add(take_i64(src)?.cast_unsigned());
-        counts.push(before);
-    }
-    Some(counts)
+    let mut count = 0_u64;
+    take_n(n, || {
+        count = count.wrapping_add(take_i64(src)?.cast_unsigned());
+        Some(count)
+    })
 }
 
-fn take_numbers(src: &mut &[u8], n: usize) -> Option<Vec<f64>> {
-    let mut numbers = Vec::with_capacity(n);
+/// Calls `take` `n` times. The caller bounds `n`, as memory is reserved in advance.
+fn take_n<T>(n: usize, mut take: impl FnMut() -> Option<T>) -> Option<Vec<T>> {
+    let mut taken = Vec::with_capacity(n);
     for _ in 0..n {
-        numbers.push(take_number(src)?);
+        taken.push(take()?);
     }
-    Some(numbers)
+    Some(taken)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Arbitrary histograms, also for tests elsewhere, and their encoding.
+//! Tests of the encoding, and a strategy for arbitrary histograms, which other modules use too.
 
 use proptest::prelude::*;
 
@@ -11,27 +11,18 @@ pub(crate) fn is_identical(a: &Histogram, b: &Histogram) -> bool {
     a.reset_hint == b.reset_hint && a.is_same(b)
 }
 
-/// Generates histograms with integer or float counts, with spans that fit the buckets and spans that do not, of few
-/// layouts.
+/// Generates histograms of a few layouts, with integer or float counts. The spans may not fit the buckets.
 pub(crate) fn any_histogram() -> impl Strategy<Value = Histogram> {
     let n_buckets = (0..6_usize, prop_oneof![4 => Just(0), 1 => 0..3_usize]);
-    let figures = (any_double(), proptest::collection::vec(any_count(), 12), any::<bool>());
-    (figures, n_buckets, 0..4_u8, 0..3_u8).prop_map(|((sum, counts, is_float), (n, m), hint, kind)| {
-        let of = |from: usize, n: usize| counts[from..from + n].to_vec();
-        let floats = |counts: Vec<u64>| counts.into_iter().map(|count| count as f64 / 4.0).collect();
-        let counts = match is_float {
-            false => HistogramCounts::Integer {
-                count: counts[0],
-                zero_count: counts[1],
-                positive: of(2, n),
-                negative: of(8, m),
-            },
-            true => HistogramCounts::Float {
-                count: counts[0] as f64,
-                zero_count: f64::from_bits(counts[1]),
-                positive: floats(of(2, n)),
-                negative: floats(of(8, m)),
-            },
+    let counts = (any_double(), proptest::collection::vec(any_count(), 12), any::<bool>());
+    (counts, n_buckets, 0..4_u8, 0..3_u8).prop_map(|((sum, counts, is_float), (n, m), hint, kind)| {
+        let (count, zero_count, positive, negative) = (counts[0], counts[1], &counts[2..2 + n], &counts[8..8 + m]);
+        let floats = |counts: &[u64]| counts.iter().map(|&count| count as f64 / 4.0).collect();
+        let counts = if is_float {
+            let (count, zero_count) = (count as f64, f64::from_bits(zero_count));
+            HistogramCounts::Float { count, zero_count, positive: floats(positive), negative: floats(negative) }
+        } else {
+            HistogramCounts::Integer { count, zero_count, positive: positive.to_vec(), negative: negative.to_vec() }
         };
         Histogram {
             reset_hint: ResetHint::from_code(hint).unwrap(),
@@ -83,12 +74,11 @@ proptest! {
         prop_assert!(src.is_empty() && bytes.is_empty());
         prop_assert!(is_identical(&decoded, &histogram), "{decoded:?} for {histogram:?}");
         prop_assert!(layout.is_of(&histogram));
-        let is_alike = encoded(&histogram).0 == encoded(&other).0;
-        prop_assert_eq!(layout.is_of(&other), is_alike);
+        prop_assert_eq!(layout.is_of(&other), encoded(&histogram).0 == encoded(&other).0);
     }
 
     #[test]
-    fn cut_and_random_bytes_are_rejected_or_decode_without_panic(
+    fn truncated_and_random_bytes_never_panic(
         histogram in any_histogram(), at in 0..200_usize, bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let (layout, counts) = encoded(&histogram);
@@ -102,17 +92,15 @@ proptest! {
 }
 
 #[test]
-fn announced_lengths_are_not_trusted() {
-    for bad in [
-        &[2, 0, 0, 0, 0, 0, 0, 0][..],
-        // More spans than bytes; more buckets than a histogram may have, in one list and in both; more bounds than
-        // bytes.
-        &[0, 0, 0, 0xff, 0x7f, 0, 0],
-        &[0, 0, 0, 0, 0x81, 0x80, 0x04, 0, 0, 0],
-        &[0, 0, 0, 0, 0x80, 0x80, 0x04, 0, 1, 0],
-        &[0, 0, 0, 0, 0, 0, 0, 9, 0],
+fn encoded_lengths_are_not_trusted() {
+    for (bad, why) in [
+        (&[2, 0, 0, 0, 0, 0, 0, 0][..], "an unknown flag"),
+        (&[0, 0, 0, 0xff, 0x7f, 0, 0], "more spans than bytes"),
+        (&[0, 0, 0, 0, 0x81, 0x80, 0x04, 0, 0, 0], "too many positive buckets"),
+        (&[0, 0, 0, 0, 0x80, 0x80, 0x04, 0, 1, 0], "too many buckets in total"),
+        (&[0, 0, 0, 0, 0, 0, 0, 9, 0], "more bounds than bytes"),
     ] {
-        assert!(Layout::decode(&mut &bad[..]).is_none(), "{bad:?}");
+        assert!(Layout::decode(&mut &bad[..]).is_none(), "{why}");
     }
     let large = Layout::decode(&mut &[0, 0, 0, 0, 0x80, 0x80, 0x04, 0, 0, 0][..]).unwrap();
     assert_eq!(large.n_buckets(), HISTOGRAM_BUCKETS_MAX);
@@ -120,7 +108,7 @@ fn announced_lengths_are_not_trusted() {
 }
 
 #[test]
-fn histograms_that_are_too_large_do_not_fit() {
+fn a_histogram_with_too_many_buckets_or_bounds_does_not_fit() {
     let with = |n: usize| Histogram {
         counts: HistogramCounts::Float { count: 0.0, zero_count: 0.0, positive: vec![0.0; n], negative: vec![0.0] },
         ..Histogram::default()

@@ -1,11 +1,12 @@
 //! The dictionary: names and values of symbols.
 //!
-//! An entry is the value without the prefix it shares with the value before, and the name if it differs from the name
-//! before. The key of a page is the beginning of its first name and value, so that a look-up reads one page.
+//! An entry is the value without the prefix that it shares with the previous value, and the name if it differs from the
+//! previous name. The key of a page is the beginning of its first name and value, so that a look-up reads one page.
 //!
 //! ```text
-//! entry   shared << 1 | named, varint: bytes in common with the value before; whether the name is given
-//!         name: size varint, bytes (if named; the first entry of a group is)
+//! entry   shared << 1 | named, varint: size of the shared prefix; 1 if the name is stored, as in the first entry of a
+//!         group
+//!         name: size varint, bytes (if named)
 //!         rest of the value: size varint, bytes
 //! key     size of the name's beginning, u8; beginning of the name; beginning of the value
 //! ```
@@ -15,19 +16,18 @@ mod cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::table::{Access, Table, TableCursor, TableWriter};
+use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
-use crate::block::page::{PageRef, PageWriter, Pages};
-use crate::chunk::varint::put_u64;
+use crate::block::page::{Access, PageRef, PageWriter, Pages};
+use crate::chunk::varint::{put_sized, put_u64};
 use crate::error::{Error, Result};
 
-pub(super) use cursor::DictionaryCursor;
-pub(crate) use cursor::SymbolCursor;
+pub(crate) use cursor::DictionaryCursor;
 
-/// Entries of a group: a look-up decodes at most this many one after the other.
+/// Number of entries of a group: a look-up decodes at most this many in sequence.
 const GROUP: u32 = 8;
 
-/// Maximum bytes of name and value in a key. Truncated keys that are equal cost a few more reads.
+/// Maximum size of name and value in a key. Truncated keys that are equal cost a few more reads.
 const KEY_PART_SIZE_MAX: usize = 64;
 
 /// Writes the dictionary.
@@ -65,14 +65,15 @@ impl DictionaryWriter {
         assert!(!name.is_empty() && !value.is_empty(), "a symbol has a name and a value");
         assert!((&*self.name, &*self.value) < (name, value), "symbols ascend");
         let begins_group = self.table.begins_group();
-        let shared = if begins_group { 0 } else { common_prefix(self.value.as_bytes(), value.as_bytes()) };
+        let both = self.value.bytes().zip(value.bytes());
+        let shared = if begins_group { 0 } else { both.take_while(|(a, b)| a == b).count() };
         let named = begins_group || self.name != name;
         self.entry.clear();
         put_u64(&mut self.entry, (shared as u64) << 1 | u64::from(named));
         if named {
-            put_string(&mut self.entry, name.as_bytes());
+            put_sized(&mut self.entry, name.as_bytes());
         }
-        put_string(&mut self.entry, &value.as_bytes()[shared..]);
+        put_sized(&mut self.entry, &value.as_bytes()[shared..]);
         let key = if self.table.begins_page() { key_of(name.as_bytes(), value.as_bytes()) } else { Vec::new() };
         self.table.push(pages, &key, &self.entry)?;
         if named {
@@ -89,15 +90,6 @@ impl DictionaryWriter {
     pub(super) fn finish(self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
         self.table.finish(pages)
     }
-}
-
-fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-fn put_string(dst: &mut Vec<u8>, text: &[u8]) {
-    put_u64(dst, text.len() as u64);
-    dst.extend_from_slice(text);
 }
 
 /// Creates the key of a name and a value. Keys have the order of their symbols, except that some are equal.
@@ -130,7 +122,7 @@ impl Dictionary {
             let offset = directory.first().map_or(0, |page| page.offset);
             return Err(pages.corrupt(offset, "the keys of the dictionary do not ascend"));
         }
-        Ok(Self { table: Arc::new(table) })
+        Ok(Self { table })
     }
 
     /// Returns the number of symbols.
@@ -138,14 +130,13 @@ impl Dictionary {
         self.table.len()
     }
 
-    /// Returns the symbol of a name and a value, if it exists.
+    /// Returns the symbol of a name and a value, or `None` if it does not exist.
     ///
     /// # Errors
     /// The errors of [`TableCursor::approach`].
     pub(super) fn find(&self, name: &str, value: &str) -> Result<Option<Symbol>> {
-        let mut cursor = self.cursor(Access::Cached);
-        let found = cursor.seek(name.as_bytes(), value.as_bytes())?;
-        Ok(found.filter(|_| cursor.is_on(name.as_bytes(), value.as_bytes())))
+        let (mut cursor, name, value) = (self.cursor(Access::Cached), name.as_bytes(), value.as_bytes());
+        Ok(cursor.seek(name, value)?.filter(|_| cursor.is_at(name, value)))
     }
 
     /// Returns the numbers of the symbols with this name whose value begins with `prefix`.
@@ -158,7 +149,7 @@ impl Dictionary {
             |name: &[u8], value: &[u8]| cursor.seek(name, value).map(|at| at.map_or(self.len(), |symbol| symbol.0));
         let start = number_at(name.as_bytes(), prefix.as_bytes())?;
         let end = match prefix.as_bytes().split_last() {
-            // UTF-8 has no byte 0xff, so the next larger last byte ends the strings with this prefix.
+            // UTF-8 has no byte 0xff: the prefix with the next larger last byte is above all strings with this prefix.
             Some((&last, head)) => number_at(name.as_bytes(), &[head, &[last + 1]].concat())?,
             None => number_at(&after(name), &[])?,
         };

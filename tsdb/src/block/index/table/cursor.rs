@@ -3,46 +3,29 @@
 use std::sync::Arc;
 
 use super::Table;
+use crate::block::page::Access;
 use crate::error::{Error, Result};
-
-/// Whether pages are read through the cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::block::index) enum Access {
-    /// Through the cache.
-    Cached,
-    /// Without the cache, for merges and verification, which read each page once.
-    Scan,
-}
 
 /// A cursor over a table.
 #[derive(Debug)]
-pub(in crate::block::index) struct TableCursor {
+pub(crate) struct TableCursor {
     table: Arc<Table>,
     access: Access,
     page_idx: usize,
     payload: Arc<[u8]>,
     /// The end of the entries in the payload, where the group starts begin.
     entries_size: usize,
-    /// The numbers of the page's entries are from `first` up to, but not including, `end`.
+    /// The page has the entries from `first` up to, but not including, `end`.
     first: u32,
     end: u32,
-    /// The next entry, and its position in the payload.
+    /// The number of the next entry, and its position in the payload.
     next: u32,
     at: usize,
 }
 
-/// Whether a cursor moved, so that the entry decoded last does not precede the next one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::block::index) enum Moved {
-    /// It is at the first entry of a group.
-    Yes,
-    /// It did not move.
-    No,
-}
-
 impl TableCursor {
     /// Creates a cursor before the first entry.
-    pub(in crate::block::index) fn new(table: &Arc<Table>, access: Access) -> Self {
+    pub(crate) fn new(table: &Arc<Table>, access: Access) -> Self {
         Self {
             table: Arc::clone(table),
             access,
@@ -57,26 +40,27 @@ impl TableCursor {
     }
 
     /// Returns the table.
-    pub(in crate::block::index) fn table(&self) -> &Table {
+    pub(crate) fn table(&self) -> &Table {
         &self.table
     }
 
-    /// Returns the number of the next entry; after the last, the table's length.
-    pub(in crate::block::index) fn next(&self) -> u32 {
+    /// Returns the number of the next entry. After the last entry, this is the length of the table.
+    pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
     /// Returns `true` if the next entry begins a group.
-    pub(in crate::block::index) fn begins_group(&self) -> bool {
+    pub(crate) fn begins_group(&self) -> bool {
         self.next == self.end || self.table.begins_group(self.next - self.first)
     }
 
-    /// Moves to an entry, or to one before it in its group, from where steps lead to it.
+    /// Moves to an entry, or to an earlier entry of its group, from where steps lead to it. Returns `true` if the next
+    /// entry does not follow the entry that was decoded last, but begins a group.
     ///
     /// # Errors
     /// The errors of [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if the entry does not exist or
     /// its page is invalid.
-    pub(in crate::block::index) fn approach(&mut self, number: u32) -> Result<Moved> {
+    pub(crate) fn approach(&mut self, number: u32) -> Result<bool> {
         if !(self.first..self.end).contains(&number) {
             let page_idx = self.table.page_of(number);
             let missing = || self.table.pages.corrupt(0, format!("the index has no entry {number}"));
@@ -85,41 +69,29 @@ impl TableCursor {
             && self.table.group_of(self.next - self.first) == self.table.group_of(number - self.first)
         {
             // Fast path: ascending numbers.
-            return Ok(Moved::No);
+            return Ok(false);
         }
         self.go_to_group(self.table.group_of(number - self.first))?;
-        Ok(Moved::Yes)
+        Ok(true)
     }
 
     /// Moves to the beginning of a page.
     ///
     /// # Errors
     /// The errors of [`TableCursor::approach`].
-    pub(in crate::block::index) fn load(&mut self, page_idx: usize) -> Result<()> {
+    pub(crate) fn load(&mut self, page_idx: usize) -> Result<()> {
         let page = self.table.refs[page_idx];
-        let payload = match self.access {
-            Access::Cached => self.table.pages.get(page)?,
-            Access::Scan => self.table.pages.read(page)?.into(),
-        };
+        let payload = self.table.pages.load(page, self.access)?;
         let (first, end) = (self.table.firsts[page_idx], self.table.end_of(page_idx));
-        let entries_size = entries_size(&payload, end - first, self.table.group)
+        self.entries_size = entries_size(&payload, end - first, self.table.group)
             .ok_or_else(|| self.table.pages.corrupt(page.offset, "a page of the index has unexpected entries"))?;
-        *self = Self {
-            table: Arc::clone(&self.table),
-            access: self.access,
-            page_idx,
-            payload,
-            entries_size,
-            first,
-            end,
-            next: first,
-            at: 0,
-        };
+        (self.page_idx, self.payload) = (page_idx, payload);
+        (self.first, self.end, self.next, self.at) = (first, end, first, 0);
         Ok(())
     }
 
     /// Returns the number of groups of the page.
-    pub(in crate::block::index) fn n_groups(&self) -> u32 {
+    pub(crate) fn n_groups(&self) -> u32 {
         (self.end - self.first).div_ceil(self.table.group)
     }
 
@@ -127,7 +99,7 @@ impl TableCursor {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the group does not begin inside the page.
-    pub(in crate::block::index) fn go_to_group(&mut self, group_idx: u32) -> Result<()> {
+    pub(crate) fn go_to_group(&mut self, group_idx: u32) -> Result<()> {
         self.at = self.group_start(group_idx).ok_or_else(|| self.damaged())?;
         self.next = self.first + group_idx * self.table.group;
         Ok(())
@@ -136,8 +108,8 @@ impl TableCursor {
     /// Decodes the next entry, which must exist. `decode` decodes it from the front of its argument.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`], and if `decode` fails.
-    pub(in crate::block::index) fn step<T>(&mut self, decode: impl FnOnce(&mut &[u8]) -> Option<T>) -> Result<T> {
+    /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`] if `decode` fails.
+    pub(crate) fn step<T>(&mut self, decode: impl FnOnce(&mut &[u8]) -> Option<T>) -> Result<T> {
         if self.next == self.end {
             self.approach(self.next)?;
         }
@@ -145,22 +117,22 @@ impl TableCursor {
         let decoded = decode(&mut src).ok_or_else(|| self.damaged())?;
         self.at = self.entries_size - src.len();
         self.next += 1;
-        let ends_where_it_should = if self.next == self.end {
+        let idx = self.next - self.first;
+        let ends_at_next = if self.next == self.end {
             self.at == self.entries_size
         } else {
-            let place = self.next - self.first;
-            !self.table.begins_group(place) || self.group_start(self.table.group_of(place)) == Some(self.at)
+            !self.table.begins_group(idx) || self.group_start(self.table.group_of(idx)) == Some(self.at)
         };
-        if ends_where_it_should { Ok(decoded) } else { Err(self.damaged()) }
+        if ends_at_next { Ok(decoded) } else { Err(self.damaged()) }
     }
 
     /// Returns the key of the page if the entry decoded last is its first.
-    pub(in crate::block::index) fn key_of_first(&self) -> Option<&[u8]> {
+    pub(crate) fn key_of_first(&self) -> Option<&[u8]> {
         (self.next == self.first + 1).then(|| &*self.table.keys[self.page_idx])
     }
 
     /// Returns the error for an invalid page.
-    pub(in crate::block::index) fn damaged(&self) -> Error {
+    pub(crate) fn damaged(&self) -> Error {
         let offset = self.table.refs.get(self.page_idx).map_or(0, |page| page.offset);
         self.table.pages.corrupt(offset, format!("entry {} of the index does not decode", self.next))
     }

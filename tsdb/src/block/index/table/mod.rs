@@ -4,10 +4,11 @@
 //! page        entries, one after the other
 //!             group starts, u32 each: where in the page every `group`-th entry begins
 //!             number of entries, u32
-//! directory   per page: number of its first entry (varint, less the one before), reference, key (size varint, bytes)
+//! directory   per page: number of its first entry (varint, less that of the page before), reference, key (size
+//!             varint, bytes)
 //! ```
-//! Each table defines the meaning of its entries and keys. The first entry of a group is encoded without reference to
-//! those before it, so that reading one entry costs half a group, not half a page.
+//! Each table defines the meaning of its entries and keys. The first entry of a group does not refer to entries before
+//! it, so that reading one entry costs half a group on average, not half a page.
 
 mod cursor;
 mod writer;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 
 use crate::block::Damaged;
 use crate::block::page::{PageRef, Pages};
-use crate::chunk::varint::{take_bytes, take_u64};
+use crate::chunk::varint::{take_int, take_sized};
 use crate::error::Result;
 
-pub(super) use cursor::{Access, Moved, TableCursor};
+pub(super) use cursor::TableCursor;
 pub(super) use writer::TableWriter;
 
 /// Size at which a page is closed. Larger pages compress a little better, but reading one entry costs more.
@@ -29,7 +30,7 @@ pub(super) const PAGE_SIZE: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct Table {
     pages: Arc<Pages>,
-    /// Entries of a group, a power of two, as every step divides by it.
+    /// Number of entries of a group: a power of two, because every step divides by it.
     group: u32,
     n: u32,
     /// The number of each page's first entry.
@@ -42,8 +43,8 @@ impl Table {
     /// Reads the directory of a table of `n` entries.
     ///
     /// # Errors
-    /// The errors of [`Pages::read`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory makes no sense.
-    pub(super) fn open(pages: &Arc<Pages>, group: u32, n: u32, directory: &[PageRef]) -> Result<Self> {
+    /// The errors of [`Pages::read`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory is invalid.
+    pub(super) fn open(pages: &Arc<Pages>, group: u32, n: u32, directory: &[PageRef]) -> Result<Arc<Self>> {
         assert!(group.is_power_of_two(), "groups of {group}");
         let mut table =
             Self { pages: Arc::clone(pages), group, n, firsts: Vec::new(), refs: Vec::new(), keys: Vec::new() };
@@ -55,7 +56,7 @@ impl Table {
             let offset = directory.last().map_or(0, |page| page.offset);
             return Err(pages.corrupt(offset, format!("the directory does not fit a table of {n} entries")));
         }
-        Ok(table)
+        Ok(Arc::new(table))
     }
 
     /// Decodes one page of the directory.
@@ -63,8 +64,7 @@ impl Table {
         let mut last = 0;
         while !src.is_empty() {
             let (first, page, key) = take_directory_entry(&mut src, last).ok_or(Damaged)?;
-            let follows = self.firsts.last().map_or(first == 0, |&before| first > before);
-            if !follows {
+            if !self.firsts.last().map_or(first == 0, |&before| first > before) {
                 return Err(Damaged);
             }
             self.firsts.push(first);
@@ -98,14 +98,14 @@ impl Table {
         self.firsts.partition_point(|&first| first <= number).checked_sub(1)
     }
 
-    /// Returns the group of an entry, given its index in a page.
-    fn group_of(&self, place: u32) -> u32 {
-        place >> self.group.trailing_zeros()
+    /// Returns the group of the entry at an index of a page.
+    fn group_of(&self, idx: u32) -> u32 {
+        idx >> self.group.trailing_zeros()
     }
 
     /// Returns `true` if the entry at an index of a page begins a group.
-    fn begins_group(&self, place: u32) -> bool {
-        place & (self.group - 1) == 0
+    fn begins_group(&self, idx: u32) -> bool {
+        idx & (self.group - 1) == 0
     }
 
     /// Returns the number after the last entry of a page.
@@ -115,8 +115,5 @@ impl Table {
 }
 
 fn take_directory_entry<'a>(src: &mut &'a [u8], last: u32) -> Option<(u32, PageRef, &'a [u8])> {
-    let first = last.checked_add(take_u64(src)?.try_into().ok()?)?;
-    let page = PageRef::decode(src)?;
-    let size = take_u64(src)?.try_into().ok()?;
-    Some((first, page, take_bytes(src, size)?))
+    Some((last.checked_add(take_int(src)?)?, PageRef::decode(src)?, take_sized(src)?))
 }

@@ -1,11 +1,11 @@
-//! Writing a table: collects entries into pages, and page references into the directory.
+//! Writing a table: entries in pages, and the directory of these pages.
 
-use crate::block::page::{PageRef, PageWriter};
-use crate::chunk::varint::put_u64;
+use crate::block::page::{ListWriter, PageRef, PageWriter};
+use crate::chunk::varint::{put_sized, put_u64};
 use crate::error::Result;
 
 /// Writes a table.
-pub(in crate::block::index) struct TableWriter {
+pub(crate) struct TableWriter {
     page_size: usize,
     group: u32,
     entries: Vec<u8>,
@@ -15,12 +15,14 @@ pub(in crate::block::index) struct TableWriter {
     /// The number of the next entry.
     next: u32,
     key: Vec<u8>,
-    directory: DirectoryWriter,
+    directory: ListWriter,
+    /// The number of the first entry of the last page in the directory.
+    last_first: u32,
 }
 
 impl TableWriter {
     /// Creates an empty table with pages of `page_size` bytes and groups of `group` entries.
-    pub(in crate::block::index) fn new(group: u32, page_size: usize) -> Self {
+    pub(crate) fn new(group: u32, page_size: usize) -> Self {
         Self {
             page_size,
             group,
@@ -29,30 +31,31 @@ impl TableWriter {
             first: 0,
             next: 0,
             key: Vec::new(),
-            directory: DirectoryWriter { page_size, entries: Vec::new(), last: 0, pages: Vec::new() },
+            directory: ListWriter::new(page_size),
+            last_first: 0,
         }
     }
 
     /// Returns the number of the next entry.
-    pub(in crate::block::index) fn next(&self) -> u32 {
+    pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
     /// Returns `true` if the next entry is the first of a group.
-    pub(in crate::block::index) fn begins_group(&self) -> bool {
+    pub(crate) fn begins_group(&self) -> bool {
         (self.next - self.first).is_multiple_of(self.group)
     }
 
     /// Returns `true` if the next entry is the first of a page.
-    pub(in crate::block::index) fn begins_page(&self) -> bool {
+    pub(crate) fn begins_page(&self) -> bool {
         self.next == self.first
     }
 
-    /// Adds the next entry; `key` is stored in the directory if it begins a page.
+    /// Adds the next entry. If it begins a page, the directory contains `key`.
     ///
     /// # Errors
     /// The errors of [`PageWriter::write`].
-    pub(in crate::block::index) fn push(&mut self, pages: &mut PageWriter, key: &[u8], entry: &[u8]) -> Result<()> {
+    pub(crate) fn push(&mut self, pages: &mut PageWriter, key: &[u8], entry: &[u8]) -> Result<()> {
         if self.begins_group() {
             self.group_starts.push(u32::try_from(self.entries.len()).expect("a page is cut long before 4 GiB"));
         }
@@ -69,7 +72,7 @@ impl TableWriter {
     ///
     /// # Errors
     /// The errors of [`PageWriter::write`].
-    pub(in crate::block::index) fn finish(mut self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
+    pub(crate) fn finish(mut self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
         if !self.begins_page() {
             self.cut(pages)?;
         }
@@ -83,42 +86,13 @@ impl TableWriter {
         self.entries.extend_from_slice(&(self.next - self.first).to_le_bytes());
         let page = pages.write(&self.entries)?;
         self.entries.clear();
-        self.directory.push(pages, self.first, page, &self.key)?;
-        self.first = self.next;
-        Ok(())
-    }
-}
-
-/// Collects the directory, which is written in pages.
-struct DirectoryWriter {
-    page_size: usize,
-    entries: Vec<u8>,
-    /// The last number in this page.
-    last: u32,
-    pages: Vec<PageRef>,
-}
-
-impl DirectoryWriter {
-    fn push(&mut self, pages: &mut PageWriter, first: u32, page: PageRef, key: &[u8]) -> Result<()> {
-        put_u64(&mut self.entries, (first - self.last).into());
-        page.encode(&mut self.entries);
-        put_u64(&mut self.entries, key.len() as u64);
-        self.entries.extend_from_slice(key);
-        self.last = first;
-        if self.entries.len() >= self.page_size { self.cut(pages) } else { Ok(()) }
-    }
-
-    fn cut(&mut self, pages: &mut PageWriter) -> Result<()> {
-        self.pages.push(pages.write(&self.entries)?);
-        self.entries.clear();
-        self.last = 0;
-        Ok(())
-    }
-
-    fn finish(mut self, pages: &mut PageWriter) -> Result<Vec<PageRef>> {
-        if !self.entries.is_empty() {
-            self.cut(pages)?;
-        }
-        Ok(self.pages)
+        let (first, last_first) = (self.first, self.last_first);
+        (self.first, self.last_first) = (self.next, first);
+        self.directory.push(pages, |dst| {
+            let last = if dst.is_empty() { 0 } else { last_first };
+            put_u64(dst, (first - last).into());
+            page.encode(dst);
+            put_sized(dst, &self.key);
+        })
     }
 }

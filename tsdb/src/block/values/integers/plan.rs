@@ -8,7 +8,7 @@ use crate::block::values::bitpack::{WIDTH_FULL, WIDTH_MAX};
 /// Parameters for packing the residuals of a column.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
-    /// Subtracted from each integer to get its residual.
+    /// The base: an integer less the base is its residual.
     pub(super) base: i64,
     /// Packed bits per residual.
     pub(super) width: u32,
