@@ -34,9 +34,15 @@ impl Evaluator<'_> {
     pub(super) fn label_join(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let sources = args[3..].iter().map(|arg| joined_label("source", arg)).collect::<Result<Vec<_>>>()?;
         let (dst, separator) = (joined_label("destination", &args[1])?, string_arg(&args[2])?);
+        let limits = self.limits.clone();
         self.relabelled(&args[0], grid, dst, |labels, charge| {
             charge.grow(sources.len() * size_of::<&str>())?;
-            let values: Vec<_> = sources.iter().map(|source| labels.get(source).unwrap_or("")).collect();
+            // Finding a label takes time that is linear in the number of labels.
+            let value_of = |source: &&str| {
+                limits.check()?;
+                Ok(labels.get(source).unwrap_or(""))
+            };
+            let values = sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
             charge.grow(values.iter().map(|value| value.len() + separator.len()).sum())?;
             Ok(Some(values.join(separator)))
         })
