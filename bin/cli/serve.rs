@@ -38,7 +38,11 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.read-timeout", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
     pub(crate) read_timeout: Duration,
 
-    /// Maximum number of open connections; if it is reached, the connection that has been idle for longest is closed
+    /// Minimum bytes per second at which the body of a request must arrive, after 10s; a slower one gets 408, or 503 for a write [0: no limit]
+    #[arg(long = "web.min-body-rate", value_name = "SIZE", default_value = "1KiB", value_parser = parse_size)]
+    pub(crate) min_body_rate: usize,
+
+    /// Maximum number of open connections; above it the longest idle one is closed, or the one whose request body arrives most slowly
     #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = parse_count)]
     pub(crate) max_connections: usize,
 

@@ -61,6 +61,7 @@ pub(super) fn settings(
     let total = or_default(args.query_max_memory_total, || share_of_memory(memory, 2, 5));
     Settings {
         read_timeout: args.read_timeout,
+        body_rate_min: args.min_body_rate,
         max_connections: args.max_connections,
         response: ResponseLimits {
             buffer_size: args.response_buffer,

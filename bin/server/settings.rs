@@ -11,6 +11,8 @@ use varve_tsdb::labels::regexp::Regexp;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) read_timeout: Duration,
+    /// Minimum rate of request bodies in bytes per second; 0: no limit.
+    pub(crate) body_rate_min: usize,
     pub(crate) max_connections: usize,
     pub(crate) response: ResponseLimits,
     pub(crate) query_timeout: Duration,

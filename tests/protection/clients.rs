@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{SERIES_PER_REQUEST, T0, held, ingest};
+use super::{SERIES_PER_REQUEST, T0, endless, held, ingest};
 use crate::harness::{RawConnection, Server, WriteRequest, series, wait_until};
 
 /// Maximum time of a query of one series meanwhile.
@@ -90,5 +90,77 @@ fn a_reader_that_disconnects_ends_its_query() {
     assert_eq!(connection.read(12), "HTTP/1.1 200");
     drop(connection);
     wait_until("all memory to be given back", || held(&server) == 0.0);
+    others_are_served(&server);
+}
+
+/// Sends the head of a write and the first byte of its body.
+fn begin_write(server: &Server) -> Option<RawConnection> {
+    let mut connection = server.http().try_connect()?;
+    connection
+        .send(b"POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\nContent-Length: 100\r\n\r\nx");
+    Some(connection)
+}
+
+#[test]
+fn bodies_that_do_not_arrive_make_room_for_other_connections() {
+    let server = Server::start(&["--web.max-connections=512"]);
+    ingest(&server, SERIES_PER_REQUEST);
+    let slow: Vec<_> = (0..600).map_while(|_| begin_write(&server)).collect();
+    assert_eq!(slow.len(), 600);
+    for _ in 0..3 {
+        let started = Instant::now();
+        server.http().get("/-/healthy").expect_status(200);
+        eprintln!("healthy after {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
+    others_are_served(&server);
+    assert!(server.metric("varve_http_connections") <= 512.0 + 16.0);
+    // The first ones may be evicted before their body is read.
+    let evicted = ["varve_http_connections_evicted_slow_total", "varve_http_connections_evicted_total"];
+    let [slow_evicted, idle_evicted] = evicted.map(|name| server.metric(name));
+    assert!(slow_evicted > 0.0 && slow_evicted + idle_evicted >= 88.0 - 16.0, "{slow_evicted} and {idle_evicted}");
+    drop(slow);
+}
+
+#[test]
+fn a_body_below_the_minimum_rate_is_refused() {
+    let server = Server::start(&["--web.min-body-rate=1MiB"]);
+    let started = Instant::now();
+    let mut connection = begin_write(&server).expect("connect");
+    let answer = connection.read_to_end();
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("request body is too slow: 1 bytes in 10s, see --web.min-body-rate"), "{answer}");
+    assert_eq!(server.metric("varve_limits_hit_total{limit=\"--web.min-body-rate\"}"), 1.0);
+}
+
+#[test]
+fn probes_and_administration_are_served_when_all_connections_work() {
+    let server = Server::start(&["--web.max-connections=4", "--query.max-concurrency=1", "--web.enable-admin-api"]);
+    ingest(&server, SERIES_PER_REQUEST);
+    let working: Vec<_> = (0..4)
+        .map(|i| {
+            let mut connection = server.http().connect();
+            connection.send(endless(&format!("{i}%2B")).as_bytes());
+            connection
+        })
+        .collect();
+    wait_until("the queries to come", || {
+        server.http().get("/api/v1/status/queries").data().as_array().is_some_and(|all| all.len() == 4)
+    });
+    let started = Instant::now();
+    for path in ["/-/healthy", "/-/ready", "/metrics", "/api/v1/status/queries"] {
+        server.http().get(path).expect_status(200);
+    }
+    server.http().post("/api/v1/admin/tsdb/clean_tombstones", &[], b"").expect_status(204);
+    assert!(started.elapsed() < SERVED_WITHIN, "{:?}", started.elapsed());
+    // A client that connects and sends nothing does not hold a reserved connection for long.
+    let silent: Vec<_> = (0..40).map_while(|_| server.http().try_connect()).collect();
+    server.http().get("/-/healthy").expect_status(200);
+    let refused = server.http().get("/api/v1/labels").expect_status(503);
+    assert!(refused.text().contains("4 connections are open, the limit of --web.max-connections"), "{refused:?}");
+    assert!(server.metric("varve_limits_hit_total{limit=\"--web.max-connections\"}") >= 1.0);
+    drop((working, silent));
+    wait_until("the connections to go", || server.metric("varve_http_connections") < 4.0);
     others_are_served(&server);
 }

@@ -1,29 +1,51 @@
-//! The open connections: their number, and which has been idle for longest.
+//! The open connections: their number, the reserve, and which of them makes room for a new one.
+//!
+//! A connection is evicted for a new one if it is idle, the one that is idle for longest first; if none is, the connection whose
+//! request body arrives most slowly is. If none can be evicted, the new connection is a *reserved* one: it serves probes, metrics
+//! and administration, and any other request only after it gets a regular permit.
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Frame, Incoming, SizeHint};
+use prometheus::IntCounter;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// How often a new connection that found no idle one checks again.
+/// How long a new connection, or a request on a reserved one, waits for an eviction before it looks again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Maximum number of reserved connections.
+pub(super) const RESERVED_MAX: u32 = 16;
+/// How long a reserved connection may be idle.
+const RESERVED_IDLE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Bytes that are added to what a body has received: a body that has just begun is not the slowest.
+const RATE_CREDIT: u64 = 1 << 10;
 
 /// All open connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     max: u32,
     permits: Arc<Semaphore>,
+    reserve: Arc<Semaphore>,
     /// Permits for HTTP/2 streams of all connections together.
     streams: Arc<Semaphore>,
     next_id: AtomicU64,
-    open: Arc<Mutex<HashMap<u64, Weak<Connection>>>>,
+    open: Mutex<HashMap<u64, Weak<Connection>>>,
+    evictions: Evictions,
+}
+
+/// Counts closed connections.
+#[derive(Debug, Clone)]
+pub(super) struct Evictions {
+    pub(super) idle: IntCounter,
+    pub(super) slow: IntCounter,
 }
 
 /// An open connection, until it is dropped.
@@ -33,10 +55,22 @@ pub(super) struct Connection {
     /// Active requests, up to the end of their response.
     n_requests: AtomicUsize,
     idle_since: Mutex<Instant>,
+    receiving: Mutex<Receiving>,
+    has_streams: AtomicBool,
+    is_reserved: AtomicBool,
+    is_evicted: AtomicBool,
     evicted: Notify,
-    all: Arc<Mutex<HashMap<u64, Weak<Connection>>>>,
-    streams: Arc<Semaphore>,
-    _permit: OwnedSemaphorePermit,
+    all: Arc<Connections>,
+    /// A permit of the reserve while `is_reserved`.
+    permit: Mutex<OwnedSemaphorePermit>,
+}
+
+/// The request bodies of a connection that are being received.
+#[derive(Debug)]
+struct Receiving {
+    n_bodies: usize,
+    since: Instant,
+    bytes: u64,
 }
 
 /// An active request of a connection, until it is dropped.
@@ -47,6 +81,14 @@ pub(super) struct Busy {
     _stream: Option<OwnedSemaphorePermit>,
 }
 
+/// A request body whose bytes are counted for its connection.
+#[derive(Debug)]
+pub(super) struct ReceivedBody {
+    body: Incoming,
+    connection: Arc<Connection>,
+    is_receiving: bool,
+}
+
 /// A response body that keeps its connection busy until its end: closing an idle connection would truncate it.
 #[derive(Debug)]
 pub(super) struct BusyBody {
@@ -55,22 +97,29 @@ pub(super) struct BusyBody {
 }
 
 impl Connections {
-    pub(super) fn new(max: usize) -> Self {
+    pub(super) fn new(max: usize, evictions: Evictions) -> Arc<Self> {
         let max = u32::try_from(max.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
-        let permits = Arc::new(Semaphore::new(max as usize));
-        let streams = Arc::new(Semaphore::new(max as usize));
-        Self { max, permits, streams, next_id: AtomicU64::new(0), open: Arc::default() }
+        let permits = |n: u32| Arc::new(Semaphore::new(n as usize));
+        Arc::new(Self {
+            max,
+            permits: permits(max),
+            reserve: permits(RESERVED_MAX),
+            streams: permits(max),
+            next_id: AtomicU64::new(0),
+            open: Mutex::default(),
+            evictions,
+        })
     }
 
-    /// Waits for the permit of a connection; calls `on_eviction` for each connection closed for it.
-    pub(super) async fn enter(&self, on_eviction: impl Fn()) -> Arc<Connection> {
+    /// Waits for the permit of a connection, regular or reserved; evicts another connection if necessary.
+    pub(super) async fn enter(self: &Arc<Self>) -> Arc<Connection> {
         loop {
-            if self.permits.available_permits() == 0 && self.evict_longest_idle() {
-                on_eviction();
+            let has_room = self.permits.available_permits() > 0 || self.evict();
+            if !has_room && let Ok(permit) = Arc::clone(&self.reserve).try_acquire_owned() {
+                return self.add(permit, true);
             }
-            let permit = tokio::time::timeout(RETRY_INTERVAL, Arc::clone(&self.permits).acquire_owned());
-            if let Ok(Ok(permit)) = permit.await {
-                return self.add(permit);
+            if let Some(permit) = self.wait_for(&self.permits).await {
+                return self.add(permit, false);
             }
         }
     }
@@ -78,35 +127,63 @@ impl Connections {
     /// Waits until all connections are closed.
     pub(super) async fn all_gone(&self) {
         let _all_permits = self.permits.acquire_many(self.max).await;
+        let _reserve = self.reserve.acquire_many(RESERVED_MAX).await;
     }
 
-    fn add(&self, permit: OwnedSemaphorePermit) -> Arc<Connection> {
+    async fn wait_for(&self, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        tokio::time::timeout(RETRY_INTERVAL, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
+    }
+
+    fn add(self: &Arc<Self>, permit: OwnedSemaphorePermit, is_reserved: bool) -> Arc<Connection> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection {
             id,
             n_requests: AtomicUsize::new(0),
             idle_since: Mutex::new(Instant::now()),
+            receiving: Mutex::new(Receiving { n_bodies: 0, since: Instant::now(), bytes: 0 }),
+            has_streams: AtomicBool::new(false),
+            is_reserved: AtomicBool::new(is_reserved),
+            is_evicted: AtomicBool::new(false),
             evicted: Notify::new(),
-            all: Arc::clone(&self.open),
-            streams: Arc::clone(&self.streams),
-            _permit: permit,
+            all: Arc::clone(self),
+            permit: Mutex::new(permit),
         });
         lock(&self.open).insert(id, Arc::downgrade(&connection));
         connection
     }
 
-    fn evict_longest_idle(&self) -> bool {
-        let open: Vec<_> = lock(&self.open).values().filter_map(Weak::upgrade).collect();
-        let idle = open.iter().filter(|connection| !connection.is_busy());
-        match idle.min_by_key(|connection| *lock(&connection.idle_since)) {
+    /// Evicts the connection that is idle for longest, or the one that receives most slowly. Returns `false` if there is neither.
+    fn evict(&self) -> bool {
+        let idle = |connection: &&Arc<Connection>| !connection.is_busy();
+        let regular = self.evictable(|connection| !connection.is_reserved());
+        match regular.iter().filter(idle).min_by_key(|connection| *lock(&connection.idle_since)) {
             Some(longest) => {
-                // Another new connection must not choose it again.
-                *lock(&longest.idle_since) = Instant::now();
-                longest.evicted.notify_one();
+                self.evictions.idle.inc();
+                longest.evict();
+                true
+            }
+            None => self.evict_slowest(&regular),
+        }
+    }
+
+    /// Evicts the connection that receives request bodies most slowly and does nothing else; returns `false` if there is none.
+    fn evict_slowest(&self, connections: &[Arc<Connection>]) -> bool {
+        let receiving = connections.iter().filter_map(|connection| Some((connection.receive_rate()?, connection)));
+        match receiving.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
+            Some((_, slowest)) => {
+                self.evictions.slow.inc();
+                slowest.evict();
                 true
             }
             None => false,
         }
+    }
+
+    /// Returns the open connections for which `filter` holds and that are not evicted yet.
+    fn evictable(&self, filter: impl Fn(&Connection) -> bool) -> Vec<Arc<Connection>> {
+        let open = lock(&self.open);
+        let open = open.values().filter_map(Weak::upgrade);
+        open.filter(|connection| !connection.is_evicted.load(Ordering::Relaxed) && filter(connection)).collect()
     }
 }
 
@@ -122,9 +199,15 @@ impl Connection {
         self.n_requests.load(Ordering::Acquire) > 0
     }
 
-    /// Waits until the connection has been idle for `time`.
+    /// Returns `true` if closing the connection aborts no request that has arrived completely.
+    pub(super) fn may_close(&self) -> bool {
+        !self.is_busy() || self.receive_rate().is_some()
+    }
+
+    /// Waits until the connection has been idle for `time`, or for [`RESERVED_IDLE_TIME_MAX`] if it is reserved.
     pub(super) async fn idle_for(&self, time: Duration) {
         loop {
+            let time = if self.is_reserved() { time.min(RESERVED_IDLE_TIME_MAX) } else { time };
             let idle = if self.is_busy() { Duration::ZERO } else { lock(&self.idle_since).elapsed() };
             let left = time.saturating_sub(idle);
             if left.is_zero() {
@@ -138,18 +221,110 @@ impl Connection {
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }
+
+    fn is_reserved(&self) -> bool {
+        self.is_reserved.load(Ordering::Relaxed)
+    }
+
+    fn evict(&self) {
+        self.is_evicted.store(true, Ordering::Relaxed);
+        self.evicted.notify_one();
+    }
+
+    /// Returns the rate of request bodies in bytes per second, or `None` if there is anything else to do than to receive them.
+    fn receive_rate(&self) -> Option<f64> {
+        let receiving = lock(&self.receiving);
+        let is_receiving = receiving.n_bodies > 0 && receiving.n_bodies == self.n_requests.load(Ordering::Acquire);
+        is_receiving.then(|| (receiving.bytes + RATE_CREDIT) as f64 / receiving.since.elapsed().as_secs_f64())
+    }
 }
 
 impl Busy {
-    /// Waits for the permit of an HTTP/2 stream.
+    /// Waits for a regular permit if the connection is reserved; returns `false` if there is none.
+    pub(super) async fn enter_regular(&self) -> bool {
+        let Connection { all, permit, is_reserved, .. } = &*self.connection;
+        if !self.connection.is_reserved() {
+            return true;
+        }
+        if all.permits.available_permits() == 0 {
+            all.evict();
+        }
+        let Some(regular) = all.wait_for(&all.permits).await else { return false };
+        *lock(permit) = regular;
+        is_reserved.store(false, Ordering::Relaxed);
+        true
+    }
+
+    /// Waits for the permit of an HTTP/2 stream; evicts the slowest connection with streams if there is none.
     pub(super) async fn enter_stream(&mut self) {
-        // The semaphore is never closed.
-        self._stream = Arc::clone(&self.connection.streams).acquire_owned().await.ok();
+        let all = &self.connection.all;
+        while self._stream.is_none() {
+            if all.streams.available_permits() == 0 {
+                all.evict_slowest(&all.evictable(|connection| connection.has_streams.load(Ordering::Relaxed)));
+            }
+            self._stream = all.wait_for(&all.streams).await;
+        }
+        self.connection.has_streams.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts the bytes of a request body.
+    pub(super) fn receive(&self, body: Incoming) -> ReceivedBody {
+        ReceivedBody { body, connection: Arc::clone(&self.connection), is_receiving: false }
     }
 
     /// Keeps the connection busy until the body is dropped.
     pub(super) fn until_the_end_of(self, body: Body) -> BusyBody {
         BusyBody { body, _busy: self }
+    }
+}
+
+impl ReceivedBody {
+    /// Marks the body as being received, or not any more.
+    fn set_receiving(&mut self, is_receiving: bool) {
+        if std::mem::replace(&mut self.is_receiving, is_receiving) == is_receiving {
+            return;
+        }
+        let mut receiving = lock(&self.connection.receiving);
+        if !is_receiving {
+            receiving.n_bodies -= 1;
+        } else if receiving.n_bodies == 0 {
+            *receiving = Receiving { n_bodies: 1, since: Instant::now(), bytes: 0 };
+        } else {
+            receiving.n_bodies += 1;
+        }
+    }
+}
+
+impl HttpBody for ReceivedBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        // Only a body that is read counts: a handler may never ask for it.
+        self.set_receiving(true);
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                lock(&self.connection.receiving).bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+            }
+            Poll::Ready(_) => self.set_receiving(false),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for ReceivedBody {
+    fn drop(&mut self) {
+        self.set_receiving(false);
     }
 }
 
@@ -182,7 +357,7 @@ impl Drop for Busy {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        lock(&self.all).remove(&self.id);
+        lock(&self.all.open).remove(&self.id);
     }
 }
 
@@ -193,13 +368,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
+
+    fn connections(max: usize) -> Arc<Connections> {
+        let counter = || IntCounter::new("n", "x").unwrap();
+        Connections::new(max, Evictions { idle: counter(), slow: counter() })
+    }
 
     #[tokio::test]
     async fn the_connection_that_is_idle_for_longest_makes_room() {
-        let connections = Connections::new(3);
-        let n_evicted = Cell::new(0);
-        let enter = || connections.enter(|| n_evicted.set(n_evicted.get() + 1));
+        let connections = connections(3);
+        let enter = || connections.enter();
         let (first, second, third) = (enter().await, enter().await, enter().await);
         let _working = first.busy();
         drop(second.busy());
@@ -209,13 +387,13 @@ mod tests {
             drop(third);
         };
         let (_fourth, ()) = tokio::join!(enter(), leave);
-        assert_eq!((n_evicted.get(), lock(&connections.open).len()), (1, 3));
+        assert_eq!((connections.evictions.idle.get(), lock(&connections.open).len()), (1, 3));
     }
 
     #[tokio::test]
     async fn a_connection_is_busy_until_the_end_of_its_answer() {
-        let connections = Connections::new(1);
-        let connection = connections.enter(|| ()).await;
+        let connections = connections(1);
+        let connection = connections.enter().await;
         let body = connection.busy().until_the_end_of(Body::from("abc"));
         assert!(connection.is_busy());
         assert_eq!(axum::body::to_bytes(Body::new(body), 10).await.unwrap(), "abc");
@@ -224,8 +402,8 @@ mod tests {
 
     #[tokio::test]
     async fn requests_of_http_2_share_their_permits() {
-        let connections = Connections::new(2);
-        let (first, second) = (connections.enter(|| ()).await, connections.enter(|| ()).await);
+        let connections = connections(2);
+        let (first, second) = (connections.enter().await, connections.enter().await);
         let mut busy = [first.busy(), first.busy(), second.busy()];
         busy[0].enter_stream().await;
         busy[1].enter_stream().await;
@@ -237,8 +415,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_idle_when_nothing_is_worked_on() {
-        let connections = Connections::new(1);
-        let connection = connections.enter(|| ()).await;
+        let connections = connections(1);
+        let connection = connections.enter().await;
         let busy = connection.busy();
         let idle = connection.idle_for(Duration::from_millis(1));
         assert!(tokio::time::timeout(Duration::from_millis(5), idle).await.is_err());
@@ -247,9 +425,38 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_connection_that_receives_most_slowly_makes_room() {
+        let connections = connections(2);
+        let (slow, fast) = (connections.enter().await, connections.enter().await);
+        let _busy = [slow.busy(), fast.busy()];
+        assert!(!connections.evict(), "both may be computing");
+        for (connection, bytes) in [(&slow, 1), (&fast, 1 << 20)] {
+            *lock(&connection.receiving) = Receiving { n_bodies: 1, since: Instant::now(), bytes };
+        }
+        assert!(connections.evict() && slow.is_evicted.load(Ordering::Relaxed) && slow.may_close());
+        assert_eq!((connections.evictions.idle.get(), connections.evictions.slow.get()), (0, 1));
+        // A further request of the connection is not interrupted.
+        let _other = fast.busy();
+        assert!(!connections.evict() && !fast.may_close());
+    }
+
+    #[tokio::test]
+    async fn a_reserved_connection_needs_a_regular_permit_for_most_requests() {
+        let connections = connections(1);
+        let regular = connections.enter().await;
+        let working = regular.busy();
+        let reserved = connections.enter().await;
+        let busy = reserved.busy();
+        assert!(reserved.is_reserved() && !busy.enter_regular().await);
+        drop((working, regular));
+        assert!(busy.enter_regular().await && !reserved.is_reserved());
+        assert_eq!(connections.reserve.available_permits(), RESERVED_MAX as usize);
+    }
+
+    #[tokio::test]
     async fn the_end_is_when_the_last_has_gone() {
-        let connections = Connections::new(2);
-        let connection = connections.enter(|| ()).await;
+        let connections = connections(2);
+        let connection = connections.enter().await;
         assert!(tokio::time::timeout(Duration::from_millis(1), connections.all_gone()).await.is_err());
         drop(connection);
         connections.all_gone().await;

@@ -1,7 +1,7 @@
 //! Connections: accept, limit, time out, close gracefully.
 //!
-//! One task per connection. When `--web.max-connections` are open and a further client connects, the connection that has been idle
-//! for longest is closed; if none is idle, the new one waits. A connection in its TLS handshake counts as idle.
+//! One task per connection. When `--web.max-connections` are open and a further client connects, another connection is evicted, or
+//! the new one takes one of a few reserved permits; see [`connections`]. A connection in its TLS handshake counts as idle.
 //!
 //! HTTP/1.1 and HTTP/2 share a port: the protocol is negotiated over TLS, and detected by the first bytes in plain text.
 
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Version;
+use axum::http::{Version, header};
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,10 +27,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use super::error::ApiError;
 use super::web_config::{ALPN_HTTP2, WebConfig};
 use crate::server::app::App;
 use crate::server::request_context::Peer;
-use connections::{Connection, Connections};
+use connections::{Connection, Connections, Evictions, RESERVED_MAX};
 use stall::StallGuard;
 use streams::Streams;
 
@@ -43,7 +45,9 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum number of concurrent streams of an HTTP/2 connection; Go's default. The client queues further requests.
-const STREAMS_MAX: u32 = 250;
+const STREAMS_MAX: usize = 250;
+/// The part of all stream permits that a connection may use is one in this many: a few connections do not take all.
+const STREAMS_SHARE: usize = 4;
 /// Flow-control windows of request bodies, of a stream and of a connection: these bytes are not charged to a budget.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
@@ -51,6 +55,8 @@ const CONNECTION_WINDOW: u32 = 1 << 20;
 const STREAM_SEND_BUFFER: usize = 64 << 10;
 /// Maximum size of the headers of an HTTP/2 request.
 const HEADERS_SIZE_MAX: u32 = 64 << 10;
+
+const CONNECTIONS_FLAG: &str = "--web.max-connections";
 
 /// What connections serve.
 #[derive(Clone)]
@@ -63,13 +69,22 @@ pub(crate) struct Server {
 /// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many HTTP/2 streams on all connections
 /// together.
 pub(crate) fn requests_max(connections_max: usize) -> usize {
-    connections_max.saturating_mul(2)
+    connections_max.saturating_mul(2).saturating_add(RESERVED_MAX as usize)
+}
+
+/// Returns `true` if a request needs no regular permit, so that probes, metrics and administration work while all are taken.
+fn is_reserved(path: &str) -> bool {
+    const PREFIXES: [&str; 3] = ["/-/", "/api/v1/admin/", "/api/v1/status/queries"];
+    path == "/metrics" || PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
 /// Serves `routes` until `stop` becomes true, then closes idle connections and returns when the others have ended.
 pub(crate) async fn serve(server: Server, listener: TcpListener, stop: watch::Receiver<bool>) {
     let app = &server.app;
-    let connections = Arc::new(Connections::new(app.settings.max_connections));
+    let metrics = &app.metrics;
+    let evictions =
+        Evictions { idle: metrics.connections_evicted.clone(), slow: metrics.connections_evicted_slow.clone() };
+    let connections = Connections::new(app.settings.max_connections, evictions);
     let mut stopping = stop.clone();
     loop {
         let accepted = tokio::select! {
@@ -77,7 +92,7 @@ pub(crate) async fn serve(server: Server, listener: TcpListener, stop: watch::Re
             () = stopped(&mut stopping) => break,
         };
         let connection = tokio::select! {
-            connection = connections.enter(|| app.metrics.connections_evicted.inc()) => connection,
+            connection = connections.enter() => connection,
             () = stopped(&mut stopping) => break,
         };
         tokio::spawn(talk(server.clone(), accepted, connection, stop.clone()));
@@ -119,18 +134,18 @@ async fn talk(server: Server, stream: TcpStream, connection: Arc<Connection>, mu
     let Some(tls) = web.tls.clone() else {
         return speak(&app, routes, socket, Talk { peer, http2: web.http2 }, &connection, stop).await;
     };
-    let handshake = tokio::time::timeout(HANDSHAKE_TIME_MAX, TlsAcceptor::from(tls).accept(socket));
     let encrypted = tokio::select! {
-        encrypted = handshake => encrypted,
+        encrypted = TlsAcceptor::from(tls).accept(socket) => encrypted.ok(),
+        () = connection.idle_for(HANDSHAKE_TIME_MAX) => None,
         () = connection.evicted() => return,
         () = stopped(&mut stop) => return,
     };
     match encrypted {
-        Ok(Ok(encrypted)) => {
+        Some(encrypted) => {
             let http2 = encrypted.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
             speak(&app, routes, encrypted, Talk { peer, http2 }, &connection, stop).await;
         }
-        Ok(Err(_)) | Err(_) => app.metrics.handshakes_failed.inc(),
+        None => app.metrics.handshakes_failed.inc(),
     }
 }
 
@@ -144,7 +159,7 @@ struct Talk {
 
 /// Serves HTTP until client or server ends the connection.
 async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    app: &App,
+    app: &Arc<App>,
     routes: Router,
     socket: S,
     talk: Talk,
@@ -152,19 +167,24 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     mut stop: watch::Receiver<bool>,
 ) {
     let service = TowerToHyperService::new(routes);
-    let of_requests = Arc::clone(connection);
+    let (of_requests, of_app) = (Arc::clone(connection), Arc::clone(app));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (service, mut busy) = (service.clone(), of_requests.busy());
-        let mut request = request.map(Body::new);
+        let (service, app, mut busy) = (service.clone(), Arc::clone(&of_app), of_requests.busy());
+        let mut request = request.map(|body| Body::new(busy.receive(body)));
         if let Some(peer) = talk.peer {
             request.extensions_mut().insert(peer);
         }
         async move {
-            if request.version() == Version::HTTP_2 {
-                busy.enter_stream().await;
+            if !is_reserved(request.uri().path()) {
+                if !busy.enter_regular().await {
+                    return Ok(too_many_connections(&app));
+                }
+                if request.version() == Version::HTTP_2 {
+                    busy.enter_stream().await;
+                }
             }
             let response = service.call(request).await;
-            response.map(|response| response.map(|body| busy.until_the_end_of(streams::paced(body))))
+            response.map(|response| response.map(|body| Body::new(busy.until_the_end_of(streams::paced(body)))))
         }
     });
     let builder = builder(app, talk.http2);
@@ -173,7 +193,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         ended = serving.as_mut() => ended,
         () = connection.evicted() => {
             serving.as_mut().graceful_shutdown();
-            if connection.is_busy() { serving.await } else { return }
+            if connection.may_close() { return } else { serving.await }
         }
         () = connection.idle_for(app.settings.read_timeout) => {
             serving.as_mut().graceful_shutdown();
@@ -191,6 +211,15 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
+/// Rejects a request on a reserved connection.
+fn too_many_connections(app: &App) -> Response {
+    let max = app.settings.max_connections;
+    let text = format!("{max} connections are open, the limit of {CONNECTIONS_FLAG}, and none of them can be closed");
+    app.metrics.count_limit(Some(CONNECTIONS_FLAG));
+    let response = ApiError::unavailable(text).plain().into_response();
+    ([(header::CONNECTION, "close")], response).into_response()
+}
+
 /// Returns the HTTP implementation with the limits of a connection.
 fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
     let mut builder =
@@ -200,12 +229,17 @@ fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
+        .max_concurrent_streams(streams_max(app.settings.max_connections))
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(STREAM_SEND_BUFFER)
         .max_header_list_size(HEADERS_SIZE_MAX);
     if http2 { builder } else { builder.http1_only() }
+}
+
+/// Returns the maximum number of concurrent streams of a connection.
+fn streams_max(connections_max: usize) -> u32 {
+    (connections_max / STREAMS_SHARE).clamp(1, STREAMS_MAX) as u32
 }
 
 /// Counts an open connection until it is dropped.

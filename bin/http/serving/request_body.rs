@@ -6,6 +6,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
 use varve_tsdb::context::Charge;
 
 use super::compression::Coding;
@@ -14,9 +15,12 @@ use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Form;
 use crate::server::app::App;
 use crate::server::request_context::RequestContext;
+use crate::server::settings::Settings;
 
 /// Maximum size of a form in bytes, as in Go.
 const FORM_SIZE_MAX: usize = 10 << 20;
+/// How long a body may be slower than `--web.min-body-rate`.
+const RATE_GRACE: Duration = Duration::from_secs(10);
 /// Maximum time for reading the remainder of a rejected body, so that the sender can read the response.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
 /// Maximum bytes that are read of the remainder of a rejected body.
@@ -33,8 +37,13 @@ pub(crate) enum BodyError {
         what: &'static str,
     },
     /// The body did not arrive in time.
-    #[error("request body did not arrive within {}, see --web.read-timeout", crate::quantity::print_duration(*.0))]
-    Slow(Duration),
+    #[error("request body is too slow: {size} bytes in {}, see {flag}", crate::quantity::print_duration(*.time))]
+    Slow {
+        size: usize,
+        time: Duration,
+        /// The flag that sets the limit.
+        flag: &'static str,
+    },
     /// The connection failed, or the framing of the body is invalid.
     #[error("read request body: {0}")]
     Broken(String),
@@ -46,10 +55,28 @@ pub(crate) enum BodyError {
 /// Limits of a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimits {
-    pub(crate) size_max: usize,
+    size_max: usize,
     /// The flag of `size_max`, for the error.
-    pub(crate) what: &'static str,
-    pub(crate) timeout: Duration,
+    what: &'static str,
+    timeout: Duration,
+    /// Bytes per second, after [`RATE_GRACE`]; 0: no limit.
+    rate_min: usize,
+}
+
+impl BodyLimits {
+    /// Returns the limits of a body of at most `size_max` bytes, which `what` sets.
+    pub(crate) fn new(size_max: usize, what: &'static str, settings: &Settings) -> Self {
+        Self { size_max, what, timeout: settings.read_timeout, rate_min: settings.body_rate_min }
+    }
+
+    /// Returns how long a sender may take for more than `size` bytes, and the flag that says so.
+    fn time_max(&self, size: usize) -> (Duration, &'static str) {
+        let at_rate = size.checked_div(self.rate_min).map(|seconds| RATE_GRACE + Duration::from_secs(seconds as u64));
+        match at_rate.filter(|at_rate| *at_rate < self.timeout) {
+            Some(at_rate) => (at_rate, "--web.min-body-rate"),
+            None => (self.timeout, "--web.read-timeout"),
+        }
+    }
 }
 
 /// Reads a body. Charges the memory of the buffer to `charge`.
@@ -57,8 +84,7 @@ pub(crate) struct BodyLimits {
 /// # Errors
 /// See [`BodyError`].
 pub(crate) async fn read(mut body: Body, limits: BodyLimits, charge: &mut Charge) -> Result<Vec<u8>, BodyError> {
-    let whole = tokio::time::timeout(limits.timeout, read_whole(&mut body, limits, charge));
-    let result = whole.await.unwrap_or(Err(BodyError::Slow(limits.timeout)));
+    let result = read_whole(&mut body, limits, charge).await;
     if matches!(result, Err(BodyError::TooLarge { .. } | BodyError::Memory(_))) {
         // The response is the same whether the whole body was drained or not.
         let _drained = tokio::time::timeout(DRAIN_TIME_MAX, drain(body)).await;
@@ -72,9 +98,15 @@ async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) ->
     if declared > limits.size_max {
         return Err(too_large());
     }
+    let started = Instant::now();
     // The buffer grows as bytes arrive. A declared length costs a sender nothing, so it must not reserve memory.
     let mut bytes = Vec::new();
-    while let Some(frame) = body.frame().await {
+    loop {
+        let (time, flag) = limits.time_max(bytes.len());
+        let frame = timeout_at(started + time, body.frame()).await;
+        let Some(frame) = frame.map_err(|_elapsed| BodyError::Slow { size: bytes.len(), time, flag })? else {
+            return Ok(bytes);
+        };
         let frame = frame.map_err(|broken| BodyError::Broken(broken.to_string()))?;
         let Ok(data) = frame.into_data() else { continue };
         let size = bytes.len() + data.len();
@@ -90,7 +122,6 @@ async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) ->
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(bytes)
 }
 
 async fn drain(mut body: Body) {
@@ -108,7 +139,7 @@ impl BodyError {
     pub(crate) fn limit(&self) -> Option<&'static str> {
         match self {
             Self::TooLarge { what, .. } => Some(what),
-            Self::Slow(_) => Some("--web.read-timeout"),
+            Self::Slow { flag, .. } => Some(flag),
             Self::Memory(varve_tsdb::Error::Limit { what, .. }) => Some(what),
             Self::Memory(_) | Self::Broken(_) => None,
         }
@@ -119,7 +150,7 @@ impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
         let kind = match error {
             BodyError::TooLarge { .. } => ErrorKind::TooLarge,
-            BodyError::Slow(_) => ErrorKind::SlowRequest,
+            BodyError::Slow { .. } => ErrorKind::SlowRequest,
             BodyError::Broken(_) => ErrorKind::BadData,
             BodyError::Memory(_) => ErrorKind::Unavailable,
         };
@@ -146,7 +177,7 @@ async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
     let mut form = Form::default();
     let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     if matches!(parts.method, Method::POST | Method::PUT) && is_form(content_type) {
-        let limits = BodyLimits { size_max: FORM_SIZE_MAX, what: "form size", timeout: app.settings.read_timeout };
+        let limits = BodyLimits::new(FORM_SIZE_MAX, "form size", &app.settings);
         let mut charge = app.context(None).charge();
         let coding = header_text(&parts.headers, header::CONTENT_ENCODING);
         let coding = Coding::of_body(coding).ok_or_else(|| {
@@ -188,7 +219,7 @@ mod tests {
     fn check(size: usize, expect: Result<usize, &str>) {
         let memory = MemoryBudget::new("memory", 600);
         let mut charge = QueryContext::new(Duration::from_secs(60), memory.clone()).charge();
-        let limits = BodyLimits { size_max: 1000, what: "the test", timeout: Duration::from_secs(60) };
+        let limits = BodyLimits { size_max: 1000, what: "the test", timeout: Duration::from_secs(60), rate_min: 0 };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let got = runtime.block_on(read(Body::from(vec![0; size]), limits, &mut charge));
         assert_eq!(got.map(|bytes| bytes.len()).map_err(|error| error.to_string()), expect.map_err(str::to_owned));
@@ -201,6 +232,19 @@ mod tests {
         check(600, Ok(600));
         check(601, Err("memory: 601 exceeds the limit of 600"));
         check(1001, Err("request body exceeds 1000 bytes, the limit of the test"));
+    }
+
+    #[test]
+    fn a_body_has_to_keep_a_minimum_rate() {
+        let check = |timeout_s, rate_min, size, expect_s, flag| {
+            let limits = BodyLimits { size_max: 0, what: "", timeout: Duration::from_secs(timeout_s), rate_min };
+            assert_eq!(limits.time_max(size), (Duration::from_secs(expect_s), flag));
+        };
+        check(300, 1024, 0, 10, "--web.min-body-rate");
+        check(300, 1024, 100 << 10, 110, "--web.min-body-rate");
+        check(300, 1024, 1 << 20, 300, "--web.read-timeout");
+        check(5, 1024, 0, 5, "--web.read-timeout");
+        check(300, 0, 0, 300, "--web.read-timeout");
     }
 
     #[test]

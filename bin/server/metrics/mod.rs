@@ -38,6 +38,7 @@ pub(crate) struct Metrics {
     pub(crate) panics: IntCounter,
     pub(crate) connections: IntGauge,
     pub(crate) connections_evicted: IntCounter,
+    pub(crate) connections_evicted_slow: IntCounter,
     pub(crate) connections_stalled: IntCounter,
     pub(crate) streams_stalled: IntCounter,
     pub(crate) requests_denied: IntCounter,
@@ -92,6 +93,10 @@ impl Metrics {
             connections_evicted: counter(
                 "varve_http_connections_evicted_total",
                 "Idle connections closed because --web.max-connections was reached.",
+            )?,
+            connections_evicted_slow: counter(
+                "varve_http_connections_evicted_slow_total",
+                "Connections closed because --web.max-connections was reached and their request body arrived most slowly.",
             )?,
             connections_stalled: counter(
                 "varve_http_connections_stalled_total",

@@ -55,7 +55,7 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result<
     let settings = &state.app.settings;
     let timeout = timeout(&request)?;
     let mut charge = state.app.context(None).charge();
-    let limits = BodyLimits { size_max: REQUEST_SIZE_MAX, what: "remote read", timeout: settings.read_timeout };
+    let limits = BodyLimits::new(REQUEST_SIZE_MAX, "remote read", settings);
     let body = request_body::read(request.into_body(), limits, &mut charge).await?;
     let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
     let (request, charge) = decoded.await.map_err(ApiError::internal)??;

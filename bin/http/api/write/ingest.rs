@@ -35,11 +35,7 @@ pub(super) async fn ingest(
     let settings = &state.app.settings;
     let ctx = state.app.write_context(settings.read_timeout + QUEUE_TIME_MAX);
     let mut charge = ctx.charge();
-    let limits = BodyLimits {
-        size_max: settings.write_body_size_max,
-        what: "--ingest.body-size-max",
-        timeout: settings.read_timeout,
-    };
+    let limits = BodyLimits::new(settings.write_body_size_max, "--ingest.body-size-max", settings);
     let team = named_team(request.headers());
     let user = request.extensions().get::<User>().map(|user| Arc::clone(&user.0));
     let context = RequestContext::current();
@@ -92,7 +88,7 @@ fn reason(error: &BodyError) -> &'static str {
     match error {
         BodyError::TooLarge { .. } => "too_large",
         BodyError::Broken(_) => "body_broken",
-        BodyError::Slow(_) => "body_slow",
+        BodyError::Slow { .. } => "body_slow",
         BodyError::Memory(_) => "busy",
     }
 }
