@@ -46,6 +46,20 @@ fn a_query_that_was_active_when_the_server_was_killed_is_reported() {
 }
 
 #[test]
+fn a_pipe_in_place_of_the_log_does_not_block_the_start() {
+    let make_pipes = |dir: &Path| {
+        std::fs::create_dir(dir).expect("make the data directory");
+        for name in ["requests.active", "requests.previous.active"] {
+            let made = Command::new("mkfifo").arg(dir.join(name)).status();
+            assert!(made.expect("run mkfifo").success());
+        }
+    };
+    let server = Server::start_on(&[], make_pipes);
+    server.http().query("/api/v1/query", &[("query", "1")]).expect_status(200);
+    assert!(last_words(&server.data_dir()).1.contains("completed /api/v1/query"));
+}
+
+#[test]
 fn a_damaged_log_loses_only_damaged_slots() {
     let mut server = Server::start(&[]);
     server.http().query("/api/v1/query", &[("query", "1")]).expect_status(200);

@@ -1,10 +1,9 @@
 //! Reads an active-request log, with any contents.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use varve_tsdb::fs::{Fs, RealFs};
 
 use super::slot::{HEADER_SIZE, Header, Record, SIZE, State};
 
@@ -38,10 +37,9 @@ impl LogFile {
 /// # Errors
 /// If the file cannot be read, or is not a log of this version.
 pub(crate) fn read(path: &Path) -> Result<LogFile> {
-    let file = File::open(path).with_context(|| format!("open {path:?}"))?;
     let size_max = HEADER_SIZE as u64 + u64::from(N_SLOTS_MAX) * SIZE as u64;
-    let mut bytes = Vec::new();
-    file.take(size_max).read_to_end(&mut bytes).with_context(|| format!("read {path:?}"))?;
+    // Rejects a pipe, which would block.
+    let bytes = RealFs.read(path, size_max).with_context(|| format!("read {path:?}"))?;
     decode(&bytes).map_err(|reason| anyhow!("{path:?}: {reason}"))
 }
 
