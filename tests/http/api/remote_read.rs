@@ -162,8 +162,8 @@ fn invalid_requests_are_rejected_in_plain_text() {
     // As in Prometheus, a query without matchers selects nothing.
     let nothing = Query { matchers: Vec::new(), ..query(0, "", "") };
     assert!(frames(&read(varve.http(), vec![nothing], &[1]).expect_status(200).body).is_empty());
-    refused(read(varve.http(), vec![query(2, "__name__", "(")], &[]), 500, "");
-    refused(read(varve.http(), vec![query(9, "a", "b")], &[]), 500, "invalid matcher type");
+    refused(read(varve.http(), vec![query(2, "__name__", "(")], &[]), 400, "");
+    refused(read(varve.http(), vec![query(9, "a", "b")], &[]), 400, "invalid matcher type");
     refused(varve.http().post("/api/v1/read", &[], b"nonsense"), 400, "");
     let answer = read(varve.http(), vec![query(0, "__name__", "nothing")], &[0]);
     assert_eq!((answer.status, answer.header("content-encoding")), (200, "snappy"));

@@ -140,7 +140,7 @@ impl Reader {
         query: &Query,
         mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
-        let matchers = query.matchers(&self.external).map_err(|reason| ApiError::new(ErrorKind::Internal, reason))?;
+        let matchers = query.matchers(&self.external).map_err(ApiError::bad_data)?;
         if matchers.is_empty() {
             // As in Prometheus, it selects nothing.
             return Ok(());
