@@ -66,7 +66,11 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.enable-lifecycle")]
     pub(crate) enable_lifecycle: bool,
 
-    /// Regex for CORS origins; it is fully anchored
+    /// Host names under which clients reach this server; a request with another `Host` gets 403, except IP addresses and localhost [empty: any]
+    #[arg(long = "web.allowed-hosts", value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) allowed_hosts: Vec<String>,
+
+    /// Regex for origins whose pages may read responses (CORS); it is fully anchored
     #[arg(long = "web.cors.origin", value_name = "REGEX", default_value = ".*", value_parser = parse_regexp)]
     pub(crate) cors_origin: Regexp,
 

@@ -92,6 +92,7 @@ pub(super) fn settings(
         search: has_feature(args, SEARCH_FEATURE),
         search_limit_max: args.search_max_limit,
         cors_origin: args.cors_origin.clone(),
+        allowed_hosts: args.allowed_hosts.clone(),
         notifications_subscribers_max: args.max_notifications_subscribers,
         lookback_delta_ms: millis(args.query_lookback_delta),
         points_max: args.query_max_points,

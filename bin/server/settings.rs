@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) search_limit_max: usize,
     /// Origins whose pages may read responses.
     pub(crate) cors_origin: Regexp,
+    /// Names that `Host` may have, besides IP addresses and localhost; empty: any.
+    pub(crate) allowed_hosts: Vec<String>,
     pub(crate) notifications_subscribers_max: usize,
     pub(crate) lookback_delta_ms: i64,
     /// Steps between the first and the last one of a range query.

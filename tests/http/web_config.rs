@@ -1,6 +1,7 @@
 //! `--web.config.file`: TLS, client certificates, passwords and tokens.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
@@ -124,6 +125,82 @@ fn passwords_and_tokens_grant_their_scopes() {
     for secret in [PASSWORD, HASH, "t0ken"] {
         assert!(!shown.contains(secret) && !server.log().contains(secret), "{secret} is shown");
     }
+}
+
+#[test]
+fn a_reload_does_not_disable_authentication() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let path = dir.path().join("web.yml");
+    std::fs::write(&path, format!("basic_auth_users: {{ann: \"{HASH}\"}}\n")).expect("write a file");
+    let flag = format!("--web.config.file={}", path.display());
+    let server = Server::start_as(&[&flag], &access(None, &basic(PASSWORD)));
+    let anonymous = server.http().with(&Access::default());
+    for text in ["", "http_server_config: {http2: false}\n"] {
+        let n_failures = server.metric("varve_web_config_reload_failures_total");
+        std::fs::write(&path, text).expect("write a file");
+        wait_until("the file to be rejected", || server.metric("varve_web_config_reload_failures_total") > n_failures);
+        assert_eq!(anonymous.get("/api/v1/labels").status, 401);
+    }
+    assert!(server.log().contains("disabling authentication requires a restart"));
+    server.http().get("/api/v1/labels").expect_status(200);
+}
+
+#[test]
+fn guessing_passwords_tells_no_user_names_and_leaves_the_processor_to_others() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let path = dir.path().join("web.yml");
+    let slow = "$2b$10$WA3Fov2nvEF2r0/SrZd3eeCwppeFWhxZhof2DtAcF1YeJwQkZ6eCy";
+    let token = "bearer_tokens: [{name: all, token: t0ken, scopes: [read, write]}]";
+    let text = format!("basic_auth_users: {{ann: \"{HASH}\", bob: \"{slow}\"}}\n{token}\n");
+    std::fs::write(&path, text).expect("write a file");
+    let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &access(None, "Bearer t0ken"));
+    let guess = |credentials: &str| {
+        let http = server.http().with(&access(None, &format!("Basic {}", base64(credentials.as_bytes()))));
+        let started = Instant::now();
+        (http.get("/api/v1/labels").status, started.elapsed())
+    };
+    // The hash of ann has the lowest cost, the one of bob a higher one, and nobody has none. The sleep outlasts the pause after a
+    // guess.
+    let fastest = |user: &str| {
+        let times = (0..5).map(|i| {
+            std::thread::sleep(Duration::from_secs(1));
+            let (status, time) = guess(&format!("{user}:guess-{i}"));
+            assert_eq!(status, 401);
+            time
+        });
+        times.min().expect("there are five")
+    };
+    let [ann, bob, nobody] = ["ann", "bob", "nobody"].map(fastest);
+    eprintln!("ann {ann:?}, bob {bob:?}, nobody {nobody:?}");
+    for time in [ann, nobody] {
+        assert!(time < 2 * bob && bob < 2 * time, "ann {ann:?}, bob {bob:?}, nobody {nobody:?}");
+    }
+
+    let started = Instant::now();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let guess = &guess;
+        let threads: Vec<_> = (0..24)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let guesses = (0..).take_while(|_| started.elapsed() < Duration::from_secs(4));
+                    guesses.map(|i| guess(&format!("bob:{thread}-{i}")).0).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        while started.elapsed() < Duration::from_secs(4) {
+            let up = WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])]);
+            let sent = Instant::now();
+            server.http().write(&up).expect_status(204);
+            assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        threads.into_iter().flat_map(|thread| thread.join().expect("a guesser")).collect()
+    });
+    let count = |status| statuses.iter().filter(|of| **of == status).count();
+    eprintln!("{} times 401, {} times 503", count(401), count(503));
+    assert!(count(401) > 0 && count(503) > 0 && count(401) + count(503) == statuses.len());
+    // A quarter of a core compares for four seconds, and until the queue is empty. Two whole cores would take eight seconds.
+    assert!(count(401) as u32 * bob < Duration::from_secs(3), "{} times {bob:?}", count(401));
 }
 
 #[test]

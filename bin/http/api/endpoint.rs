@@ -5,7 +5,7 @@
 
 use axum::extract::{Request, State};
 use axum::handler::Handler;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
@@ -17,6 +17,7 @@ use crate::http::response::plain;
 use crate::http::serving::redirect::API;
 use crate::http::serving::state::HttpState;
 use crate::http::serving::{compression, cors};
+use crate::http::web_config::Scope;
 
 /// A path that is served.
 pub(crate) struct Endpoint {
@@ -35,6 +36,8 @@ pub(crate) struct Endpoint {
     /// Whether it is served while the store is not open.
     is_always_open: bool,
     has_cors: bool,
+    /// Whether no method changes state.
+    only_reads: bool,
     is_compressed: bool,
 }
 
@@ -66,6 +69,8 @@ impl Endpoint {
         };
         let filters = methods.iter().map(filter).reduce(MethodFilter::or).expect("an endpoint has a method");
         let is_api = path.starts_with(API);
+        let scope = |method: &&str| Method::from_bytes(method.as_bytes()).map(|method| Scope::of(&method, path));
+        let only_reads = methods.iter().all(|method| scope(method).is_ok_and(|scope| scope == Scope::Read));
         Self {
             path,
             methods,
@@ -76,7 +81,8 @@ impl Endpoint {
             body: None,
             content: Content::None,
             is_always_open: false,
-            has_cors: is_api,
+            has_cors: is_api && only_reads,
+            only_reads,
             is_compressed: is_api,
         }
     }
@@ -134,7 +140,7 @@ impl Endpoint {
             route = route.route_layer(from_fn_with_state(state.clone(), if_open));
         }
         if self.path.starts_with(API) {
-            route = route.merge(api_options(state));
+            route = route.merge(api_options(state, self.only_reads));
         }
         if !self.methods.contains(&"HEAD") {
             // By default the router serves HEAD like GET.
@@ -145,12 +151,13 @@ impl Endpoint {
     }
 }
 
-/// Responds to OPTIONS under /api/v1.
-fn api_options(state: &HttpState) -> MethodRouter<HttpState> {
-    MethodRouter::new()
-        .options(|| async { StatusCode::NO_CONTENT })
-        .route_layer(from_fn_with_state(state.clone(), cors::cors))
-        .route_layer(from_fn_with_state(state.clone(), if_open))
+/// Responds to OPTIONS under /api/v1. CORS lets pages of other origins read, not change state.
+fn api_options(state: &HttpState, only_reads: bool) -> MethodRouter<HttpState> {
+    let mut route = MethodRouter::new().options(|| async { StatusCode::NO_CONTENT });
+    if only_reads {
+        route = route.route_layer(from_fn_with_state(state.clone(), cors::cors));
+    }
+    route.route_layer(from_fn_with_state(state.clone(), if_open))
 }
 
 fn allow(methods: &[&str]) -> HeaderValue {

@@ -1,33 +1,32 @@
-//! The outermost layer: authentication, authorization, and the configured headers of every response.
+//! The outermost layer: protection from other web pages, authentication, authorization, and the configured headers of every
+//! response.
+
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::origin;
 use super::state::HttpState;
+use crate::http::error::RETRY_AFTER_S;
 use crate::http::response::plain;
-use crate::http::web_config::{Denied, Scope};
-use crate::server::request_context::User;
+use crate::http::web_config::{Auth, Denied, Scope};
+use crate::server::request_context::{Peer, User};
 
 /// Runs a request if the web configuration permits it.
 pub(crate) async fn authorize(State(state): State<HttpState>, mut request: Request, next: Next) -> Response {
     let web = state.web.current();
-    let mut response = match &web.auth {
-        None => next.run(request).await,
-        Some(auth) => {
-            let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes().to_vec());
-            let scope = Scope::of(request.method(), request.uri().path());
-            match auth.check(given.as_deref(), scope).await {
-                Ok(user) => {
-                    request.extensions_mut().insert(User(user));
-                    next.run(request).await
-                }
-                Err(denied) => {
-                    state.app.metrics.requests_denied.inc();
-                    deny(denied)
-                }
-            }
+    let allowed = match origin::check(&request, &state.app.settings.allowed_hosts) {
+        Ok(()) => authenticate(web.auth.as_ref(), &mut request).await.map_err(deny),
+        Err(reason) => Err(plain(StatusCode::FORBIDDEN, reason)),
+    };
+    let mut response = match allowed {
+        Ok(()) => next.run(request).await,
+        Err(denied) => {
+            state.app.metrics.requests_denied.inc();
+            denied
         }
     };
     for (name, value) in &web.headers {
@@ -36,16 +35,31 @@ pub(crate) async fn authorize(State(state): State<HttpState>, mut request: Reque
     response
 }
 
+async fn authenticate(auth: Option<&Arc<Auth>>, request: &mut Request) -> Result<(), Denied> {
+    let Some(auth) = auth else { return Ok(()) };
+    let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes().to_vec());
+    let scope = Scope::of(request.method(), request.uri().path());
+    let client = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+    let user = auth.check(given.as_deref(), scope, client).await?;
+    request.extensions_mut().insert(User(user));
+    Ok(())
+}
+
 fn deny(denied: Denied) -> Response {
-    match denied {
+    let (mut response, header, value) = match denied {
         Denied::Unknown => {
-            let mut response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
-            response
+            let response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
+            (response, header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"))
+        }
+        Denied::Busy => {
+            let response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many passwords wait for their comparison\n");
+            (response, header::RETRY_AFTER, RETRY_AFTER_S.into())
         }
         Denied::Scope(scope) => {
             let scope = format!("{scope:?}").to_lowercase();
-            plain(StatusCode::FORBIDDEN, format!("Forbidden: the token lacks the scope {scope}\n"))
+            return plain(StatusCode::FORBIDDEN, format!("Forbidden: the token lacks the scope {scope}\n"));
         }
-    }
+    };
+    response.headers_mut().insert(header, value);
+    response
 }

@@ -21,10 +21,10 @@ pub(crate) fn start(app: Weak<App>, web: Arc<WebConfig>) -> std::io::Result<()> 
         for round in (0..WEB_CONFIG_ROUNDS).cycle() {
             let Some(app) = app.upgrade() else { return };
             app.check_requests();
-            drop(app);
             if round == 0 {
-                web.reload_if_changed();
+                web.reload_if_changed(&app.metrics.web_config_failures);
             }
+            drop(app);
             thread::sleep(INTERVAL);
         }
     };

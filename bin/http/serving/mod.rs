@@ -7,6 +7,7 @@ mod gate;
 pub(crate) mod housekeeping;
 pub(crate) mod log_limiter;
 pub(crate) mod observe;
+mod origin;
 pub(crate) mod redirect;
 pub(crate) mod request_body;
 mod response_body;

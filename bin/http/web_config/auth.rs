@@ -1,9 +1,12 @@
 //! Authentication and authorization of requests: users with passwords, bearer tokens with scopes.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
@@ -16,15 +19,16 @@ use super::file::{BearerToken, File, Secret};
 use super::scope::Scope;
 
 /// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or more.
-const COMPARISONS_MAX: usize = 2;
+const COMPARISONS_MAX: usize = 1;
+/// A wrong password delays the next comparison by this many times its own duration: guesses use at most a quarter of a core.
+const PAUSE_FACTOR: u32 = 3;
+/// Maximum number of different credentials that wait for their comparison, of one client address and of all.
+const QUEUED_PER_CLIENT_MAX: usize = 8;
+const QUEUED_MAX: usize = 64;
 /// Maximum number of cached comparisons, as in exporter-toolkit.
 const CACHE_LEN_MAX: usize = 100;
 /// Maximum size of credentials.
 const CREDENTIALS_SIZE_MAX: usize = 8 << 10;
-/// The hash that the password of an unknown user is compared with, so that the response takes as long as for a known user. Its
-/// password is unknown.
-const HASH_OF_NOBODY: &str = "$2b$10$WA3Fov2nvEF2r0/SrZd3eeCwppeFWhxZhof2DtAcF1YeJwQkZ6eCy";
-
 /// Why a request is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
@@ -32,6 +36,8 @@ pub(crate) enum Denied {
     Unknown,
     /// The token lacks a scope.
     Scope(Scope),
+    /// Too many other credentials wait for their comparison.
+    Busy,
 }
 
 /// The users and tokens.
@@ -41,6 +47,16 @@ pub(crate) struct Auth {
     /// Whether the password is correct, by a digest of user, hash and password.
     cache: Mutex<HashMap<Digest, bool>>,
     comparisons: Arc<Semaphore>,
+    /// Credentials whose comparison is queued or running: the client that sent them first, and the number of requests.
+    queue: Mutex<HashMap<Digest, (Option<IpAddr>, usize)>>,
+    /// The highest cost of all hashes; every rejection takes as long as a comparison of this cost.
+    cost_max: u32,
+}
+
+/// A request in the queue, until it is dropped.
+struct Queued {
+    auth: Arc<Auth>,
+    key: Digest,
 }
 
 type Digest = [u8; SHA256_OUTPUT_LEN];
@@ -63,24 +79,30 @@ impl Auth {
     /// # Errors
     /// If a hash or a token is invalid, or a file cannot be read.
     pub(super) fn new(file: &File, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Option<Self>> {
+        let mut cost_max = 0;
         for (user, hash) in &file.basic_auth_users {
-            if hash.0.parse::<bcrypt::HashParts>().is_err() {
-                bail!("basic_auth_users.{user}: the value is not a bcrypt hash");
-            }
+            let Some(cost) = cost(&hash.0) else { bail!("basic_auth_users.{user}: the value is not a bcrypt hash") };
+            cost_max = cost.max(cost_max);
         }
         let token = |(idx, of)| read_token(of, folder, files).with_context(|| format!("bearer_tokens[{idx}]"));
         let tokens = file.bearer_tokens.iter().enumerate().map(token).collect::<Result<Vec<_>>>()?;
         let users = file.basic_auth_users.clone();
         let is_open = users.is_empty() && tokens.is_empty();
         let comparisons = Arc::new(Semaphore::new(COMPARISONS_MAX));
-        Ok((!is_open).then(|| Self { users, tokens, cache: Mutex::default(), comparisons }))
+        let (cache, queue) = (Mutex::default(), Mutex::default());
+        Ok((!is_open).then_some(Self { users, tokens, cache, comparisons, queue, cost_max }))
     }
 
     /// Authenticates a request by its `Authorization` header, and returns the name of the user or token. Users have all scopes.
     ///
     /// # Errors
     /// Why the request is denied.
-    pub(crate) async fn check(self: &Arc<Self>, header: Option<&[u8]>, scope: Scope) -> Result<Arc<str>, Denied> {
+    pub(crate) async fn check(
+        self: &Arc<Self>,
+        header: Option<&[u8]>,
+        scope: Scope,
+        client: Option<IpAddr>,
+    ) -> Result<Arc<str>, Denied> {
         let header = header.filter(|header| header.len() <= CREDENTIALS_SIZE_MAX).ok_or(Denied::Unknown)?;
         let (scheme, credentials) = std::str::from_utf8(header)
             .ok()
@@ -91,7 +113,7 @@ impl Auth {
             return self.check_token(credentials, scope);
         }
         if scheme.eq_ignore_ascii_case("basic") {
-            return self.check_user(credentials).await;
+            return self.check_user(credentials, client).await;
         }
         Err(Denied::Unknown)
     }
@@ -109,36 +131,63 @@ impl Auth {
         }
     }
 
-    async fn check_user(self: &Arc<Self>, credentials: &str) -> Result<Arc<str>, Denied> {
+    async fn check_user(self: &Arc<Self>, credentials: &str, client: Option<IpAddr>) -> Result<Arc<str>, Denied> {
         let decoded = STANDARD.decode(credentials).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let decoded = decoded.ok_or(Denied::Unknown)?;
+        let decoded = decoded.filter(|_| !self.users.is_empty()).ok_or(Denied::Unknown)?;
         let (user, password) = decoded.split_once(':').ok_or(Denied::Unknown)?;
-        let known = self.users.get(user);
-        let hash = known.map_or(HASH_OF_NOBODY, |hash| &hash.0).to_owned();
+        let hash = self.users.get(user).map_or("", |hash| &hash.0);
         // Includes the length of each part, so that different parts never have the same digest.
         let key = sha256(&[user.as_bytes(), hash.as_bytes(), password.as_bytes()]);
         let is_right = match self.cached(&key) {
             Some(is_right) => is_right,
-            None => self.compare(key, hash, password.to_owned()).await,
+            None => self.compare(key, hash.to_owned(), password.to_owned(), client).await?,
         };
-        if is_right && known.is_some() { Ok(user.into()) } else { Err(Denied::Unknown) }
+        if is_right { Ok(user.into()) } else { Err(Denied::Unknown) }
     }
 
-    /// Compares a password with its hash on a blocking thread. The result is cached even if the client disconnects.
-    async fn compare(self: &Arc<Self>, key: Digest, hash: String, password: String) -> bool {
-        let Ok(place) = Arc::clone(&self.comparisons).acquire_owned().await else { return false };
+    /// Compares a password with its hash, which is empty for an unknown user, on a blocking thread. The result is cached even if the
+    /// client disconnects.
+    async fn compare(
+        self: &Arc<Self>,
+        key: Digest,
+        hash: String,
+        password: String,
+        client: Option<IpAddr>,
+    ) -> Result<bool, Denied> {
+        let queued = self.enqueue(key, client).ok_or(Denied::Busy)?;
+        let Ok(permit) = Arc::clone(&self.comparisons).acquire_owned().await else { return Err(Denied::Busy) };
         // Another request may have cached it meanwhile.
         if let Some(is_right) = self.cached(&key) {
-            return is_right;
+            return Ok(is_right);
         }
         let auth = Arc::clone(self);
-        let compared = tokio::task::spawn_blocking(move || {
-            let is_right = bcrypt::verify(password, &hash).unwrap_or(false);
+        let compared = tokio::spawn(async move {
+            let (started, cost_max) = (Instant::now(), auth.cost_max);
+            let compared = tokio::task::spawn_blocking(move || is_password(&password, &hash, cost_max));
+            let is_right = compared.await.unwrap_or(false);
             auth.keep(key, is_right);
-            drop(place);
+            drop(queued);
+            if !is_right {
+                let pause = PAUSE_FACTOR * started.elapsed();
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    drop(permit);
+                });
+            }
             is_right
         });
-        compared.await.unwrap_or(false)
+        Ok(compared.await.unwrap_or(false))
+    }
+
+    /// Adds a request to the queue of comparisons; `None` if the queue is full. Equal credentials take one slot.
+    fn enqueue(self: &Arc<Self>, key: Digest, client: Option<IpAddr>) -> Option<Queued> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_client = queue.values().filter(|(other, _)| *other == client).count();
+        if !queue.contains_key(&key) && (queue.len() >= QUEUED_MAX || of_client >= QUEUED_PER_CLIENT_MAX) {
+            return None;
+        }
+        queue.entry(key).or_insert((client, 0)).1 += 1;
+        Some(Queued { auth: Arc::clone(self), key })
     }
 
     fn cached(&self, key: &Digest) -> Option<bool> {
@@ -155,6 +204,35 @@ impl Auth {
         }
         cache.insert(key, is_right);
     }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        let mut queue = self.auth.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut entry) = queue.entry(self.key) {
+            entry.get_mut().1 -= 1;
+            if entry.get().1 == 0 {
+                entry.remove();
+            }
+        }
+    }
+}
+
+/// Returns `true` if a password matches its hash. Otherwise the time does not depend on the hash: comparisons of the costs
+/// c, c, c + 1, c + 2, ..., m - 1 take as long as one of cost m.
+fn is_password(password: &str, hash: &str, cost_max: u32) -> bool {
+    let padding = match cost(hash) {
+        Some(_) if bcrypt::verify(password, hash).unwrap_or(false) => return true,
+        Some(cost) => cost..cost_max,
+        None => cost_max..cost_max + 1,
+    };
+    padding.for_each(|cost| drop(bcrypt::hash_with_salt(password, cost, [0; 16])));
+    false
+}
+
+/// Returns the cost of a bcrypt hash, or `None` if it is not one.
+fn cost(hash: &str) -> Option<u32> {
+    hash.parse::<bcrypt::HashParts>().ok().map(|parts| parts.get_cost())
 }
 
 fn read_token(of: &BearerToken, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Token> {
@@ -231,7 +309,7 @@ mod tests {
     async fn known_users_and_tokens_are_admitted_within_their_scopes() {
         let auth = auth();
         let check = async |header: &str, scope, expect: Result<&str, Denied>| {
-            let got = auth.check(Some(header.as_bytes()), scope).await;
+            let got = auth.check(Some(header.as_bytes()), scope, None).await;
             assert_eq!(got.as_deref(), expect.as_ref().map(|name| &**name), "{header}");
         };
         check(&basic("ann:s3cret"), Scope::Admin, Ok("ann")).await;
@@ -245,16 +323,16 @@ mod tests {
         for header in ["", "Bearer", "Bearer ", "Bearer x", "Basic !", "Basic", "Digest x", &basic("ann")] {
             check(header, Scope::Read, Err(Denied::Unknown)).await;
         }
-        assert_eq!(auth.check(None, Scope::Read).await, Err(Denied::Unknown));
+        assert_eq!(auth.check(None, Scope::Read, None).await, Err(Denied::Unknown));
     }
 
     #[tokio::test]
     async fn comparisons_are_cached_within_a_bound() {
         let auth = auth();
-        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read).await.unwrap();
+        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read, None).await.unwrap();
         let kept = || auth.cache.lock().unwrap().len();
         assert_eq!(kept(), 1);
-        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read).await.unwrap();
+        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read, None).await.unwrap();
         assert_eq!(kept(), 1);
         for i in 0..2 * CACHE_LEN_MAX {
             auth.keep(sha256(&[&i.to_le_bytes()]), false);
@@ -264,11 +342,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_dummy_hash_matches_no_password() {
+    async fn a_client_cannot_fill_the_queue_of_comparisons() {
         let auth = auth();
-        assert_eq!(auth.check(Some(basic("bob:s3cret").as_bytes()), Scope::Read).await, Err(Denied::Unknown));
-        assert!(HASH_OF_NOBODY.parse::<bcrypt::HashParts>().is_ok());
-        assert_eq!(auth.cache.lock().unwrap().len(), 1, "it has been compared");
+        let client = |last| Some(IpAddr::from([10, 0, 0, last]));
+        let key = |i: usize| sha256(&[&i.to_le_bytes()]);
+        let queued: Vec<_> = (0..QUEUED_PER_CLIENT_MAX).map(|i| auth.enqueue(key(i), client(1)).unwrap()).collect();
+        assert!(auth.enqueue(key(QUEUED_PER_CLIENT_MAX), client(1)).is_none());
+        assert!(auth.enqueue(key(0), client(1)).is_some(), "equal credentials are compared once");
+        let others: Vec<_> = (QUEUED_PER_CLIENT_MAX..QUEUED_MAX)
+            .map(|i| auth.enqueue(key(i), client(1 + (i / QUEUED_PER_CLIENT_MAX) as u8)).unwrap())
+            .collect();
+        assert!(auth.enqueue(key(QUEUED_MAX), client(200)).is_none());
+        drop((queued, others));
+        assert!(auth.queue.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn unknown_users_match_no_password() {
+        let hash = bcrypt::hash("s3cret", COST).unwrap();
+        assert!(is_password("s3cret", &hash, COST + 1));
+        assert!(!is_password("wrong", &hash, COST + 1));
+        assert!(!is_password("", "", COST));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `--web.config.file`: TLS, client certificates, passwords, tokens.
 //!
 //! The format is that of Prometheus' exporter-toolkit, plus `bearer_tokens`. The file, and the files that it names, are checked once
-//! a second; a change applies to new connections and requests. An invalid file is logged and changes nothing.
+//! a second; a change applies to new connections and requests. An invalid file is logged and changes nothing, and so does one
+//! without the authentication or TLS that is in force: an empty file, for example while it is being written, opens no server.
 //!
 //! Invariants
 //! 1. With a user or a token in the file, every request must authenticate.
@@ -17,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use axum::http::{HeaderName, HeaderValue};
+use prometheus::IntCounter;
 use tokio_rustls::rustls::ServerConfig;
 
 pub(crate) use auth::{Auth, Denied};
@@ -47,6 +49,8 @@ pub(crate) struct Loaded {
     pub(crate) auth: Option<Arc<Auth>>,
     /// Added to every response.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether client certificates are requested.
+    has_client_certs: bool,
     /// All files that were read.
     files: Vec<PathBuf>,
 }
@@ -75,8 +79,8 @@ impl WebConfig {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reloads the file if it, or one that it names, has changed.
-    pub(crate) fn reload_if_changed(&self) {
+    /// Reloads the file if it, or one that it names, has changed. Counts failures.
+    pub(crate) fn reload_if_changed(&self, failures: &IntCounter) {
         let Some(path) = &self.path else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let files: Vec<_> = seen.iter().map(|of| of.path.clone()).collect();
@@ -84,7 +88,8 @@ impl WebConfig {
         if now == *seen {
             return;
         }
-        match Loaded::read(path) {
+        let loaded = Loaded::read(path).and_then(|loaded| loaded.check_successor_of(&self.current()));
+        match loaded {
             Ok(loaded) => {
                 *seen = fingerprints(&loaded.files);
                 *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
@@ -92,6 +97,7 @@ impl WebConfig {
             }
             Err(error) => {
                 *seen = now;
+                failures.inc();
                 tracing::error!(
                     error = error_chain(&error),
                     "Cannot reload the web configuration; the old one stays in force"
@@ -112,15 +118,31 @@ impl Loaded {
         let tls =
             file.tls_server_config.as_ref().map(|of| tls::server_config(of, http2, folder, &mut files)).transpose();
         let tls = tls.with_context(about)?.flatten();
+        let has_client_certs = tls.as_ref().is_some_and(|(_, has_client_certs)| *has_client_certs);
+        let tls = tls.map(|(tls, _)| tls);
         let auth = Auth::new(&file, folder, &mut files).with_context(about)?.map(Arc::new);
         let headers = file.http_server_config.headers().with_context(about)?;
-        Ok(Self { tls, http2, auth, headers, files })
+        Ok(Self { tls, http2, auth, headers, has_client_certs, files })
+    }
+
+    /// Checks that a reload disables neither authentication nor TLS; that takes a restart.
+    fn check_successor_of(self, old: &Self) -> Result<Self> {
+        let is_authenticated = |of: &Self| of.auth.is_some() || of.has_client_certs;
+        ensure!(
+            is_authenticated(&self) || !is_authenticated(old),
+            "no user, token or client certificate is required any more; disabling authentication requires a restart"
+        );
+        ensure!(
+            self.tls.is_some() || old.tls.is_none(),
+            "tls_server_config is missing; disabling TLS requires a restart"
+        );
+        Ok(self)
     }
 }
 
 impl Default for Loaded {
     fn default() -> Self {
-        Self { tls: None, http2: true, auth: None, headers: Vec::new(), files: Vec::new() }
+        Self { tls: None, http2: true, auth: None, headers: Vec::new(), has_client_certs: false, files: Vec::new() }
     }
 }
 
@@ -146,16 +168,21 @@ mod tests {
         write("");
         let config = WebConfig::load(Some(&path)).unwrap();
         assert!(config.current().auth.is_none() && config.current().tls.is_none());
+        let failures = IntCounter::new("failures", "x").unwrap();
+        let reload = || config.reload_if_changed(&failures);
         write("bearer_tokens: [{name: x, token: abc, scopes: [read]}]");
-        config.reload_if_changed();
+        reload();
         assert!(config.current().auth.is_some());
         write("bearer_tokens: nonsense, and longer than before");
-        config.reload_if_changed();
+        reload();
         assert!(config.current().auth.is_some(), "the old one stays");
         write("http_server_config: {headers: {X-Frame-Options: deny}}");
-        config.reload_if_changed();
-        assert!(config.current().auth.is_none());
-        assert_eq!(config.current().headers.len(), 1);
+        reload();
+        assert!(config.current().auth.is_some() && config.current().headers.is_empty(), "it would open the server");
+        assert_eq!(failures.get(), 2);
+        write("basic_auth_users: {ann: $2b$04$8KrP1t9Y6XYqt1mVmw0l0uf.ZLKs2s.t/PXMuPbGNDzI3XCW.H3Ey}");
+        reload();
+        assert_eq!(format!("{:?}", config.current().auth), "Some(Auth(1 users, 0 tokens))");
         assert!(WebConfig::load(None).unwrap().current().auth.is_none());
     }
 }

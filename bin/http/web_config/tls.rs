@@ -15,8 +15,8 @@ use super::file::TlsServerConfig;
 /// The ALPN id of HTTP/2.
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Returns the configuration of rustls, or `None` for an empty section, which means plain text. Paths are relative to
-/// `folder`; the files that were read are added to `files`.
+/// Returns the configuration of rustls and whether it requests client certificates, or `None` for an empty section, which means
+/// plain text. Paths are relative to `folder`; the files that were read are added to `files`.
 ///
 /// # Errors
 /// If a setting is missing or invalid; the message names the key.
@@ -25,7 +25,7 @@ pub(super) fn server_config(
     http2: bool,
     folder: &Path,
     files: &mut Vec<PathBuf>,
-) -> Result<Option<Arc<ServerConfig>>> {
+) -> Result<Option<(Arc<ServerConfig>, bool)>> {
     let cert = pem(&of.cert, &of.cert_file, folder, files).context("tls_server_config.cert_file")?;
     let key = pem(&of.key.0, &of.key_file, folder, files).context("tls_server_config.key_file")?;
     let client_ca =
@@ -43,7 +43,9 @@ pub(super) fn server_config(
     // The message must not contain any part of the key.
     let key =
         PrivateKeyDer::from_pem_slice(&key).map_err(|_| anyhow!("tls_server_config.key: not a private key in PEM"))?;
-    let builder = match client_certs::verifier(of, client_ca, provider)? {
+    let verifier = client_certs::verifier(of, client_ca, provider)?;
+    let has_client_certs = verifier.is_some();
+    let builder = match verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
@@ -52,7 +54,7 @@ pub(super) fn server_config(
     let http1 = &b"http/1.1"[..];
     let spoken = if http2 { vec![ALPN_HTTP2, http1] } else { vec![http1] };
     config.alpn_protocols = spoken.into_iter().map(<[u8]>::to_vec).collect();
-    Ok(Some(Arc::new(config)))
+    Ok(Some((Arc::new(config), has_client_certs)))
 }
 
 /// Returns PEM text, inline or from a file.
@@ -128,6 +130,7 @@ mod tests {
             Path::new(""),
             &mut Vec::new(),
         )
+        .map(|found| found.map(|(config, _)| config))
     }
 
     /// Returns a section with a self-signed certificate.

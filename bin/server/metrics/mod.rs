@@ -42,6 +42,7 @@ pub(crate) struct Metrics {
     pub(crate) connections_stalled: IntCounter,
     pub(crate) streams_stalled: IntCounter,
     pub(crate) requests_denied: IntCounter,
+    pub(crate) web_config_failures: IntCounter,
     pub(crate) handshakes_failed: IntCounter,
     pub(crate) self_scrapes_failed: IntCounter,
     active: IntGaugeVec,
@@ -108,7 +109,11 @@ impl Metrics {
             )?,
             requests_denied: counter(
                 "varve_http_requests_denied_total",
-                "Requests denied for missing or wrong credentials.",
+                "Requests denied because of their credentials, their host, or the web page that sent them.",
+            )?,
+            web_config_failures: counter(
+                "varve_web_config_reload_failures_total",
+                "Reloads of --web.config.file that were rejected: the file is invalid, or would disable authentication or TLS.",
             )?,
             handshakes_failed: counter(
                 "varve_http_tls_handshakes_failed_total",

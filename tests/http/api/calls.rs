@@ -331,6 +331,7 @@ pub(super) const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("GET", "/-/ready", "Varve is ready, not Prometheus"),
     ("POST", "/api/v1/read", "the words of another snappy library"),
     ("DELETE", "/api/v1/series?match[]=up", "3.14 has no such method"),
+    ("OPTIONS", "/api/v1/write", "CORS of Varve grants reading only"),
     (
         "GET",
         "/api/v1/query?query=tiny&time=1700000105&lookback_delta=0.0005",

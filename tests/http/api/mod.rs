@@ -38,7 +38,10 @@ const HEADERS: [&str; 9] = [
 ];
 
 fn ask(http: &Http, (method, path, body): Call) -> Answer {
-    let mut headers = vec![ORIGIN];
+    // Varve rejects changes of state by pages of other origins.
+    let is_write = ["/api/v1/admin", "/-/", "/api/v1/write", "/api/v1/otlp"].iter().any(|at| path.starts_with(at));
+    let changes_state = method == "PUT" || method == "DELETE" || method == "POST" && is_write;
+    let mut headers = if changes_state { vec![] } else { vec![ORIGIN] };
     headers.extend((!body.is_empty()).then_some(FORM));
     http.call(method, path, &headers, body.as_bytes())
 }
@@ -96,4 +99,47 @@ fn a_forbidden_origin_is_not_returned() {
     };
     assert_eq!(origin("https://grafana.example"), "https://grafana.example");
     assert_eq!(origin("https://evil.example"), "");
+}
+
+#[test]
+fn pages_of_other_origins_read_but_change_nothing() {
+    let varve = Server::start(&["--web.enable-admin-api", "--web.enable-lifecycle"]);
+    varve.http().write(&data()).expect_status(204);
+    let send = |path: &str, headers: &[(&str, &str)]| {
+        varve.http().call("POST", path, &[&[FORM], headers].concat(), b"match[]=up&query=count(up)&time=1700000000")
+    };
+    let delete = "/api/v1/admin/tsdb/delete_series";
+    let of_form = [("Origin", "https://evil.example"), ("Sec-Fetch-Site", "cross-site")];
+    for path in [delete, "/-/quit", "/-/reload", "/api/v1/write", "/api/v1/import/prometheus"] {
+        for headers in [&of_form[..], &of_form[..1], &of_form[1..], &[("Origin", "null")]] {
+            let refused = send(path, headers).expect_status(403);
+            assert!(refused.text().contains("must not change state here"), "{refused:?}");
+            assert_eq!(refused.header("access-control-allow-origin"), "");
+        }
+        let preflight = varve.http().call("OPTIONS", path, &of_form[..1], b"");
+        assert_eq!(preflight.header("access-control-allow-methods"), "", "{path}: {preflight:?}");
+    }
+    assert_eq!(varve.metric("varve_http_requests_denied_total"), 20.0);
+    let count = send("/api/v1/query", &of_form).data();
+    assert_eq!(count["result"][0]["value"][1], "2", "nothing was deleted");
+    // A page of this server, and clients that are no browser.
+    let own = format!("http://{}", varve.http().address());
+    send(delete, &[("Origin", &own)]).expect_status(204);
+    send(delete, &[("Origin", &own), ("Sec-Fetch-Site", "same-origin")]).expect_status(204);
+    send(delete, &[]).expect_status(204);
+}
+
+#[test]
+fn other_hosts_than_the_allowed_ones_are_rejected() {
+    let varve = Server::start(&["--web.allowed-hosts=varve.example,metrics.example"]);
+    let get = |host: &str| {
+        let request = format!("GET /api/v1/labels HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        varve.http().connect().send(request.as_bytes()).read_to_end()
+    };
+    for host in ["varve.example", "Metrics.Example:9898", "localhost:1", "127.0.0.1"] {
+        assert!(get(host).starts_with("HTTP/1.1 200 "), "{host}");
+    }
+    let refused = get("rebound.evil.example");
+    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+    assert!(refused.contains("\"rebound.evil.example\" is not one of --web.allowed-hosts"), "{refused}");
 }
