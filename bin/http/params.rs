@@ -4,7 +4,7 @@ mod time;
 
 use std::time::Duration;
 
-use varve_tsdb::{Matcher, TimeRange};
+use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
 use super::error::ApiError;
 use crate::server::request_context::Parameters;
@@ -192,16 +192,24 @@ pub(crate) struct Steps {
     pub(crate) step_ms: i64,
 }
 
-/// Parses the selectors of `match[]`.
+/// Parses the selectors of `match[]`, for which there may be thousands of regular expressions to compile.
 ///
 /// # Errors
-/// If a selector does not parse, or matches series that have none of its labels.
-pub(crate) fn parse_selectors(texts: &[String]) -> Result<Vec<Vec<Matcher>>, String> {
-    let parse = |text: &String| varve_query::promql::parse_selector(text).map_err(|error| error.to_string());
+/// `invalid` with the reason if a selector does not parse, or matches series that have none of its labels; the interrupts of the
+/// request.
+pub(crate) fn parse_selectors(
+    ctx: &QueryContext,
+    texts: &[String],
+    invalid: impl Fn(String) -> ApiError,
+) -> Result<Vec<Vec<Matcher>>, ApiError> {
+    let parse = |text: &String| {
+        ctx.check()?;
+        varve_query::promql::parse_selector(text).map_err(|error| invalid(error.to_string()))
+    };
     let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
     match selectors.iter().all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty())) {
         true => Ok(selectors),
-        false => Err("match[] must contain at least one non-empty matcher".to_owned()),
+        false => Err(invalid("match[] must contain at least one non-empty matcher".to_owned())),
     }
 }
 

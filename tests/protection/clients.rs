@@ -93,6 +93,37 @@ fn a_reader_that_disconnects_ends_its_query() {
     others_are_served(&server);
 }
 
+#[test]
+fn requests_with_many_selectors_end_with_their_client() {
+    let server = Server::start(&["--enable-feature=search-api"]);
+    ingest(&server, SERIES_PER_REQUEST);
+    // Expressions that take long to compile, all different.
+    let selectors: Vec<_> =
+        (0..400).map(|i| format!("match[]=load%7Bpod=~%22(%5C%5CpL%7B1,60%7D)%7B1,9%7D{i}%22%7D")).collect();
+    let form = selectors.join("&");
+    for path in ["/federate", "/api/v1/series", "/api/v1/labels", "/api/v1/search/label_names", "/api/v1/rules"] {
+        let started = Instant::now();
+        let mut connection = server.http().connect();
+        let method = if matches!(path, "/federate" | "/api/v1/rules") { "GET" } else { "POST" };
+        let request = match method {
+            "GET" => format!("GET {path}?{form} HTTP/1.1\r\nHost: x\r\n\r\n"),
+            _ => format!(
+                "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+                form.len()
+            ),
+        };
+        connection.send(request.as_bytes());
+        // It runs on a thread of its own: meanwhile others are served.
+        server.http().get("/-/healthy").expect_status(200);
+        drop(connection);
+        wait_until("the request to end", || {
+            server.http().get("/api/v1/status/queries").data().as_array().is_some_and(Vec::is_empty)
+        });
+        eprintln!("{path} ended after {:?}", started.elapsed());
+        assert!(started.elapsed() < SERVED_WITHIN, "{path}: {:?}", started.elapsed());
+    }
+}
+
 /// Sends the head of a write and the first byte of its body.
 fn begin_write(server: &Server) -> Option<RawConnection> {
     let mut connection = server.http().try_connect()?;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::http::error::ErrorKind;
 
 fn form(encoded: &str) -> Form {
     let mut form = Form::default();
@@ -130,7 +131,9 @@ fn durations_may_be_floats_or_units() {
 
 fn check_selectors(texts: &[&str], expect: Result<usize, &str>) {
     let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
-    assert_eq!(parse_selectors(&texts).map(|sets| sets.len()), expect.map_err(str::to_owned), "{texts:?}");
+    let parsed = parse_selectors(&QueryContext::unbounded(), &texts, ApiError::bad_data);
+    let parsed = parsed.map(|sets| sets.len()).map_err(|error| error.message);
+    assert_eq!(parsed, expect.map_err(str::to_owned), "{texts:?}");
 }
 
 #[test]
@@ -139,7 +142,12 @@ fn each_selector_needs_a_matcher_that_does_not_match_empty() {
     let empty = Err("match[] must contain at least one non-empty matcher");
     check_selectors(&["{job=~\".*\"}"], empty);
     check_selectors(&["up", "{job!=\"x\"}"], empty);
-    assert!(parse_selectors(&["sum(up)".to_owned()]).unwrap_err().contains("parse error"));
+    let parse =
+        |ctx: &QueryContext, text: &str| parse_selectors(ctx, &[text.to_owned()], ApiError::bad_data).unwrap_err();
+    assert!(parse(&QueryContext::unbounded(), "sum(up)").message.contains("parse error"));
+    let interrupted = QueryContext::unbounded();
+    interrupted.interrupt(varve_tsdb::Interrupt::Canceled);
+    assert_eq!(parse(&interrupted, "up").kind, ErrorKind::Canceled);
 }
 
 fn check_name(escaped: &str, expect: &str) {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use tokio::sync::oneshot;
 use varve_tsdb::QueryContext;
 
@@ -47,6 +48,11 @@ impl Work {
         self.open();
         write(self)?;
         self.close(&[], &[])
+    }
+
+    /// Writes a successful response with small data.
+    pub(crate) fn respond_json(&mut self, data: &impl Serialize) -> Result<(), ApiError> {
+        self.respond(|work| serde_json::to_writer(work.out.buffer(), data).map_err(ApiError::internal))
     }
 
     /// Writes the start of a successful response, up to its data.

@@ -25,7 +25,7 @@ use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::select::Series;
 use varve_tsdb::staleness::is_stale_nan;
-use varve_tsdb::{Labels, Matcher, SampleColumns, TimeRange};
+use varve_tsdb::{Labels, Matcher, QueryContext, SampleColumns, TimeRange};
 
 use super::selector_union::SelectorUnion;
 use crate::http::error::ApiError;
@@ -45,11 +45,10 @@ pub(crate) async fn federate(
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response, ApiError> {
-    respond(&state, who, &headers, &form).await.map_err(ApiError::plain)
+    respond(&state, who, &headers, form).await.map_err(ApiError::plain)
 }
 
-async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: &Form) -> Result<Response, ApiError> {
-    let selectors = read_selectors(form)?;
+async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: Form) -> Result<Response, ApiError> {
     let timeout = form.timeout()?;
     let format = Format::negotiate(headers);
     let now_ms = SystemClock.now_ms();
@@ -58,6 +57,7 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: &
     let mut external = state.app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
     let mut response = run(state, Class::Query, timeout, move |work| {
+        let selectors = read_selectors(&work.ctx, &form)?;
         work.store.note_selectors(&work.ctx, &who, &selectors, &LabelSet::all());
         write(work, &selectors, range, format, external)
     })
@@ -71,9 +71,12 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: &
     Ok(response)
 }
 
-fn read_selectors(form: &Form) -> Result<Vec<Vec<Matcher>>, ApiError> {
+fn read_selectors(ctx: &QueryContext, form: &Form) -> Result<Vec<Vec<Matcher>>, ApiError> {
     form.check_encoding()?;
-    let parse = |text| varve_query::promql::parse_selector(text).map_err(|error| ApiError::bad_data(error.to_string()));
+    let parse = |text| {
+        ctx.check()?;
+        varve_query::promql::parse_selector(text).map_err(|error| ApiError::bad_data(error.to_string()))
+    };
     // As in Prometheus, a selector without matchers selects nothing.
     let selects = |selector: &Result<Vec<Matcher>, ApiError>| !selector.as_ref().is_ok_and(Vec::is_empty);
     form.all("match[]").map(parse).filter(selects).collect()
@@ -136,28 +139,23 @@ impl Latest {
 
 /// Series that precede their family in label order.
 struct Buffered {
-    /// Descending by name; series of one name in reverse label order.
-    series: Vec<Latest>,
+    /// By metric name, in label order.
+    series: BTreeMap<String, Vec<Latest>>,
     charge: Charge,
 }
 
 impl Buffered {
     fn push(&mut self, latest: Latest) -> Result<(), ApiError> {
         self.charge.grow(latest.size())?;
-        self.series.push(latest);
+        self.series.entry(latest.labels.metric_name().to_owned()).or_default().push(latest);
         Ok(())
     }
 
-    fn sort(&mut self) {
-        self.series.reverse();
-        self.series.sort_by(|a, b| b.labels.metric_name().cmp(a.labels.metric_name()));
-    }
-
-    /// Returns the next one, if its name is not after `name`.
-    fn pop_up_to(&mut self, name: Option<&str>) -> Option<Latest> {
-        let next = self.series.last()?;
-        let is_due = name.is_none_or(|name| next.labels.metric_name() <= name);
-        if is_due { self.series.pop() } else { None }
+    /// Returns the series of the next name, if that is not after `name`.
+    fn pop_up_to(&mut self, name: Option<&str>) -> Option<Vec<Latest>> {
+        let next = self.series.first_entry()?;
+        let is_due = name.is_none_or(|name| next.key().as_str() <= name);
+        is_due.then(|| next.remove())
     }
 }
 
@@ -169,8 +167,7 @@ fn write(
     external: BTreeMap<String, String>,
 ) -> Result<(), ApiError> {
     let mut families = Families { format, external, open: None, message: message::Family::new(&work.ctx) };
-    let mut early = Buffered { series: Vec::new(), charge: work.ctx.charge() };
-    let mut is_early = true;
+    let mut early = Buffered { series: BTreeMap::new(), charge: work.ctx.charge() };
     let mut columns = SampleColumns::default();
     for series in SelectorUnion::select(&work.store.db, &work.ctx, selectors, range)? {
         let Some(latest) = Latest::read(&series?, &mut columns)? else { continue };
@@ -178,23 +175,17 @@ fn write(
         if name.is_empty() || latest.is_native() && !format.is_protobuf() {
             continue;
         }
-        if is_early && latest.labels.iter().next().is_some_and(|(first, _)| first < METRIC_NAME) {
+        if latest.labels.iter().next().is_some_and(|(first, _)| first < METRIC_NAME) {
             early.push(latest)?;
             continue;
         }
-        if std::mem::take(&mut is_early) {
-            early.sort();
-        }
-        while let Some(buffered) = early.pop_up_to(Some(latest.labels.metric_name())) {
-            families.write(work, &buffered)?;
+        while let Some(buffered) = early.pop_up_to(Some(name)) {
+            buffered.iter().try_for_each(|latest| families.write(work, latest))?;
         }
         families.write(work, &latest)?;
     }
-    if is_early {
-        early.sort();
-    }
-    while let Some(latest) = early.pop_up_to(None) {
-        families.write(work, &latest)?;
+    while let Some(buffered) = early.pop_up_to(None) {
+        buffered.iter().try_for_each(|latest| families.write(work, latest))?;
     }
     families.end(work)
 }

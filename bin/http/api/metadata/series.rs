@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use varve_query::usage::LabelSet;
-use varve_tsdb::{Labels, Matcher, TimeRange};
+use varve_tsdb::{Labels, Matcher, QueryContext, TimeRange};
 
 use crate::http::error::ApiError;
 use crate::http::json;
@@ -35,8 +35,8 @@ impl Request {
     }
 
     fn respond(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
-        let selectors =
-            parse_selectors(&self.selectors).map_err(|reason| ApiError::invalid_parameter("match[]", reason))?;
+        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
+        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
         work.store.note_selectors(&work.ctx, who, &selectors, &LabelSet::all());
         work.open();
         work.out.buffer().push(b'[');
@@ -55,8 +55,7 @@ impl Request {
         for (i, matchers) in selectors.iter().enumerate() {
             for series in work.store.db.select_labels(&work.ctx, matchers, self.range)? {
                 let series = series?;
-                if selectors[..i].iter().any(|earlier| all_match(earlier, series.labels())) {
-                    work.ctx.check()?;
+                if is_selected(&work.ctx, &selectors[..i], series.labels())? {
                     continue;
                 }
                 if n_written == self.limit {
@@ -72,8 +71,16 @@ impl Request {
     }
 }
 
-fn all_match(matchers: &[Matcher], labels: &Labels) -> bool {
-    matchers.iter().all(|matcher| matcher.matches(labels.get(matcher.name()).unwrap_or("")))
+/// Returns `true` if one of the selectors matches a series.
+fn is_selected(ctx: &QueryContext, selectors: &[Vec<Matcher>], labels: &Labels) -> Result<bool, ApiError> {
+    let matches = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).unwrap_or(""));
+    for matchers in selectors {
+        ctx.check()?;
+        if matchers.iter().all(matches) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -100,7 +107,10 @@ mod tests {
     #[test]
     fn an_absent_label_is_empty() {
         let labels = Labels::from_pairs([("__name__", "up")]).unwrap();
-        assert!(all_match(&[Matcher::equal("__name__", "up"), Matcher::equal("job", "")], &labels));
-        assert!(!all_match(&[Matcher::equal("job", "x")], &labels));
+        let check = |matchers: Vec<Matcher>, expect| {
+            assert_eq!(is_selected(&QueryContext::unbounded(), &[matchers], &labels), Ok(expect));
+        };
+        check(vec![Matcher::equal("__name__", "up"), Matcher::equal("job", "")], true);
+        check(vec![Matcher::equal("job", "x")], false);
     }
 }

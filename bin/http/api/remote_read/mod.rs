@@ -38,6 +38,8 @@ const REQUEST_SIZE_MAX: usize = 4 << 20;
 const BYTES_PER_BYTE: usize = 96;
 /// Bytes that are handed to the response writer at a time.
 const STEP_SIZE: usize = 4 << 10;
+/// Bytes that are compressed at a time; snappy's encoder looks no further back.
+const SNAPPY_PART_SIZE: usize = 64 << 10;
 
 const SAMPLES: i32 = 0;
 const STREAMED_XOR_CHUNKS: i32 = 1;
@@ -181,18 +183,15 @@ impl Reader {
                 }
                 let series = TimeSeries::new(labels(of, &self.external), columns);
                 let size = series.encoded_len() + TAG_AND_LENGTH_SIZE;
-                // Three times: in the result, in the response, and compressed.
-                charge.grow(3 * size)?;
+                // Twice: in the result and in the response.
+                charge.grow(2 * size)?;
                 prost::encoding::message::encode(1, &series, &mut result);
                 Ok(())
             })?;
             prost::encoding::bytes::encode(1, &result, &mut response);
         }
         drop(result);
-        let too_large = |error| ApiError::new(ErrorKind::Execution, format!("compress the response: {error}"));
-        let compressed = snap::raw::Encoder::new().compress_vec(&response).map_err(too_large)?;
-        drop(response);
-        write(work, &compressed)
+        write_snappy(work, &response)
     }
 
     /// Responds with chunks, frame by frame.
@@ -249,6 +248,23 @@ fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> 
     #[expect(clippy::big_endian_bytes, reason = "the format demands it")]
     out.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
     write(work, &bytes)
+}
+
+/// Writes a message as one block of snappy's raw format: the length, then elements. Parts are compressed on their own, as the
+/// encoder does too, and written one by one, so that an interrupt is noticed.
+fn write_snappy(work: &mut Work, message: &[u8]) -> Result<(), ApiError> {
+    let failed = |error| ApiError::new(ErrorKind::Execution, format!("compress the response: {error}"));
+    let too_large =
+        |_| ApiError::new(ErrorKind::Execution, format!("response of {} bytes exceeds 4 GiB", message.len()));
+    let size = u32::try_from(message.len()).map_err(too_large)?;
+    prost::encoding::encode_varint(u64::from(size), work.out.buffer());
+    let mut encoder = snap::raw::Encoder::new();
+    for part in message.chunks(SNAPPY_PART_SIZE) {
+        let compressed = encoder.compress_vec(part).map_err(failed)?;
+        let size_of_length = prost::encoding::encoded_len_varint(part.len() as u64);
+        write(work, &compressed[size_of_length..])?;
+    }
+    work.out.step()
 }
 
 fn write(work: &mut Work, bytes: &[u8]) -> Result<(), ApiError> {

@@ -1,12 +1,16 @@
 //! /api/v1/rules and /api/v1/alerts: Varve evaluates no rules, so both are empty. Parameters are checked as in Prometheus.
 
+use axum::extract::State;
 use axum::response::Response;
+use varve_tsdb::QueryContext;
 
 use super::targets::Nothing;
 use crate::http::error::ApiError;
 use crate::http::openapi::described;
 use crate::http::params::{Form, parse_selectors};
 use crate::http::response::success;
+use crate::http::serving::run::{Class, run};
+use crate::http::serving::state::HttpState;
 
 described! {
     /// All rules.
@@ -28,14 +32,17 @@ pub(crate) async fn alerts() -> Response {
 }
 
 /// GET /api/v1/rules.
-pub(crate) async fn rules(form: Form) -> Result<Response, ApiError> {
-    check(&form)?;
-    Ok(success(&RuleGroups { groups: Vec::new() }))
+pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    run(&state, Class::Metadata, None, move |work| {
+        check(&work.ctx, &form)?;
+        work.respond_json(&RuleGroups { groups: Vec::new() })
+    })
+    .await
 }
 
-fn check(form: &Form) -> Result<(), ApiError> {
+fn check(ctx: &QueryContext, form: &Form) -> Result<(), ApiError> {
     form.check_encoding()?;
-    parse_selectors(&form.selectors()).map_err(ApiError::bad_data)?;
+    parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
     let kind = form.first("type").to_lowercase();
     if !matches!(&*kind, "" | "alert" | "record") {
         return Err(ApiError::invalid_parameter("type", format!("not supported value {kind:?}")));
@@ -90,7 +97,7 @@ mod tests {
     fn check_rejected(encoded: &str, expect: &str) {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        let message = check(&form).err().map_or_else(String::new, |error| error.message);
+        let message = check(&QueryContext::unbounded(), &form).err().map_or_else(String::new, |error| error.message);
         assert_eq!(message, expect, "{encoded}");
     }
 

@@ -12,7 +12,7 @@ use axum::response::Response;
 use varve_query::usage::LabelSet;
 use varve_tsdb::fs::{Clock, SystemClock};
 use varve_tsdb::labels::{Families, METRIC_NAME, Metadata, StringSet};
-use varve_tsdb::{Matcher, TimeRange};
+use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::json;
@@ -29,6 +29,7 @@ const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/x-ndjson
 const HOUR_MS: i64 = 3_600_000;
 const LIMIT_DEFAULT: usize = 100;
 const BATCH_SIZE_DEFAULT: usize = 100;
+const BATCH_SIZE_MAX: usize = 1000;
 /// Maximum number of terms: each is compared with every name.
 const TERMS_MAX: usize = 32;
 /// Names between two checks of the request's context.
@@ -59,7 +60,7 @@ pub(crate) async fn metric_names(
     form: Form,
 ) -> Result<Response, ApiError> {
     let field = |form: &Form| Ok(Field::MetricNames { with_metadata: boolean(form, "include_metadata", false)? });
-    search(&state, who, &form, "metric_names", field).await
+    search(&state, who, form, "metric_names", field).await
 }
 
 /// GET and POST /api/v1/search/label_names.
@@ -68,7 +69,7 @@ pub(crate) async fn label_names(
     who: Requester,
     form: Form,
 ) -> Result<Response, ApiError> {
-    search(&state, who, &form, "label_names", |_| Ok(Field::LabelNames)).await
+    search(&state, who, form, "label_names", |_| Ok(Field::LabelNames)).await
 }
 
 /// GET and POST /api/v1/search/label_values.
@@ -81,23 +82,26 @@ pub(crate) async fn label_values(
         "" => Err(ApiError::bad_data("missing required parameter \"label\"")),
         label => Ok(Field::LabelValues { label: label.to_owned() }),
     };
-    search(&state, who, &form, "label_values", field).await
+    search(&state, who, form, "label_values", field).await
 }
 
 async fn search(
     state: &HttpState,
     who: Requester,
-    form: &Form,
-    endpoint: &str,
-    field: impl FnOnce(&Form) -> Result<Field, ApiError>,
+    form: Form,
+    endpoint: &'static str,
+    field: impl FnOnce(&Form) -> Result<Field, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let settings = &state.app.settings;
     if !settings.search {
         return Err(ApiError::new(ErrorKind::Disabled, "search API disabled"));
     }
-    let search = Search::read(form, endpoint, settings.search_limit_max)?;
-    let (field, timeout) = (field(form)?, form.timeout()?);
-    let mut response = run(state, Class::Metadata, timeout, move |work| search.respond(work, &who, &field)).await?;
+    let (limit_max, timeout) = (settings.search_limit_max, form.timeout()?);
+    let response = run(state, Class::Metadata, timeout, move |work| {
+        let search = Search::read(&work.ctx, &form, endpoint, limit_max)?;
+        search.respond(work, &who, &field(&form)?)
+    });
+    let mut response = response.await?;
     response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
     Ok(response)
 }
@@ -126,10 +130,10 @@ enum Order {
 
 impl Search {
     /// Parses the parameters in Prometheus' order: the first invalid one is the one that is reported.
-    fn read(form: &Form, endpoint: &str, limit_max: usize) -> Result<Self, ApiError> {
+    fn read(ctx: &QueryContext, form: &Form, endpoint: &str, limit_max: usize) -> Result<Self, ApiError> {
         form.check_encoding()?;
         let range = read_range(form)?;
-        let selectors = parse_selectors(&form.selectors()).map_err(ApiError::bad_data)?;
+        let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
         let n_terms = form.all("search[]").count();
         if n_terms > TERMS_MAX {
             let reason = format!("too many search[] terms: got {n_terms}, maximum is {TERMS_MAX}");
@@ -142,6 +146,7 @@ impl Search {
         let order = read_order(form, n_terms > 0)?;
         let limit = read_limit(form.first("limit"), limit_max)?;
         let batch_size = positive(form.first("batch_size"), "batch_size")?.unwrap_or(BATCH_SIZE_DEFAULT);
+        let batch_size = batch_size.min(BATCH_SIZE_MAX);
         let order = order.map_err(|by| {
             ApiError::bad_data(format!("invalid sort_by {by:?} for {endpoint}: must be \"alpha\" or \"score\""))
         })?;
@@ -171,7 +176,15 @@ impl Search {
         match self.order {
             Order::Ascending => {}
             Order::Descending => found.reverse(),
-            Order::Score => found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0))),
+            Order::Score => {
+                let best_first = |a: &(&str, f64), b: &(&str, f64)| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0));
+                if found.len() > self.limit {
+                    // Sorts only what is returned.
+                    found.select_nth_unstable_by(self.limit, best_first);
+                }
+                let n_sorted = found.len().min(self.limit);
+                found[..n_sorted].sort_unstable_by(best_first);
+            }
         }
         let has_more = found.len() > self.limit;
         found.truncate(self.limit);
@@ -349,7 +362,7 @@ mod tests {
     fn search(encoded: &str) -> Result<Search, String> {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        Search::read(&form, "label_names", 1000).map_err(|refused| refused.message)
+        Search::read(&QueryContext::unbounded(), &form, "label_names", 1000).map_err(|refused| refused.message)
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result
     let time_ms = time_ms.unwrap_or_else(|| SystemClock.now_ms());
     run(&state, Class::Query, timeout, move |work| {
         let found = churn::find(&work.store.db, &work.ctx, time_ms, churn::RANGE_MS)?;
-        work.respond(|work| serde_json::to_writer(work.out.buffer(), &found).map_err(ApiError::internal))
+        work.respond_json(&found)
     })
     .await
 }

@@ -16,14 +16,14 @@ use crate::server::app::App;
 
 /// GET /api/v1/status/self_metrics.
 pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
-    let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
-    let wanted = pattern.map(Regexp::parse).transpose();
-    let wanted = wanted.map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
     let described = tokio::task::spawn_blocking(move || {
+        let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
+        let wanted = pattern.map(Regexp::parse).transpose();
+        let wanted = wanted.map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
         let is_wanted = |family: &&MetricFamily| wanted.as_ref().is_none_or(|wanted| wanted.is_match(family.name()));
-        app.gather().iter().filter(is_wanted).map(describe).collect::<Vec<_>>()
+        Ok::<_, ApiError>(app.gather().iter().filter(is_wanted).map(describe).collect::<Vec<_>>())
     });
-    Ok(success(&described.await.map_err(ApiError::internal)?))
+    Ok(success(&described.await.map_err(ApiError::internal)??))
 }
 
 fn describe(family: &MetricFamily) -> Value {

@@ -81,7 +81,7 @@ pub(crate) async fn cardinality(State(state): State<HttpState>, form: Form) -> R
     let (limit, timeout) = (read_limit(&form)?, form.timeout()?);
     run(&state, Class::Metadata, timeout, move |work| {
         let found = TsdbStatus::from(work.store.db.cardinality(&work.ctx, limit)?);
-        work.respond(|work| serde_json::to_writer(work.out.buffer(), &found).map_err(ApiError::internal))
+        work.respond_json(&found)
     })
     .await
 }
