@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use varve_tsdb::exemplars::EXEMPLARS_MAX;
 use varve_tsdb::labels::METRIC_NAME;
 
+use crate::log;
 use crate::quantity::{parse_duration, print_duration};
 use ingest::IngestConfig;
 use otlp::OtlpConfig;
@@ -25,6 +26,7 @@ use otlp::OtlpConfig;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     pub(crate) global: GlobalConfig,
+    pub(crate) runtime: RuntimeConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) otlp: OtlpConfig,
     pub(crate) ingest: IngestConfig,
@@ -38,6 +40,15 @@ pub(crate) struct GlobalConfig {
     pub(crate) external_labels: BTreeMap<String, String>,
     /// The query log, relative to the directory of the configuration file. Default none.
     pub(crate) query_log_file: Option<PathBuf>,
+}
+
+/// Section `runtime`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RuntimeConfig {
+    /// Minimum severity of log messages. Default: `--log.level`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) log_level: Option<log::Level>,
 }
 
 /// Maximum number of external labels.

@@ -6,18 +6,25 @@
 //! ```
 
 use std::fmt::{self, Write as _};
+use std::sync::OnceLock;
 
 use clap::ValueEnum;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
+use tracing_subscriber::Registry;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The minimum severity of log messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     Debug,
     Info,
@@ -32,17 +39,35 @@ pub(crate) enum Format {
     Json,
 }
 
+impl From<Level> for LevelFilter {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Debug => Self::DEBUG,
+            Level::Info => Self::INFO,
+            Level::Warn => Self::WARN,
+            Level::Error => Self::ERROR,
+        }
+    }
+}
+
+/// The level of the command line, and the one in force.
+static LEVEL: OnceLock<(Level, Handle<LevelFilter, Registry>)> = OnceLock::new();
+
 /// Writes the log events of the process, including panics, to standard error.
 pub(crate) fn start(level: Level, format: Format) {
-    let level = match level {
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Info => LevelFilter::INFO,
-        Level::Warn => LevelFilter::WARN,
-        Level::Error => LevelFilter::ERROR,
-    };
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).event_format(format);
-    if log.try_init().is_ok() {
+    let (filter, handle) = reload::Layer::new(LevelFilter::from(level));
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).event_format(format);
+    if tracing_subscriber::registry().with(filter).with(log).try_init().is_ok() {
+        LEVEL.get_or_init(|| (level, handle));
         std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    }
+}
+
+/// Sets the minimum severity; `None`: that of the command line.
+pub(crate) fn set_level(level: Option<Level>) {
+    if let Some((default, handle)) = LEVEL.get() {
+        // Fails only if the subscriber is gone.
+        let _set = handle.reload(LevelFilter::from(level.unwrap_or(*default)));
     }
 }
 

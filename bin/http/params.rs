@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
-use super::error::ApiError;
+use super::error::{ApiError, ErrorKind};
 use crate::server::request_context::Parameters;
 use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
@@ -156,19 +156,29 @@ impl Form {
             );
             return Err(ApiError::bad_data(text).with_limit("--query.max-points"));
         }
-        // The engine works in milliseconds; a finer step is possible only for a range of a single point.
-        let step_ms = (step / NANOS_PER_MS as i64).max(1);
+        let step_ms = step / NANOS_PER_MS as i64;
+        if step_ms == 0 {
+            // Prometheus divides by zero here.
+            let text = format!("step of {} is below the minimum of 1ms", seconds(step));
+            return Err(ApiError::new(ErrorKind::Execution, text));
+        }
         Ok(Steps { start_ms: to_ms(start), end_ms: to_ms(end), step_ms })
     }
 
-    /// Parses `timeout`; `None` if it is missing. A negative timeout is 0.
+    /// Parses `timeout`; `None` if it is missing.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
         let text = self.first("timeout");
         if text.is_empty() {
             return Ok(None);
         }
         let nanos = parse_signed_duration(text).map_err(|reason| ApiError::invalid_parameter("timeout", reason))?;
-        Ok(Some(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))))
+        match u64::try_from(nanos) {
+            Ok(nanos) if nanos > 0 => Ok(Some(Duration::from_nanos(nanos))),
+            _ => {
+                let reason = format!("timeout must be positive, got {}", seconds(nanos));
+                Err(ApiError::invalid_parameter("timeout", reason))
+            }
+        }
     }
 
     /// Parses `lookback_delta` in milliseconds; `None` means the server's, as do values of 0 and less. A value below a millisecond
@@ -283,6 +293,11 @@ fn unescape(text: &[u8]) -> Result<String, String> {
 
 fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// Formats nanoseconds as seconds.
+fn seconds(nanos: i64) -> String {
+    format!("{}s", nanos as f64 / 1e9)
 }
 
 /// Formats a number with thousands separators.

@@ -56,6 +56,7 @@ const THREADS_SPARE: usize = 8;
 pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<()> {
     let config = args.config_file.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     log::start(args.log_level, args.log_format);
+    log::set_level(config.runtime.log_level);
     let features = options::features(&args);
     let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
     let settings = options::settings(&args, &memory, features, flags);

@@ -143,6 +143,7 @@ impl App {
             store.reload(config)?;
         }
         self.query_log.write_to(log);
+        crate::log::set_level(config.runtime.log_level);
         Ok(())
     }
 

@@ -164,12 +164,42 @@ fn what_cannot_be_answered_is_422_execution() {
 }
 
 #[test]
+fn durations_that_prometheus_3_16_refuses_are_refused() {
+    let server = server_with_data(&[]);
+    let overflow = "cannot parse \"9223372036.854775808\" to a valid duration. It overflows int64";
+    let check = |row: &str, status, kind: &str, text: &str| {
+        let (path, params) = call(row);
+        let answer = server.http().query(&path, &params).expect_status(status);
+        assert_eq!(answer.error(), (kind.to_owned(), text.to_owned()), "{row}");
+    };
+    for (timeout, reason) in [
+        ("0", "timeout must be positive, got 0s"),
+        ("-5", "timeout must be positive, got -5s"),
+        ("9223372036.854775808", overflow),
+    ] {
+        let text = format!("invalid parameter \"timeout\": {reason}");
+        check(&format!("query?query=1&timeout={timeout}"), 400, "bad_data", &text);
+    }
+    let lookback = format!("error parsing lookback delta duration: {overflow}");
+    check("query?query=1&lookback_delta=9223372036.854775808", 400, "bad_data", &lookback);
+    let range = "query_range?query=1&start=1700000000&end=1700000001";
+    let step = format!("invalid parameter \"step\": {overflow}");
+    check(&format!("{range}&step=9223372036.854775808"), 400, "bad_data", &step);
+    check(&format!("{range}&step=0.0005"), 422, "execution", "step of 0.0005s is below the minimum of 1ms");
+    let redirect = server
+        .http()
+        .connect()
+        .send(b"GET //api/v1/labels HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .read_to_end();
+    assert!(redirect.starts_with("HTTP/1.1 307 ") && redirect.contains("location: /api/v1/labels\r\n"), "{redirect}");
+}
+
+#[test]
 fn a_deadline_that_has_passed_is_503_timeout() {
     let server = server_with_data(&[]);
     for row in [
-        "query?query=up&time=1700000000&timeout=0",
-        "query?query=up&time=1700000000&timeout=-1",
-        "query_range?query=up&start=1700000000&end=1700000285&step=1&timeout=0s",
+        "query?query=up&time=1700000000&timeout=1e-9",
+        "query_range?query=up&start=1700000000&end=1700000285&step=1&timeout=0.000000001",
     ] {
         let (path, params) = call(row);
         let (kind, error) = server.http().query(&path, &params).expect_status(503).error();

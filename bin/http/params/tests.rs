@@ -89,7 +89,8 @@ fn check_steps(encoded: &str, expect: Result<(i64, i64, i64), &str>) {
 fn steps_are_validated_in_the_order_and_words_of_prometheus() {
     check_steps("start=0&end=2&step=1", Ok((0, 2_000, 1_000)));
     check_steps("start=0&end=11000&step=1s", Ok((0, 11_000_000, 1_000)));
-    check_steps("start=1&end=1&step=0.0001", Ok((1_000, 1_000, 1)));
+    check_steps("start=1&end=1&step=0.001", Ok((1_000, 1_000, 1)));
+    check_steps("start=1&end=1&step=0.0005", Err("step of 0.0005s is below the minimum of 1ms"));
     check_steps("", Err("invalid parameter \"start\": cannot parse \"\" to a valid timestamp"));
     check_steps("start=0&end=x", Err("invalid parameter \"end\": cannot parse \"x\" to a valid timestamp"));
     check_steps("start=2&end=1", Err("invalid parameter \"end\": end timestamp must not be before start time"));
@@ -113,7 +114,16 @@ fn steps_are_validated_in_the_order_and_words_of_prometheus() {
 fn durations_may_be_floats_or_units() {
     assert_eq!(form("timeout=1.5").timeout(), Ok(Some(Duration::from_millis(1_500))));
     assert_eq!(form("timeout=200ms").timeout(), Ok(Some(Duration::from_millis(200))));
-    assert_eq!(form("timeout=-1").timeout(), Ok(Some(Duration::ZERO)));
+    for (text, reason) in [
+        ("0", "timeout must be positive, got 0s"),
+        ("-1", "timeout must be positive, got -1s"),
+        ("NaN", "cannot parse \"NaN\" to a valid duration. It overflows int64"),
+        // 2^63 nanoseconds, one more than fit.
+        ("9223372036.854775808", "cannot parse \"9223372036.854775808\" to a valid duration. It overflows int64"),
+    ] {
+        let expect = format!("invalid parameter \"timeout\": {reason}");
+        assert_eq!(message(form(&format!("timeout={text}")).timeout()), expect);
+    }
     assert_eq!(form("").timeout(), Ok(None));
     assert_eq!(
         message(form("timeout=soon").timeout()),

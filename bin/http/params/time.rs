@@ -35,10 +35,8 @@ pub(super) fn parse_time(text: &str) -> Result<i128, String> {
 pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
     if let Some(seconds) = parse_float(text) {
         let nanos = seconds * NANOS_PER_S as f64;
-        if nanos.is_nan() {
-            return Err(format!("cannot parse {text:?} to a valid duration"));
-        }
-        if nanos > i64::MAX as f64 || nanos < i64::MIN as f64 {
+        // As a float, `i64::MAX` is 2^63, which an i64 cannot hold.
+        if nanos.is_nan() || nanos >= i64::MAX as f64 || nanos < i64::MIN as f64 {
             return Err(format!("cannot parse {text:?} to a valid duration. It overflows int64"));
         }
         return Ok(nanos as i64);

@@ -25,10 +25,10 @@ fn to_clean(method: &Method, uri: &Uri) -> Option<Response> {
     let is_plain = path.starts_with('/') && !path.contains("//") && !path.contains("/.");
     let plain = if is_plain { Cow::Borrowed(path) } else { Cow::Owned(clean(path)) };
     if plain != path {
-        return redirect(StatusCode::MOVED_PERMANENTLY, method, uri, &plain);
+        return redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, &plain);
     }
     let is_api = path == API.trim_end_matches('/');
-    if is_api { redirect(StatusCode::MOVED_PERMANENTLY, method, uri, API) } else { None }
+    if is_api { redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, API) } else { None }
 }
 
 /// Redirects to one of the `served` paths that differs by a trailing slash; `None` if there is none.
@@ -99,7 +99,7 @@ mod tests {
     fn a_path_is_cleaned() {
         let check = |uri: &'static str, expect: Option<&str>| {
             let got = location(to_clean(&Method::POST, &Uri::from_static(uri)));
-            assert_eq!(got, expect.map(|to| (301, to.to_owned())), "{uri}");
+            assert_eq!(got, expect.map(|to| (307, to.to_owned())), "{uri}");
         };
         check("/api/v1/labels", None);
         check("/api/v1/labels/", None);

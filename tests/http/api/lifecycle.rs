@@ -58,3 +58,24 @@ fn without_the_lifecycle_api_requests_do_not_stop_the_server() {
         assert_eq!(refused.text(), "Lifecycle API is not enabled.");
     }
 }
+
+#[test]
+fn a_reload_sets_the_log_level() {
+    let config = ConfigFile::new("");
+    let server = Server::start(&[&config.flag(), "--web.enable-lifecycle"]);
+    // The message comes after the new level is in force.
+    for (text, n_messages) in [
+        ("runtime: {log_level: error}", 0),
+        ("", 1),
+        ("runtime: {log_level: warn}", 1),
+        ("runtime: {log_level: debug}", 2),
+    ] {
+        config.write(text);
+        server.http().post("/-/reload", &[], b"").expect_status(200);
+        let n_logged = server.log().matches("Completed loading of configuration file").count();
+        assert_eq!(n_logged, n_messages, "{text}");
+    }
+    config.write("runtime: {log_level: loud}");
+    let refused = server.http().post("/-/reload", &[], b"").expect_status(500).text();
+    assert!(refused.contains("unknown variant `loud`"), "{refused}");
+}

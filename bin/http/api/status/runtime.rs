@@ -15,7 +15,7 @@ use crate::machine;
 use crate::server::app::App;
 
 /// The Prometheus version whose API this is, by which clients such as Grafana choose requests.
-const PROMETHEUS_VERSION: &str = "3.14.0";
+const PROMETHEUS_VERSION: &str = "3.16.0";
 
 /// The state of replay: `starting`, `running`, `done`, `failed`. Prometheus' response has no field for it.
 const REPLAY_STATE: HeaderName = HeaderName::from_static("x-varve-replay-state");
