@@ -14,8 +14,6 @@ use crate::quantity::{print_duration, print_size};
 use crate::server::settings::{ResponseLimits, Settings};
 use crate::server::store::StoreOptions;
 
-/// Maximum memory of the metadata of metric families in bytes.
-const METADATA_SIZE_MAX_BYTES: usize = 64 << 20;
 /// Enables the search endpoints.
 const SEARCH_FEATURE: &str = "search-api";
 /// The deprecated form of --config.auto-reload.
@@ -60,26 +58,17 @@ pub(super) fn settings(
     // By default, all queries together use at most 40 % of the memory, and a single one a quarter of that.
     let total = or_default(args.query_max_memory_total, || share_of_memory(memory, 2, 5));
     Settings {
-        read_timeout: args.read_timeout,
-        body_rate_min: args.min_body_rate,
-        max_connections: args.max_connections,
+        args: args.clone(),
         response: ResponseLimits {
             buffer_size: args.response_buffer,
             size_max: or_default(args.max_response_size, || usize::MAX),
             stall_timeout: args.write_stall_timeout,
         },
-        query_timeout: args.query_timeout,
-        query_partial_during_replay: args.query_partial_during_replay,
-        query_max_concurrency: args.query_max_concurrency,
         // These requests are CPU bound: more concurrency only needs more memory.
         metadata_concurrency: or_default(args.query_metadata_concurrency, || (2 * machine::cores()).max(4)),
-        queued_max: args.query_max_queued,
-        queue_timeout: args.query_queue_timeout,
         metadata_series_max: Some(args.query_max_metadata_series).filter(|&series_max| series_max > 0),
-        write_concurrency: args.ingest.concurrency_max,
         query_max_memory: or_default(args.query_max_memory, || total / 4).min(total),
         query_max_memory_total: total,
-        write_body_size_max: args.ingest.body_size_max,
         write_bytes_in_flight_max: args.ingest.bytes_in_flight_max(share_of_memory(memory, 1, 1)),
         queue_timeout_status: match args.ingest.queue_timeout_status {
             QueueTimeoutStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -87,21 +76,12 @@ pub(super) fn settings(
         },
         features,
         auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
-        admin_api: args.enable_admin_api,
-        lifecycle: args.enable_lifecycle,
         search: has_feature(args, SEARCH_FEATURE),
-        search_limit_max: args.search_max_limit,
-        cors_origin: args.cors_origin.clone(),
-        allowed_hosts: args.allowed_hosts.clone(),
-        notifications_subscribers_max: args.max_notifications_subscribers,
         lookback_delta_ms: millis(args.query_lookback_delta),
-        points_max: args.query_max_points,
         remote_read_concurrency: match args.remote_read_concurrent_limit {
             0 => usize::MAX,
             limit => limit,
         },
-        remote_read_samples_max: args.remote_read_sample_limit,
-        remote_read_frame_size_max: args.remote_read_frame_size,
         retention: retention(args.retention_time, args.retention_size),
         flags,
     }
@@ -140,8 +120,6 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),
         ahead_max_ms: millis(config.storage.tsdb.ahead_max),
         exemplars_max: config.storage.exemplars.max_exemplars,
-        exemplars_size_max_bytes: share_of_memory(memory, 1, 32),
-        metadata_size_max_bytes: share_of_memory(memory, 1, 64).min(METADATA_SIZE_MAX_BYTES),
         head_size_max_bytes: or_default(args.head_max_memory, || share_of_memory(memory, 1, 2)),
         ..varve_tsdb::Options::default()
     };
@@ -152,7 +130,7 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         features,
         ..EngineOptions::default()
     };
-    StoreOptions { tsdb, ingest: args.ingest.limits(share_of_memory(memory, 1, 1)), config, engine }
+    StoreOptions { tsdb, ingest: args.ingest.limits(), config, engine }
 }
 
 /// Maximum number of threads that queries share.

@@ -72,7 +72,7 @@ impl App {
         Ok(Self {
             started: Timestamp::now(),
             config,
-            notifications: Notifications::new(settings.notifications_subscribers_max),
+            notifications: Notifications::new(settings.args.max_notifications_subscribers),
             quit: Quit::default(),
             phase: AtomicU8::new(STARTING),
             store: RwLock::new(None),
@@ -152,7 +152,7 @@ impl App {
         let memory = MemoryStats {
             queries_bytes: self.query_memory.used(),
             queries_max_bytes: self.query_memory.limit(),
-            queries_concurrent_max: self.settings.query_max_concurrency,
+            queries_concurrent_max: self.settings.args.query_max_concurrency,
             write_bodies_bytes: self.write_memory.used(),
             process: self.pressure.stats(),
             active_request_log_dropped: self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped),
@@ -162,9 +162,10 @@ impl App {
 
     /// Returns the context of a request: its deadline, its cancellation, its memory budget.
     pub(crate) fn context(&self, timeout: Option<Duration>) -> QueryContext {
-        let timeout = timeout.map_or(self.settings.query_timeout, |timeout| timeout.min(self.settings.query_timeout));
+        let timeout_max = self.settings.args.query_timeout;
+        let timeout = timeout.map_or(timeout_max, |timeout| timeout.min(timeout_max));
         let memory = self.memory_of_query();
-        if self.settings.query_partial_during_replay {
+        if self.settings.args.query_partial_during_replay {
             QueryContext::with_partial_results(timeout, memory)
         } else {
             QueryContext::new(timeout, memory)

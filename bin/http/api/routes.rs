@@ -414,7 +414,11 @@ async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
         return unavailable(is_stopping);
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
-    cors::add_headers(&state.app.settings.cors_origin, request.headers().get(header::ORIGIN), response.headers_mut());
+    cors::add_headers(
+        &state.app.settings.args.cors_origin,
+        request.headers().get(header::ORIGIN),
+        response.headers_mut(),
+    );
     response
 }
 

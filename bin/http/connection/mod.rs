@@ -84,7 +84,7 @@ pub(crate) async fn serve(server: Server, listener: TcpListener, stop: watch::Re
     let metrics = &app.metrics;
     let evictions =
         Evictions { idle: metrics.connections_evicted.clone(), slow: metrics.connections_evicted_slow.clone() };
-    let connections = Connections::new(app.settings.max_connections, evictions);
+    let connections = Connections::new(app.settings.args.max_connections, evictions);
     let mut stopping = stop.clone();
     loop {
         let accepted = tokio::select! {
@@ -195,7 +195,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             serving.as_mut().graceful_shutdown();
             if connection.may_close() { return } else { serving.await }
         }
-        () = connection.idle_for(app.settings.read_timeout) => {
+        () = connection.idle_for(app.settings.args.read_timeout) => {
             serving.as_mut().graceful_shutdown();
             // An HTTP/2 client gets a GOAWAY; requests that it has sent meanwhile are served.
             let closed = tokio::time::timeout(GOODBYE_TIME_MAX, serving.as_mut()).await;
@@ -213,7 +213,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 
 /// Rejects a request on a reserved connection.
 fn too_many_connections(app: &App) -> Response {
-    let max = app.settings.max_connections;
+    let max = app.settings.args.max_connections;
     let text = format!("{max} connections are open, the limit of {CONNECTIONS_FLAG}, and none of them can be closed");
     app.metrics.count_limit(Some(CONNECTIONS_FLAG));
     let response = ApiError::unavailable(text).plain().into_response();
@@ -225,11 +225,11 @@ fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
     let mut builder =
         auto::Builder::new(Streams::new(app.settings.response.stall_timeout, &app.metrics.streams_stalled));
     // Between requests this is the time that an idle connection is kept.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(app.settings.read_timeout);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(app.settings.args.read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(streams_max(app.settings.max_connections))
+        .max_concurrent_streams(streams_max(app.settings.args.max_connections))
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(STREAM_SEND_BUFFER)

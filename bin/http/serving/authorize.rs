@@ -18,7 +18,7 @@ use crate::server::request_context::{Peer, User};
 /// Runs a request if the web configuration permits it.
 pub(crate) async fn authorize(State(state): State<HttpState>, mut request: Request, next: Next) -> Response {
     let web = state.web.current();
-    let allowed = match origin::check(&request, &state.app.settings.allowed_hosts) {
+    let allowed = match origin::check(&request, &state.app.settings.args.allowed_hosts) {
         Ok(()) => authenticate(web.auth.as_ref(), &mut request).await.map_err(deny),
         Err(reason) => Err(plain(StatusCode::FORBIDDEN, reason)),
     };

@@ -12,7 +12,7 @@ use super::state::HttpState;
 pub(crate) async fn cors(State(state): State<HttpState>, request: Request, next: Next) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response = next.run(request).await;
-    add_headers(&state.app.settings.cors_origin, origin.as_ref(), response.headers_mut());
+    add_headers(&state.app.settings.args.cors_origin, origin.as_ref(), response.headers_mut());
     response
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct BodyLimits {
 impl BodyLimits {
     /// Returns the limits of a body of at most `size_max` bytes, which `what` sets.
     pub(crate) fn new(size_max: usize, what: &'static str, settings: &Settings) -> Self {
-        Self { size_max, what, timeout: settings.read_timeout, rate_min: settings.body_rate_min }
+        Self { size_max, what, timeout: settings.args.read_timeout, rate_min: settings.args.min_body_rate }
     }
 
     /// Returns how long a sender may take for more than `size` bytes, and the flag that says so.

@@ -147,7 +147,7 @@ pub(crate) async fn run_shared(
                 return respond(result, Box::new(computation));
             }
             drop((result, computation));
-            let left = timeout.unwrap_or(state.app.settings.query_timeout).saturating_sub(started.elapsed());
+            let left = timeout.unwrap_or(state.app.settings.args.query_timeout).saturating_sub(started.elapsed());
             run(state, class, Some(left), job).await
         }
     }

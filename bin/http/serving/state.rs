@@ -41,10 +41,10 @@ impl HttpState {
         let gate =
             |flag, class: Class, n_permits, queue| Gate::new(flag, n_permits, queue, gate_metrics(&app, class.name()));
         // One queue per class. The write queue is bounded only by the number of connections and by the query timeout.
-        let queue = || Queue::new(settings.queued_max, settings.queue_timeout);
-        let write_queue = Queue::new(settings.max_connections, settings.query_timeout);
+        let queue = || Queue::new(settings.args.query_max_queued, settings.args.query_queue_timeout);
+        let write_queue = Queue::new(settings.args.max_connections, settings.args.query_timeout);
         let gates = Gates {
-            queries: gate("--query.max-concurrency", Class::Query, settings.query_max_concurrency, queue()),
+            queries: gate("--query.max-concurrency", Class::Query, settings.args.query_max_concurrency, queue()),
             metadata: gate("--query.metadata-concurrency", Class::Metadata, settings.metadata_concurrency, queue()),
             remote_reads: gate(
                 "--storage.remote.read-concurrent-limit",
@@ -52,7 +52,7 @@ impl HttpState {
                 settings.remote_read_concurrency,
                 queue(),
             ),
-            writes: gate("--ingest.concurrency-max", Class::Write, settings.write_concurrency, write_queue),
+            writes: gate("--ingest.concurrency-max", Class::Write, settings.args.ingest.concurrency_max, write_queue),
         };
         Self { app, web: Arc::new(web), singleflight: Arc::default(), gates: Arc::new(gates) }
     }

@@ -5,18 +5,19 @@
 
 mod process;
 mod store;
+mod table;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::MetricFamily;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
 
 use super::live_config::ReloadStatus;
 use super::query_log::QueryLog;
 use super::store::Store;
+use table::{describe, families, family, opts};
 
 /// Content type of the text format.
 pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -60,91 +61,37 @@ impl Metrics {
     /// If two have the same name, or a name is not valid.
     pub(crate) fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let counter = |name: &str, help: &str| registered(&registry, IntCounter::new(name, help)?);
-        let counters = |name: &str, help: &str, labels: &[&str]| {
-            registered(&registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        let counter = |name| registered(&registry, IntCounter::with_opts(opts(name))?);
+        let counters = |name| registered(&registry, IntCounterVec::new(opts(name), &describe(name).labels)?);
+        let gauge = |name| registered(&registry, IntGauge::with_opts(opts(name))?);
+        let gauges = |name| registered(&registry, IntGaugeVec::new(opts(name), &describe(name).labels)?);
+        let histograms = |name, buckets: &[f64]| {
+            let opts = HistogramOpts { common_opts: opts(name), buckets: buckets.to_vec() };
+            registered(&registry, HistogramVec::new(opts, &describe(name).labels)?)
         };
-        let gauges =
-            |name: &str, help: &str| registered(&registry, IntGaugeVec::new(Opts::new(name, help), &["class"])?);
-        let http_seconds = HistogramOpts::new(
-            "prometheus_http_request_duration_seconds",
-            "Histogram of latencies for HTTP requests, up to the response headers.",
-        );
-        let queue_seconds = HistogramOpts::new(
-            "varve_request_queue_duration_seconds",
-            "Time that requests waited in the queue, by class: query, metadata, remote_read, write.",
-        );
         let metrics = Self {
             started_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-            http_requests: counters(
-                "prometheus_http_requests_total",
-                "Counter of HTTP requests.",
-                &["handler", "code"],
-            )?,
-            http_seconds: registered(
-                &registry,
-                HistogramVec::new(http_seconds.buckets(HTTP_SECONDS.to_vec()), &["handler"])?,
-            )?,
-            responses_truncated: counter(
-                "varve_http_responses_truncated_total",
-                "Responses aborted after their first bytes were sent, because of a deadline, the client, memory or a failure.",
-            )?,
-            panics: counter("varve_http_panics_total", "Requests whose handler panicked.")?,
-            connections: registered(&registry, IntGauge::new("varve_http_connections", "Open connections.")?)?,
-            connections_evicted: counter(
-                "varve_http_connections_evicted_total",
-                "Idle connections closed because --web.max-connections was reached.",
-            )?,
-            connections_evicted_slow: counter(
-                "varve_http_connections_evicted_slow_total",
-                "Connections closed because --web.max-connections was reached and their request body arrived most slowly.",
-            )?,
-            connections_stalled: counter(
-                "varve_http_connections_stalled_total",
-                "Connections closed because the client read nothing for --web.write-stall-timeout.",
-            )?,
-            streams_stalled: counter(
-                "varve_http_streams_stalled_total",
-                "HTTP/2 streams reset because the client read nothing of the response for --web.write-stall-timeout.",
-            )?,
-            requests_denied: counter(
-                "varve_http_requests_denied_total",
-                "Requests denied because of their credentials, their host, or the web page that sent them.",
-            )?,
-            web_config_failures: counter(
-                "varve_web_config_reload_failures_total",
-                "Reloads of --web.config.file that were rejected: the file is invalid, or would disable authentication or TLS.",
-            )?,
-            handshakes_failed: counter(
-                "varve_http_tls_handshakes_failed_total",
-                "Connections that failed during the TLS handshake.",
-            )?,
-            self_scrapes_failed: counter(
-                "varve_self_scrapes_failed_total",
-                "Self-scrapes whose samples could not all be stored.",
-            )?,
-            active: gauges("varve_requests_active", "Requests being processed, by class.")?,
-            queue_seconds: registered(
-                &registry,
-                HistogramVec::new(queue_seconds.buckets(QUEUE_SECONDS.to_vec()), &["class"])?,
-            )?,
-            queued: gauges("varve_requests_queued", "Requests waiting in the queue, by class.")?,
-            requests_coalesced: counters(
-                "varve_requests_coalesced_total",
-                "Requests that shared the response of an identical concurrent request, by class.",
-                &["class"],
-            )?,
-            limits_hit: counters(
-                "varve_limits_hit_total",
-                "Requests rejected or aborted because of a limit, by limit.",
-                &["limit"],
-            )?,
+            http_requests: counters("prometheus_http_requests_total")?,
+            http_seconds: histograms("prometheus_http_request_duration_seconds", &HTTP_SECONDS)?,
+            responses_truncated: counter("varve_http_responses_truncated_total")?,
+            panics: counter("varve_http_panics_total")?,
+            connections: gauge("varve_http_connections")?,
+            connections_evicted: counter("varve_http_connections_evicted_total")?,
+            connections_evicted_slow: counter("varve_http_connections_evicted_slow_total")?,
+            connections_stalled: counter("varve_http_connections_stalled_total")?,
+            streams_stalled: counter("varve_http_streams_stalled_total")?,
+            requests_denied: counter("varve_http_requests_denied_total")?,
+            web_config_failures: counter("varve_web_config_reload_failures_total")?,
+            handshakes_failed: counter("varve_http_tls_handshakes_failed_total")?,
+            self_scrapes_failed: counter("varve_self_scrapes_failed_total")?,
+            active: gauges("varve_requests_active")?,
+            queue_seconds: histograms("varve_request_queue_duration_seconds", &QUEUE_SECONDS)?,
+            queued: gauges("varve_requests_queued")?,
+            requests_coalesced: counters("varve_requests_coalesced_total")?,
+            limits_hit: counters("varve_limits_hit_total")?,
             query_log: QueryLog::new(
-                registered(
-                    &registry,
-                    IntGauge::new("prometheus_engine_query_log_enabled", "State of the query log.")?,
-                )?,
-                counter("prometheus_engine_query_log_failures_total", "The number of query log failures.")?,
+                gauge("prometheus_engine_query_log_enabled")?,
+                counter("prometheus_engine_query_log_failures_total")?,
             ),
             registry,
         };
@@ -188,20 +135,21 @@ impl Metrics {
         memory: &MemoryStats,
         config: ReloadStatus,
     ) -> Vec<MetricFamily> {
-        let mut families = self.registry.gather();
-        families.extend(process::gather(self.started_s));
-        families.extend(memory.families());
-        families.extend(config_families(config));
-        families.push(build_info());
-        families.push(family(
-            "prometheus_engine_queries",
-            "The current number of queries being executed or waiting.",
-            MetricType::GAUGE,
-            self.active("query").get() as f64,
-        ));
-        families.extend(store.into_iter().flat_map(store::gather));
-        families.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-        families
+        let mut all = self.registry.gather();
+        all.extend(process::gather(self.started_s));
+        all.extend(memory.families());
+        all.extend(families([
+            ("prometheus_config_last_reload_successful", f64::from(u8::from(config.is_success))),
+            (
+                "prometheus_config_last_reload_success_timestamp_seconds",
+                config.last_success.as_millisecond() as f64 / 1000.0,
+            ),
+            ("prometheus_engine_queries", self.active("query").get() as f64),
+        ]));
+        all.push(family("varve_build_info", [([env!("CARGO_PKG_VERSION")], 1.0)]));
+        all.extend(store.into_iter().flat_map(store::gather));
+        all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+        all
     }
 }
 
@@ -219,43 +167,17 @@ pub(crate) struct MemoryStats {
 }
 
 impl MemoryStats {
-    fn families(&self) -> [MetricFamily; 7] {
-        let gauge = |name, help, value: usize| family(name, help, MetricType::GAUGE, value as f64);
-        let help = "Requests not recorded in the active-request log because it was full or a write to it failed.";
-        let lost = family(
-            "varve_active_request_log_dropped_total",
-            help,
-            MetricType::COUNTER,
-            self.active_request_log_dropped as f64,
-        );
+    fn families(&self) -> Vec<MetricFamily> {
         let (used, limit) = self.process;
-        [
-            lost,
-            family(
-                "varve_memory_used_bytes",
-                "Memory in use, as compared with --memory.refuse-at.",
-                MetricType::GAUGE,
-                used as f64,
-            ),
-            family(
-                "varve_memory_limit_bytes",
-                "Memory from which defaults are derived: --memory.limit, else the limit of the cgroup, else the memory of the machine.",
-                MetricType::GAUGE,
-                limit as f64,
-            ),
-            gauge("varve_query_memory_bytes", "Memory used by all queries.", self.queries_bytes),
-            gauge("varve_ingest_body_bytes", "Memory used by the bodies of write requests.", self.write_bodies_bytes),
-            gauge(
-                "varve_query_memory_max_bytes",
-                "Maximum memory of all queries, which shrinks while memory is short.",
-                self.queries_max_bytes,
-            ),
-            gauge(
-                "prometheus_engine_queries_concurrent_max",
-                "The max number of concurrent queries.",
-                self.queries_concurrent_max,
-            ),
-        ]
+        table::counts([
+            ("varve_active_request_log_dropped_total", self.active_request_log_dropped),
+            ("varve_memory_used_bytes", used),
+            ("varve_memory_limit_bytes", limit),
+            ("varve_query_memory_bytes", self.queries_bytes as u64),
+            ("varve_ingest_body_bytes", self.write_bodies_bytes as u64),
+            ("varve_query_memory_max_bytes", self.queries_max_bytes as u64),
+            ("prometheus_engine_queries_concurrent_max", self.queries_concurrent_max as u64),
+        ])
     }
 }
 
@@ -265,73 +187,6 @@ impl MemoryStats {
 /// If a family is not valid.
 pub(crate) fn print(families: &[MetricFamily]) -> prometheus::Result<String> {
     TextEncoder::new().encode_to_string(families)
-}
-
-fn config_families(config: ReloadStatus) -> [MetricFamily; 2] {
-    [
-        family(
-            "prometheus_config_last_reload_successful",
-            "Whether the last configuration reload attempt was successful.",
-            MetricType::GAUGE,
-            f64::from(u8::from(config.is_success)),
-        ),
-        family(
-            "prometheus_config_last_reload_success_timestamp_seconds",
-            "Timestamp of the last successful configuration reload.",
-            MetricType::GAUGE,
-            config.last_success.as_millisecond() as f64 / 1000.0,
-        ),
-    ]
-}
-
-fn build_info() -> MetricFamily {
-    let mut info =
-        family("varve_build_info", "A metric with a constant value of 1, labeled by version.", MetricType::GAUGE, 1.0);
-    let label = label("version", env!("CARGO_PKG_VERSION"));
-    info.mut_metric().iter_mut().for_each(|metric| metric.set_label(vec![label.clone()]));
-    info
-}
-
-/// Returns a family of one counter or gauge without labels.
-fn family(name: &str, help: &str, kind: MetricType, value: f64) -> MetricFamily {
-    family_of(name, help, kind, [(Vec::new(), value)])
-}
-
-/// Returns a family of counters or gauges.
-fn family_of(
-    name: &str,
-    help: &str,
-    kind: MetricType,
-    values: impl IntoIterator<Item = (Vec<LabelPair>, f64)>,
-) -> MetricFamily {
-    let mut family = MetricFamily::default();
-    family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(values.into_iter().map(|(labels, value)| metric(kind, labels, value)).collect());
-    family
-}
-
-fn metric(kind: MetricType, labels: Vec<LabelPair>, value: f64) -> Metric {
-    let mut metric = Metric::default();
-    metric.set_label(labels);
-    if kind == MetricType::COUNTER {
-        let mut counter = Counter::default();
-        counter.set_value(value);
-        metric.set_counter(counter);
-    } else {
-        let mut gauge = Gauge::default();
-        gauge.set_value(value);
-        metric.set_gauge(gauge);
-    }
-    metric
-}
-
-fn label(name: &str, value: &str) -> LabelPair {
-    let mut pair = LabelPair::default();
-    pair.set_name(name.to_owned());
-    pair.set_value(value.to_owned());
-    pair
 }
 
 fn registered<C>(registry: &Registry, collector: C) -> prometheus::Result<C>

@@ -1,8 +1,8 @@
 //! The `process_*` metrics that every Prometheus client exports, read from /proc.
 
-use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::proto::MetricFamily;
 
-use super::family;
+use super::table::family;
 
 /// Ticks per second in /proc/self/stat: 100 on every architecture.
 const TICKS_PER_S: f64 = 100.0;
@@ -11,27 +11,15 @@ const TICKS_PER_S: f64 = 100.0;
 pub(super) fn gather(started_s: f64) -> Vec<MetricFamily> {
     let status = read("status");
     let memory = |key: &str| status_kib(&status, key).map(|kib| kib * 1024.0);
-    let (counter, gauge) = (MetricType::COUNTER, MetricType::GAUGE);
     let metrics = [
-        (
-            "process_cpu_seconds_total",
-            "Total user and system CPU time spent in seconds.",
-            counter,
-            cpu_seconds(&read("stat")),
-        ),
-        ("process_resident_memory_bytes", "Resident memory size in bytes.", gauge, memory("VmRSS:")),
-        ("process_virtual_memory_bytes", "Virtual memory size in bytes.", gauge, memory("VmSize:")),
-        ("process_open_fds", "Number of open file descriptors.", gauge, open_fds()),
-        ("process_max_fds", "Maximum number of open file descriptors.", gauge, fds_max(&read("limits"))),
-        (
-            "process_start_time_seconds",
-            "Start time of the process since unix epoch in seconds.",
-            gauge,
-            Some(started_s),
-        ),
+        ("process_cpu_seconds_total", cpu_seconds(&read("stat"))),
+        ("process_resident_memory_bytes", memory("VmRSS:")),
+        ("process_virtual_memory_bytes", memory("VmSize:")),
+        ("process_open_fds", open_fds()),
+        ("process_max_fds", fds_max(&read("limits"))),
+        ("process_start_time_seconds", Some(started_s)),
     ];
-    let known = metrics.into_iter().filter_map(|(name, help, kind, value)| Some(family(name, help, kind, value?)));
-    known.collect()
+    metrics.into_iter().filter_map(|(name, value)| Some(family(name, [([], value?)]))).collect()
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {

@@ -34,7 +34,7 @@ fn reject(app: &App, method: &Method) -> Option<Response> {
     if *method == Method::GET {
         return Some(text(StatusCode::METHOD_NOT_ALLOWED, "Only POST or PUT requests allowed"));
     }
-    (!app.settings.lifecycle).then(|| text(StatusCode::FORBIDDEN, "Lifecycle API is not enabled."))
+    (!app.settings.args.enable_lifecycle).then(|| text(StatusCode::FORBIDDEN, "Lifecycle API is not enabled."))
 }
 
 fn text(status: StatusCode, text: &'static str) -> Response {

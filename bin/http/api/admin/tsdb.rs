@@ -141,7 +141,7 @@ async fn run(
     app: Arc<App>,
     job: impl FnOnce(&Db) -> Result<Response, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    if !app.settings.admin_api {
+    if !app.settings.args.enable_admin_api {
         return Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"));
     }
     let store = app.store().ok_or_else(ApiError::stopping)?;

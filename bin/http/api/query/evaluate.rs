@@ -60,7 +60,7 @@ fn instant_of(form: &Form) -> Result<Times, ApiError> {
 }
 
 fn range_of(form: &Form, state: &HttpState) -> Result<Times, ApiError> {
-    let Steps { start_ms, end_ms, step_ms } = form.steps(state.app.settings.points_max)?;
+    let Steps { start_ms, end_ms, step_ms } = form.steps(state.app.settings.args.query_max_points)?;
     Ok(Times::Range { start_ms, end_ms, step_ms })
 }
 

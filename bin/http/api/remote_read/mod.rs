@@ -72,8 +72,8 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result<
     let reader = Reader {
         who,
         external: state.app.config.current().global.external_labels.clone(),
-        samples_max: settings.remote_read_samples_max,
-        frame_size_max: settings.remote_read_frame_size_max,
+        samples_max: settings.args.remote_read_sample_limit,
+        frame_size_max: settings.args.remote_read_frame_size,
     };
     let response = run(state, Class::RemoteRead, timeout, move |work| {
         let _charge = charge;

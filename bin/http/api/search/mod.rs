@@ -96,7 +96,7 @@ async fn search(
     if !settings.search {
         return Err(ApiError::new(ErrorKind::Disabled, "search API disabled"));
     }
-    let (limit_max, timeout) = (settings.search_limit_max, form.timeout()?);
+    let (limit_max, timeout) = (settings.args.search_max_limit, form.timeout()?);
     let response = run(state, Class::Metadata, timeout, move |work| {
         let search = Search::read(&work.ctx, &form, endpoint, limit_max)?;
         search.respond(work, &who, &field(&form)?)

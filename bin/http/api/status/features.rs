@@ -38,8 +38,8 @@ fn list(settings: &Settings) -> FeatureList {
     ]);
     language.extend(settings.features.keywords().map(|(name, on)| (name.to_owned(), on)));
     let mut api: BTreeMap<_, _> = named(&[
-        ("admin", settings.admin_api),
-        ("lifecycle", settings.lifecycle),
+        ("admin", settings.args.enable_admin_api),
+        ("lifecycle", settings.args.enable_lifecycle),
         ("remote_write_receiver", true),
         ("search", settings.search),
         ("label_values_match", true),

@@ -25,7 +25,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
 
 /// DELETE /api/v1/status/queries/{id}: 204 once the request is interrupted.
 pub(crate) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
-    if !app.settings.admin_api {
+    if !app.settings.args.enable_admin_api {
         return Err(ApiError::unavailable("admin APIs disabled"));
     }
     let id = id.parse().map_err(|_| ApiError::invalid_parameter("id", "must be a number"))?;

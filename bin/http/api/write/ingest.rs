@@ -1,7 +1,6 @@
 //! What all write endpoints share: reading the body, admission, the blocking thread, the response.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
@@ -15,7 +14,7 @@ use crate::http::serving::log_limiter::LogLimiter;
 use crate::http::serving::request_body::{BodyError, BodyLimits, read};
 use crate::http::serving::state::HttpState;
 use crate::server::active_requests::Class;
-use crate::server::request_context::{RequestContext, User};
+use crate::server::request_context::RequestContext;
 
 /// How long a write request may wait for a permit; its sender times out at about this age.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -33,9 +32,9 @@ pub(super) async fn ingest(
     work: impl FnOnce(&Receiver, &Origin<'_>, &[u8]) -> Result<Written, WriteError> + Send + 'static,
 ) -> Result<Written, ApiError> {
     let settings = &state.app.settings;
-    let ctx = state.app.write_context(settings.read_timeout + QUEUE_TIME_MAX);
+    let ctx = state.app.write_context(settings.args.read_timeout + QUEUE_TIME_MAX);
     let mut charge = ctx.charge();
-    let limits = BodyLimits::new(settings.write_body_size_max, "--ingest.body-size-max", settings);
+    let limits = BodyLimits::new(settings.args.ingest.body_size_max, "--ingest.body-size-max", settings);
     let team = named_team(request.headers());
     let user = request.extensions().get::<User>().map(|user| Arc::clone(&user.0));
     let context = RequestContext::current();
@@ -56,7 +55,7 @@ pub(super) async fn ingest(
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
         let release = || permit.borrow_mut().release();
-        let origin = Origin { team: team.as_deref(), user: user.as_deref(), on_queued: Some(&release) };
+        let origin = Origin { team: team.as_deref(), on_queued: Some(&release) };
         let written = work(&store.receiver, &origin, &body);
         app.rejects.add(|| context.sender(), &written);
         app.record_end(request, written.as_ref().err().map(ToString::to_string).as_deref());
