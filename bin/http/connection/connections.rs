@@ -25,8 +25,8 @@ pub(super) const RESERVED_MAX: u32 = 16;
 /// How long a reserved connection may be idle.
 const RESERVED_IDLE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes that are added to what a body has received: a body that has just begun is not the slowest.
-const RATE_CREDIT: u64 = 1 << 10;
+/// How long a connection receives a body before it may be evicted: a burst of requests is not slow.
+const RECEIVE_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// All open connections.
 #[derive(Debug)]
@@ -231,11 +231,13 @@ impl Connection {
         self.evicted.notify_one();
     }
 
-    /// Returns the rate of request bodies in bytes per second, or `None` if there is anything else to do than to receive them.
+    /// Returns the rate of request bodies in bytes per second. Returns `None` if the connection does anything else than to receive
+    /// them, or began less than [`RECEIVE_TIME_MIN`] ago.
     fn receive_rate(&self) -> Option<f64> {
-        let receiving = lock(&self.receiving);
-        let is_receiving = receiving.n_bodies > 0 && receiving.n_bodies == self.n_requests.load(Ordering::Acquire);
-        is_receiving.then(|| (receiving.bytes + RATE_CREDIT) as f64 / receiving.since.elapsed().as_secs_f64())
+        let Receiving { n_bodies, since, bytes } = &*lock(&self.receiving);
+        let is_receiving = *n_bodies > 0 && *n_bodies == self.n_requests.load(Ordering::Acquire);
+        let elapsed = since.elapsed();
+        (is_receiving && elapsed >= RECEIVE_TIME_MIN).then(|| *bytes as f64 / elapsed.as_secs_f64())
     }
 }
 
@@ -430,9 +432,14 @@ mod tests {
         let (slow, fast) = (connections.enter().await, connections.enter().await);
         let _busy = [slow.busy(), fast.busy()];
         assert!(!connections.evict(), "both may be computing");
-        for (connection, bytes) in [(&slow, 1), (&fast, 1 << 20)] {
-            *lock(&connection.receiving) = Receiving { n_bodies: 1, since: Instant::now(), bytes };
-        }
+        let receive = |since| {
+            for (connection, bytes) in [(&slow, 1), (&fast, 1 << 20)] {
+                *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes };
+            }
+        };
+        receive(Instant::now());
+        assert!(!connections.evict(), "both have just begun");
+        receive(Instant::now() - RECEIVE_TIME_MIN);
         assert!(connections.evict() && slow.is_evicted.load(Ordering::Relaxed) && slow.may_close());
         assert_eq!((connections.evictions.idle.get(), connections.evictions.slow.get()), (0, 1));
         // A further request of the connection is not interrupted.

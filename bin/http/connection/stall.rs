@@ -37,7 +37,10 @@ impl<S> StallGuard<S> {
         match waiting.as_mut().poll(cx) {
             Poll::Ready(()) => {
                 self.stalled.inc();
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+                Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the client read nothing for --web.write-stall-timeout",
+                )))
             }
             Poll::Pending => Poll::Pending,
         }

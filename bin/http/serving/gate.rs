@@ -27,6 +27,7 @@ pub(crate) struct Gate {
 /// Bounds of the queue before a gate.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
+    max: usize,
     slots: Arc<Semaphore>,
     timeout: Duration,
 }
@@ -55,7 +56,8 @@ pub(crate) struct Permit {
 impl Queue {
     /// Creates a queue of at most `queued_max` requests, each of which waits at most `timeout`.
     pub(crate) fn new(queued_max: usize, timeout: Duration) -> Self {
-        Self { slots: Arc::new(Semaphore::new(queued_max.min(Semaphore::MAX_PERMITS))), timeout }
+        let max = queued_max.min(Semaphore::MAX_PERMITS);
+        Self { max, slots: Arc::new(Semaphore::new(max)), timeout }
     }
 }
 
@@ -86,7 +88,8 @@ impl Gate {
             if self.permits.is_closed() {
                 return Err(stopping());
             }
-            let text = format!("too many requests are queued already, see {QUEUE_FLAG} and {}", self.flag);
+            let (max, flag) = (self.queue.max, self.flag);
+            let text = format!("{max} requests are queued, the limit of {QUEUE_FLAG}, for a permit of {flag}");
             return Err(ApiError::unavailable(text).with_limit(QUEUE_FLAG));
         };
         self.metrics.queued.inc();
@@ -112,7 +115,8 @@ impl Gate {
     }
 
     fn timed_out(&self, limit: &'static str) -> ApiError {
-        ApiError::unavailable(format!("timed out in the queue, see {}", self.flag)).with_limit(limit)
+        let text = format!("no permit of {} became free in time ({limit})", self.flag);
+        ApiError::unavailable(text).with_limit(limit)
     }
 }
 
@@ -198,7 +202,10 @@ mod tests {
             let first = gate.admit(&ctx(60_000)).await.unwrap();
             let rejected = gate.admit(&ctx(10)).await.unwrap_err();
             assert_eq!(rejected.kind, ErrorKind::Unavailable);
-            assert_eq!(rejected.message, "timed out in the queue, see --query.max-concurrency");
+            assert_eq!(
+                rejected.message,
+                "no permit of --query.max-concurrency became free in time (--query.max-concurrency)"
+            );
             assert_eq!(active.get(), 1);
             drop(first);
             gate.admit(&ctx(0)).await.unwrap();
