@@ -59,7 +59,7 @@ pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// Locks standard output; a failed write exits.
+/// Locks standard output. A failed write exits.
 pub(crate) fn stdout() -> Stdout {
     Stdout(io::stdout().lock())
 }

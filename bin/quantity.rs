@@ -46,7 +46,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Prints a duration as Prometheus does; a fraction of a millisecond is left out.
+/// Prints a duration as Prometheus does. A fraction of a millisecond is left out.
 pub(crate) fn print_duration(duration: Duration) -> String {
     let mut ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     if ms == 0 {

@@ -46,7 +46,7 @@ pub(crate) enum ErrorKind {
     Timeout,
     /// The feature is not enabled.
     Disabled,
-    /// The server is overloaded or stopping; the same request may succeed later.
+    /// The server is overloaded or stopping. The same request may succeed later.
     Unavailable,
     /// Like `Unavailable`, for writes on servers that are configured to respond with 429.
     TooManyRequests,

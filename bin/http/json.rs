@@ -65,7 +65,7 @@ pub(crate) fn write_histogram_point(out: &mut Vec<u8>, timestamp_ms: i64, histog
     out.extend_from_slice(if any { b"]}]" } else { b"}]" });
 }
 
-/// Appends a time in seconds; whole seconds have no fraction, all others three decimals.
+/// Appends a time in seconds. Whole seconds have no fraction, all others three decimals.
 pub(crate) fn write_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
     if timestamp_ms < 0 {
         out.push(b'-');
@@ -107,7 +107,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends a string that is not a label, safe inside HTML; each byte that is not UTF-8 becomes an escaped U+FFFD.
+/// Appends a string that is not a label, safe inside HTML. Each byte that is not UTF-8 becomes an escaped U+FFFD.
 pub(crate) fn write_html_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {

@@ -106,7 +106,7 @@ impl Form {
         self.plain_time_ms(name).map_err(|reason| ApiError::invalid_parameter(name, reason))
     }
 
-    /// Parses an optional time, in milliseconds; the error does not name the parameter.
+    /// Parses an optional time, in milliseconds. The error does not name the parameter.
     pub(crate) fn plain_time_ms(&self, name: &str) -> Result<Option<i64>, String> {
         match self.first(name) {
             "" => Ok(None),
@@ -271,7 +271,7 @@ fn parse_pair(pair: &[u8]) -> Result<(String, String), String> {
     Ok((unescape(name)?, unescape(value)?))
 }
 
-/// Decodes a form value; bytes that are not UTF-8 become U+FFFD.
+/// Decodes a form value. Bytes that are not UTF-8 become U+FFFD.
 fn unescape(text: &[u8]) -> Result<String, String> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,11 +1,11 @@
 //! `varve serve`: starts a server from its flags, and stops it.
 //!
 //! Start: settings, signals, listener, then the store. The listener comes first, so that probes are served while the series of the
-//! log are loaded; requests for data get 503 until the store is open. Samples are replayed while the server runs; if that fails,
+//! log are loaded. Requests for data get 503 until the store is open. Samples are replayed while the server runs. If that fails,
 //! the server stops.
 //!
-//! Stop: no new connections, 503 for new queries; running queries get [`QUERY_GRACE`] before they are interrupted; writes run to
-//! their end; then the log is synced.
+//! Stop: no new connections, 503 for new queries. Running queries get [`QUERY_GRACE`] before they are interrupted. Writes run to
+//! their end. Then the log is synced.
 
 mod options;
 mod replay;
@@ -128,7 +128,7 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions) -> Result
     }
 }
 
-/// Waits until a signal or a request stops the server, and returns which; reloads the configuration on SIGHUP.
+/// Waits until a signal or a request stops the server, and returns which. Reloads the configuration on SIGHUP.
 async fn stop_requested(signals: &mut Signals, app: &Arc<App>) -> &'static str {
     loop {
         tokio::select! {

@@ -42,7 +42,7 @@ impl Replay {
         Self { ctx, ended, is_done: false }
     }
 
-    /// Returns why the replay failed; never returns if it does not fail.
+    /// Returns why the replay failed. Never returns if it does not fail.
     pub(super) async fn failed(&mut self) -> anyhow::Error {
         if !self.is_done {
             let ended = (&mut self.ended).await.context("wait for the replay");

@@ -1,6 +1,6 @@
 //! The state of a running server.
 //!
-//! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]; before and after, requests for data get 503.
+//! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]. Before and after, requests for data get 503.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -125,7 +125,7 @@ impl App {
     /// Reloads the configuration.
     ///
     /// # Errors
-    /// As [`LiveConfig::reload`], or if the query log cannot be opened; the previous configuration stays in force.
+    /// As [`LiveConfig::reload`], or if the query log cannot be opened. The previous configuration stays in force.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
         let reloaded = self.config.reload(|config| self.apply(config));
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());

@@ -4,7 +4,7 @@
 //! no earlier series has its value: a new pod has a new value of `pod`, a new machine one of `instance`, and both labels create the
 //! series that have both values. A new series without a new value is a new combination.
 //!
-//! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the earlier range, series by series; hashes of
+//! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the earlier range, series by series. Hashes of
 //! label values are held in memory and charged to the request.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -30,7 +30,7 @@ const COUNT_SIZE: usize = 160;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Churn {
-    /// The examined range in milliseconds since the epoch, start excluded; the earlier range has the same length.
+    /// The examined range in milliseconds since the epoch, start excluded. The earlier range has the same length.
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
     /// Series with samples in the range.

@@ -1,6 +1,6 @@
 //! The configuration in force, and its reload.
 //!
-//! Invariant: an invalid file changes nothing; the previous configuration stays in force.
+//! Invariant: an invalid file changes nothing. The previous configuration stays in force.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,7 +1,7 @@
 //! The query log: a line of JSON per query, in the format of Prometheus' `query_log_file`.
 //!
 //! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one write. A failed write is logged
-//! and counted; it does not fail the query.
+//! and counted. It does not fail the query.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use prometheus::{IntCounter, IntGauge};
 use serde_json::{Map, Value, json};
 
-/// The log; clones write to the same file.
+/// The log. Clones write to the same file.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryLog {
     file: Arc<RwLock<Option<(PathBuf, File)>>>,

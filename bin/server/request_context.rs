@@ -1,6 +1,6 @@
 //! Who sent a request and what it asks for: the details of a request that lists and logs show.
 //!
-//! The layer around all routes creates one [`RequestContext`] per request; work for the request finds it through
+//! The layer around all routes creates one [`RequestContext`] per request. Work for the request finds it through
 //! [`RequestContext::current`], so that no handler has to pass it on.
 
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ const USER_AGENT_SIZE_MAX: usize = 256;
 /// Bytes of a query or of selectors that are kept: a longer query is rejected.
 const TEXT_SIZE_MAX: usize = 1 << 20;
 
-/// The client's address of a connection; an extension of each of its requests.
+/// The client's address of a connection. An extension of each of its requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// The authenticated user; an extension of a request where authentication is configured.
+/// The authenticated user. An extension of a request where authentication is configured.
 #[derive(Debug, Clone)]
 pub(crate) struct User(pub(crate) Arc<str>);
 

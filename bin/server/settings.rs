@@ -1,4 +1,4 @@
-//! What a server runs with; docs/config.md describes the flags that these values come from.
+//! What a server runs with. Format: docs/config.md describes the flags that these values come from.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

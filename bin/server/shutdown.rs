@@ -14,7 +14,7 @@ pub(crate) struct Quit {
 }
 
 impl Quit {
-    /// Requests the end; returns `false` if it was requested before.
+    /// Requests the end. Returns `false` if it was requested before.
     pub(crate) fn request(&self) -> bool {
         let is_first = !self.is_requested.swap(true, Ordering::AcqRel);
         // The permit is kept for a later waiter.

@@ -106,7 +106,7 @@ impl Store {
     /// applied at start only.
     ///
     /// # Errors
-    /// If the configuration is invalid; nothing has changed then.
+    /// If the configuration is invalid. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
         let (otlp, rules) = (config.otlp.settings(self.lookback_delta_ms)?, config.ingest.rules()?);
         let (budgets, ha) = (config.ingest.budgets()?, config.ingest.ha()?);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use varve_ingest::admission::{Amounts, TeamBudget};
 
-/// The amounts of a budget; a missing key is unlimited.
+/// The amounts of a budget. A missing key is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct AmountsConfig {

@@ -405,7 +405,7 @@ async fn openapi_yaml(form: Form) -> Response {
     (headers, document::describe(&endpoints(), version)).into_response()
 }
 
-/// Responds to OPTIONS of an API path that is not served; any other method gets 404.
+/// Responds to OPTIONS of an API path that is not served. Any other method gets 404.
 async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
     if request.method() != Method::OPTIONS {
         return not_found(request).await;

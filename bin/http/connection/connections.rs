@@ -1,6 +1,6 @@
 //! The open connections: their number, the reserve, and which of them makes room for a new one.
 //!
-//! A connection is evicted for a new one if it is idle, the one that is idle for longest first; if none is, the connection whose
+//! A connection is evicted for a new one if it is idle, the one that is idle for longest first. If none is, the connection whose
 //! request body arrives most slowly is. If none can be evicted, the new connection is a *reserved* one: it serves probes, metrics
 //! and administration, and any other request only after it gets a regular permit.
 
@@ -111,7 +111,7 @@ impl Connections {
         })
     }
 
-    /// Waits for the permit of a connection, regular or reserved; evicts another connection if necessary.
+    /// Waits for the permit of a connection, regular or reserved. Evicts another connection if necessary.
     pub(super) async fn enter(self: &Arc<Self>) -> Arc<Connection> {
         loop {
             let has_room = self.permits.available_permits() > 0 || self.evict();
@@ -166,7 +166,7 @@ impl Connections {
         }
     }
 
-    /// Evicts the connection that receives request bodies most slowly and does nothing else; returns `false` if there is none.
+    /// Evicts the connection that receives request bodies most slowly and does nothing else. Returns `false` if there is none.
     fn evict_slowest(&self, connections: &[Arc<Connection>]) -> bool {
         let receiving = connections.iter().filter_map(|connection| Some((connection.receive_rate()?, connection)));
         match receiving.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
@@ -242,7 +242,7 @@ impl Connection {
 }
 
 impl Busy {
-    /// Waits for a regular permit if the connection is reserved; returns `false` if there is none.
+    /// Waits for a regular permit if the connection is reserved. Returns `false` if there is none.
     pub(super) async fn enter_regular(&self) -> bool {
         let Connection { all, permit, is_reserved, .. } = &*self.connection;
         if !self.connection.is_reserved() {
@@ -257,7 +257,7 @@ impl Busy {
         true
     }
 
-    /// Waits for the permit of an HTTP/2 stream; evicts the slowest connection with streams if there is none.
+    /// Waits for the permit of an HTTP/2 stream. Evicts the slowest connection with streams if there is none.
     pub(super) async fn enter_stream(&mut self) {
         let all = &self.connection.all;
         while self._stream.is_none() {

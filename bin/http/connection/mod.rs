@@ -167,9 +167,9 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     mut stop: watch::Receiver<bool>,
 ) {
     let service = TowerToHyperService::new(routes);
-    let (of_requests, of_app) = (Arc::clone(connection), Arc::clone(app));
+    let (shared_connection, shared_app) = (Arc::clone(connection), Arc::clone(app));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (service, app, mut busy) = (service.clone(), Arc::clone(&of_app), of_requests.busy());
+        let (service, app, mut busy) = (service.clone(), Arc::clone(&shared_app), shared_connection.busy());
         let mut request = request.map(|body| Body::new(busy.receive(body)));
         if let Some(peer) = talk.peer {
             request.extensions_mut().insert(peer);
@@ -197,7 +197,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
         () = connection.idle_for(app.settings.args.read_timeout) => {
             serving.as_mut().graceful_shutdown();
-            // An HTTP/2 client gets a GOAWAY; requests that it has sent meanwhile are served.
+            // An HTTP/2 client gets a GOAWAY. Requests that it has sent meanwhile are served.
             let closed = tokio::time::timeout(GOODBYE_TIME_MAX, serving.as_mut()).await;
             if closed.is_err() && connection.is_busy() { serving.await } else { return }
         }

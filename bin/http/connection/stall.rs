@@ -10,7 +10,7 @@ use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Wraps a socket; reads pass through.
+/// Wraps a socket. Reads pass through.
 #[derive(Debug)]
 pub(super) struct StallGuard<S> {
     socket: S,
@@ -26,7 +26,7 @@ impl<S> StallGuard<S> {
         Self { socket, timeout, waiting: None, stalled }
     }
 
-    /// Passes on the result of a write; a write that is pending for too long becomes an error.
+    /// Passes on the result of a write. A write that is pending for too long becomes an error.
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;

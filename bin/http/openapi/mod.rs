@@ -15,7 +15,7 @@ pub(super) use streamed::{ExemplarSeries, Label, MetadataFamilies, QueryData, Sy
 
 /// A type of response data.
 pub(super) trait Described {
-    /// Returns the JSON schema of the type; a named type is added to `schemas` and referenced.
+    /// Returns the JSON schema of the type. A named type is added to `schemas` and referenced.
     fn schema(schemas: &mut Schemas) -> Value;
 }
 

@@ -144,7 +144,7 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Returns the days since 1970-01-01 in the Gregorian calendar; years start in March, so that the leap day is the last one.
+/// Returns the days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day is the last one.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     const DAYS_TO_EPOCH: i64 = 719_468;
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };

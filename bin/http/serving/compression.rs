@@ -4,7 +4,7 @@
 //! body is compressed piece by piece while it is sent, at the client's pace. The body of a truncated response ends in an error
 //! before the end marker of the coding is written, so that it never parses as complete.
 //!
-//! The memory of an encoder is charged to the memory of all queries; if that is exhausted, the response is not compressed.
+//! The memory of an encoder is charged to the memory of all queries. If that is exhausted, the response is not compressed.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -62,7 +62,7 @@ impl Coding {
         }
     }
 
-    /// Decompresses `coded`; the output is charged before it is allocated.
+    /// Decompresses `coded`. The output is charged before it is allocated.
     ///
     /// # Errors
     /// If the input is invalid, its output exceeds `size_max` bytes, or memory is exhausted.

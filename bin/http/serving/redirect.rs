@@ -40,7 +40,7 @@ pub(crate) fn to_served(method: &Method, uri: &Uri, served: &[&str]) -> Option<R
     if is_served { redirect(status, method, uri, path) } else { None }
 }
 
-/// Removes empty, `.` and `..` elements; keeps a trailing slash.
+/// Removes empty, `.` and `..` elements. Keeps a trailing slash.
 fn clean(path: &str) -> String {
     let mut elements: Vec<&str> = Vec::new();
     for element in path.split('/') {

@@ -18,7 +18,7 @@ pub(crate) type Interest = Box<dyn Send>;
 /// The body that is sent to the client.
 pub(crate) struct ResponseBody {
     source: Source,
-    /// Of the last frame; it is charged until the connection asks for the next one.
+    /// Of the last frame. It is charged until the connection asks for the next one.
     charge: Option<Arc<Charge>>,
     _interest: Interest,
 }

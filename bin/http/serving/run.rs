@@ -30,7 +30,7 @@ use crate::server::query_log::LoggedQuery;
 use crate::server::request_context::RequestContext;
 use crate::server::store::Store;
 
-pub(crate) use crate::server::active_requests::Class;
+pub(crate) use crate::server::active_requests::RequestClass;
 
 /// The context of a handler's job on its blocking thread.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 /// When the returned future or the body of the response is dropped, the request is interrupted.
 pub(crate) async fn run(
     state: &HttpState,
-    class: Class,
+    class: RequestClass,
     timeout: Option<Duration>,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
@@ -125,7 +125,7 @@ pub(crate) async fn run(
 /// contain everything that the response depends on, including the timeout and the values of defaults.
 pub(crate) async fn run_shared(
     state: &HttpState,
-    class: Class,
+    class: RequestClass,
     timeout: Option<Duration>,
     parameters: String,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
@@ -156,7 +156,7 @@ pub(crate) async fn run_shared(
 /// Starts the computation on a separate task, which outlives the leader's connection.
 fn lead(
     state: &HttpState,
-    class: Class,
+    class: RequestClass,
     ctx: QueryContext,
     computation: &Arc<Computation>,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
@@ -179,7 +179,7 @@ fn lead(
 /// Waits for a permit and runs `job`. Calls `begin` just before `job` can read the store.
 async fn compute(
     state: &HttpState,
-    class: Class,
+    class: RequestClass,
     ctx: QueryContext,
     begin: impl FnOnce(),
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,

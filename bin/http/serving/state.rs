@@ -9,7 +9,7 @@ use super::gate::{Gate, GateMetrics, Permit, Queue};
 use super::singleflight::Singleflight;
 use crate::http::error::ApiError;
 use crate::http::web_config::WebConfig;
-use crate::server::active_requests::Class;
+use crate::server::active_requests::RequestClass;
 use crate::server::app::App;
 
 /// [`App`] and the state that only HTTP needs. Clones share it.
@@ -38,21 +38,32 @@ impl FromRef<HttpState> for Arc<App> {
 impl HttpState {
     pub(crate) fn new(app: Arc<App>, web: WebConfig) -> Self {
         let settings = &app.settings;
-        let gate =
-            |flag, class: Class, n_permits, queue| Gate::new(flag, n_permits, queue, gate_metrics(&app, class.name()));
+        let gate = |flag, class: RequestClass, n_permits, queue| {
+            Gate::new(flag, n_permits, queue, gate_metrics(&app, class.name()))
+        };
         // One queue per class. The write queue is bounded only by the number of connections and by the query timeout.
         let queue = || Queue::new(settings.args.query_max_queued, settings.args.query_queue_timeout);
         let write_queue = Queue::new(settings.args.max_connections, settings.args.query_timeout);
         let gates = Gates {
-            queries: gate("--query.max-concurrency", Class::Query, settings.args.query_max_concurrency, queue()),
-            metadata: gate("--query.metadata-concurrency", Class::Metadata, settings.metadata_concurrency, queue()),
+            queries: gate("--query.max-concurrency", RequestClass::Query, settings.args.query_max_concurrency, queue()),
+            metadata: gate(
+                "--query.metadata-concurrency",
+                RequestClass::Metadata,
+                settings.metadata_concurrency,
+                queue(),
+            ),
             remote_reads: gate(
                 "--storage.remote.read-concurrent-limit",
-                Class::RemoteRead,
+                RequestClass::RemoteRead,
                 settings.remote_read_concurrency,
                 queue(),
             ),
-            writes: gate("--ingest.concurrency-max", Class::Write, settings.args.ingest.concurrency_max, write_queue),
+            writes: gate(
+                "--ingest.concurrency-max",
+                RequestClass::Write,
+                settings.args.ingest.concurrency_max,
+                write_queue,
+            ),
         };
         Self { app, web: Arc::new(web), singleflight: Arc::default(), gates: Arc::new(gates) }
     }
@@ -61,15 +72,15 @@ impl HttpState {
     ///
     /// # Errors
     /// The errors of [`Gate::admit`]; 503 if the memory limit (`--memory.refuse-at`) is reached.
-    pub(crate) async fn admit(&self, class: Class, ctx: &QueryContext) -> Result<Permit, ApiError> {
+    pub(crate) async fn admit(&self, class: RequestClass, ctx: &QueryContext) -> Result<Permit, ApiError> {
         let pressure = &self.app.pressure;
-        let checked = if class == Class::Write { pressure.check_writes() } else { pressure.check_queries() };
+        let checked = if class == RequestClass::Write { pressure.check_writes() } else { pressure.check_queries() };
         checked.map_err(|reason| ApiError::unavailable(reason).with_limit("--memory.refuse-at"))?;
         let gate = match class {
-            Class::Query => &self.gates.queries,
-            Class::RemoteRead => &self.gates.remote_reads,
-            Class::Write => &self.gates.writes,
-            Class::Metadata => {
+            RequestClass::Query => &self.gates.queries,
+            RequestClass::RemoteRead => &self.gates.remote_reads,
+            RequestClass::Write => &self.gates.writes,
+            RequestClass::Metadata => {
                 if let Some(series_max) = self.app.settings.metadata_series_max {
                     ctx.limit_series("--query.max-metadata-series", series_max);
                 }

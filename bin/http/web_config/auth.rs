@@ -49,7 +49,7 @@ pub(crate) struct Auth {
     comparisons: Arc<Semaphore>,
     /// Credentials whose comparison is queued or running: the client that sent them first, and the number of requests.
     queue: Mutex<HashMap<Digest, (Option<IpAddr>, usize)>>,
-    /// The highest cost of all hashes; every rejection takes as long as a comparison of this cost.
+    /// The highest cost of all hashes. Every rejection takes as long as a comparison of this cost.
     cost_max: u32,
 }
 

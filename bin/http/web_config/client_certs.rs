@@ -24,7 +24,7 @@ use super::file::TlsServerConfig;
 /// Returns the verifier of client certificates, or `None` if clients need none.
 ///
 /// # Errors
-/// If settings are invalid or contradict each other; the message names the key.
+/// If settings are invalid or contradict each other. The message names the key.
 pub(super) fn verifier(
     of: &TlsServerConfig,
     client_ca: Option<Vec<u8>>,

@@ -1,7 +1,7 @@
 //! `--web.config.file`: TLS, client certificates, passwords, tokens.
 //!
 //! The format is that of Prometheus' exporter-toolkit, plus `bearer_tokens`. The file, and the files that it names, are checked once
-//! a second; a change applies to new connections and requests. An invalid file is logged and changes nothing, and so does one
+//! a second. A change applies to new connections and requests. An invalid file is logged and changes nothing, and so does one
 //! without the authentication or TLS that is in force: an empty file, for example while it is being written, opens no server.
 //!
 //! Invariants
@@ -125,7 +125,7 @@ impl Loaded {
         Ok(Self { tls, http2, auth, headers, has_client_certs, files })
     }
 
-    /// Checks that a reload disables neither authentication nor TLS; that takes a restart.
+    /// Checks that a reload disables neither authentication nor TLS. That takes a restart.
     fn check_successor_of(self, old: &Self) -> Result<Self> {
         let is_authenticated = |of: &Self| of.auth.is_some() || of.has_client_certs;
         ensure!(

@@ -16,10 +16,10 @@ use super::file::TlsServerConfig;
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
 /// Returns the configuration of rustls and whether it requests client certificates, or `None` for an empty section, which means
-/// plain text. Paths are relative to `folder`; the files that were read are added to `files`.
+/// plain text. Paths are relative to `folder`. The files that were read are added to `files`.
 ///
 /// # Errors
-/// If a setting is missing or invalid; the message names the key.
+/// If a setting is missing or invalid. The message names the key.
 pub(super) fn server_config(
     of: &TlsServerConfig,
     http2: bool,

@@ -20,14 +20,14 @@ use super::request_context::{RequestContext, truncate};
 
 /// The class of a request. Each class has its own gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum RequestClass {
     Query,
     Metadata,
     RemoteRead,
     Write,
 }
 
-impl Class {
+impl RequestClass {
     /// Returns the name of the class in metrics and lists.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Stage {
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     pub(crate) context: Arc<RequestContext>,
-    pub(crate) class: Class,
+    pub(crate) class: RequestClass,
     pub(crate) ctx: QueryContext,
     arrived: Instant,
     /// Time that the request was queued; set when its work begins.
@@ -136,7 +136,7 @@ impl ActiveRequests {
     pub(crate) fn register(
         self: &Arc<Self>,
         context: Arc<RequestContext>,
-        class: Class,
+        class: RequestClass,
         ctx: &QueryContext,
     ) -> Registration {
         let request = Arc::new(ActiveRequest {
@@ -162,7 +162,7 @@ impl ActiveRequests {
         let requests = self.requests();
         requests
             .get(&id)
-            .filter(|request| request.class != Class::Write)
+            .filter(|request| request.class != RequestClass::Write)
             .inspect(|request| request.ctx.interrupt(Interrupt::Killed))
             .is_some()
     }
@@ -193,7 +193,7 @@ impl ActiveRequests {
         let others: Vec<_> = requests
             .values()
             // Writes hold little memory, and an interrupted one would be retried.
-            .filter(|request| request.class != Class::Write && held(request) > 0)
+            .filter(|request| request.class != RequestClass::Write && held(request) > 0)
             .filter(|request| !asking.is_some_and(|asking| asking.is(request.ctx.memory())))
             .collect();
         if others.iter().any(|request| request.ctx.interrupted().is_some()) {
@@ -254,8 +254,8 @@ mod tests {
         let active = Arc::new(ActiveRequests::default());
         let all = MemoryBudget::new("all", 1000);
         let (gone, first, second) = (ctx(&all), ctx(&all), ctx(&all));
-        drop(active.register(context(), Class::Query, &gone));
-        let entries = [&first, &second].map(|ctx| active.register(context(), Class::Metadata, ctx));
+        drop(active.register(context(), RequestClass::Query, &gone));
+        let entries = [&first, &second].map(|ctx| active.register(context(), RequestClass::Metadata, ctx));
         entries[1].request.begin();
         let stages: Vec<_> = active.list().iter().map(|request| request.stage().name()).collect();
         assert_eq!(stages, ["waiting", "working"]);
@@ -271,7 +271,7 @@ mod tests {
         let active = Arc::new(ActiveRequests::default());
         let all = MemoryBudget::with_reclaimer("all", 100, Arc::<ActiveRequests>::clone(&active));
         let contexts = [ctx(&all), ctx(&all), ctx(&all)];
-        let _entries = contexts.each_ref().map(|ctx| active.register(context(), Class::Query, ctx));
+        let _entries = contexts.each_ref().map(|ctx| active.register(context(), RequestClass::Query, ctx));
         let [heavy, light, newest] = &contexts;
         let (mut of_heavy, mut of_light, mut of_newest) = (heavy.charge(), light.charge(), newest.charge());
         of_heavy.grow(70).unwrap();
@@ -302,7 +302,7 @@ mod tests {
         let work = |size: usize| {
             let (active, ctx) = (Arc::clone(&active), ctx(&all));
             thread::spawn(move || {
-                let _entry = active.register(context(), Class::Query, &ctx);
+                let _entry = active.register(context(), RequestClass::Query, &ctx);
                 let mut charge = ctx.charge();
                 (0..1000).try_for_each(|_| {
                     ctx.check()?;

@@ -7,7 +7,7 @@ use super::table::family;
 /// Ticks per second in /proc/self/stat: 100 on every architecture.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Collects the metrics; those that the system does not provide are skipped.
+/// Collects the metrics. Those that the system does not provide are skipped.
 pub(super) fn gather(started_s: f64) -> Vec<MetricFamily> {
     let status = read("status");
     let memory = |key: &str| status_kib(&status, key).map(|kib| kib * 1024.0);

@@ -1,4 +1,4 @@
-//! The file of the usage record; docs/format/usage.md, version 1.
+//! The file of the usage record. Format: docs/format/usage.md, version 1.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::record::{
     Requester, SELECTORS_MAX, TEXT_SIZE_MAX,
 };
 
-/// The file format; the size limit is far above the maximum size of a record.
+/// The file format. The size limit is far above the maximum size of a record.
 pub(super) const FILE: StateFile = StateFile { magic: *b"VUSE", version: 1, payload_size_max: (256 << 20) - 12 };
 
 /// Returns the payload of the file.
@@ -69,7 +69,7 @@ pub(super) fn decode(payload: &[u8]) -> Option<Record> {
     cursor.0.is_empty().then_some(record)
 }
 
-/// The remaining bytes; a read past their end or beyond a limit is `None`.
+/// The remaining bytes. A read past their end or beyond a limit is `None`.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {

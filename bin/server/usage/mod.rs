@@ -5,8 +5,8 @@
 //! minute.
 //!
 //! Invariants
-//! 1. The record is bounded ([`record::SIZE_MAX`]); the least recently used entries are evicted, and counted.
-//! 2. A damaged file is renamed and a new record started; a file of a newer version stays unchanged.
+//! 1. The record is bounded ([`record::SIZE_MAX`]). The least recently used entries are evicted, and counted.
+//! 2. A damaged file is renamed and a new record started. A file of a newer version stays unchanged.
 //! 3. A use that cannot be recorded never fails a request.
 //!
 //! Threads: one lock, held for a lookup.
@@ -90,7 +90,7 @@ impl Usage {
     /// Writes the record to its file, if it has changed. Blocks.
     ///
     /// # Errors
-    /// If it cannot be written; the old file remains.
+    /// If it cannot be written. The old file remains.
     pub(crate) fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         if !self.is_changed.swap(false, Ordering::AcqRel) {

@@ -10,17 +10,17 @@ pub(super) const SIZE_MAX: usize = 64 << 20;
 pub(super) const METRICS_MAX: usize = 100_000;
 /// Maximum number of selectors without a metric name.
 pub(super) const SELECTORS_MAX: usize = 1_000;
-/// Maximum size of a metric name or selector; a longer one is only counted.
+/// Maximum size of a metric name or selector. A longer one is only counted.
 pub(super) const TEXT_SIZE_MAX: usize = 1_024;
-/// Maximum number of labels of each kind of a metric; beyond it all of its labels count as used.
+/// Maximum number of labels of each kind of a metric. Beyond it all of its labels count as used.
 pub(super) const LABELS_MAX: usize = 64;
-/// Maximum size of a label name; with a longer one, all labels count as used.
+/// Maximum size of a label name. With a longer one, all labels count as used.
 pub(super) const LABEL_SIZE_MAX: usize = 256;
-/// Maximum number of requesters of a metric; the most recent ones are kept.
+/// Maximum number of requesters of a metric. The most recent ones are kept.
 pub(super) const ASKERS_MAX: usize = 16;
 /// Maximum number of requesters in a record.
 pub(super) const REQUESTERS_MAX: usize = 4_096;
-/// Maximum size of each header of a requester; longer ones are truncated.
+/// Maximum size of each header of a requester. Longer ones are truncated.
 pub(super) const REQUESTER_TEXT_MAX: usize = 128;
 /// Size of an entry besides its strings.
 const ENTRY_SIZE: usize = 128;
@@ -144,7 +144,7 @@ impl Record {
         }
     }
 
-    /// Adds the uses of a query; duplicates count once.
+    /// Adds the uses of a query. Duplicates count once.
     pub(super) fn note(&mut self, who: &Requester, uses: &[Use], now_ms: i64) {
         let who = self.requester(who);
         let mut seen = HashSet::new();

@@ -126,7 +126,7 @@ pub(crate) async fn import(State(app): State<Arc<App>>) -> Result<Response, ApiE
     .await
 }
 
-/// Returns the error of a failed operation; a limit is not the server's failure.
+/// Returns the error of a failed operation. A limit is not the server's failure.
 fn failed(error: varve_tsdb::Error) -> ApiError {
     let kind = match error {
         varve_tsdb::Error::Limit { .. } => ErrorKind::Execution,

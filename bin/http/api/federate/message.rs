@@ -15,7 +15,7 @@ use crate::http::serving::run::Work;
 /// Bytes of a family that are handed to the response writer at a time.
 const STEP_SIZE: usize = 4 << 10;
 
-/// A family being collected; its memory is charged.
+/// A family being collected. Its memory is charged.
 pub(super) struct Family {
     metrics: Vec<MetricMessage>,
     ctx: QueryContext,

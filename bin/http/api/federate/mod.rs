@@ -30,7 +30,7 @@ use varve_tsdb::{Labels, Matcher, QueryContext, SampleColumns, TimeRange};
 use super::selector_union::SelectorUnion;
 use crate::http::error::ApiError;
 use crate::http::params::Form;
-use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 use format::Format;
@@ -56,7 +56,7 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: F
     let range = TimeRange { start_ms, end_ms: now_ms };
     let mut external = state.app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
-    let mut response = run(state, Class::Query, timeout, move |work| {
+    let mut response = run(state, RequestClass::Query, timeout, move |work| {
         let selectors = read_selectors(&work.ctx, &form)?;
         work.store.note_selectors(&work.ctx, &who, &selectors, &LabelSet::all());
         write(work, &selectors, range, format, external)
@@ -90,7 +90,7 @@ struct Latest {
     histogram: Option<Arc<Histogram>>,
 }
 
-/// The kind of a family; families of different kinds may have the same name.
+/// The kind of a family. Families of different kinds may have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Untyped,

@@ -7,20 +7,20 @@ use varve_tsdb::labels::Metadata;
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, parse_int};
-use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 
 /// GET /api/v1/metadata.
 pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let request = Request::read(&form)?;
-    run(&state, Class::Metadata, form.timeout()?, move |work| request.respond(work)).await
+    run(&state, RequestClass::Metadata, form.timeout()?, move |work| request.respond(work)).await
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     /// Empty: all.
     metric: String,
-    /// Number of families; as in Prometheus, 0 means none at all.
+    /// Number of families. As in Prometheus, 0 means none at all.
     limit: usize,
 }
 
@@ -48,7 +48,7 @@ impl Request {
     }
 }
 
-/// Reads a number; a missing one is -1, which like all negative ones means no limit.
+/// Reads a number. A missing one is -1, which like all negative ones means no limit.
 fn number(form: &Form, name: &str) -> Result<i64, ApiError> {
     match form.first(name) {
         "" => Ok(-1),

@@ -11,7 +11,7 @@ use varve_tsdb::{Matcher, TimeRange};
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, parse_selectors, unescape_label_name};
-use crate::http::serving::run::{Class, TRUNCATED, Work, run_shared};
+use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 
@@ -59,7 +59,7 @@ async fn respond(
 ) -> Result<Response, ApiError> {
     let request = Request::read(form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{used:?} {request:?}"));
-    run_shared(state, Class::Metadata, timeout, parameters, move |work| request.respond(work, &used, find)).await
+    run_shared(state, RequestClass::Metadata, timeout, parameters, move |work| request.respond(work, &used, find)).await
 }
 
 /// The requester, and the labels that it uses.

@@ -8,7 +8,7 @@ use varve_tsdb::{Labels, Matcher, QueryContext, TimeRange};
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, parse_selectors};
-use crate::http::serving::run::{Class, TRUNCATED, Work, run_shared};
+use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 
@@ -16,7 +16,7 @@ use crate::server::usage::Requester;
 pub(crate) async fn series(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
     let request = Request::read(&form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{who:?} {request:?}"));
-    run_shared(&state, Class::Metadata, timeout, parameters, move |work| request.respond(work, &who)).await
+    run_shared(&state, RequestClass::Metadata, timeout, parameters, move |work| request.respond(work, &who)).await
 }
 
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Request {
         work.close(&warnings, &[])
     }
 
-    /// Writes the union of the selections; returns `true` if the limit truncated it.
+    /// Writes the union of the selections. Returns `true` if the limit truncated it.
     ///
     /// A series that an earlier selector matches was written already. Testing the earlier selectors, instead of remembering the
     /// written series, takes no memory.

@@ -12,7 +12,7 @@ use super::result::write_result;
 use crate::http::error::ApiError;
 use crate::http::params::{Form, Steps};
 use crate::http::query_stats::{self, Wanted};
-use crate::http::serving::run::{Class, TRUNCATED, Work, run, run_shared};
+use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run, run_shared};
 use crate::http::serving::state::HttpState;
 use crate::server::request_context::{self, RequestContext};
 use crate::server::usage::Requester;
@@ -40,7 +40,7 @@ pub(crate) async fn explain(State(state): State<HttpState>, who: Requester, form
     let options = Options { stats: Wanted::Plan, ..Options::read(&form, None)? };
     note_times(times);
     let context = RequestContext::current();
-    run(&state, Class::Query, options.timeout, move |work| {
+    run(&state, RequestClass::Query, options.timeout, move |work| {
         let result = options.evaluate(work, &who, times, options.stats.asked())?;
         result.stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
@@ -68,7 +68,7 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
     note_times(times);
     let context = RequestContext::current();
     let is_logged = state.app.query_log.is_enabled();
-    run_shared(state, Class::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
+    run_shared(state, RequestClass::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
         // The query log has statistics even where the response has none.
         let asked = if is_logged { options.stats.asked_for_log() } else { options.stats.asked() };
         let QueryResult { value, annotations, stats, charge: _value_charge } =

@@ -11,7 +11,7 @@ use varve_tsdb::exemplars::{Exemplar, SeriesExemplars};
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::Form;
-use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 
@@ -23,7 +23,8 @@ pub(crate) async fn query_exemplars(
 ) -> Result<Response, ApiError> {
     let features = state.app.settings.features;
     let (range, timeout) = (read_range(&form)?, form.timeout()?);
-    run(&state, Class::Query, timeout, move |work| respond(work, &who, form.first("query"), &features, range)).await
+    run(&state, RequestClass::Query, timeout, move |work| respond(work, &who, form.first("query"), &features, range))
+        .await
 }
 
 fn read_range(form: &Form) -> Result<TimeRange, ApiError> {

@@ -7,13 +7,13 @@ use varve_query::promql;
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::Form;
-use crate::http::serving::run::{Class, run};
+use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
 
 /// GET and POST /api/v1/format_query.
 pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let features = state.app.settings.features;
-    run(&state, Class::Query, None, move |work| {
+    run(&state, RequestClass::Query, None, move |work| {
         let (expr, _expr_charge) = promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (text, _text_charge) = promql::prettify_within(&work.ctx, &expr)?;
         work.respond(|work| {
@@ -27,7 +27,7 @@ pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result
 /// GET and POST /api/v1/parse_query.
 pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let features = state.app.settings.features;
-    run(&state, Class::Query, None, move |work| {
+    run(&state, RequestClass::Query, None, move |work| {
         let (expr, _expr_charge) = promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (tree, _tree_charge) = promql::to_json_within(&work.ctx, &expr)?;
         work.respond(|work| {

@@ -31,7 +31,7 @@ pub(crate) fn write_result(
     Ok(is_truncated)
 }
 
-/// Returns the size of a value in memory; shared label sets count in full.
+/// Returns the size of a value in memory. Shared label sets count in full.
 fn size_of_value(value: &Value) -> usize {
     match value {
         Value::Scalar(_) => 0,
@@ -51,7 +51,7 @@ fn size_of_value(value: &Value) -> usize {
     }
 }
 
-/// Writes a value with its type, as the start of an object; returns `true` if `limit` truncated it.
+/// Writes a value with its type, as the start of an object. Returns `true` if `limit` truncated it.
 fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool, ApiError> {
     let kind = match value {
         Value::Scalar(_) => "scalar",

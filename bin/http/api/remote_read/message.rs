@@ -37,7 +37,7 @@ pub(super) struct LabelMatcher {
     value: String,
 }
 
-/// What the querying Prometheus evaluates; most fields are unused.
+/// What the querying Prometheus evaluates. Most fields are unused.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ReadHints {
     #[prost(string, tag = "2")]
@@ -218,7 +218,7 @@ impl HistogramMessage {
 /// Returns the difference of each count from the previous one.
 fn deltas(counts: &[u64]) -> Vec<i64> {
     let before = std::iter::once(&0).chain(counts);
-    // Differences wrap, as in Prometheus; the sums of the reader wrap back.
+    // Differences wrap, as in Prometheus. The sums of the reader wrap back.
     counts.iter().zip(before).map(|(count, before)| count.wrapping_sub(*before).cast_signed()).collect()
 }
 

@@ -27,18 +27,18 @@ use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Form;
 use crate::http::serving::request_body;
 use crate::http::serving::request_body::BodyLimits;
-use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
 
-/// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB; its requests have a few hundred bytes.
+/// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB. Its requests have a few hundred bytes.
 const REQUEST_SIZE_MAX: usize = 4 << 20;
 /// Maximum bytes in memory per byte of a message: an empty query has two bytes.
 const BYTES_PER_BYTE: usize = 96;
 /// Bytes that are handed to the response writer at a time.
 const STEP_SIZE: usize = 4 << 10;
-/// Bytes that are compressed at a time; snappy's encoder looks no further back.
+/// Bytes that are compressed at a time. Snappy's encoder looks no further back.
 const SNAPPY_PART_SIZE: usize = 64 << 10;
 
 const SAMPLES: i32 = 0;
@@ -75,14 +75,14 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result<
         samples_max: settings.args.remote_read_sample_limit,
         frame_size_max: settings.args.remote_read_frame_size,
     };
-    let response = run(state, Class::RemoteRead, timeout, move |work| {
+    let response = run(state, RequestClass::RemoteRead, timeout, move |work| {
         let _charge = charge;
         if is_streamed { reader.stream(work, &request.queries) } else { reader.send(work, &request.queries) }
     });
     Ok(finish(response.await?, is_streamed))
 }
 
-/// Returns the timeout in the URL; the body is the message, not a form.
+/// Returns the timeout in the URL. The body is the message, not a form.
 fn timeout(request: &Request) -> Result<Option<Duration>, ApiError> {
     let mut form = Form::default();
     form.add(request.uri().query().unwrap_or_default().as_bytes())?;

@@ -9,7 +9,7 @@ use crate::http::error::ApiError;
 use crate::http::openapi::described;
 use crate::http::params::{Form, parse_selectors};
 use crate::http::response::success;
-use crate::http::serving::run::{Class, run};
+use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
 
 described! {
@@ -33,7 +33,7 @@ pub(crate) async fn alerts() -> Response {
 
 /// GET /api/v1/rules.
 pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
-    run(&state, Class::Metadata, None, move |work| {
+    run(&state, RequestClass::Metadata, None, move |work| {
         check(&work.ctx, &form)?;
         work.respond_json(&RuleGroups { groups: Vec::new() })
     })

@@ -17,7 +17,7 @@ use varve_tsdb::{Matcher, QueryContext, TimeRange};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::json;
 use crate::http::params::{Form, parse_int, parse_selectors};
-use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 use score::{Algorithm, Term};
@@ -97,7 +97,7 @@ async fn search(
         return Err(ApiError::new(ErrorKind::Disabled, "search API disabled"));
     }
     let (limit_max, timeout) = (settings.args.search_max_limit, form.timeout()?);
-    let response = run(state, Class::Metadata, timeout, move |work| {
+    let response = run(state, RequestClass::Metadata, timeout, move |work| {
         let search = Search::read(&work.ctx, &form, endpoint, limit_max)?;
         search.respond(work, &who, &field(&form)?)
     });
@@ -303,7 +303,7 @@ fn read_algorithm(text: &str) -> Result<Algorithm, ApiError> {
     }
 }
 
-/// Parses the order; the caller reports an unknown one later.
+/// Parses the order. The caller reports an unknown one later.
 fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>, ApiError> {
     let invalid = |reason: &str| Err(ApiError::bad_data(reason));
     let (by, direction) = (form.first("sort_by"), form.first("sort_dir"));

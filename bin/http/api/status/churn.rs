@@ -6,7 +6,7 @@ use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::http::error::ApiError;
 use crate::http::params::Form;
-use crate::http::serving::run::{Class, run};
+use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
 use crate::server::churn;
 
@@ -14,7 +14,7 @@ use crate::server::churn;
 pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let (time_ms, timeout) = (form.optional_time_ms("time")?, form.timeout()?);
     let time_ms = time_ms.unwrap_or_else(|| SystemClock.now_ms());
-    run(&state, Class::Query, timeout, move |work| {
+    run(&state, RequestClass::Query, timeout, move |work| {
         let found = churn::find(&work.store.db, &work.ctx, time_ms, churn::RANGE_MS)?;
         work.respond_json(&found)
     })

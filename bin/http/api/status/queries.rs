@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::response::success;
-use crate::server::active_requests::{ActiveRequest, Class};
+use crate::server::active_requests::{ActiveRequest, RequestClass};
 use crate::server::app::App;
 use crate::server::request_context::truncate;
 
@@ -19,7 +19,7 @@ const LISTED_SIZE_MAX: usize = 16 << 10;
 /// GET /api/v1/status/queries: the oldest first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
     let all = app.active_requests.list();
-    let requests = all.iter().filter(|request| request.class != Class::Write).map(|request| describe(request));
+    let requests = all.iter().filter(|request| request.class != RequestClass::Write).map(|request| describe(request));
     success(&requests.collect::<Vec<Value>>())
 }
 

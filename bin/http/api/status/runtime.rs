@@ -77,7 +77,7 @@ pub(crate) async fn config(State(app): State<Arc<App>>) -> Response {
 }
 
 described! {
-    /// Runtime information; fields that only Go has are zero or empty.
+    /// Runtime information. Fields that only Go has are zero or empty.
     pub(crate) struct RuntimeInfo {
         start_time: String,
         working_dir = "CWD": String,

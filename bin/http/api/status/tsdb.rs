@@ -11,7 +11,7 @@ use crate::http::error::ApiError;
 use crate::http::openapi::described;
 use crate::http::params::{Form, parse_int};
 use crate::http::response::success;
-use crate::http::serving::run::{Class, run};
+use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
 use crate::server::app::App;
 
@@ -79,7 +79,7 @@ impl From<Cardinality> for TsdbStatus {
 /// GET /api/v1/status/tsdb.
 pub(crate) async fn cardinality(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let (limit, timeout) = (read_limit(&form)?, form.timeout()?);
-    run(&state, Class::Metadata, timeout, move |work| {
+    run(&state, RequestClass::Metadata, timeout, move |work| {
         let found = TsdbStatus::from(work.store.db.cardinality(&work.ctx, limit)?);
         work.respond_json(&found)
     })

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::http::error::ApiError;
 use crate::http::params::Form;
-use crate::http::serving::run::{Class, Work, run};
+use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::{Entry, Requester};
 
@@ -38,7 +38,7 @@ impl<S: Sync> FromRequestParts<S> for Requester {
 /// GET /api/v1/status/usage: the most recently used first; `metric` selects one, `limit` bounds each list.
 pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let (limit, timeout) = (form.limit()?.unwrap_or(usize::MAX), form.timeout()?);
-    run(&state, Class::Metadata, timeout, move |work| respond(work, form.first("metric"), limit)).await
+    run(&state, RequestClass::Metadata, timeout, move |work| respond(work, form.first("metric"), limit)).await
 }
 
 fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<(), ApiError> {

@@ -13,10 +13,10 @@ use crate::http::error::{ApiError, ErrorKind};
 use crate::http::serving::log_limiter::LogLimiter;
 use crate::http::serving::request_body::{BodyError, BodyLimits, read};
 use crate::http::serving::state::HttpState;
-use crate::server::active_requests::Class;
+use crate::server::active_requests::RequestClass;
 use crate::server::request_context::RequestContext;
 
-/// How long a write request may wait for a permit; its sender times out at about this age.
+/// How long a write request may wait for a permit. Its sender times out at about this age.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Failed writes: many at once while the disk is full, for example.
@@ -42,8 +42,8 @@ pub(super) async fn ingest(
         state.app.rejects.add_request(context.sender(), reason(&error), error.to_string());
         unread(error)
     })?;
-    let registration = state.app.active_requests.register(context.clone(), Class::Write, &ctx);
-    let permit = state.admit(Class::Write, &state.app.write_context(QUEUE_TIME_MAX)).await;
+    let registration = state.app.active_requests.register(context.clone(), RequestClass::Write, &ctx);
+    let permit = state.admit(RequestClass::Write, &state.app.write_context(QUEUE_TIME_MAX)).await;
     let permit = permit.map_err(|rejected| rejected.rejected_write(settings.queue_timeout_status).plain())?;
     let store = state.app.store().ok_or_else(|| ApiError::stopping().plain())?;
     let app = state.app.clone();

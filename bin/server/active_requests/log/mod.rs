@@ -55,7 +55,7 @@ struct Slots {
 }
 
 impl ActiveRequestLog {
-    /// Creates the log in a data directory that this process has locked; the log of the previous process is renamed.
+    /// Creates the log in a data directory that this process has locked. The log of the previous process is renamed.
     ///
     /// # Errors
     /// If the file cannot be created.

@@ -1,4 +1,4 @@
-//! The encoding of header and slots; docs/format/active-requests.md.
+//! The encoding of header and slots. Format: docs/format/active-requests.md.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ const NUMBERS_OFFSET: usize = 8;
 const LENGTHS_OFFSET: usize = 64;
 const STRINGS_OFFSET: usize = 80;
 
-/// Maximum size of each string of a record, in order; the last one gets what the others leave.
+/// Maximum size of each string of a record, in order. The last one gets what the others leave.
 const STRING_SIZES_MAX: [usize; N_STRINGS] = [96, 64, 64, 128, 160, SIZE - STRINGS_OFFSET];
 const N_STRINGS: usize = 6;
 
@@ -117,7 +117,7 @@ impl Header {
 }
 
 impl Record {
-    /// Encodes the record; long strings are truncated.
+    /// Encodes the record. Long strings are truncated.
     pub(super) fn encode(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         bytes[STATE_OFFSET] = self.state as u8;
