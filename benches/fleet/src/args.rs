@@ -37,8 +37,6 @@ pub(crate) enum Command {
     Unbounded(UnboundedArgs),
     /// Run Varve and its peers one after the other under the same load and compare them
     Compare(CompareArgs),
-    /// Check the generator: peers must need their known bytes per sample for an hour of the fleet
-    Calibrate(CalibrateArgs),
 }
 
 /// Parameters of the fleet.
@@ -47,10 +45,6 @@ pub(crate) struct FleetArgs {
     /// Active series
     #[arg(long, value_name = "N", default_value = "200000", value_parser = clap::value_parser!(u64).range(1..=ACTIVE_SERIES_MAX as u64))]
     pub(crate) active_series: u64,
-
-    /// Machines, instead of --active-series
-    #[arg(long, value_name = "N", conflicts_with = "active_series", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) nodes: Option<u64>,
 
     /// Series per machine, including those of its pods
     #[arg(long, value_name = "N", default_value = "2100", value_parser = clap::value_parser!(u64).range(1..=SERIES_PER_NODE_MAX as u64))]
@@ -247,28 +241,12 @@ pub(crate) enum CompareFormat {
     Json,
 }
 
-/// Flags of `varve-bench calibrate`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct CalibrateArgs {
-    #[command(flatten)]
-    pub(crate) fleet: FleetArgs,
-
-    /// Program to run as Prometheus
-    #[arg(long, value_name = "FILE", default_value = "prometheus")]
-    pub(crate) prometheus: PathBuf,
-
-    /// Program to run as VictoriaMetrics
-    #[arg(long, value_name = "FILE", default_value = "victoria-metrics")]
-    pub(crate) victoria_metrics: PathBuf,
-}
-
 impl FleetArgs {
     /// Returns the options of the generator.
     pub(crate) fn options(&self, start_ms: i64) -> FleetOptions {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        let active_series = self.nodes.map_or(self.active_series, |n| n.saturating_mul(self.series_per_node));
         FleetOptions {
-            active_series: size(active_series).min(ACTIVE_SERIES_MAX),
+            active_series: size(self.active_series),
             series_per_node: size(self.series_per_node),
             interval_ms: millis(self.interval),
             start_ms,

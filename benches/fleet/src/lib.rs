@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod calibrate;
 mod client;
 mod compare;
 mod fleet;
@@ -46,6 +45,5 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Mixed(args) => mixed::mixed(args),
         Command::Unbounded(args) => unbounded::unbounded(args),
         Command::Compare(args) => compare::compare(args),
-        Command::Calibrate(args) => calibrate::calibrate(args),
     }
 }

@@ -13,12 +13,8 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::args::{MixedArgs, now_ms};
 use crate::fleet::Fleet;
-use crate::message::Version;
 use crate::query::{QueryResult, geometric_mean, run_all};
 use crate::write::{WriteOptions, Written, write_fleet};
-
-const CONNECTIONS: usize = 2;
-const SAMPLES_PER_REQUEST: usize = 2_000;
 
 /// Runs the three phases and prints their results.
 ///
@@ -91,15 +87,7 @@ impl Mixed<'_> {
     }
 
     fn options(&self, rate: Option<f64>) -> WriteOptions {
-        WriteOptions {
-            url: format!("{}/api/v1/write", self.args.url),
-            n_connections: CONNECTIONS,
-            samples_per_request: SAMPLES_PER_REQUEST,
-            rate,
-            version: Version::V1,
-            ahead: false,
-            pid: None,
-        }
+        WriteOptions { rate, ..WriteOptions::new(&self.args.url) }
     }
 }
 

@@ -6,15 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::client::Client;
 
-/// How long a server may take to start, and to stop.
+/// How long a server may take to start.
 const TIMEOUT: Duration = Duration::from_secs(60);
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// The resolution at which start times are measured.
-const START_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The resolution of the measured start times.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A directory under the system's temporary directory; it is removed when its handle is dropped.
 #[derive(Debug)]
@@ -62,11 +61,11 @@ impl Peer {
         let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
         let mut peer = Self { name, child, port };
         let client = Client::new(&peer.url(""));
-        peer.wait_at(START_POLL_INTERVAL, "start", TIMEOUT, |peer| {
+        peer.wait("start", TIMEOUT, |peer| {
             if let Some(status) = peer.child.try_wait().context("wait for the child process")? {
                 bail!("{} exited: {status}", peer.name);
             }
-            Ok(client.get(ready).is_ok_and(|response| response.is_success()).then_some(()))
+            Ok(client.get(ready).is_ok_and(|response| response.is_success()))
         })?;
         Ok(peer)
     }
@@ -79,40 +78,18 @@ impl Peer {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// Polls `found` until it returns a value.
-    pub(crate) fn wait<T>(
+    /// Polls until `is_done` returns `true`.
+    pub(crate) fn wait(
         &mut self,
         what: &str,
         timeout: Duration,
-        found: impl FnMut(&mut Self) -> Result<Option<T>>,
-    ) -> Result<T> {
-        self.wait_at(POLL_INTERVAL, what, timeout, found)
-    }
-
-    fn wait_at<T>(
-        &mut self,
-        interval: Duration,
-        what: &str,
-        timeout: Duration,
-        mut found: impl FnMut(&mut Self) -> Result<Option<T>>,
-    ) -> Result<T> {
+        mut is_done: impl FnMut(&mut Self) -> Result<bool>,
+    ) -> Result<()> {
         let started = Instant::now();
-        while started.elapsed() < timeout {
-            if let Some(found) = found(self)? {
-                return Ok(found);
-            }
-            thread::sleep(interval);
+        while !is_done(self)? {
+            ensure!(started.elapsed() < timeout, "waited {timeout:?} for {} to {what}", self.name);
+            thread::sleep(POLL_INTERVAL);
         }
-        bail!("waited {timeout:?} for {} to {what}", self.name)
-    }
-
-    /// Sends SIGTERM and waits for the exit, so that everything is on disk.
-    pub(crate) fn stop(mut self) -> Result<()> {
-        let pid = self.pid().to_string();
-        // The standard library can send SIGKILL only.
-        let sent = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status().context("run sh")?;
-        anyhow::ensure!(sent.success(), "send SIGTERM to {}", self.name);
-        self.wait("stop", TIMEOUT, |peer| peer.child.try_wait().context("wait for the child process"))?;
         Ok(())
     }
 }
@@ -125,13 +102,13 @@ impl Drop for Peer {
     }
 }
 
-/// Returns the total size of the files under a directory; files removed during the walk are ignored.
-pub(crate) fn size_bytes(dir: &Path) -> u64 {
+/// Returns the total size of the files under a directory, or of those with a name. Files removed during the walk are ignored.
+pub(crate) fn size_bytes(dir: &Path, name: Option<&str>) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
-    let size = |entry: std::fs::DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => size_bytes(&entry.path()),
-        Ok(_) => entry.metadata().map_or(0, |metadata| metadata.len()),
-        Err(_) => 0,
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size_bytes(&entry.path(), name),
+        Ok(metadata) if name.is_none_or(|name| entry.file_name() == name) => metadata.len(),
+        _ => 0,
     };
     entries.flatten().map(size).sum()
 }

@@ -13,7 +13,6 @@ use anyhow::{Result, anyhow, ensure};
 use crate::args::UnboundedArgs;
 use crate::client::{Client, escape};
 use crate::fleet::Fleet;
-use crate::message::Version;
 use crate::process;
 use crate::write::{WriteOptions, Written, write_fleet};
 
@@ -21,10 +20,6 @@ use crate::write::{WriteOptions, Written, write_fleet};
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The selector of all series.
 const ALL: &str = "{__name__=~\".+\"}";
-/// Writing connections.
-const WRITERS: usize = 2;
-/// As Prometheus' default `max_samples_per_send`.
-const SAMPLES_PER_REQUEST: usize = 2_000;
 
 /// The results.
 #[derive(Debug)]
@@ -56,15 +51,7 @@ struct Outcomes {
 /// If the server cannot be reached or rejects samples.
 pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
     let fleet = Fleet::new(args.fleet.options(args.start));
-    let options = WriteOptions {
-        url: format!("{}/api/v1/write", args.url),
-        version: Version::V1,
-        n_connections: WRITERS,
-        samples_per_request: SAMPLES_PER_REQUEST,
-        rate: Some(args.rate as f64),
-        ahead: false,
-        pid: None,
-    };
+    let options = WriteOptions { rate: Some(args.rate as f64), ..WriteOptions::new(&args.url) };
     let next = args.fleet.n_rounds();
     let alone = write_fleet(&fleet, next..next + 1, &options)?;
     alone.check()?;

@@ -15,7 +15,6 @@ use varve_tsdb::labels::METRIC_NAME;
 use crate::args::{CompareArgs, CompareFormat, now_ms};
 use crate::client::Client;
 use crate::fleet::{Fleet, SeriesId};
-use crate::message::Version;
 use crate::process::{self, Usage};
 use crate::query::{query_scalar, run_all};
 use crate::write::{WriteOptions, Written, write_fleet};
@@ -39,8 +38,6 @@ const LAST_PART: i64 = 10;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The resolution of the measured restart time.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-const CONNECTIONS: usize = 2;
-const SAMPLES_PER_REQUEST: usize = 2_000;
 
 /// Compares the servers and prints a table, or JSON.
 ///
@@ -110,21 +107,14 @@ impl Bench {
             restart_s: restart.map(|duration| duration.as_secs_f64()),
             lost_share,
             disk_bytes_per_sample: disk.total_bytes as f64 / n_stored,
+            disk_bytes_per_sample_without_index: disk.total_bytes.saturating_sub(disk.index_bytes) as f64 / n_stored,
             index_bytes_per_series: disk.index_bytes as f64 / n_series,
             queries,
         })
     }
 
     fn write(&self, running: &Running, rounds: std::ops::Range<i64>) -> Result<Written> {
-        let options = WriteOptions {
-            url: running.url("/api/v1/write"),
-            n_connections: CONNECTIONS,
-            samples_per_request: SAMPLES_PER_REQUEST,
-            rate: None,
-            version: Version::V1,
-            ahead: true,
-            pid: None,
-        };
+        let options = WriteOptions { ahead: true, ..WriteOptions::new(&running.url("")) };
         let written = write_fleet(&self.fleet, rounds, &options)?;
         written.check()?;
         Ok(written)

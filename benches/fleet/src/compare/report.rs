@@ -23,6 +23,7 @@ pub(crate) struct Measurements {
     /// Share of the samples acknowledged before the crash.
     pub(crate) lost_share: f64,
     pub(crate) disk_bytes_per_sample: f64,
+    pub(crate) disk_bytes_per_sample_without_index: f64,
     pub(crate) index_bytes_per_series: f64,
     pub(crate) queries: Vec<QueryResult>,
 }
@@ -85,7 +86,7 @@ impl Report {
 
 fn figure_rows() -> Vec<Row> {
     type Field = fn(&Measurements) -> Option<f64>;
-    let rows: [(&str, usize, Field); 10] = [
+    let rows: [(&str, usize, Field); 11] = [
         ("CPU per million new series, s", 2, |f| Some(f.cpu_s_per_million_new)),
         ("CPU per million samples, known series, s", 3, |f| Some(f.cpu_s_per_million_known)),
         ("samples per second, known series", 0, |f| Some(f.samples_per_s)),
@@ -95,6 +96,7 @@ fn figure_rows() -> Vec<Row> {
         ("SIGKILL to first correct response, s", 2, |f| f.restart_s),
         ("acknowledged samples lost, %", 2, |f| Some(f.lost_share * 100.0)),
         ("disk bytes per sample, all, merged", 3, |f| Some(f.disk_bytes_per_sample)),
+        ("disk bytes per sample, without index", 3, |f| Some(f.disk_bytes_per_sample_without_index)),
         ("index bytes per series", 1, |f| Some(f.index_bytes_per_series)),
     ];
     let row =

@@ -138,13 +138,13 @@ impl Running<'_> {
             ServerKind::Varve => {
                 post(&client, "/api/v1/admin/tsdb/compact")?;
                 let index_bytes = metric(&client, "varve_tsdb_blocks_index_bytes")?.context("find its index")?;
-                Ok(Disk { total_bytes: size_bytes(&data), index_bytes })
+                Ok(Disk { total_bytes: size_bytes(&data, None), index_bytes })
             }
             ServerKind::Prometheus => {
                 post(&client, "/api/v1/admin/tsdb/snapshot")?;
                 // A snapshot contains the head as a block, and no log.
                 let blocks = data.join("snapshots");
-                Ok(Disk { total_bytes: size_bytes(&blocks), index_bytes: size_of_files(&blocks, "index") })
+                Ok(Disk { total_bytes: size_bytes(&blocks, None), index_bytes: size_bytes(&blocks, Some("index")) })
             }
             ServerKind::VictoriaMetrics => {
                 for path in ["/internal/force_flush", "/internal/force_merge"] {
@@ -152,9 +152,9 @@ impl Running<'_> {
                     ensure!(response.is_success(), "{path} returned {}: {}", response.status, response.text());
                 }
                 let peer = self.peer.as_mut().expect("is running");
-                peer.wait("merge", TIMEOUT, |_| Ok(is_merged(&client)?.then_some(())))?;
-                let index_bytes = size_bytes(&data.join("indexdb")) + size_bytes(&data.join("data").join("indexdb"));
-                Ok(Disk { total_bytes: size_bytes(&data), index_bytes })
+                peer.wait("merge", TIMEOUT, |_| is_merged(&client))?;
+                let index_bytes = ["indexdb", "data/indexdb"].map(|dir| size_bytes(&data.join(dir), None)).iter().sum();
+                Ok(Disk { total_bytes: size_bytes(&data, None), index_bytes })
             }
         }
     }
@@ -179,15 +179,4 @@ fn metric(client: &Client, series: &str) -> Result<Option<u64>> {
     let text = String::from_utf8_lossy(&metrics.body).into_owned();
     let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     Ok(value.and_then(|value| value.parse::<f64>().ok()).map(|value| value as u64))
-}
-
-/// Returns the total size of the files with a name under a directory.
-fn size_of_files(dir: &Path, name: &str) -> u64 {
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
-    let size = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => size_of_files(&entry.path(), name),
-        Ok(metadata) if entry.file_name() == name => metadata.len(),
-        _ => 0,
-    };
-    entries.flatten().map(size).sum()
 }

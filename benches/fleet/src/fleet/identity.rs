@@ -1,7 +1,5 @@
 //! Identities of machines and pods: names, addresses and ids as in Kubernetes, computed from a seed.
 
-use std::fmt::Write as _;
-
 use super::noise::{below, mix, mix2};
 
 /// The letters of Kubernetes' random suffixes: no vowels, so that they form no words.
@@ -33,13 +31,13 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn name(self, out: &mut String) {
-        push(out, format_args!("gpu-{:05}", self.index));
+    pub(super) fn name(self) -> String {
+        format!("gpu-{:05}", self.index)
     }
 
-    pub(super) fn ip(self, out: &mut String) {
+    pub(super) fn ip(self) -> String {
         let i = self.index;
-        push(out, format_args!("10.{}.{}.{}", 128 + (i >> 14 & 63), i >> 7 & 127, 2 + (i & 127)));
+        format!("10.{}.{}.{}", 128 + (i >> 14 & 63), i >> 7 & 127, 2 + (i & 127))
     }
 }
 
@@ -58,96 +56,81 @@ impl Pod {
         Self { seed: mix2(workload, u64::from(generation)), workload, slot }
     }
 
-    pub(super) fn namespace(self, out: &mut String) {
-        out.push_str(NAMESPACES[draw(self.workload, NAMESPACES.len())]);
+    pub(super) fn namespace(self) -> &'static str {
+        NAMESPACES[draw(self.workload, NAMESPACES.len())]
     }
 
-    /// Writes the name of the pod's ReplicaSet: application and template hash.
-    pub(super) fn owner(self, out: &mut String) {
-        let app = APPS[draw(mix(self.workload), APPS.len())];
-        push(out, format_args!("{app}-{:02}-", self.workload >> 32 & 31));
-        letters(mix2(self.workload, 2), 10, out);
+    fn app(self) -> &'static str {
+        APPS[draw(mix(self.workload), APPS.len())]
     }
 
-    pub(super) fn name(self, out: &mut String) {
-        self.owner(out);
-        out.push('-');
-        letters(mix2(self.seed, 3), 5, out);
+    /// Returns the name of the pod's ReplicaSet: application and template hash.
+    pub(super) fn owner(self) -> String {
+        format!("{}-{:02}-{}", self.app(), self.workload >> 32 & 31, letters(mix2(self.workload, 2), 10))
     }
 
-    /// Writes the id, a UUID of version 4.
-    pub(super) fn uid(self, out: &mut String) {
-        uuid(mix2(self.seed, 4), out);
+    pub(super) fn name(self) -> String {
+        format!("{}-{}", self.owner(), letters(mix2(self.seed, 3), 5))
     }
 
-    pub(super) fn ip(self, node: Node, out: &mut String) {
+    /// Returns the id, a UUID of version 4.
+    pub(super) fn uid(self) -> String {
+        uuid(mix2(self.seed, 4))
+    }
+
+    pub(super) fn ip(self, node: Node) -> String {
         let host = 2 + (mix2(self.seed, 5) & 0x7f) + 128 * (u64::from(self.slot) & 1);
-        push(out, format_args!("10.{}.{}.{}", node.index >> 8 & 127, node.index & 255, host.min(254)));
+        format!("10.{}.{}.{}", node.index >> 8 & 127, node.index & 255, host.min(254))
     }
 
-    pub(super) fn is_burstable(self) -> bool {
-        self.workload & 3 != 0
+    /// Returns the cgroup of a container.
+    pub(super) fn cgroup(self, container: u8) -> String {
+        let class = if self.workload & 3 == 0 { "besteffort" } else { "burstable" };
+        format!("/kubepods/{class}/pod{}/{}", self.uid(), self.container_id(container))
     }
 
-    /// Writes the cgroup of the pod or of one of its containers.
-    pub(super) fn cgroup(self, container: Option<u8>, out: &mut String) {
-        out.push_str(if self.is_burstable() { "/kubepods/burstable/pod" } else { "/kubepods/besteffort/pod" });
-        self.uid(out);
-        if let Some(container) = container {
-            out.push('/');
-            self.container_id(container, out);
-        }
-    }
-
-    /// Writes the id of a container or of the sandbox.
-    pub(super) fn container_id(self, container: u8, out: &mut String) {
-        let seed = mix2(self.seed, 16 + u64::from(container));
-        (0..4).for_each(|part| push(out, format_args!("{:016x}", mix2(seed, part))));
+    /// Returns the id of a container or of the sandbox.
+    pub(super) fn container_id(self, container: u8) -> String {
+        hex(mix2(self.seed, 16 + u64::from(container)), 0)
     }
 
     pub(super) fn container(container: u8) -> &'static str {
         CONTAINERS[usize::from(container) % CONTAINERS.len()]
     }
 
-    pub(super) fn image(self, container: u8, out: &mut String) {
+    pub(super) fn image(self, container: u8) -> String {
         match container {
-            0 => {
-                let app = APPS[draw(mix(self.workload), APPS.len())];
-                push(out, format_args!("cr.example.com/ml/{app}:v1.{}.{}", self.workload & 31, self.workload & 7));
-            }
-            1 => out.push_str("docker.io/istio/proxyv2:1.27.3"),
-            _ => out.push_str("docker.io/fluent/fluent-bit:4.1.1"),
+            0 => format!("cr.example.com/ml/{}:v1.{}.{}", self.app(), self.workload & 31, self.workload & 7),
+            1 => "docker.io/istio/proxyv2:1.27.3".to_owned(),
+            _ => "docker.io/fluent/fluent-bit:4.1.1".to_owned(),
         }
     }
 
-    pub(super) fn image_id(self, container: u8, out: &mut String) {
-        out.push_str("sha256:");
-        let seed = if container == 0 { self.workload } else { u64::from(container) };
-        (0..4).for_each(|part| push(out, format_args!("{:016x}", mix2(seed, 32 + part))));
+    pub(super) fn image_id(self, container: u8) -> String {
+        format!("sha256:{}", hex(if container == 0 { self.workload } else { container.into() }, 32))
     }
 }
 
-/// Writes the name of a pod of a DaemonSet.
-pub(super) fn daemon(node: Node, name: &str, out: &mut String) {
-    push(out, format_args!("{name}-"));
-    letters(mix2(node.seed, name.len() as u64), 5, out);
+/// Returns the name of a pod of a DaemonSet.
+pub(super) fn daemon(node: Node, name: &str) -> String {
+    format!("{name}-{}", letters(mix2(node.seed, name.len() as u64), 5))
 }
 
-/// Writes a UUID of version 4.
-pub(super) fn uuid(seed: u64, out: &mut String) {
+/// Returns a UUID of version 4.
+pub(super) fn uuid(seed: u64) -> String {
     let (high, low) = (mix(seed), mix(!seed));
     let (a, b, c) = (high >> 32, high >> 16 & 0xffff, high & 0xfff);
     let (d, e) = (low >> 48 & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
-    push(out, format_args!("{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}"));
+    format!("{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}")
 }
 
-/// Appends formatted text.
-pub(super) fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("writing to a string cannot fail");
+/// Returns 64 random hexadecimal digits.
+fn hex(seed: u64, first: u64) -> String {
+    (first..first + 4).map(|part| format!("{:016x}", mix2(seed, part))).collect()
 }
 
-fn letters(seed: u64, n: u64, out: &mut String) {
-    out.extend((0..n).map(|i| char::from(LETTERS[draw(mix2(seed, i), LETTERS.len())])));
+fn letters(seed: u64, n: u64) -> String {
+    (0..n).map(|i| char::from(LETTERS[draw(mix2(seed, i), LETTERS.len())])).collect()
 }
 
 fn draw(random: u64, n: usize) -> usize {

@@ -1,30 +1,22 @@
 //! The labels of a series: those of its target, of its subject, and its own.
 
 use varve_tsdb::Labels;
-use varve_tsdb::labels::{LabelsBuilder, METRIC_NAME};
+use varve_tsdb::labels::METRIC_NAME;
 
-use super::identity::{Node, Pod, daemon, push, uuid};
+use super::identity::{Node, Pod, daemon, uuid};
 use super::noise::mix2;
 use super::template::{Job, Row, SANDBOX, Subject, Text};
 
-/// Size of the names and values of most series.
-const TEXT_SIZE: usize = 1024;
-const LABELS_MAX: usize = 24;
-
 /// Labels in the order in which they are added.
-struct LabelSet {
-    /// Concatenated values.
-    text: String,
-    /// Names, with the end of each value in `text`.
-    ends: Vec<(&'static str, usize)>,
-}
+#[derive(Default)]
+struct LabelSet(Vec<(&'static str, String)>);
 
 /// Returns the labels of a row of a machine, for a generation of its pod.
 pub(super) fn labels(row: &Row, node: Node, generation: u32) -> Labels {
-    let mut set = LabelSet { text: String::with_capacity(TEXT_SIZE), ends: Vec::with_capacity(LABELS_MAX) };
+    let mut set = LabelSet::default();
     let pod = row.subject.slot().map(|slot| Pod::new(node, slot, generation));
-    set.is("cluster", "eu-1");
-    set.add(METRIC_NAME, |out| own(&row.name, row, node, pod, out));
+    set.add("cluster", "eu-1");
+    set.add(METRIC_NAME, own(&row.name, row, node, pod));
     set.target(row.job, node);
     match (row.job, pod) {
         (Job::Dcgm, Some(pod)) => set.gpu(row.subject, node, pod),
@@ -33,26 +25,24 @@ pub(super) fn labels(row: &Row, node: Node, generation: u32) -> Labels {
         _ => {}
     }
     for (name, text) in &row.own {
-        set.add(name, |out| own(text, row, node, pod, out));
+        set.add(name, own(text, row, node, pod));
     }
-    set.finish()
+    set.0.retain(|(_, value)| !value.is_empty());
+    let pairs = set.0.iter().map(|(name, value)| (*name, value.as_str()));
+    Labels::from_pairs(pairs).expect("the names are unique")
 }
 
 impl LabelSet {
-    fn add(&mut self, name: &'static str, write: impl FnOnce(&mut String)) {
-        write(&mut self.text);
-        self.ends.push((name, self.text.len()));
+    fn add(&mut self, name: &'static str, value: impl Into<String>) {
+        self.0.push((name, value.into()));
     }
 
-    fn is(&mut self, name: &'static str, value: &str) {
-        self.add(name, |out| out.push_str(value));
+    fn add_all<const N: usize>(&mut self, labels: [(&'static str, &str); N]) {
+        labels.into_iter().for_each(|(name, value)| self.add(name, value));
     }
 
     fn address(&mut self, node: Node, port: u16) {
-        self.add("instance", |out| {
-            node.ip(out);
-            push(out, format_args!(":{port}"));
-        });
+        self.add("instance", format!("{}:{port}", node.ip()));
     }
 
     /// Adds the labels of service discovery, as the monitors of kube-prometheus relabel them.
@@ -60,7 +50,7 @@ impl LabelSet {
         match job {
             Job::NodeExporter => {
                 self.service(job.name(), "monitoring", "kube-rbac-proxy", "https", node);
-                self.add("instance", |out| node.name(out));
+                self.add("instance", node.name());
             }
             Job::Kubelet | Job::Cadvisor => self.kubelet(job, node),
             Job::Dcgm => {
@@ -70,19 +60,20 @@ impl LabelSet {
             Job::Iptables => {
                 self.service(job.name(), "monitoring", "iptables-exporter", "metrics", node);
                 self.address(node, 9455);
-                self.add("node", |out| node.name(out));
+                self.add("node", node.name());
             }
             Job::KubeStateMetrics => {
-                self.is("job", job.name());
-                self.is("service", job.name());
-                self.is("endpoint", "http");
-                self.is("instance", "10.127.3.17:8080");
+                let instance = "10.127.3.17:8080";
+                self.add_all([
+                    ("job", job.name()),
+                    ("service", job.name()),
+                    ("endpoint", "http"),
+                    ("instance", instance),
+                ]);
             }
             Job::ApiServer => {
-                self.is("job", job.name());
-                self.is("endpoint", "https");
-                self.is("namespace", "default");
-                self.is("service", "kubernetes");
+                let namespace = ("namespace", "default");
+                self.add_all([("job", job.name()), ("endpoint", "https"), namespace, ("service", "kubernetes")]);
                 self.address(node, 6443);
             }
             Job::Etcd => {
@@ -94,80 +85,66 @@ impl LabelSet {
 
     /// Adds the labels of a target that is a pod of a DaemonSet behind a service of the same name.
     fn service(&mut self, name: &str, namespace: &str, container: &str, endpoint: &str, node: Node) {
-        self.is("job", name);
-        self.is("service", name);
-        self.is("namespace", namespace);
-        self.is("container", container);
-        self.is("endpoint", endpoint);
-        self.add("pod", |out| daemon(node, name, out));
+        self.add_all([("job", name), ("service", name), ("namespace", namespace), ("container", container)]);
+        self.add("endpoint", endpoint);
+        self.add("pod", daemon(node, name));
     }
 
     fn kubelet(&mut self, job: Job, node: Node) {
-        self.is("job", job.name());
-        self.is("service", "kubelet");
-        self.is("endpoint", "https-metrics");
-        self.is("metrics_path", if job == Job::Cadvisor { "/metrics/cadvisor" } else { "/metrics" });
-        self.add("node", |out| node.name(out));
+        let path = if job == Job::Cadvisor { "/metrics/cadvisor" } else { "/metrics" };
+        self.add_all([
+            ("job", job.name()),
+            ("service", "kubelet"),
+            ("endpoint", "https-metrics"),
+            ("metrics_path", path),
+        ]);
+        self.add("node", node.name());
         self.address(node, 10_250);
         if job == Job::Kubelet {
-            self.is("namespace", "kube-system");
+            self.add("namespace", "kube-system");
         }
     }
 
     fn gpu(&mut self, subject: Subject, node: Node, pod: Pod) {
         let Subject::Gpu { gpu, .. } = subject else { return };
-        self.add("gpu", |out| push(out, format_args!("{gpu}")));
-        self.add("device", |out| push(out, format_args!("nvidia{gpu}")));
-        self.add("UUID", |out| {
-            out.push_str("GPU-");
-            uuid(mix2(node.seed, 64 + u64::from(gpu)), out);
-        });
-        let bus = 0x53 + u32::from(gpu) * 0x11;
-        self.add("pci_bus_id", |out| push(out, format_args!("00000000:{bus:02X}:00.0")));
-        self.is("modelName", "NVIDIA H100 80GB HBM3");
-        self.add("Hostname", |out| node.name(out));
-        self.is("DCGM_FI_DRIVER_VERSION", "580.105.08");
-        self.add("exported_namespace", |out| pod.namespace(out));
-        self.add("exported_pod", |out| pod.name(out));
-        self.is("exported_container", Pod::container(0));
+        self.add("gpu", gpu.to_string());
+        self.add("device", format!("nvidia{gpu}"));
+        self.add("UUID", format!("GPU-{}", uuid(mix2(node.seed, 64 + u64::from(gpu)))));
+        self.add("pci_bus_id", format!("00000000:{:02X}:00.0", 0x53 + u32::from(gpu) * 0x11));
+        self.add("modelName", "NVIDIA H100 80GB HBM3");
+        self.add("Hostname", node.name());
+        self.add("DCGM_FI_DRIVER_VERSION", "580.105.08");
+        self.add("exported_namespace", pod.namespace());
+        self.add("exported_pod", pod.name());
+        self.add("exported_container", Pod::container(0));
     }
 
     fn container(&mut self, subject: Subject, pod: Pod) {
         let Subject::Container { container, .. } = subject else { return };
-        self.add("namespace", |out| pod.namespace(out));
-        self.add("pod", |out| pod.name(out));
-        self.add("id", |out| pod.cgroup(Some(container), out));
-        self.add("name", |out| pod.container_id(container, out));
+        self.add("namespace", pod.namespace());
+        self.add("pod", pod.name());
+        self.add("id", pod.cgroup(container));
+        self.add("name", pod.container_id(container));
         if container == SANDBOX {
-            self.is("image", "registry.k8s.io/pause:3.10.1");
+            self.add("image", "registry.k8s.io/pause:3.10.1");
         } else {
-            self.is("container", Pod::container(container));
-            self.add("image", |out| pod.image(container, out));
+            self.add("container", Pod::container(container));
+            self.add("image", pod.image(container));
         }
     }
 
     fn object(&mut self, subject: Subject, pod: Pod) {
-        self.add("namespace", |out| pod.namespace(out));
-        self.add("pod", |out| pod.name(out));
-        self.add("uid", |out| pod.uid(out));
-        match subject {
-            Subject::Container { container, .. } => self.is("container", Pod::container(container)),
-            // The label of the target, which remains if the exporter has none.
-            _ => self.is("container", Job::KubeStateMetrics.name()),
-        }
-    }
-
-    fn finish(self) -> Labels {
-        let starts = [0].into_iter().chain(self.ends.iter().map(|&(_, end)| end));
-        let mut pairs: Vec<_> =
-            self.ends.iter().zip(starts).map(|(&(name, end), start)| (name, &self.text[start..end])).collect();
-        pairs.sort_unstable_by_key(|&(name, _)| name);
-        debug_assert!(pairs.windows(2).all(|w| w[0].0 < w[1].0), "duplicate name in {pairs:?}");
-        let mut labels = LabelsBuilder::with_capacity(self.text.len() + 16 * pairs.len());
-        for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
-            labels.push(name, value);
-        }
-        labels.finish()
+        self.add("namespace", pod.namespace());
+        self.add("pod", pod.name());
+        self.add("uid", pod.uid());
+        self.add(
+            "container",
+            match subject {
+                Subject::Container { container, .. } => Pod::container(container),
+                // The label of the target, which remains if the exporter has none.
+                _ => Job::KubeStateMetrics.name(),
+            },
+        );
     }
 }
 
@@ -185,36 +162,24 @@ impl Job {
     }
 }
 
-/// Writes the value of one of a row's own labels.
-fn own(text: &Text, row: &Row, node: Node, pod: Option<Pod>, out: &mut String) {
+/// Returns the value of one of a row's own labels.
+fn own(text: &Text, row: &Row, node: Node, pod: Option<Pod>) -> String {
     let container = if let Subject::Container { container, .. } = row.subject { container } else { 0 };
-    match (text, pod) {
-        (Text::Is(text), _) => out.push_str(text),
-        (Text::Owned(text), _) => out.push_str(text),
-        (Text::NodeName, _) => node.name(out),
-        (Text::NodeIp, _) => node.ip(out),
-        (Text::PodIp, Some(pod)) => pod.ip(node, out),
-        (Text::Owner, Some(pod)) => pod.owner(out),
-        (Text::Image, Some(pod)) => pod.image(container, out),
-        (Text::ImageId, Some(pod)) => pod.image_id(container, out),
-        (Text::ContainerId, Some(pod)) => {
-            out.push_str("containerd://");
-            pod.container_id(container, out);
-        }
-        (Text::TrafficRule { from }, Some(pod)) => {
-            out.push_str(if *from { "-s " } else { "-d " });
-            pod.ip(node, out);
-            out.push_str("/32 -m comment --comment \"");
-            pod.namespace(out);
-            out.push('/');
-            pod.name(out);
-            out.push_str("\" -j RETURN");
-        }
-        (
-            Text::PodIp | Text::Owner | Text::Image | Text::ImageId | Text::ContainerId | Text::TrafficRule { .. },
-            None,
-        ) => {
-            unreachable!("only rows of pods use them")
+    let pod = || pod.expect("only rows of pods use it");
+    match text {
+        Text::Is(text) => (*text).to_owned(),
+        Text::Owned(text) => text.clone(),
+        Text::NodeName => node.name(),
+        Text::NodeIp => node.ip(),
+        Text::PodIp => pod().ip(node),
+        Text::Owner => pod().owner(),
+        Text::Image => pod().image(container),
+        Text::ImageId => pod().image_id(container),
+        Text::ContainerId => format!("containerd://{}", pod().container_id(container)),
+        Text::TrafficRule { from } => {
+            let (flag, pod) = (if *from { "-s" } else { "-d" }, pod());
+            let (ip, namespace, name) = (pod.ip(node), pod.namespace(), pod.name());
+            format!("{flag} {ip}/32 -m comment --comment \"{namespace}/{name}\" -j RETURN")
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The rows of a template: the series that each machine, or each control plane, exports. Values and identities depend on
 //! the machine.
 
-use super::model::{Model, Part, constant, histogram};
+use super::model::{Model, Part, histogram};
 
 /// Index of a pod's sandbox among its containers: after the last possible container.
 pub(super) const SANDBOX: u8 = 15;
@@ -72,6 +72,9 @@ impl From<String> for Text {
     }
 }
 
+/// A label and its value.
+pub(super) type Own = (&'static str, Text);
+
 /// A series of every machine.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
@@ -79,7 +82,7 @@ pub(super) struct Row {
     pub(super) subject: Subject,
     pub(super) name: Text,
     /// Labels in addition to those of target and subject.
-    pub(super) own: Vec<(&'static str, Text)>,
+    pub(super) own: Vec<Own>,
     pub(super) model: Model,
     /// Mixed into the seed; the rows of a histogram share it.
     pub(super) key: u32,
@@ -89,8 +92,8 @@ pub(super) struct Row {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Histogram {
     pub(super) name: &'static str,
-    /// Upper bounds as the exporter prints them, without `+Inf`.
-    pub(super) bounds: &'static [&'static str],
+    /// Upper bounds as the exporter prints them, without `+Inf`, separated by spaces.
+    pub(super) bounds: &'static str,
     /// There are `2^low` to `2^high` observations per 30 seconds.
     pub(super) low: u8,
     pub(super) high: u8,
@@ -106,79 +109,17 @@ pub(super) struct Rows {
     rows: Vec<Row>,
 }
 
+/// Adds the series of a job about a subject.
+pub(super) struct Target<'a> {
+    rows: &'a mut Vec<Row>,
+    job: Job,
+    subject: Subject,
+}
+
 impl Rows {
-    /// Adds a series.
-    pub(super) fn series(
-        &mut self,
-        job: Job,
-        subject: Subject,
-        name: &'static str,
-        own: &[(&'static str, Text)],
-        model: Model,
-    ) {
-        let key = self.rows.len() as u32;
-        self.rows.push(Row { job, subject, name: name.into(), own: own.to_vec(), model, key });
-    }
-
-    /// Adds a series of each metric.
-    pub(super) fn table(
-        &mut self,
-        job: Job,
-        subject: Subject,
-        own: &[(&'static str, Text)],
-        table: &[(&'static str, Model)],
-    ) {
-        for &(name, model) in table {
-            self.series(job, subject, name, own, model);
-        }
-    }
-
-    /// Adds a series of a metric for each value of a label.
-    pub(super) fn each(
-        &mut self,
-        job: Job,
-        subject: Subject,
-        name: &'static str,
-        label: &'static str,
-        of: &[&'static str],
-        model: Model,
-    ) {
-        for &value in of {
-            self.series(job, subject, name, &[(label, value.into())], model);
-        }
-    }
-
-    /// Adds a series for each value of a label: 1 for the value `is`, 0 for the others.
-    pub(super) fn one_of(
-        &mut self,
-        job: Job,
-        subject: Subject,
-        name: &'static str,
-        label: &'static str,
-        of: &[&'static str],
-        is: &str,
-    ) {
-        for &value in of {
-            self.series(job, subject, name, &[(label, value.into())], constant(u64::from(value == is)));
-        }
-    }
-
-    /// Adds the buckets, sum and count of a histogram.
-    pub(super) fn histogram(&mut self, job: Job, of: &Histogram, own: &[(&'static str, Text)]) {
-        let key = self.rows.len() as u32;
-        let n = of.bounds.len() as u8 + 1;
-        let bounds = of.bounds.iter().copied().chain(["+Inf"]).zip(0..n);
-        let mut row = |suffix: &str, le: Option<&'static str>, part, decimals, ulps| {
-            let own = own.iter().cloned().chain(le.map(|le| ("le", Text::Is(le)))).collect();
-            let model = histogram(of.low, of.high, part).decimals(decimals).rounded(ulps).idle(of.idle_percent);
-            let name = Text::Owned(format!("{}{suffix}", of.name));
-            self.rows.push(Row { job, subject: Subject::Machine, name, own, model, key });
-        };
-        for (le, at) in bounds {
-            row("_bucket", Some(le), Part::Bucket { at, of: n }, 0, 0);
-        }
-        row("_sum", None, Part::Sum { bits: of.bits }, of.decimals, if of.decimals > 0 { 15 } else { 0 });
-        row("_count", None, Part::Count, 0, 0);
+    /// Adds series of a job about a subject.
+    pub(super) fn of(&mut self, job: Job, subject: Subject) -> Target<'_> {
+        Target { rows: &mut self.rows, job, subject }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -189,5 +130,49 @@ impl Rows {
     pub(super) fn finish(mut self, n_max: usize) -> Vec<Row> {
         self.rows.truncate(n_max);
         self.rows
+    }
+}
+
+impl Target<'_> {
+    fn push(&mut self, name: Text, own: Vec<Own>, model: Model, key: usize) {
+        self.rows.push(Row { job: self.job, subject: self.subject, name, own, model, key: key as u32 });
+    }
+
+    /// Adds a series.
+    pub(super) fn series(&mut self, name: &'static str, own: &[Own], model: Model) {
+        self.push(name.into(), own.to_vec(), model, self.rows.len());
+    }
+
+    /// Adds a series of each metric.
+    pub(super) fn table(&mut self, own: &[Own], table: &[(&'static str, Model)]) {
+        table.iter().for_each(|&(name, model)| self.series(name, own, model));
+    }
+
+    /// Adds a series of a metric for each value of a label. The values are separated by spaces.
+    pub(super) fn each(
+        &mut self,
+        name: &'static str,
+        label: &'static str,
+        values: &'static str,
+        model: impl Fn(&str) -> Model,
+    ) {
+        values.split(' ').for_each(|value| self.series(name, &[(label, value.into())], model(value)));
+    }
+
+    /// Adds the buckets, sum and count of a histogram.
+    pub(super) fn histogram(&mut self, of: &Histogram, own: &[Own]) {
+        let key = self.rows.len();
+        let n = of.bounds.split(' ').count() as u8 + 1;
+        let bounds = of.bounds.split(' ').chain(["+Inf"]).zip(0..n);
+        let mut row = |suffix: &str, le: Option<&'static str>, part, decimals, ulps| {
+            let own = own.iter().cloned().chain(le.map(|le| ("le", Text::Is(le)))).collect();
+            let model = histogram(of.low, of.high, part).decimals(decimals).rounded(ulps).idle(of.idle_percent);
+            self.push(Text::Owned(format!("{}{suffix}", of.name)), own, model, key);
+        };
+        for (le, at) in bounds {
+            row("_bucket", Some(le), Part::Bucket { at, of: n }, 0, 0);
+        }
+        row("_sum", None, Part::Sum { bits: of.bits }, of.decimals, if of.decimals > 0 { 15 } else { 0 });
+        row("_count", None, Part::Count, 0, 0);
     }
 }

@@ -39,6 +39,21 @@ pub(crate) struct WriteOptions {
     pub(crate) pid: Option<u32>,
 }
 
+impl WriteOptions {
+    /// Returns Prometheus' defaults on two connections: remote write 1.0, 2,000 samples per request, as fast as the server accepts.
+    pub(crate) fn new(server: &str) -> Self {
+        Self {
+            url: format!("{server}/api/v1/write"),
+            n_connections: 2,
+            samples_per_request: 2_000,
+            rate: None,
+            version: Version::V1,
+            ahead: false,
+            pid: None,
+        }
+    }
+}
+
 /// Writes a fleet and prints statistics.
 ///
 /// # Errors

@@ -1,48 +1,28 @@
 //! The API server of Kubernetes 1.35: mostly histograms per resource and verb.
 
 use super::super::model::{Model, constant, counter, gauge, level, rare, started};
-use super::super::template::{Histogram, Job, Rows, Subject, Text};
+use super::super::template::{Histogram, Job, Own, Rows, Subject, Target, Text};
 
 const JOB: Job = Job::ApiServer;
 
-/// Group, version, resource.
-const RESOURCES: [(&str, &str, &str); 40] = [
-    ("", "v1", "pods"),
-    ("", "v1", "nodes"),
-    ("", "v1", "configmaps"),
-    ("", "v1", "endpoints"),
-    ("", "v1", "events"),
-    ("", "v1", "namespaces"),
-    ("", "v1", "secrets"),
-    ("", "v1", "services"),
-    ("", "v1", "serviceaccounts"),
-    ("", "v1", "persistentvolumeclaims"),
-    ("", "v1", "persistentvolumes"),
-    ("", "v1", "replicationcontrollers"),
-    ("", "v1", "limitranges"),
-    ("", "v1", "resourcequotas"),
-    ("", "v1", "podtemplates"),
-    ("apps", "v1", "deployments"),
-    ("apps", "v1", "replicasets"),
-    ("apps", "v1", "daemonsets"),
-    ("apps", "v1", "statefulsets"),
-    ("apps", "v1", "controllerrevisions"),
-    ("batch", "v1", "jobs"),
-    ("batch", "v1", "cronjobs"),
+/// Group, version, resources.
+const RESOURCES: [(&str, &str, &str); 15] = [
+    (
+        "",
+        "v1",
+        "pods nodes configmaps endpoints events namespaces secrets services serviceaccounts persistentvolumeclaims \
+         persistentvolumes replicationcontrollers limitranges resourcequotas podtemplates",
+    ),
+    ("apps", "v1", "deployments replicasets daemonsets statefulsets controllerrevisions"),
+    ("batch", "v1", "jobs cronjobs"),
     ("autoscaling", "v2", "horizontalpodautoscalers"),
     ("coordination.k8s.io", "v1", "leases"),
     ("discovery.k8s.io", "v1", "endpointslices"),
-    ("networking.k8s.io", "v1", "ingresses"),
-    ("networking.k8s.io", "v1", "networkpolicies"),
+    ("networking.k8s.io", "v1", "ingresses networkpolicies"),
     ("policy", "v1", "poddisruptionbudgets"),
-    ("rbac.authorization.k8s.io", "v1", "roles"),
-    ("rbac.authorization.k8s.io", "v1", "rolebindings"),
-    ("rbac.authorization.k8s.io", "v1", "clusterroles"),
-    ("rbac.authorization.k8s.io", "v1", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "v1", "roles rolebindings clusterroles clusterrolebindings"),
     ("scheduling.k8s.io", "v1", "priorityclasses"),
-    ("storage.k8s.io", "v1", "storageclasses"),
-    ("storage.k8s.io", "v1", "csinodes"),
-    ("storage.k8s.io", "v1", "volumeattachments"),
+    ("storage.k8s.io", "v1", "storageclasses csinodes volumeattachments"),
     ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
     ("apiregistration.k8s.io", "v1", "apiservices"),
     ("certificates.k8s.io", "v1", "certificatesigningrequests"),
@@ -52,32 +32,23 @@ const RESOURCES: [(&str, &str, &str); 40] = [
 const VERBS: [(&str, &str); 5] =
     [("GET", "resource"), ("LIST", "cluster"), ("PUT", "resource"), ("PATCH", "resource"), ("WATCH", "cluster")];
 const OPERATIONS: [&str; 3] = ["get", "list", "update"];
-const QUEUES: [&str; 6] = [
-    "APIServiceRegistrationController",
-    "DiscoveryController",
-    "autoregister",
-    "crdEstablishing",
-    "crd_openapi_controller",
-    "priority_and_fairness_config_queue",
-];
+const QUEUES: &str = "APIServiceRegistrationController DiscoveryController autoregister crdEstablishing \
+                      crd_openapi_controller priority_and_fairness_config_queue";
 
 const REQUEST: Histogram = Histogram {
     name: "apiserver_request_duration_seconds",
-    bounds: &["0.005", "0.025", "0.05", "0.1", "0.2", "1", "2", "4", "5", "10", "20", "45", "60"],
+    bounds: "0.005 0.025 0.05 0.1 0.2 1 2 4 5 10 20 45 60",
     low: 0,
     high: 12,
     bits: 23,
     decimals: 9,
     idle_percent: 15,
 };
-const REQUEST_SLI: Histogram = Histogram {
-    name: "apiserver_request_sli_duration_seconds",
-    bounds: &["0.05", "0.1", "0.2", "1", "2", "4", "5", "10", "20", "45", "60"],
-    ..REQUEST
-};
+const REQUEST_SLI: Histogram =
+    Histogram { name: "apiserver_request_sli_duration_seconds", bounds: "0.05 0.1 0.2 1 2 4 5 10 20 45 60", ..REQUEST };
 const RESPONSE_SIZES: Histogram = Histogram {
     name: "apiserver_response_sizes",
-    bounds: &["1000", "10000", "100000", "1e+06", "1e+07", "1e+08", "1e+09"],
+    bounds: "1000 10000 100000 1e+06 1e+07 1e+08 1e+09",
     bits: 13,
     decimals: 0,
     ..REQUEST
@@ -85,25 +56,14 @@ const RESPONSE_SIZES: Histogram = Histogram {
 const ETCD_REQUEST: Histogram = Histogram { name: "etcd_request_duration_seconds", ..REQUEST };
 const WATCH_EVENTS: Histogram = Histogram {
     name: "apiserver_watch_events_sizes",
-    bounds: &["1024", "2048", "4096", "8192", "16384", "32768", "65536", "131072"],
+    bounds: "1024 2048 4096 8192 16384 32768 65536 131072",
     bits: 12,
     decimals: 0,
     ..REQUEST
 };
 const QUEUE: Histogram = Histogram {
     name: "workqueue_queue_duration_seconds",
-    bounds: &[
-        "1e-08",
-        "1e-07",
-        "1e-06",
-        "9.999999999999999e-06",
-        "9.999999999999999e-05",
-        "0.001",
-        "0.01",
-        "0.1",
-        "1",
-        "10",
-    ],
+    bounds: "1e-08 1e-07 1e-06 9.999999999999999e-06 9.999999999999999e-05 0.001 0.01 0.1 1 10",
     low: 0,
     high: 6,
     bits: 17,
@@ -125,45 +85,50 @@ const OTHER: [(&str, Model); 10] = [
 ];
 
 pub(super) fn list(rows: &mut Rows, n_resources: usize) {
-    rows.table(JOB, Subject::Machine, &[], &OTHER);
-    for queue in QUEUES {
+    let mut target = rows.of(JOB, Subject::Machine);
+    target.table(&[], &OTHER);
+    for queue in QUEUES.split(' ') {
         let own = [("name", queue.into())];
-        rows.histogram(JOB, &QUEUE, &own);
-        rows.series(JOB, Subject::Machine, "workqueue_adds_total", &own, counter(0, 6).idle(40));
-        rows.series(JOB, Subject::Machine, "workqueue_depth", &own, level(0, 2, 10).idle(60));
+        target.histogram(&QUEUE, &own);
+        target.series("workqueue_adds_total", &own, counter(0, 6).idle(40));
+        target.series("workqueue_depth", &own, level(0, 2, 10).idle(60));
     }
-    for &(group, version, resource) in RESOURCES.iter().take(n_resources) {
-        list_resource(rows, &[("group", group.into()), ("resource", resource.into()), ("version", version.into())]);
-    }
+    let resources = RESOURCES.iter().flat_map(|&(group, version, names)| {
+        names
+            .split(' ')
+            .map(move |name| [("group", group.into()), ("resource", name.into()), ("version", version.into())])
+    });
+    resources.take(n_resources).for_each(|resource| list_resource(&mut target, &resource));
 }
 
-fn list_resource(rows: &mut Rows, resource: &[(&'static str, Text)]) {
+fn list_resource(target: &mut Target<'_>, resource: &[Own]) {
     let with = |more: &[(&'static str, &'static str)]| {
         let more = more.iter().map(|&(name, value)| (name, Text::Is(value)));
         resource.iter().cloned().chain(more).collect::<Vec<_>>()
     };
     for (verb, scope) in VERBS {
         let own = with(&[("component", "apiserver"), ("scope", scope), ("verb", verb)]);
-        rows.histogram(JOB, &REQUEST, &own);
-        rows.histogram(JOB, &REQUEST_SLI, &own);
+        target.histogram(&REQUEST, &own);
+        target.histogram(&REQUEST_SLI, &own);
         for (code, model) in [("200", counter(0, 12).idle(30)), ("404", rare(300))] {
             let own = with(&[("code", code), ("component", "apiserver"), ("scope", scope), ("verb", verb)]);
-            rows.series(JOB, Subject::Machine, "apiserver_request_total", &own, model);
+            target.series("apiserver_request_total", &own, model);
         }
     }
     for (verb, scope) in [("GET", "resource"), ("LIST", "cluster")] {
-        rows.histogram(JOB, &RESPONSE_SIZES, &with(&[("component", "apiserver"), ("scope", scope), ("verb", verb)]));
+        target.histogram(&RESPONSE_SIZES, &with(&[("component", "apiserver"), ("scope", scope), ("verb", verb)]));
     }
     for operation in OPERATIONS {
-        rows.histogram(JOB, &ETCD_REQUEST, &with(&[("operation", operation)]));
+        target.histogram(&ETCD_REQUEST, &with(&[("operation", operation)]));
     }
-    rows.histogram(JOB, &WATCH_EVENTS, resource);
-    for (name, model) in [
-        ("apiserver_longrunning_requests", level(1, 30, 20)),
-        ("apiserver_resource_objects", gauge(3, 12, 1).idle(40)),
-        ("apiserver_watch_cache_events_received_total", counter(0, 10).idle(30)),
-        ("apiserver_watch_events_total", counter(0, 12).idle(30)),
-    ] {
-        rows.series(JOB, Subject::Machine, name, resource, model);
-    }
+    target.histogram(&WATCH_EVENTS, resource);
+    target.table(
+        resource,
+        &[
+            ("apiserver_longrunning_requests", level(1, 30, 20)),
+            ("apiserver_resource_objects", gauge(3, 12, 1).idle(40)),
+            ("apiserver_watch_cache_events_received_total", counter(0, 10).idle(30)),
+            ("apiserver_watch_events_total", counter(0, 12).idle(30)),
+        ],
+    );
 }

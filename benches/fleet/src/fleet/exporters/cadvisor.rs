@@ -53,24 +53,23 @@ pub(super) fn n_containers(slot: u16) -> u8 {
 }
 
 pub(super) fn list(rows: &mut Rows, slot: u16) {
-    let job = Job::Cadvisor;
     for container in 0..n_containers(slot) {
-        let subject = Subject::Container { slot, container };
+        let mut target = rows.of(Job::Cadvisor, Subject::Container { slot, container });
         let cpu = counter(14, 25).decimals(6);
-        rows.series(job, subject, "container_cpu_usage_seconds_total", &[("cpu", "total".into())], cpu);
-        rows.table(job, subject, &[], &PER_CONTAINER);
+        target.series("container_cpu_usage_seconds_total", &[("cpu", "total".into())], cpu);
+        target.table(&[], &PER_CONTAINER);
         for operation in ["Read", "Write"] {
             let own = [("device", "/dev/nvme1n1".into()), ("operation", operation.into())];
-            rows.series(job, subject, "container_blkio_device_usage_total", &own, counter(5, 15).unit(4096).idle(30));
+            target.series("container_blkio_device_usage_total", &own, counter(5, 15).unit(4096).idle(30));
         }
         for (kind, model) in [("pgfault", counter(9, 18)), ("pgmajfault", rare(30))] {
             for scope in ["container", "hierarchy"] {
                 let own = [("failure_type", kind.into()), ("scope", scope.into())];
-                rows.series(job, subject, "container_memory_failures_total", &own, model);
+                target.series("container_memory_failures_total", &own, model);
             }
         }
     }
     // The network belongs to the sandbox of the pod.
     let sandbox = Subject::Container { slot, container: SANDBOX };
-    rows.table(job, sandbox, &[("interface", "eth0".into())], &PER_INTERFACE);
+    rows.of(Job::Cadvisor, sandbox).table(&[("interface", "eth0".into())], &PER_INTERFACE);
 }

@@ -35,5 +35,5 @@ const PER_GPU: [(&str, Model); 24] = [
 
 pub(super) fn list(rows: &mut Rows, gpu: u8) {
     let subject = Subject::Gpu { slot: u16::from(gpu), gpu };
-    rows.table(Job::Dcgm, subject, &[], &PER_GPU);
+    rows.of(Job::Dcgm, subject).table(&[], &PER_GPU);
 }

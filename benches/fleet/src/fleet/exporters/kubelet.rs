@@ -4,21 +4,12 @@ use super::super::model::{Model, constant, counter, gauge, level, rare, started}
 use super::super::template::{Histogram, Job, Rows, Subject};
 
 const JOB: Job = Job::Kubelet;
-const SECONDS: [&str; 11] = ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10"];
-const OPERATIONS: [&str; 8] = [
-    "container_status",
-    "create_container",
-    "exec_sync",
-    "list_containers",
-    "list_podsandbox",
-    "podsandbox_status",
-    "remove_container",
-    "version",
-];
+const SECONDS: &str = "0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10";
+const OPERATIONS: &str = "container_status create_container exec_sync list_containers list_podsandbox podsandbox_status remove_container version";
 
 const RUNTIME: Histogram = Histogram {
     name: "kubelet_runtime_operations_duration_seconds",
-    bounds: &["0.005", "0.0125", "0.03125", "0.078125", "0.1953125", "0.48828125", "1.220703125", "3.0517578125"],
+    bounds: "0.005 0.0125 0.03125 0.078125 0.1953125 0.48828125 1.220703125 3.0517578125",
     low: 0,
     high: 9,
     bits: 24,
@@ -27,7 +18,7 @@ const RUNTIME: Histogram = Histogram {
 };
 const PLEG: Histogram = Histogram {
     name: "kubelet_pleg_relist_duration_seconds",
-    bounds: &SECONDS,
+    bounds: SECONDS,
     low: 5,
     high: 6,
     bits: 23,
@@ -36,7 +27,7 @@ const PLEG: Histogram = Histogram {
 };
 const POD_WORKER: Histogram = Histogram {
     name: "kubelet_pod_worker_duration_seconds",
-    bounds: &SECONDS,
+    bounds: SECONDS,
     low: 0,
     high: 4,
     bits: 26,
@@ -45,7 +36,7 @@ const POD_WORKER: Histogram = Histogram {
 };
 const REST: Histogram = Histogram {
     name: "rest_client_request_duration_seconds",
-    bounds: &["0.005", "0.025", "0.1", "0.25", "0.5", "1", "2", "4", "8", "15", "30", "60"],
+    bounds: "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60",
     low: 0,
     high: 6,
     bits: 23,
@@ -73,31 +64,18 @@ const OTHER: [(&str, Model); 16] = [
 ];
 
 pub(super) fn list(rows: &mut Rows) {
-    rows.table(JOB, Subject::Machine, &[], &OTHER);
-    rows.histogram(JOB, &PLEG, &[]);
+    let mut target = rows.of(JOB, Subject::Machine);
+    target.table(&[], &OTHER);
+    target.histogram(&PLEG, &[]);
     for operation in ["create", "sync", "update"] {
-        rows.histogram(JOB, &POD_WORKER, &[("operation_type", operation.into())]);
+        target.histogram(&POD_WORKER, &[("operation_type", operation.into())]);
     }
-    for operation in OPERATIONS {
-        rows.histogram(JOB, &RUNTIME, &[("operation_type", operation.into())]);
+    for operation in OPERATIONS.split(' ') {
+        target.histogram(&RUNTIME, &[("operation_type", operation.into())]);
     }
     for verb in ["GET", "PATCH", "POST"] {
-        rows.histogram(JOB, &REST, &[("host", "kubernetes.default.svc:443".into()), ("verb", verb.into())]);
+        target.histogram(&REST, &[("host", "kubernetes.default.svc:443".into()), ("verb", verb.into())]);
     }
-    rows.each(
-        JOB,
-        Subject::Machine,
-        "kubelet_runtime_operations_total",
-        "operation_type",
-        &OPERATIONS,
-        counter(0, 7).idle(40),
-    );
-    rows.each(
-        JOB,
-        Subject::Machine,
-        "kubelet_runtime_operations_errors_total",
-        "operation_type",
-        &OPERATIONS,
-        rare(3000),
-    );
+    target.each("kubelet_runtime_operations_total", "operation_type", OPERATIONS, |_| counter(0, 7).idle(40));
+    target.each("kubelet_runtime_operations_errors_total", "operation_type", OPERATIONS, |_| rare(3000));
 }

@@ -1,25 +1,12 @@
 //! The node exporter, 1.11.
 
 use super::super::model::{Model, constant, counter, drawn, gauge, level, now, rare, started};
-use super::super::template::{Job, Rows, Subject, Text};
+use super::super::template::{Job, Own, Rows, Subject, Text};
 
-const CPUS: [&str; 16] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"];
-const DISKS: [&str; 3] = ["nvme0n1", "nvme1n1", "md0"];
-const NETWORKS: [&str; 6] = ["eth0", "eth1", "ib0", "ib1", "lo", "cali0"];
-const COLLECTORS: [&str; 12] = [
-    "arp",
-    "cpu",
-    "diskstats",
-    "filesystem",
-    "infiniband",
-    "loadavg",
-    "meminfo",
-    "netdev",
-    "nvme",
-    "pressure",
-    "softnet",
-    "time",
-];
+const CPUS: &str = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
+const DISKS: &str = "nvme0n1 nvme1n1 md0";
+const NETWORKS: &str = "eth0 eth1 ib0 ib1 lo cali0";
+const COLLECTORS: &str = "arp cpu diskstats filesystem infiniband loadavg meminfo netdev nvme pressure softnet time";
 
 /// `node_cpu_seconds_total`, in ticks of 10 ms.
 const CPU_MODES: [(&str, Model); 8] = [
@@ -162,45 +149,34 @@ const OTHER: [(&str, Model); 40] = [
 ];
 
 pub(super) fn list(rows: &mut Rows) {
-    let (job, node) = (Job::NodeExporter, Subject::Machine);
-    for cpu in CPUS {
+    let mut target = rows.of(Job::NodeExporter, Subject::Machine);
+    for cpu in CPUS.split(' ') {
         for (mode, model) in CPU_MODES {
-            rows.series(job, node, "node_cpu_seconds_total", &[("cpu", cpu.into()), ("mode", mode.into())], model);
+            target.series("node_cpu_seconds_total", &[("cpu", cpu.into()), ("mode", mode.into())], model);
         }
         for (kind, model) in SOFTIRQS {
-            rows.series(
-                job,
-                node,
-                "node_softirqs_functions_total",
-                &[("cpu", cpu.into()), ("type", kind.into())],
-                model,
-            );
+            target.series("node_softirqs_functions_total", &[("cpu", cpu.into()), ("type", kind.into())], model);
         }
-        rows.table(job, node, &[("cpu", cpu.into())], &PER_CPU);
+        target.table(&[("cpu", cpu.into())], &PER_CPU);
     }
-    for disk in DISKS {
-        rows.table(job, node, &[("device", disk.into())], &PER_DISK);
-    }
-    for network in NETWORKS {
-        rows.table(job, node, &[("device", network.into())], &PER_NETWORK);
-    }
+    DISKS.split(' ').for_each(|disk| target.table(&[("device", disk.into())], &PER_DISK));
+    NETWORKS.split(' ').for_each(|network| target.table(&[("device", network.into())], &PER_NETWORK));
     for (device, mountpoint) in
         [("/dev/md0", "/"), ("/dev/nvme0n1p2", "/boot"), ("/dev/nvme1n1", "/var/lib/containerd")]
     {
-        let own: [(_, Text); 3] =
-            [("device", device.into()), ("fstype", "ext4".into()), ("mountpoint", mountpoint.into())];
-        rows.table(job, node, &own, &PER_FILESYSTEM);
+        let own: [Own; 3] = [("device", device.into()), ("fstype", "ext4".into()), ("mountpoint", mountpoint.into())];
+        target.table(&own, &PER_FILESYSTEM);
     }
-    rows.table(job, node, &[], &MEMORY);
-    rows.table(job, node, &[], &OTHER);
-    let (duration, success) = ("node_scrape_collector_duration_seconds", "node_scrape_collector_success");
-    rows.each(job, node, duration, "collector", &COLLECTORS, gauge(14, 20, 16).decimals(9));
-    rows.each(job, node, success, "collector", &COLLECTORS, constant(1));
-    let release: [(_, Text); 4] = [
+    target.table(&[], &MEMORY);
+    target.table(&[], &OTHER);
+    let duration = gauge(14, 20, 16).decimals(9);
+    target.each("node_scrape_collector_duration_seconds", "collector", COLLECTORS, |_| duration);
+    target.each("node_scrape_collector_success", "collector", COLLECTORS, |_| constant(1));
+    let release: [Own; 4] = [
         ("machine", "x86_64".into()),
         ("nodename", Text::NodeName),
         ("release", "6.8.0-86-generic".into()),
         ("sysname", "Linux".into()),
     ];
-    rows.series(job, node, "node_uname_info", &release, constant(1));
+    target.series("node_uname_info", &release, constant(1));
 }
