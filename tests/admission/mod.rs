@@ -152,7 +152,7 @@ fn every_sample_of_a_storm_arrives_from_a_real_prometheus_at_its_default_setting
     let config = config(&json!({"budget": {"new_series_per_second": (n_series / 20).max(4_000)}}));
     let server = Server::start(&[&config.flag(), "--ingest.queue-timeout=100ms"]);
     let url = server.http().url("/api/v1/write");
-    let prometheus = Prometheus::start(&json!({"remote_write": [{"url": url}]}).to_string());
+    let prometheus = Prometheus::start(&json!({"remote_write": [{"url": url}]}).to_string(), &[]);
     // Ahead of the clock: remote write skips samples older than its own start.
     let time_ms = now_ms() + 300_000;
     let numbers: Vec<usize> = (0..n_series).collect();

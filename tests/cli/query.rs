@@ -72,7 +72,7 @@ fn a_prometheus_can_be_queried() {
     if missing(&["promtool", "prometheus"]) {
         return;
     }
-    let prometheus = Prometheus::start_with("{}", &["--storage.tsdb.retention.time=100y"]);
+    let prometheus = Prometheus::start("{}", &["--storage.tsdb.retention.time=100y"]);
     prometheus.http().write(&data()).expect_status(204);
     check_calls(&prometheus.http().url(""));
 }

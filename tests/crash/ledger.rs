@@ -1,4 +1,4 @@
-//! What was sent and what of it was acknowledged, and the comparison with what is there.
+//! The sent and the acknowledged samples, and the comparison with the stored ones.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ type Series = (u64, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     series: BTreeMap<Series, BTreeMap<i64, Entry>>,
-    /// What [`Ledger::check_bits`] found.
+    /// The samples that [`Ledger::check_bits`] found.
     stored: BTreeMap<Series, Vec<(i64, u64)>>,
 }
 
@@ -66,32 +66,32 @@ impl Ledger {
         }
     }
 
-    /// Checks that the server answers with what [`Ledger::check_bits`] found in its directory, once each. JSON does not
-    /// show the bits of a NaN, and no query shows a staleness marker.
-    pub(crate) fn check_answers(&self, http: &Http, round: &str) {
+    /// Checks that the server returns the samples that [`Ledger::check_bits`] found in its directory, once each. JSON does not
+    /// contain the bits of a NaN, and no query returns a staleness marker.
+    pub(crate) fn check_responses(&self, http: &Http, round: &str) {
         let query = [("query", "crash[3h]"), ("time", "1700010000")];
         let result = http.query("/api/v1/query", &query).data()["result"].take();
         let mut expected = self.stored.clone();
         expected.values_mut().for_each(|samples| samples.retain(|sample| sample.1 != STALE_NAN_BITS));
         expected.retain(|_, samples| !samples.is_empty());
-        for answered in result.as_array().expect("a matrix is an array") {
+        for returned in result.as_array().expect("a matrix is an array") {
             let label =
-                |name: &str| answered["metric"][name].as_str().and_then(|text| text.parse().ok()).expect("a number");
+                |name: &str| returned["metric"][name].as_str().and_then(|text| text.parse().ok()).expect("a number");
             let series = (label("writer"), label("series"));
             let samples = expected
                 .remove(&series)
-                .unwrap_or_else(|| panic!("{round}: {series:?} is answered twice or not stored"));
-            let values = answered["values"].as_array().expect("a series has values");
+                .unwrap_or_else(|| panic!("{round}: {series:?} is returned twice or not stored"));
+            let values = returned["values"].as_array().expect("a series has values");
             assert_eq!(values.len(), samples.len(), "{round}: samples of {series:?}");
-            for (answered, (timestamp_ms, bits)) in values.iter().zip(samples) {
-                let time_ms = (answered[0].as_f64().expect("a time is a number") * 1000.0).round() as i64;
-                let value: f64 = answered[1].as_str().expect("a value is a string").parse().expect("a float");
+            for (returned, (timestamp_ms, bits)) in values.iter().zip(samples) {
+                let time_ms = (returned[0].as_f64().expect("a time is a number") * 1000.0).round() as i64;
+                let value: f64 = returned[1].as_str().expect("a value is a string").parse().expect("a float");
                 assert_eq!(time_ms, timestamp_ms, "{round}: {series:?}");
                 let same = value.to_bits() == bits || value.is_nan() && f64::from_bits(bits).is_nan();
-                assert!(same, "{round}: {series:?} at {timestamp_ms}: {answered} is not {bits:x}");
+                assert!(same, "{round}: {series:?} at {timestamp_ms}: {returned} is not {bits:x}");
             }
         }
-        assert!(expected.is_empty(), "{round}: not answered: {:?}", expected.keys());
+        assert!(expected.is_empty(), "{round}: not returned: {:?}", expected.keys());
     }
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for Ledger {
 
 fn read(data_dir: &TempDir) -> BTreeMap<Series, Vec<(i64, u64)>> {
     let options = Options { background: false, ..Options::default() };
-    let db = Db::open(data_dir.path(), options).expect("open what the crash left");
+    let db = Db::open(data_dir.path(), options).expect("a crash leaves a valid directory");
     assert_eq!(db.stats().n_damaged_blocks, 0, "a crash leaves no damaged block");
     let all = db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).expect("select all series");
     let mut stored = BTreeMap::new();
@@ -118,7 +118,7 @@ fn read(data_dir: &TempDir) -> BTreeMap<Series, Vec<(i64, u64)>> {
             (number("writer"), number("series")),
             samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits())).collect(),
         );
-        assert!(before.is_none(), "{} is there twice", series.labels());
+        assert!(before.is_none(), "{} exists twice", series.labels());
     }
     stored
 }

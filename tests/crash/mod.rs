@@ -1,4 +1,4 @@
-//! What was acknowledged survives: `kill -9` at random moments under load, and an orderly stop.
+//! Acknowledged samples survive `kill -9` at random times under load, and a shutdown.
 
 mod ledger;
 mod replay;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use crate::harness::{Random, Server};
+use crate::harness::{Random, Server, copy_dir};
 use ledger::Ledger;
 use writer::Writer;
 
@@ -37,29 +37,29 @@ fn kill_nine_loses_nothing_acknowledged_and_doubles_nothing() {
         }
         let name = format!("round {round} of seed {seed}");
         ledger.check_bits(&copy(&server.data_dir()), &name);
-        // The number of shards may change between starts, also after a crash, also if the next one comes amid replay.
+        // The number of shards may change at each start, even after a crash during replay.
         for _ in 0..random.below(3) {
             let flags = [&*shards(&mut random), &*flush_interval(&mut random)];
             server.restart_and_kill(&flags, Duration::from_millis(random.below(START_MS)));
         }
         server.restart(&[&shards(&mut random), &flush_interval(&mut random)]);
-        ledger.check_answers(server.http(), &name);
+        ledger.check_responses(server.http(), &name);
     }
     eprintln!("{ledger}");
-    assert!(ledger.n_acknowledged() > 1000, "too little was written to show anything: {ledger}");
+    assert!(ledger.n_acknowledged() > 1000, "too few samples were acknowledged: {ledger}");
 }
 
 fn shards(random: &mut Random) -> String {
     format!("--storage.tsdb.shards={}", 1 << random.below(4))
 }
 
-/// Flushes and merges come all the time, or never.
+/// Returns a flush interval: flushes and merges run continuously, or never.
 fn flush_interval(random: &mut Random) -> String {
     let interval = ["5ms", "20ms", "60ms", "10m"][random.below(4) as usize];
     format!("--storage.head.flush-interval={interval}")
 }
 
-/// Writes with all writers at the same time and kills the server amid that.
+/// Writes from all writers concurrently, and kills the server meanwhile.
 fn write_until_killed(server: &mut Server, writers: &mut [Writer], life: Duration) {
     let killed = AtomicBool::new(false);
     let http = server.http().clone();
@@ -68,10 +68,9 @@ fn write_until_killed(server: &mut Server, writers: &mut [Writer], life: Duratio
             let (http, killed) = (&http, &killed);
             scope.spawn(move || {
                 let lost = writer.write_until_lost(http);
-                assert!(killed.load(Ordering::SeqCst), "the server went away by itself: {lost}");
+                assert!(killed.load(Ordering::SeqCst), "the server ended by itself: {lost}");
             });
         }
-        // The random moment.
         sleep(life);
         killed.store(true, Ordering::SeqCst);
         server.kill();
@@ -85,22 +84,9 @@ fn seed() -> u64 {
     }
 }
 
-/// Copies a data directory, so that looking into it leaves the crash as it is for the server to recover from.
+/// Copies a data directory, so that opening it does not recover the original.
 fn copy(data_dir: &Path) -> tempfile::TempDir {
     let copy = tempfile::TempDir::new().expect("make a temporary directory");
-    copy_into(data_dir, copy.path());
+    copy_dir(data_dir, copy.path());
     copy
-}
-
-fn copy_into(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).expect("list a directory") {
-        let entry = entry.expect("list a directory");
-        let to = to.join(entry.file_name());
-        if entry.file_type().expect("an entry has a type").is_dir() {
-            std::fs::create_dir(&to).expect("make a directory");
-            copy_into(&entry.path(), &to);
-        } else {
-            std::fs::copy(entry.path(), &to).expect("copy a file");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! A restart is no outage: a server that was killed takes writes and gives whole answers while it replays its log.
+//! A killed server accepts writes and returns complete results while it replays its log.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ const T0: i64 = 1_700_000_000_000;
 const N_SERIES: i64 = 2000;
 const N_SAMPLES: i64 = 40;
 
-/// A request that gives every series its samples from `from` to `to`, one a second.
+/// Returns a request with the samples of all series from `from` to `to`, one per second.
 fn request(from: i64, to: i64) -> WriteRequest {
     let samples = |i: i64| (from..to).map(|t| (T0 + t * 1000, (i * t % 1009) as f64 / 8.0)).collect::<Vec<_>>();
     WriteRequest::new((0..N_SERIES).map(|i| series(&[("__name__", "m"), ("i", &i.to_string())], &samples(i))))
@@ -25,7 +25,7 @@ fn counted(answer: &Answer) -> Option<String> {
 }
 
 #[test]
-fn a_killed_server_takes_writes_and_answers_wholly_while_it_replays() {
+fn a_killed_server_accepts_writes_and_returns_complete_results_while_it_replays() {
     let mut server = Server::start(&[]);
     (0..N_SAMPLES).for_each(|t| drop(server.http().write(&request(t, t + 1)).expect_status(204)));
     let mut end = N_SAMPLES;
@@ -34,13 +34,13 @@ fn a_killed_server_takes_writes_and_answers_wholly_while_it_replays() {
         server.restart_at_once(&["--storage.wal.replay-concurrency=1"]);
         // 503 until the series are known.
         let next = request(end, end + 1);
-        wait_until("a write to be taken", || {
+        wait_until("a write to be accepted", || {
             let answer = server.http().write(&next);
             assert!(matches!(answer.status, 204 | 503), "{answer:?}");
             answer.status == 204
         });
         end += 1;
-        // An answer waits for the replay, or says that it did not.
+        // A query waits for the replay, or fails with its progress.
         let expected = (N_SERIES * end).to_string();
         match counted(&count(&server, end)) {
             Some(found) => assert_eq!(found, expected, "round {round}"),
@@ -61,7 +61,7 @@ fn a_killed_server_takes_writes_and_answers_wholly_while_it_replays() {
 }
 
 #[test]
-fn partial_answers_come_at_once_and_say_what_they_are() {
+fn partial_results_are_returned_at_once_with_a_warning() {
     let mut server = Server::start(&[]);
     (0..N_SAMPLES).for_each(|t| drop(server.http().write(&request(t, t + 1)).expect_status(204)));
     server.kill();
@@ -74,14 +74,14 @@ fn partial_answers_come_at_once_and_say_what_they_are() {
         }
         let warning = &answer.json()["warnings"][0];
         let is_partial = warning.as_str().is_some_and(|text| text.starts_with("the WAL is being replayed"));
-        // What lacks samples says so.
+        // An incomplete result has a warning.
         assert!(is_partial || counted(&answer).as_ref() == Some(&expected), "{answer:?}");
         !is_partial
     });
 }
 
 #[test]
-fn damage_found_by_the_replay_ends_a_server_that_refuses_it() {
+fn damage_found_by_the_replay_ends_a_server_with_on_corruption_refuse() {
     let mut server = Server::start(&[]);
     (0..4).for_each(|t| drop(server.http().write(&request(t, t + 1)).expect_status(204)));
     server.kill();
@@ -99,7 +99,7 @@ fn damage_found_by_the_replay_ends_a_server_that_refuses_it() {
     assert!(server.metric("varve_tsdb_replayed_damaged_bytes") > 0.0);
 }
 
-/// Finds a segment that has samples.
+/// Returns a segment with samples.
 fn samples_segment(dir: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(dir).expect("list a folder").map(|entry| entry.expect("list a folder").path());
     entries.into_iter().find_map(|path| {

@@ -1,4 +1,4 @@
-//! `kill -9` while flushes, merges and retention all run: what is acknowledged and young enough stays, what is old goes.
+//! `kill -9` while flushes, merges and retention run: acknowledged samples within the retention stay, older ones are removed.
 
 use std::thread::{scope, sleep};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::harness::{Http, Random, Server, WriteRequest, series, wait_until};
 const T0: i64 = 1_700_000_000_000;
 const HOUR_MS: i64 = 3_600_000;
 const N_SERIES: i64 = 20;
-/// Between two requests, so that the seconds of a test are days of the store.
+/// Data time between two requests: the seconds of a test are days of the store.
 const STEP_MS: i64 = 10 * 60_000;
 const RETENTION_MS: i64 = 12 * HOUR_MS;
 const FLAGS: [&str; 4] = [
@@ -18,7 +18,7 @@ const FLAGS: [&str; 4] = [
     "--web.enable-admin-api",
 ];
 const ROUNDS: usize = 8;
-/// At least so many requests have to be acknowledged in a round.
+/// Minimum number of acknowledged requests per round.
 const REQUESTS_MIN: i64 = 40;
 
 fn request(step: i64) -> WriteRequest {
@@ -26,7 +26,7 @@ fn request(step: i64) -> WriteRequest {
     WriteRequest::new((0..N_SERIES).map(|i| series(&[("__name__", "aging"), ("i", &i.to_string())], &sample(i))))
 }
 
-/// Writes one step after the other until there is no answer; returns the first one that was not acknowledged.
+/// Writes one step after the other until a request gets no response; returns the first step that was not acknowledged.
 fn write_until_lost(http: &Http, mut step: i64) -> i64 {
     while let Ok(answer) = http.try_write_body(&request(step).to_body()) {
         assert_eq!(answer.status, 204, "{answer:?}");
@@ -35,7 +35,7 @@ fn write_until_lost(http: &Http, mut step: i64) -> i64 {
     step
 }
 
-/// Returns the steps that the store has of each series, ascending.
+/// Returns the stored steps of each series, ascending.
 fn stored(http: &Http, last: i64) -> Vec<Vec<i64>> {
     let time = ((T0 + last * STEP_MS) / 1000).to_string();
     let answer = http.query("/api/v1/query", &[("query", "aging[30d]"), ("time", &time)]).data();
@@ -56,7 +56,7 @@ fn steps(of_series: &serde_json::Value) -> Vec<i64> {
 }
 
 #[test]
-fn retention_amid_kills_takes_what_is_old_and_nothing_else() {
+fn retention_between_kills_removes_only_old_samples() {
     let mut random = Random::new(7);
     let mut server = Server::start(&FLAGS);
     let mut next = 0;
@@ -71,21 +71,21 @@ fn retention_amid_kills_takes_what_is_old_and_nothing_else() {
             let writer = scope.spawn(|| write_until_lost(&http, next));
             sleep(Duration::from_millis(random.below(150)));
             server.kill();
-            writer.join().expect("the writer asserts")
+            writer.join().expect("the writer does not panic")
         });
         server.restart(&FLAGS);
         let found = stored(server.http(), next);
-        // The last request may be there, in whole or of one log, though nobody was told: its time counts. What is as old as the
-        // retention may go, and may be there of some series only.
+        // The last request may be stored completely or partly although it was not acknowledged, so its time counts. Samples as old as
+        // the retention may be removed for some series only.
         let young = next - RETENTION_MS / STEP_MS + 1;
         let lost = |steps: &Vec<i64>| (young.max(0)..next).find(|step| steps.binary_search(step).is_err());
         let lost = found.iter().find_map(lost);
-        assert_eq!(lost, None, "round {round}: the first step of {next} that was acknowledged, is young, and is lost");
-        // What was not acknowledged is sent again, as a sender would.
+        assert_eq!(lost, None, "round {round}: of {next} acknowledged steps within the retention, the first lost one");
+        // An unacknowledged request is retried, as by a sender.
         assert!(found.iter().flatten().all(|step| *step <= next), "round {round}: {found:?} of {next}");
     }
     server.http().write(&request(next)).expect_status(204);
-    // A block goes when all of it is too old, and a block may be a day long.
+    // A block is removed when all of it is too old. A block may span a day.
     let oldest = next - (RETENTION_MS + 24 * HOUR_MS) / STEP_MS;
     assert!(oldest > 0, "only {next} steps were written");
     wait_until("the oldest samples to go", || {

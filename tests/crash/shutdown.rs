@@ -1,4 +1,4 @@
-//! The orderly stop, and what keeps a second process out of a data directory.
+//! Shutdown, and the lock of the data directory.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn names(server: &Server) -> String {
 }
 
 #[test]
-fn sigterm_ends_the_process_in_order_and_nothing_is_lost() {
+fn sigterm_shuts_down_without_loss() {
     let mut server = Server::start(&[]);
     write(&server, "a");
     assert!(server.terminate().success(), "{}", server.log());
@@ -27,9 +27,9 @@ fn sigterm_ends_the_process_in_order_and_nothing_is_lost() {
 }
 
 #[test]
-fn sigterm_does_not_wait_for_long_for_clients() {
+fn sigterm_does_not_wait_long_for_clients() {
     let mut server = Server::start(&[]);
-    // A connection that is idle, one amid its request, and one that does not read its answer.
+    // An idle connection, an incomplete request, and a client that does not read its response.
     let mut amid = server.http().connect();
     amid.send(b"POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\nContent-Length: 10\r\n\r\nx");
     let _idle = server.http().connect();
@@ -42,7 +42,7 @@ fn sigterm_does_not_wait_for_long_for_clients() {
 }
 
 #[test]
-fn a_second_process_is_kept_out_of_the_data_directory() {
+fn a_second_process_cannot_open_the_data_directory() {
     let server = Server::start(&[]);
     write(&server, "a");
     let (status, output) = try_serve(&server.data_dir(), &[]);
@@ -52,7 +52,7 @@ fn a_second_process_is_kept_out_of_the_data_directory() {
 }
 
 #[test]
-fn what_keeps_the_server_from_starting_is_said_in_a_sentence() {
+fn invalid_settings_end_the_server_with_a_message() {
     let dir = tempfile::TempDir::new().expect("make a temporary directory");
     for (flags, reason) in [
         (&["--query.timeout=nonsense"][..], "--query.timeout"),

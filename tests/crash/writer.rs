@@ -3,31 +3,31 @@
 use crate::harness::{Http, Random, TimeSeries, WriteRequest, series};
 
 const SERIES: u64 = 16;
-/// Samples of a series in one request, at most.
+/// Maximum number of samples of a series in one request.
 const SAMPLES_MAX: u64 = 4;
-/// Milliseconds between two samples, at most. All rounds together stay within the age at which samples are refused.
+/// Maximum number of milliseconds between two samples. All rounds together stay within the accepted age of samples.
 const STEP_MAX: u64 = 40;
 const T0: i64 = 1_700_000_000_000;
 const METRIC: &str = "crash";
 
-/// A sample that was sent: where, when, its bits.
+/// A sent sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) writer: u64,
     pub(crate) series: u64,
     pub(crate) timestamp_ms: i64,
     pub(crate) bits: u64,
-    /// Whether the server said that it has it. If not, nobody knows.
+    /// `true` if the server has acknowledged it; otherwise it may or may not be stored.
     pub(crate) acknowledged: bool,
 }
 
-/// A sender with series of its own.
+/// A sender with its own series.
 #[derive(Debug)]
 pub(crate) struct Writer {
     id: u64,
     random: Random,
     now_ms: i64,
-    /// The request whose answer did not come.
+    /// The request that got no response.
     lost: Option<(Vec<u8>, Vec<Sent>)>,
     sent: Vec<Sent>,
 }
@@ -37,9 +37,9 @@ impl Writer {
         Self { id, random: Random::new(seed), now_ms: T0, lost: None, sent: Vec::new() }
     }
 
-    /// Writes one request after the other until there is no answer, and returns why.
+    /// Writes one request after the other until one gets no response, and returns the error.
     pub(crate) fn write_until_lost(&mut self, http: &Http) -> String {
-        // Real senders repeat what was not answered; some of these do, others go on.
+        // A real sender retries a request without a response; some of these do, others continue with the next.
         let repeated = self.lost.take_if(|_| self.random.below(2) == 0);
         let mut next = repeated.unwrap_or_else(|| self.request());
         loop {
@@ -50,7 +50,7 @@ impl Writer {
         }
     }
 
-    /// Returns what was sent since this was called last. What was lost and sent again is in it twice.
+    /// Returns the samples sent since the last call. A retried sample occurs twice.
     pub(crate) fn take_sent(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
     }
@@ -70,7 +70,7 @@ impl Writer {
         }
     }
 
-    /// Makes a request with new samples of some of the series.
+    /// Returns a request with new samples of some of the series.
     fn request(&mut self) -> (Vec<u8>, Vec<Sent>) {
         let mut samples = Vec::new();
         let timeseries: Vec<_> = (0..SERIES).filter_map(|id| self.series(id, &mut samples)).collect();
@@ -95,7 +95,7 @@ impl Writer {
     }
 }
 
-/// Draws a value: ordinary ones, and all that a store might take for something else.
+/// Returns a random value: ordinary ones, and ones that a store might mistake for a marker.
 fn bits(random: &mut Random) -> u64 {
     const STALE_NAN: u64 = 0x7ff0_0000_0000_0002;
     let drawn = random.next();

@@ -1,5 +1,5 @@
-//! Damaged, truncated, half-renamed, foreign and newer files, and a full disk: what the server says, that it serves all
-//! else, and that it deletes nothing.
+//! Damaged, truncated, half-renamed, foreign and newer files, and a full disk: the server reports the problem, serves all other
+//! data and deletes nothing.
 
 mod full_disk;
 
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use crate::harness::{Server, WriteRequest, series, try_serve, wait_until};
 
 const DAY_MS: i64 = 86_400_000;
-/// Noon of two days, so that each is a block of its own.
+/// Noon of two days, whose samples are in separate blocks.
 const OLD: i64 = 1_700_000_000_000 / DAY_MS * DAY_MS + DAY_MS / 2;
 const NEW: i64 = OLD + 2 * DAY_MS;
 const SERIES: usize = 300;
 const FLAGS: [&str; 2] = ["--web.enable-admin-api", "--storage.tsdb.retention.time=0"];
 
-/// Writes a sample to each of some series.
+/// Writes a sample of each series.
 fn write(server: &Server, time: i64) {
     let timeseries = (0..SERIES).map(|i| {
         let value = (i as f64).sqrt();
@@ -25,7 +25,7 @@ fn write(server: &Server, time: i64) {
     server.http().write(&WriteRequest::new(timeseries)).expect_status(204);
 }
 
-/// Counts the series at a time, or says why not.
+/// Returns the number of series at a time, or the error.
 fn count(server: &Server, time: i64) -> Result<usize, String> {
     let time = (time / 1000).to_string();
     let answer = server.http().query("/api/v1/query", &[("query", "count(m + 0)"), ("time", &time)]);
@@ -37,7 +37,7 @@ fn count(server: &Server, time: i64) -> Result<usize, String> {
     Ok(result[0]["value"][1].as_str().map_or(0, |count| count.parse().expect("a count")))
 }
 
-/// A server that has ended, with a block for each of two days; with the paths of both.
+/// Returns a killed server with a block for each of two days, and the paths of the blocks.
 fn two_blocks() -> (Server, [PathBuf; 2]) {
     let mut server = Server::start(&FLAGS);
     for time in [OLD, NEW] {
@@ -49,11 +49,11 @@ fn two_blocks() -> (Server, [PathBuf; 2]) {
     (server, blocks.try_into().expect("two blocks"))
 }
 
-/// Every file below a folder with its bytes, but for the lock, the reserve and the active-request logs, which hold no samples.
+/// Returns the contents of all files below a directory, except the lock, the reserve and the active-request logs.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
-    for entry in std::fs::read_dir(dir).expect("list a folder") {
-        let path = entry.expect("list a folder").path();
+    for entry in std::fs::read_dir(dir).expect("list a directory") {
+        let path = entry.expect("list a directory").path();
         if path.is_dir() {
             files.extend(self::files(&path));
         } else if !path.ends_with("lock")
@@ -67,9 +67,9 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Asserts that a server does not start on the data of another one, and changes nothing. Returns its output.
+/// Asserts that a server does not start on a data directory and changes nothing. Returns its output.
 #[track_caller]
-fn refusal(server: &Server, flags: &[&str]) -> String {
+fn failed_start(server: &Server, flags: &[&str]) -> String {
     let before = files(&server.data_dir());
     let (status, output) = try_serve(&server.data_dir(), flags);
     assert!(!status.success(), "{output}");
@@ -77,16 +77,16 @@ fn refusal(server: &Server, flags: &[&str]) -> String {
     output
 }
 
-/// Asserts that a text names a file, and a place in it, and says what to do.
+/// Asserts that a message contains a path, an offset and a remedy.
 #[track_caller]
-fn assert_helps(text: &str, path: &Path, what_to_do: &str) {
+fn assert_helps(text: &str, path: &Path, remedy: &str) {
     assert!(text.contains(&path.display().to_string()), "{} is not named in {text}", path.display());
     assert!(text.contains("at byte "), "no offset in {text}");
-    assert!(text.contains(what_to_do), "not {what_to_do:?} in {text}");
+    assert!(text.contains(remedy), "no {remedy:?} in {text}");
 }
 
 #[test]
-fn a_damaged_block_is_named_and_left_alone_and_the_others_are_served() {
+fn a_damaged_block_is_reported_and_unchanged_and_the_others_are_served() {
     let (mut server, [old, _]) = two_blocks();
     let good = std::fs::read(&old).expect("read a block");
     let cut = good[..good.len() / 2].to_vec();
@@ -95,7 +95,7 @@ fn a_damaged_block_is_named_and_left_alone_and_the_others_are_served() {
     let mut header = good.clone();
     header[5] = 1;
     let longer = [&good[..], b"more"].concat();
-    for bad in [cut, footer, header, longer, Vec::new(), b"a text of somebody else\n".repeat(10)] {
+    for bad in [cut, footer, header, longer, Vec::new(), b"a foreign text\n".repeat(10)] {
         std::fs::write(&old, &bad).expect("write a block");
         server.restart(&FLAGS);
         assert_helps(&server.log(), &old, "restore the file from a snapshot, or move it away to continue without it");
@@ -130,19 +130,19 @@ fn a_page_that_cannot_be_read_fails_the_query_that_needs_it() {
         }
         server.kill();
     }
-    assert!(n_failed > 0, "no damage was in a page that is read for a query");
+    assert!(n_failed > 0, "no query has read a damaged page");
 }
 
-/// A block that is cut while it is open costs the queries that need it, never the process.
+/// A block that is truncated while it is open fails the queries that need it, never the process.
 #[test]
-fn a_block_that_is_cut_while_it_is_open_fails_its_queries_only() {
+fn a_block_that_is_truncated_while_it_is_open_fails_only_its_queries() {
     let (mut server, [old, _]) = two_blocks();
     server.restart(&FLAGS);
     let mut file = std::fs::OpenOptions::new().write(true).open(&old).expect("open a block");
-    file.set_len(100).expect("cut a block");
-    assert_helps(&count(&server, OLD).expect_err("the block is cut"), &old, "restore the file from a snapshot");
+    file.set_len(100).expect("truncate a block");
+    assert_helps(&count(&server, OLD).expect_err("the block is truncated"), &old, "restore the file from a snapshot");
     assert_eq!(count(&server, NEW), Ok(SERIES));
-    // Nor does a merge that cannot read it: it fails, and its sources stay.
+    // A merge that cannot read the block fails and keeps its sources.
     file.rewind().expect("seek");
     file.write_all(b"damage").expect("write");
     write(&server, OLD + 2 * DAY_MS + 1000);
@@ -152,7 +152,7 @@ fn a_block_that_is_cut_while_it_is_open_fails_its_queries_only() {
 }
 
 #[test]
-fn a_damaged_log_opens_with_what_is_sound_and_keeps_the_rest_aside() {
+fn a_damaged_log_is_replayed_without_the_damage_which_is_quarantined() {
     let mut server = Server::start(&["--storage.tsdb.shards=1"]);
     (0..20).for_each(|i| write(&server, NEW + i * 1000));
     server.kill();
@@ -164,22 +164,23 @@ fn a_damaged_log_opens_with_what_is_sound_and_keeps_the_rest_aside() {
     bad[good.len() / 2] ^= 1;
     std::fs::write(&path, &bad).expect("write a segment");
 
-    let output = refusal(&server, &["--storage.tsdb.shards=1", "--storage.wal.on-corruption=refuse"]);
+    let output = failed_start(&server, &["--storage.tsdb.shards=1", "--storage.wal.on-corruption=refuse"]);
     assert_helps(&output, &path, "restore the file, or set --storage.wal.on-corruption=quarantine");
 
     server.restart(&["--storage.tsdb.shards=1"]);
-    assert_eq!(count(&server, NEW + 19_000), Ok(SERIES), "what lies behind the damage");
+    assert_eq!(count(&server, NEW + 19_000), Ok(SERIES), "samples after the damage");
     let damaged = server.metric("varve_tsdb_replayed_damaged_bytes");
     let kept = files(&server.data_dir().join("quarantine"));
     assert_eq!(kept.values().map(Vec::len).sum::<usize>() as f64, damaged);
     let (name, bytes) = kept.first_key_value().expect("the damaged bytes");
-    let offset = name.to_string_lossy().rsplit_once(".at-").expect("the name says where").1.parse().expect("an offset");
+    let offset =
+        name.to_string_lossy().rsplit_once(".at-").expect("the name has the offset").1.parse().expect("an offset");
     assert_eq!(bytes[..], bad[offset..][..bytes.len()]);
     assert!(server.log().contains(&path.display().to_string()), "{}", server.log());
 }
 
 #[test]
-fn damaged_delete_rules_keep_the_server_from_starting() {
+fn damaged_delete_rules_prevent_a_start() {
     let (mut server, _) = two_blocks();
     server.restart(&FLAGS);
     server.http().form("/api/v1/admin/tsdb/delete_series", &[("match[]", r#"{i="7"}"#)]).expect_status(204);
@@ -194,7 +195,7 @@ fn damaged_delete_rules_keep_the_server_from_starting() {
     };
     for bad in [flipped(0), flipped(9), flipped(good.len() - 1), good[..good.len() - 1].to_vec(), Vec::new()] {
         std::fs::write(&path, &bad).expect("write the rules");
-        let output = refusal(&server, &FLAGS);
+        let output = failed_start(&server, &FLAGS);
         assert_helps(&output, &path, "restore the file, or move it away, which makes deleted samples reappear");
     }
     std::fs::write(&path, &good).expect("write the rules");
@@ -203,7 +204,7 @@ fn damaged_delete_rules_keep_the_server_from_starting() {
 }
 
 #[test]
-fn a_file_of_a_newer_version_keeps_the_server_from_starting_and_everything_as_it_is() {
+fn a_file_of_a_newer_version_prevents_a_start_and_changes_nothing() {
     let (mut server, _) = two_blocks();
     server.restart(&FLAGS);
     write(&server, NEW + 1000);
@@ -213,10 +214,10 @@ fn a_file_of_a_newer_version_keeps_the_server_from_starting_and_everything_as_it
         assert!(magic == b"VWAL" || magic == b"VBLK", "{}", path.display());
         let mut newer = good.clone();
         newer[4] += 1;
-        let crc = crc32c(&newer[..crc_offset]).to_le_bytes();
+        let crc = crc32c::crc32c(&newer[..crc_offset]).to_le_bytes();
         newer[crc_offset..crc_offset + 4].copy_from_slice(&crc);
         std::fs::write(&path, newer).expect("write a file");
-        let output = refusal(&server, &FLAGS);
+        let output = failed_start(&server, &FLAGS);
         assert!(
             output.contains(&path.display().to_string()) && output.contains("open it with the program that wrote it"),
             "{output}"
@@ -227,16 +228,8 @@ fn a_file_of_a_newer_version_keeps_the_server_from_starting_and_everything_as_it
     assert_eq!(count(&server, NEW + 1000), Ok(SERIES));
 }
 
-/// CRC-32C, bit by bit.
-fn crc32c(bytes: &[u8]) -> u32 {
-    const POLYNOMIAL: u32 = 0x82f6_3b78;
-    !bytes.iter().fold(!0, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 })
-    })
-}
-
 #[test]
-fn what_a_crash_left_half_renamed_is_cleared_and_what_is_not_ours_stays() {
+fn temporary_files_of_a_crash_are_removed_and_foreign_files_stay() {
     let (mut server, [old, _]) = two_blocks();
     let dir = server.data_dir();
     let checkpoint = files(&dir.join("wal")).into_keys().find(|path| path.to_string_lossy().contains("checkpoint-"));
@@ -255,14 +248,14 @@ fn what_a_crash_left_half_renamed_is_cleared_and_what_is_not_ours_stays() {
     assert!(foreign.iter().all(|path| path.exists()));
 }
 
-/// The name of a block under which there is none, or a folder, is one damaged block and no more.
+/// A directory with the name of a block counts as one damaged block.
 #[test]
-fn a_folder_in_the_place_of_a_block_is_named() {
+fn a_directory_with_the_name_of_a_block_is_reported() {
     let (mut server, _) = two_blocks();
     let path = server.data_dir().join("blocks/00000999.block");
-    std::fs::create_dir(&path).expect("make a folder");
+    std::fs::create_dir(&path).expect("create a directory");
     server.restart(&FLAGS);
-    wait_until("the folder to be named", || server.log().contains(&path.display().to_string()));
+    wait_until("the directory to be reported", || server.log().contains(&path.display().to_string()));
     assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 1.0);
     assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES), Ok(SERIES)));
 }

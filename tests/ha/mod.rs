@@ -61,6 +61,7 @@ fn when_one_prometheus_dies_the_other_takes_over_after_the_timeout_without_dupli
                 }],
             })
             .to_string(),
+            &[],
         )
     };
     let mut pair = BTreeMap::from(["a", "b"].map(|name| (name.to_owned(), prometheus(name))));

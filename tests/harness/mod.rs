@@ -15,13 +15,14 @@ pub(crate) use cgroup::MemoryGroup;
 pub(crate) use config::ConfigFile;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use http2::Http2;
-pub(crate) use peers::{NodeExporter, Prometheus, missing, promtool};
+pub(crate) use peers::{NodeExporter, Prometheus, Release, Releases, missing, promtool, releases};
 pub(crate) use remote_write::{
     BucketSpan, Exemplar, Histogram, Label, MetricType, TimeSeries, WriteRequest, exemplar, family, messages, series,
     snappy, v2,
 };
 pub(crate) use server::{Server, try_serve};
 
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -44,6 +45,20 @@ pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T
 /// Calls `holds` until it is true.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
+}
+
+/// Copies a directory with everything in it.
+pub(crate) fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("create a directory");
+    for entry in std::fs::read_dir(from).expect("list a directory") {
+        let path = entry.expect("list a directory").path();
+        let target = to.join(path.file_name().expect("a file has a name"));
+        if path.is_dir() {
+            copy_dir(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).expect("copy a file");
+        }
+    }
 }
 
 /// Returns the time since 1970 in milliseconds.

@@ -1,10 +1,11 @@
 //! The real programs that Varve works with: Prometheus, promtool, the node exporter. Tests are skipped if a program that
-//! they need is not on the PATH.
+//! they need is not on the PATH. All versions of Prometheus have the same name, so the whole PATH is searched for them.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
@@ -22,8 +23,76 @@ pub(crate) fn missing(programs: &[&str]) -> bool {
 }
 
 fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+    find_all(program).next()
+}
+
+fn find_all(program: &str) -> impl Iterator<Item = PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let files: Vec<_> = std::env::split_paths(&path).map(|dir| dir.join(program)).collect();
+    files.into_iter().filter(|file| file.is_file())
+}
+
+/// A version of Prometheus on the PATH.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Release {
+    /// Major and minor version.
+    pub(crate) version: (u32, u32),
+    program: PathBuf,
+}
+
+/// The releases that a difference between Varve and Prometheus concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Releases {
+    All,
+    /// Releases before 3.16, which Varve follows.
+    Older,
+}
+
+static RELEASES: LazyLock<Vec<Release>> = LazyLock::new(|| {
+    let mut releases: Vec<_> = find_all("prometheus").filter_map(Release::of).collect();
+    // The sort is stable: of two programs of a version the first on the PATH remains.
+    releases.sort_by_key(|release| std::cmp::Reverse(release.version));
+    releases.dedup_by_key(|release| release.version);
+    releases
+});
+
+/// Returns the releases on the PATH, the newest first, one per minor version. If there is none, prints that the test is skipped.
+pub(crate) fn releases() -> &'static [Release] {
+    if missing(&["prometheus"]) { &[] } else { &RELEASES }
+}
+
+impl Release {
+    fn of(program: PathBuf) -> Option<Self> {
+        let output = Command::new(&program).arg("--version").output().ok()?;
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).ok()?;
+        let version = parse_version(&text)?;
+        Some(Self { version, program })
+    }
+
+    /// Returns `true` if a difference that concerns `releases` concerns this one.
+    pub(crate) fn is_of(&self, releases: Releases) -> bool {
+        match releases {
+            Releases::All => true,
+            Releases::Older => self.version < (3, 16),
+        }
+    }
+
+    /// Returns `true` if the program has a flag; some distributions build it without some features.
+    pub(crate) fn has_flag(&self, flag: &str) -> bool {
+        let help = Command::new(&self.program).arg("--help").output().expect("run prometheus");
+        String::from_utf8_lossy(&[help.stdout, help.stderr].concat()).contains(flag)
+    }
+
+    /// Starts a Prometheus that accepts remote writes, and waits until it is ready.
+    pub(crate) fn start(&self, config: &str, flags: &[&str]) -> Prometheus {
+        Prometheus::run(&self.program, config, flags, |_| {})
+    }
+}
+
+/// Parses major and minor version of `prometheus, version 3.16.0 (branch: …`.
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split_once("version ")?.1.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
 /// A running Prometheus with its own data directory.
@@ -35,23 +104,22 @@ pub(crate) struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts a Prometheus that accepts remote writes, and waits until it is ready.
-    pub(crate) fn start(config: &str) -> Self {
-        Self::start_with(config, &[])
-    }
-
-    /// As [`Self::start`], with more flags.
-    pub(crate) fn start_with(config: &str, flags: &[&str]) -> Self {
+    /// Starts the newest Prometheus on the PATH. It accepts remote writes. Waits until it is ready.
+    pub(crate) fn start(config: &str, flags: &[&str]) -> Self {
         Self::start_on(config, flags, |_| {})
     }
 
-    /// As [`Self::start_with`], on a data directory that `fill` creates.
+    /// As [`Self::start`], on a data directory that `fill` creates.
     pub(crate) fn start_on(config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
+        Self::run(&RELEASES.first().expect("the test has looked for one").program, config, flags, fill)
+    }
+
+    fn run(program: &Path, config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
         fill(&dir.path().join("data"));
         let config_file = dir.path().join("prometheus.yml");
         std::fs::write(&config_file, config).expect("write the configuration");
-        let mut command = Command::new("prometheus");
+        let mut command = Command::new(program);
         command
             .arg(format!("--config.file={}", config_file.display()))
             .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
@@ -110,4 +178,11 @@ impl NodeExporter {
 /// Runs promtool.
 pub(crate) fn promtool(args: &[&str]) -> Output {
     Command::new("promtool").args(args).output().expect("run promtool")
+}
+
+#[test]
+fn versions_are_parsed() {
+    assert_eq!(parse_version("prometheus, version 3.16.0 (branch: , revision: unknown)"), Some((3, 16)));
+    assert_eq!(parse_version("prometheus, version 3.5.0+ds1 (branch: debian/sid)"), Some((3, 5)));
+    assert_eq!(parse_version("no version"), None);
 }

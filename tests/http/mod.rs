@@ -1,6 +1,6 @@
 //! The HTTP API, request by request.
 
-mod api;
+pub(crate) mod api;
 mod exemplars;
 mod import;
 mod like_prometheus;
@@ -16,7 +16,7 @@ mod write_v2;
 
 use serde_json::Value;
 
-use crate::harness::{Http, Prometheus, Server, WriteRequest, series};
+use crate::harness::{Http, Server, WriteRequest, series};
 
 /// The time of the first sample of all tests here, in milliseconds: 2023-11-14T22:13:20Z.
 pub(crate) const T0: i64 = 1_700_000_000_000;
@@ -61,14 +61,6 @@ fn everything(http: &Http) -> Vec<String> {
     let mut lines: Vec<_> = result.as_array().expect("a matrix").iter().map(line).collect();
     lines.sort_unstable();
     lines
-}
-
-/// Returns the reason of an expected difference if it concerns the running Prometheus: one that begins with `3.5: ` is about that
-/// version only.
-fn expected<'a>(prometheus: &Prometheus, why: &'a str) -> &'a str {
-    let Some((of, _)) = why.split_once(": ").filter(|(of, _)| of.starts_with("3.")) else { return why };
-    let version = prometheus.http().get("/api/v1/status/buildinfo").data()["version"].take();
-    if version.as_str().is_some_and(|version| version.starts_with(of)) { why } else { "" }
 }
 
 /// Splits a table row like `query?query=up&time=1` into path and parameters; no value may contain `&`.

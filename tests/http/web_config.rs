@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
@@ -55,20 +57,9 @@ impl Made {
     }
 }
 
+/// Returns the credentials of `ann`.
 fn basic(password: &str) -> String {
-    // The credentials of `ann`, as options of the client.
-    format!("Basic {}", base64(format!("ann:{password}").as_bytes()))
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = |chunk: &[u8]| {
-        let bits = chunk.iter().fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
-        (0..4)
-            .map(move |i| if i <= chunk.len() { DIGITS[(bits >> (18 - 6 * i)) as usize & 63] as char } else { '=' })
-            .collect::<String>()
-    };
-    bytes.chunks(3).map(digits).collect()
+    format!("Basic {}", STANDARD.encode(format!("ann:{password}")))
 }
 
 fn access(tls: Option<TlsConfig>, authorization: &str) -> Access {
@@ -155,7 +146,7 @@ fn guessing_passwords_tells_no_user_names_and_leaves_the_processor_to_others() {
     std::fs::write(&path, text).expect("write a file");
     let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &access(None, "Bearer t0ken"));
     let guess = |credentials: &str| {
-        let http = server.http().with(&access(None, &format!("Basic {}", base64(credentials.as_bytes()))));
+        let http = server.http().with(&access(None, &format!("Basic {}", STANDARD.encode(credentials))));
         let started = Instant::now();
         (http.get("/api/v1/labels").status, started.elapsed())
     };

@@ -2,13 +2,12 @@
 
 use prost::Message;
 use serde_json::json;
+use varve_tsdb::staleness::STALE_NAN_BITS;
 
 use super::{T0, everything};
 use crate::harness::{
     ConfigFile, Histogram, Http, Label, MetricType, Server, WriteRequest, exemplar, family, series, snappy,
 };
-
-const STALE_NAN: u64 = 0x7ff0_0000_0000_0002;
 
 fn up(timestamp_ms: i64, value: f64) -> WriteRequest {
     WriteRequest::new([series(&[("__name__", "up")], &[(timestamp_ms, value)])])
@@ -63,7 +62,7 @@ fn encodings_of_one_label_set_reach_one_series() {
 fn a_staleness_marker_ends_a_series() {
     let server = Server::start(&[]);
     server.http().write(&up(T0, 1.0)).expect_status(204);
-    server.http().write(&up(T0 + 10_000, f64::from_bits(STALE_NAN))).expect_status(204);
+    server.http().write(&up(T0 + 10_000, f64::from_bits(STALE_NAN_BITS))).expect_status(204);
     let at = |time: &str| server.http().query("/api/v1/query", &[("query", "up"), ("time", time)]).data();
     assert_eq!(at("1700000009")["result"], json!([{"metric": {"__name__": "up"}, "value": [1_700_000_009, "1"]}]));
     assert_eq!(at("1700000010")["result"], json!([]));

@@ -1,9 +1,6 @@
 //! OTLP: Varve and a real Prometheus with the same settings get requests with metrics of all types, and must store the
 //! same.
 
-use std::io::Write as _;
-use std::process::Command;
-
 use prost::Message;
 use serde_json::Value as Json;
 
@@ -12,7 +9,7 @@ use crate::harness::otlp::{
     HistogramPoint, Metric, Number, NumberPoint, Quantile, Request, Resource, ResourceMetrics, Scope, ScopeMetrics,
     Sum, Summary, SummaryPoint, Value, attributes, text,
 };
-use crate::harness::{Answer, ConfigFile, Http, Prometheus, Server, missing, now_ms};
+use crate::harness::{Answer, ConfigFile, Http, Server, now_ms, releases};
 
 const SETTINGS: [&str; 7] = [
     "{}",
@@ -26,35 +23,24 @@ const SETTINGS: [&str; 7] = [
 
 #[test]
 fn requests_are_stored_like_in_a_real_prometheus() {
-    if missing(&["prometheus"]) || !takes_otlp() {
-        return;
-    }
     let flags =
         ["--web.enable-otlp-receiver", "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records"];
     let now_s = now_ms().cast_unsigned() / 1000;
     let request = request(now_s);
     let mut wrong = Vec::new();
-    for settings in SETTINGS {
-        let prometheus = Prometheus::start_with(&format!("otlp: {settings}"), &flags);
+    // Some distributions build Prometheus without an OTLP receiver.
+    let releases = releases().iter().filter(|release| release.has_flag(flags[0]));
+    for (release, settings) in releases.flat_map(|release| SETTINGS.map(|settings| (release, settings))) {
+        let prometheus = release.start(&format!("otlp: {settings}"), &flags);
         let varve = server(settings);
         for http in [prometheus.http(), varve.http()] {
             send(http, &request).expect_status(200);
         }
         let (ours, theirs) = (contents(varve.http(), now_s), contents(prometheus.http(), now_s));
         assert!(theirs.len() > 40, "{} lines", theirs.len());
-        wrong.extend(difference(settings, &ours, &theirs));
+        wrong.extend(difference(&format!("{:?} {settings}", release.version), &ours, &theirs));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// Returns `true` if the Prometheus on the PATH has an OTLP receiver; some distributions build it without.
-fn takes_otlp() -> bool {
-    let help = Command::new("prometheus").arg("--help").output().expect("run prometheus");
-    let takes = [help.stdout, help.stderr].iter().any(|text| String::from_utf8_lossy(text).contains("otlp-receiver"));
-    if !takes {
-        let _nobody_listens = writeln!(std::io::stderr(), "skipped: this prometheus has no OTLP receiver");
-    }
-    takes
 }
 
 fn server(settings: &str) -> Server {

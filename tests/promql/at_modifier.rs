@@ -4,23 +4,8 @@ use varve_query::promql::ast::{At, Expr, ExprKind, VectorSelector};
 use varve_query::promql::print;
 
 /// Functions whose value depends on the evaluation time, whatever their arguments.
-const TIME_DEPENDENT: [&str; 15] = [
-    "day_of_month",
-    "day_of_week",
-    "day_of_year",
-    "days_in_month",
-    "end",
-    "hour",
-    "minute",
-    "month",
-    "predict_linear",
-    "range",
-    "start",
-    "step",
-    "time",
-    "timestamp",
-    "year",
-];
+const TIME_DEPENDENT: &str = "day_of_month day_of_week day_of_year days_in_month end hour minute month predict_linear range start step \
+                              time timestamp year";
 
 /// Returns the query with all selectors fixed; `None` if it still depends on the evaluation time.
 pub(super) fn pin(expr: &Expr, time_ms: i64) -> Option<String> {
@@ -33,7 +18,8 @@ pub(super) fn pin(expr: &Expr, time_ms: i64) -> Option<String> {
 }
 
 fn is_time_dependent(expr: &Expr) -> bool {
-    let of_call = matches!(&expr.kind, ExprKind::Call(call) if TIME_DEPENDENT.contains(&call.function.name));
+    let of_call =
+        matches!(&expr.kind, ExprKind::Call(call) if TIME_DEPENDENT.split(' ').any(|name| name == call.function.name));
     of_call || expr.children().into_iter().any(is_time_dependent)
 }
 

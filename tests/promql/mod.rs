@@ -3,7 +3,7 @@
 
 mod at_modifier;
 mod compare;
-mod differential;
+pub(crate) mod differential;
 mod histogram;
 mod runner;
 mod script;

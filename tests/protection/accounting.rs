@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{SERIES, T0, held, ingest};
-use crate::harness::{Answer, BucketSpan, Histogram, Server, TimeSeries, WriteRequest, series, snappy, wait_until};
+use crate::harness::{Answer, BucketSpan, Histogram, Server, TimeSeries, WriteRequest, series, wait_until};
+use crate::http::api::remote_read::{query, read};
 
 /// Allowed growth of resident memory beyond the charged bytes.
 const SLACK: f64 = (32 << 20) as f64;
@@ -92,36 +93,30 @@ fn measure(server: &Server, call: impl FnOnce() + Send) -> (f64, f64) {
 
 /// Makes requests one by one, and checks that memory grows by no more than the charge and is freed.
 #[track_caller]
-fn check_all<'a>(server: &Server, calls: impl IntoIterator<Item = (&'a str, Box<dyn FnOnce() -> Answer + Send + 'a>)>) {
+fn check_all(server: &Server, requests: &[&str], call: impl Fn(&str) -> Answer + Sync) {
     let mut failed = Vec::new();
-    for (what, call) in calls {
-        let (grown, charged) = measure(server, || drop(call().expect_status(200)));
-        eprintln!("{what}: {:.1} MiB charged, {:.1} MiB grown", charged / 1048576.0, grown / 1048576.0);
+    for &request in requests {
+        let (grown, charged) = measure(server, || drop(call(request).expect_status(200)));
+        eprintln!("{request}: {:.1} MiB charged, {:.1} MiB grown", charged / 1048576.0, grown / 1048576.0);
         if grown > FACTOR * charged + SLACK {
-            failed.push(what);
+            failed.push(request);
         }
     }
     wait_until("all memory to be given back", || held(server) == 0.0);
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Makes range queries of 101 steps.
-fn range_queries<'a>(
-    server: &'a Server,
-    queries: &'a [&'a str],
-) -> impl Iterator<Item = (&'a str, Box<dyn FnOnce() -> Answer + Send + 'a>)> {
-    queries.iter().map(move |query| {
-        let params = [("query", *query), ("start", "1700000000"), ("end", "1700000400"), ("step", "4")];
-        let call = move || server.http().query("/api/v1/query_range", &params);
-        (*query, Box::new(call) as Box<dyn FnOnce() -> Answer + Send>)
-    })
+/// Makes a range query of 101 steps.
+fn range_query(server: &Server, query: &str) -> Answer {
+    let params = [("query", query), ("start", "1700000000"), ("end", "1700000400"), ("step", "4")];
+    server.http().query("/api/v1/query_range", &params)
 }
 
 #[test]
 fn memory_of_queries_grows_by_what_is_charged() {
     let server = Server::start(&["--web.response-buffer=64KiB"]);
     ingest(&server, 20_000);
-    check_all(&server, range_queries(&server, &QUERIES));
+    check_all(&server, &QUERIES, |query| range_query(&server, query));
 }
 
 #[test]
@@ -141,7 +136,7 @@ fn memory_of_queries_over_histograms_grows_by_what_is_charged() {
         TimeSeries { histograms: (0..4).map(|n| histogram(15_000 * n)).collect(), ..series(&labels, &[]) }
     });
     server.http().write(&WriteRequest::new(timeseries)).expect_status(204);
-    check_all(&server, range_queries(&server, &HISTOGRAM_QUERIES));
+    check_all(&server, &HISTOGRAM_QUERIES, |query| range_query(&server, query));
 }
 
 #[test]
@@ -154,29 +149,11 @@ fn memory_of_other_requests_grows_by_what_is_charged() {
         "--query.lookback-delta=20y",
     ]);
     ingest(&server, SERIES);
-    let calls = CALLS.map(|path| {
-        let server = &server;
-        (path, Box::new(move || server.http().get(path)) as Box<dyn FnOnce() -> Answer + Send>)
+    check_all(&server, &CALLS, |path| server.http().get(path));
+    // Samples and chunks.
+    check_all(&server, &["0", "1"], |form| {
+        read(server.http(), vec![query(0, "__name__", "load")], &[form.parse().expect("a number")])
     });
-    check_all(&server, calls);
-    let reads = [("remote read, samples", 0), ("remote read, chunks", 1)].map(|(what, form)| {
-        let server = &server;
-        let call = move || server.http().post("/api/v1/read", &[], &snappy(&read_request("load", form)));
-        (what, Box::new(call) as Box<dyn FnOnce() -> Answer + Send>)
-    });
-    check_all(&server, reads);
-}
-
-/// Encodes a `prometheus.ReadRequest` for all samples of a metric, in this form of response.
-fn read_request(metric: &str, form: u8) -> Vec<u8> {
-    let field = |tag: u8, bytes: &[u8]| {
-        let len = u8::try_from(bytes.len()).expect("a length of one byte");
-        [&[tag << 3 | 2, len], bytes].concat()
-    };
-    let matcher = [field(2, b"__name__"), field(3, metric.as_bytes())].concat();
-    // The end is 2^49 milliseconds.
-    let query = [&[0x10, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01][..], &field(3, &matcher)].concat();
-    [field(1, &query), vec![0x10, form]].concat()
 }
 
 #[test]

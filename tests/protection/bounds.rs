@@ -1,6 +1,6 @@
 //! Limits besides the deadline: memory of a query, memory of the store, concurrent requests.
 
-use super::{HEAVY, endless_query, held, ingest};
+use super::{HEAVY, endless_query, held, ingest, n_names};
 use crate::harness::{Server, WriteRequest, series, wait_until};
 
 #[test]
@@ -21,10 +21,6 @@ fn a_store_without_memory_left_refuses_writes_with_503_and_goes_on_answering() {
         let names: Vec<_> = (first..first + 1000).map(|i| format!("metric_{i}")).collect();
         let timeseries = names.iter().map(|name| series(&[("__name__", name)], &[(super::T0, 1.0)]));
         server.http().write(&WriteRequest::new(timeseries))
-    };
-    let n_names = |server: &Server| {
-        let names = server.http().get("/api/v1/label/__name__/values").data();
-        names.as_array().expect("an array").len()
     };
     let refused = (0..100).map(|i| write(&server, i * 1000)).find(|answer| answer.status != 204);
     let refused = refused.expect("100,000 series take more than 1 MiB").expect_status(503);

@@ -1,5 +1,6 @@
 //! HTTP/2: limits hold per stream, and slow, failed or cancelled streams do not affect others of the connection.
 
+use super::running::running;
 use super::{SERIES_PER_REQUEST, held, ingest};
 use crate::harness::{Http2, Server, wait_until};
 
@@ -9,7 +10,7 @@ const STREAMS_MAX: usize = 128;
 const ALL: &str = "/api/v1/series?match[]=load";
 
 fn n_running(server: &Server) -> usize {
-    server.http().get("/api/v1/status/queries").data().as_array().map_or(0, Vec::len)
+    running(server).len()
 }
 
 #[test]

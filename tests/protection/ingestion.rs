@@ -1,14 +1,10 @@
 //! Limits of write requests: the response names the limit, it is counted, and only what exceeds it is rejected.
 
-use super::T0;
+use super::{T0, n_names};
 use crate::harness::{Answer, MetricType, Server, TimeSeries, WriteRequest, family, series, wait_until};
 
 fn one(name: &str) -> TimeSeries {
     series(&[("__name__", name)], &[(T0, 1.0)])
-}
-
-fn n_names(server: &Server) -> usize {
-    server.http().get("/api/v1/label/__name__/values").data().as_array().map_or(0, Vec::len)
 }
 
 fn hits(server: &Server, flag: &str) -> f64 {

@@ -164,6 +164,11 @@ fn ended_by_deadline(answer: &Answer, what: &str) {
     }
 }
 
+/// Returns the number of metric names.
+fn n_names(server: &Server) -> usize {
+    server.http().get("/api/v1/label/__name__/values").data().as_array().map_or(0, Vec::len)
+}
+
 /// Returns the memory of all queries.
 fn held(server: &Server) -> f64 {
     server.metric("varve_query_memory_bytes")

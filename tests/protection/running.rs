@@ -11,7 +11,7 @@ use crate::harness::{ConfigFile, Server, WriteRequest, series, wait_for, wait_un
 /// How soon a query ends after its client disconnects.
 const END_MAX: Duration = Duration::from_millis(100);
 
-fn running(server: &Server) -> Vec<Value> {
+pub(super) fn running(server: &Server) -> Vec<Value> {
     server.http().get("/api/v1/status/queries").data().as_array().expect("an array").clone()
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{CONFIG, END, FLAGS, copy_dir, recorded, recovered_samples};
-use crate::harness::Prometheus;
+use super::{CONFIG, END, FLAGS, recorded, recovered_samples};
+use crate::harness::{Prometheus, copy_dir};
 
 /// Maximum number of samples that recovery may lose for a damaged page or chunk.
 const LOST_MAX: u64 = 30_000;

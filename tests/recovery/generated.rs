@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{assert_same_answers, copy_dir, dump, recovered, tsdb};
-use crate::harness::{Http, Prometheus, Server, WriteRequest, exemplar, missing, now_ms, series, wait_until};
+use super::{assert_same_answers, dump, recovered, tsdb};
+use crate::harness::{Http, Prometheus, Server, WriteRequest, copy_dir, exemplar, missing, now_ms, series, wait_until};
 
 const FLAGS: [&str; 6] = [
     "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records",

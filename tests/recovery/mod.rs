@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Http, Prometheus, Server, missing, promtool, wait_until};
+use crate::harness::{Http, Prometheus, Server, copy_dir, missing, promtool, wait_until};
 
 /// Timestamps of the oldest and the newest sample of the recorded directory, in seconds.
 const START: &str = "1795251960";
@@ -58,19 +58,6 @@ pub(crate) fn recorded(programs: &[&str]) -> Option<(TempDir, PathBuf)> {
     let copy = dir.path().join("original");
     copy_dir(&source, &copy);
     Some((dir, copy))
-}
-
-pub(crate) fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("make a folder");
-    for entry in std::fs::read_dir(from).expect("list a folder") {
-        let path = entry.expect("list a folder").path();
-        let target = to.join(path.file_name().expect("a file has a name"));
-        if path.is_dir() {
-            copy_dir(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).expect("copy a file");
-        }
-    }
 }
 
 fn recover(source: &Path, out: &Path, flags: &[&str]) -> Output {

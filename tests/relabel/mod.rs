@@ -1,8 +1,8 @@
-//! Relabelling: what rules make of label sets is what a real Prometheus makes of them, in `tests/data/relabel/golden.txt`;
-//! and rules in a running server.
+//! Relabelling: the results of rules are those of a real Prometheus, recorded in `tests/data/relabel/golden.txt`; and rules in a
+//! running server.
 //!
-//! Prometheus gets the label sets by remote write, and has a remote write of its own for each case, with the case's rules;
-//! a server here takes what comes of that. Samples have the numbers of their label sets as values.
+//! Prometheus receives the label sets by remote write and sends them to a server of this test, once for each case with the rules of
+//! the case. The value of a sample is the number of its label set.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{ConfigFile, Http, Prometheus, Server, WriteRequest, missing, now_ms, series, wait_until};
 
-/// Label sets by the number of the one they came from.
+/// Relabelled label sets by the number of the original one.
 type Relabelled = BTreeMap<usize, BTreeMap<String, String>>;
 
 const SERIES: &[&[(&str, &str)]] = &[
@@ -34,7 +34,7 @@ const SERIES: &[&[(&str, &str)]] = &[
 ];
 
 #[test]
-fn the_golden_table_is_what_a_real_prometheus_says() {
+fn the_golden_table_is_that_of_a_real_prometheus() {
     if missing(&["prometheus"]) {
         return;
     }
@@ -42,7 +42,7 @@ fn the_golden_table_is_what_a_real_prometheus_says() {
     let taken: Arc<Mutex<Vec<Relabelled>>> = Arc::new(Mutex::new(vec![Relabelled::new(); cases.len()]));
     let address = receive(&taken);
     let remotes: Vec<_> = (0..).zip(&cases).map(|(i, case)| remote(i, case, &address)).collect();
-    let prometheus = Prometheus::start(&json!({ "remote_write": remotes }).to_string());
+    let prometheus = Prometheus::start(&json!({ "remote_write": remotes }).to_string(), &[]);
     prometheus.http().write(&request()).expect_status(204);
     wait_until("all cases to be sent or dropped", || {
         done(prometheus.http()).iter().filter(|(_, n)| **n >= SERIES.len() as f64).count() == cases.len()
@@ -63,7 +63,7 @@ fn the_golden_table_is_what_a_real_prometheus_says() {
     if std::env::var_os("VARVE_WRITE_GOLDEN").is_some() {
         std::fs::write(path("golden.txt"), &golden).expect("write the table");
     }
-    assert!(golden == read("golden.txt"), "the table differs; VARVE_WRITE_GOLDEN=1 writes it anew");
+    assert!(golden == read("golden.txt"), "the table differs; VARVE_WRITE_GOLDEN=1 regenerates it");
 }
 
 fn path(name: &str) -> PathBuf {
@@ -87,12 +87,12 @@ fn remote(i: usize, case: &str, address: &str) -> Value {
 
 fn request() -> WriteRequest {
     let now_ms = now_ms();
-    // Ahead of the clock: a remote write leaves out what is older than its own start.
+    // Ahead of the clock: a remote write skips samples that are older than its start.
     let sample = |(idx, labels): (i32, &&[(&str, &str)])| series(labels, &[(now_ms + AHEAD_MS, f64::from(idx))]);
     WriteRequest::new((0..).zip(SERIES).map(sample))
 }
 
-/// Returns how many samples each remote has sent or dropped.
+/// Returns the number of samples that each remote has sent or dropped.
 fn done(http: &Http) -> BTreeMap<String, f64> {
     let mut done = BTreeMap::new();
     for line in http.get("/metrics").text().lines() {
@@ -106,7 +106,7 @@ fn done(http: &Http) -> BTreeMap<String, f64> {
     done
 }
 
-/// Starts to take remote writes; the path is the number of the case. Ends with the process.
+/// Starts a server that accepts remote writes. The path is the number of the case. It ends with the process.
 fn receive(taken: &Arc<Mutex<Vec<Relabelled>>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
     let address = listener.local_addr().expect("an address").to_string();
@@ -120,7 +120,7 @@ fn receive(taken: &Arc<Mutex<Vec<Relabelled>>>) -> String {
     address
 }
 
-/// Answers the requests of one connection.
+/// Serves the requests of one connection.
 fn serve(stream: TcpStream, taken: &Mutex<Vec<Relabelled>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
@@ -186,7 +186,7 @@ fn rules_drop_count_and_are_reloaded_for_known_series() {
     assert_eq!((n_stored(), count("series", "enforce"), count("samples", "enforce")), (8.0, 1.0, 2.0));
     assert_eq!(server.metric("varve_ingest_samples_dropped_total"), 2.0);
 
-    // What is wrong changes nothing.
+    // An invalid configuration changes nothing.
     config.write(&with_rule("{action: nothing}"));
     reload("Error reloading config");
     write(T0 + 5);
@@ -194,7 +194,7 @@ fn rules_drop_count_and_are_reloaded_for_known_series() {
 }
 
 #[test]
-fn a_file_that_says_something_else_is_read_again_by_itself() {
+fn a_changed_file_is_reloaded_automatically() {
     let config = ConfigFile::new("{}");
     let server = Server::start(&[&config.flag(), "--config.auto-reload", "--config.auto-reload-interval=20ms"]);
     let n_rules = || server.http().get("/api/v1/status/relabel").data()["rules"].as_array().expect("a list").len();
@@ -205,15 +205,15 @@ fn a_file_that_says_something_else_is_read_again_by_itself() {
     wait_until("the file to be refused", || server.log().contains("Error reloading config"));
     config.replace("{}");
     wait_until("the rule to be gone", || n_rules() == 0);
-    // A file is in force a moment before that is said.
+    // A file takes effect shortly before that is logged.
     let n_loaded = || server.log().matches("Completed loading of configuration file").count();
     wait_until("both files to be loaded", || n_loaded() >= 2);
-    // Nothing was read where nothing had changed.
+    // An unchanged file is not reloaded.
     assert_eq!((n_loaded(), server.log().matches("Error reloading config").count()), (2, 1));
 }
 
 #[test]
-fn a_query_for_what_a_rule_drops_disables_the_rule() {
+fn a_query_for_dropped_series_disables_the_rule() {
     let rule = "{source_labels: [__name__, job], regex: up;a, action: drop, name: no-up, disable_on_use: true}";
     let text = format!("ingest: {{metric_relabel_configs: [{rule}]}}");
     let config = ConfigFile::new(&text);
@@ -230,7 +230,7 @@ fn a_query_for_what_a_rule_drops_disables_the_rule() {
     };
     let rule = || server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
     write(T0);
-    // Other queries, and our own tools, do not use it.
+    // Other queries, and Varve's own tools, do not use it.
     ask("up{job=\"b\"}", "Grafana/12");
     ask("down", "Grafana/12");
     ask("up", "varve-tools");
@@ -248,7 +248,7 @@ fn a_query_for_what_a_rule_drops_disables_the_rule() {
     assert_eq!(server.metric("varve_ingest_rules_disabled_total{rule=\"no-up\"}"), 1.0);
     wait_until("the log line", || server.log().contains("Rule disabled because"));
 
-    // The rule stays disabled after a restart, orderly or not, until its entry changes.
+    // The rule stays disabled after a restart or a kill, until its entry changes.
     let state = |server: &Server| {
         let rule = server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
         (rule["state"].as_str().expect("a text").to_owned(), rule["disabledByUse"]["who"].clone())

@@ -49,7 +49,7 @@ pub(crate) fn scraped(scrapes: &[(&str, &str)], times_ms: impl Iterator<Item = i
     for (job, file) in scrapes {
         let text = std::fs::read_to_string(shared("exposition").join(file)).unwrap();
         let up = Sample { labels: vec![("__name__".to_owned(), "up".to_owned())], value: 1.0 };
-        for Sample { mut labels, value } in sample::parse(&text).chain([up]) {
+        for Sample { mut labels, value } in sample::parse(&text).into_iter().chain([up]) {
             sample::add_target_labels(&mut labels, job);
             // 0 and 1 are states, not amounts.
             let growth = if value.abs() > 1.0 { value.abs() * 0.01 } else { 0.0 };

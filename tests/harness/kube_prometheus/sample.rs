@@ -1,5 +1,7 @@
 //! Samples of scrapes in the text format, and the labels that a scrape adds.
 
+use varve_ingest::text::{Line, LineReader, TextFormat};
+
 /// A sample.
 pub(super) struct Sample {
     /// Sorted by name.
@@ -8,46 +10,18 @@ pub(super) struct Sample {
 }
 
 /// Reads all samples of a scrape.
-pub(super) fn parse(text: &str) -> impl Iterator<Item = Sample> {
-    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(parse_line)
-}
-
-fn parse_line(line: &str) -> Sample {
-    let end = line.find(['{', ' ']).unwrap();
-    let mut labels = vec![("__name__".to_owned(), line[..end].to_owned())];
-    let mut rest = &line[end..];
-    if let Some(inner) = rest.strip_prefix('{') {
-        rest = inner;
-        loop {
-            rest = rest.trim_start_matches([',', ' ']);
-            if let Some(after) = rest.strip_prefix('}') {
-                rest = after;
-                break;
-            }
-            let (name, after) = rest.split_once("=\"").unwrap();
-            let value;
-            (value, rest) = unquote(after);
-            labels.push((name.trim().to_owned(), value));
+pub(super) fn parse(text: &str) -> Vec<Sample> {
+    let mut lines = LineReader::new(text.as_bytes(), TextFormat::Prometheus);
+    let mut samples = Vec::new();
+    while let Some(line) = lines.read().expect("a scrape is valid") {
+        if let Line::Sample(sample) = line {
+            let mut labels: Vec<(String, String)> =
+                sample.labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            labels.sort();
+            samples.push(Sample { labels, value: sample.value });
         }
     }
-    labels.sort();
-    let value = rest.split_whitespace().next().unwrap();
-    Sample { labels, value: value.parse().unwrap() }
-}
-
-fn unquote(text: &str) -> (String, &str) {
-    let mut value = String::new();
-    let mut chars = text.char_indices();
-    loop {
-        match chars.next().unwrap() {
-            (at, '"') => return (value, &text[at + 1..]),
-            (_, '\\') => value.push(match chars.next().unwrap().1 {
-                'n' => '\n',
-                c => c,
-            }),
-            (_, c) => value.push(c),
-        }
-    }
+    samples
 }
 
 /// Adds the labels of a target, as the monitors of kube-prometheus do, and writes bucket bounds as floats, as Prometheus 3 does.

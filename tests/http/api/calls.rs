@@ -1,5 +1,7 @@
 //! The requests that are compared with a real Prometheus, those that are not, and intended differences.
 
+use crate::harness::Releases::{self, All, Older};
+
 /// A request: method, path with parameters, form.
 pub(super) type Call = (&'static str, &'static str, &'static str);
 
@@ -217,7 +219,7 @@ pub(super) const CALLS: &[Call] = &[
     ("POST", "/api/v1/read", ""),
 ];
 
-/// Requests of 3.14 that the compared Prometheus does not have: only their schema is checked.
+/// Requests that older releases of Prometheus do not have: only their schema is checked.
 pub(super) const NEW: &[Call] = &[
     ("GET", "/api/v1/features", ""),
     ("GET", "/api/v1/status/tsdb/blocks", ""),
@@ -320,36 +322,44 @@ pub(super) const RICH: &[Call] = &[
     ("POST", "/api/v1/admin/tsdb/confirm_retention", ""),
 ];
 
-/// Intended differences from the compared Prometheus, and why.
-pub(super) const DIFFERENCES: &[(&str, &str, &str)] = &[
-    ("GET", "/api/v1/status/buildinfo", "what is running"),
-    ("GET", "/version", "what is running"),
-    ("GET", "/api/v1/status/runtimeinfo", "what is running"),
-    ("GET", "/api/v1/status/flags", "Varve has flags of its own"),
-    ("GET", "/api/v1/status/config", "Varve has settings of its own"),
+/// Intended differences from these releases of Prometheus, and why.
+pub(super) const DIFFERENCES: &[(Releases, &str, &str, &str)] = &[
+    (All, "GET", "/api/v1/status/buildinfo", "Varve's own version"),
+    (All, "GET", "/version", "Varve's own version"),
+    (All, "GET", "/api/v1/status/runtimeinfo", "Varve's own state"),
+    (All, "GET", "/api/v1/status/flags", "Varve's own flags"),
+    (All, "GET", "/api/v1/status/config", "Varve's own settings"),
     (
+        All,
         "GET",
         "/api/v1/status/tsdb",
-        "bytes are those that labels take in Varve, which has no chunks; equal counts come by name",
+        "bytes are those of Varve's index, without chunks; equal counts are sorted by name",
     ),
-    ("GET", "/api/v1/status/tsdb?limit=2", "likewise"),
-    ("GET", "/api/v1/status/tsdb?limit=10001", "3.5: accepts it"),
-    ("GET", "/-/healthy", "Varve is healthy, not Prometheus"),
-    ("GET", "/-/ready", "Varve is ready, not Prometheus"),
-    ("POST", "/api/v1/read", "the words of another snappy library"),
-    ("DELETE", "/api/v1/series?match[]=up", "3.5: has such a method"),
-    ("GET", "/api/v1/query?query=1&time=5&timeout=0", "3.5: the query times out"),
-    ("GET", "/api/v1/query?query=1&time=5&timeout=-5", "3.5: the query times out"),
-    ("GET", "/api/v1/query?query=1&time=5&timeout=9223372036.854775808", "3.5: overflows"),
-    ("GET", "/api/v1/query?query=1&time=5&timeout=NaN", "3.5: the query times out"),
-    ("GET", "/api/v1/query?query=1&time=5&lookback_delta=9223372036.854775808", "3.5: overflows"),
-    ("GET", "/api/v1/query_range?query=1&start=1&end=2&step=9223372036.854775808", "3.5: overflows"),
-    ("GET", "/api/v1/query_range?query=1&start=1&end=1&step=0.0005", "there it is a division by zero"),
-    ("OPTIONS", "/api/v1/write", "CORS of Varve grants reading only"),
+    (All, "GET", "/api/v1/status/tsdb?limit=2", "likewise"),
+    (Older, "GET", "/api/v1/status/tsdb?limit=10001", "later releases reject it"),
+    (All, "GET", "/-/healthy", "the name of the program"),
+    (All, "GET", "/-/ready", "the name of the program"),
+    (All, "POST", "/api/v1/read", "the message of another snappy library"),
+    (Older, "GET", "/api/v1/query?query=1&time=5&timeout=0", "the query times out"),
+    (Older, "GET", "/api/v1/query?query=1&time=5&timeout=-5", "the query times out"),
+    (Older, "GET", "/api/v1/query?query=1&time=5&timeout=9223372036.854775808", "an overflow"),
+    (Older, "GET", "/api/v1/query?query=1&time=5&timeout=NaN", "the query times out"),
+    (Older, "GET", "/api/v1/query?query=1&time=5&lookback_delta=9223372036.854775808", "an overflow"),
+    (Older, "GET", "/api/v1/query_range?query=1&start=1&end=2&step=9223372036.854775808", "an overflow"),
+    (All, "GET", "/api/v1/query_range?query=1&start=1&end=1&step=0.0005", "Prometheus divides by zero"),
+    (All, "OPTIONS", "/api/v1/write", "CORS of Varve allows only reads"),
     (
+        Older,
+        "GET",
+        "/api/v1/parse_query?query=up%20offset%205m",
+        "later releases add `anchored`, `smoothed` and `offsetExpr`",
+    ),
+    (Older, "DELETE", "/api/v1/series?match[]=up", "later releases have no such method"),
+    (
+        All,
         "GET",
         "/api/v1/query?query=tiny&time=1700000105&lookback_delta=0.0005",
-        "there a lookback below a millisecond is none, not even at the very time of a sample",
+        "Prometheus truncates a lookback below a millisecond to 0 and finds no sample, even at the exact timestamp",
     ),
 ];
 

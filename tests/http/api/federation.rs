@@ -1,10 +1,11 @@
 //! /federate, compared byte for byte with a real Prometheus with the same data and configuration.
 
+use varve_tsdb::staleness::STALE_NAN_BITS;
+
 use super::histogram::histograms;
-use crate::harness::{Answer, ConfigFile, Http, Prometheus, Server, WriteRequest, missing, now_ms, series};
+use crate::harness::{Answer, ConfigFile, Http, Release, Releases, Server, WriteRequest, now_ms, releases, series};
 
 const CONFIG: &str = "global: {external_labels: {cluster: c1, zone: 'a\"b'}}";
-const STALE_NAN: u64 = 0x7ff0_0000_0000_0002;
 const PROTOBUF: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
 /// Series with samples up to now, a stale one, and one whose last sample is too old.
@@ -21,17 +22,21 @@ fn data(now_ms: i64) -> WriteRequest {
         at(&[("Zone", "1"), ("__name__", "a_first")], 2e14 + 0.625),
         at(&[("__name__", "requests_total"), ("path", "/")], f64::INFINITY),
         at(&[("__name__", "with.dots"), ("label with space", "1")], f64::NAN),
-        series(&[("__name__", "up"), ("job", "gone")], &[(now_ms - 60_000, 1.0), (now_ms, f64::from_bits(STALE_NAN))]),
+        series(
+            &[("__name__", "up"), ("job", "gone")],
+            &[(now_ms - 60_000, 1.0), (now_ms, f64::from_bits(STALE_NAN_BITS))],
+        ),
         series(&[("__name__", "up"), ("job", "old")], &[(now_ms - 400_000, 1.0)]),
     ])
 }
 
 #[test]
 fn pages_are_those_of_prometheus() {
-    if missing(&["prometheus"]) {
-        return;
-    }
-    let prometheus = Prometheus::start_with(CONFIG, &["--enable-feature=native-histograms"]);
+    releases().iter().for_each(compare_pages);
+}
+
+fn compare_pages(release: &Release) {
+    let prometheus = release.start(CONFIG, &["--enable-feature=native-histograms"]);
     let varve = Server::start(&[&ConfigFile::new(CONFIG).flag()]);
     let now_ms = now_ms();
     for http in [prometheus.http(), varve.http()] {
@@ -40,8 +45,11 @@ fn pages_are_those_of_prometheus() {
     }
     let mut wrong = Vec::new();
     let mut n_lines = 0;
-    // The compared Prometheus does not federate histograms with custom buckets yet.
-    let all = "%7B__name__=~%22.%2B%22,__name__!=%22native_custom%22%7D";
+    let all = match release.is_of(Releases::Older) {
+        // It does not federate histograms with custom buckets.
+        true => "%7B__name__=~%22.%2B%22,__name__!=%22native_custom%22%7D",
+        false => "%7B__name__=~%22.%2B%22%7D",
+    };
     for selectors in ["up", "up&match[]=%7Bjob=%22x%22%7D&match[]=requests_total", "up&match[]=%7B%7D", "%7B%7D", all] {
         for accept in [
             "",

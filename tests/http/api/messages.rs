@@ -1,7 +1,9 @@
 //! Forms and write requests in all encodings: accepted or rejected with the status of a real Prometheus.
 
-use super::{FORM, expected};
-use crate::harness::{Answer, Http, Label, Prometheus, Server, TimeSeries, WriteRequest, missing, now_ms, series};
+use super::FORM;
+use crate::harness::{
+    Answer, Http, Label, Release, Releases, Server, TimeSeries, WriteRequest, now_ms, releases, series,
+};
 
 /// Content type, URL parameters, body. The response shows which query was read.
 const FORMS: &[(&str, &str, &str)] = &[
@@ -15,26 +17,29 @@ const FORMS: &[(&str, &str, &str)] = &[
     ("", "time=5&query=3", "query=2"),
 ];
 
-/// Content encoding, content type and body of a write, and the reason of an intended difference.
-const WRITES: &[(&str, &str, Body, &str)] = &[
-    ("snappy", "application/x-protobuf", Body::Whole, ""),
-    ("", "application/x-protobuf", Body::Whole, ""),
-    ("snappy", "", Body::Whole, ""),
-    ("", "", Body::Whole, ""),
-    ("gzip", "application/x-protobuf", Body::Whole, ""),
-    ("SNAPPY", "application/x-protobuf", Body::Whole, "3.5: knows it in any case"),
-    ("snappy", "application/json", Body::Whole, ""),
-    ("snappy", "text/plain", Body::Whole, ""),
-    ("snappy", "APPLICATION/X-PROTOBUF", Body::Whole, "media types are the same in any case"),
-    ("snappy", "application/x-protobuf;proto=prometheus.WriteRequest", Body::Whole, ""),
-    ("snappy", "application/x-protobuf;proto=nonsense", Body::Whole, ""),
-    ("snappy", "application/x-protobuf;proto=", Body::Whole, ""),
-    ("snappy", "application/x-protobuf;proto", Body::Whole, ""),
-    ("snappy", "application/x-protobuf;x=y", Body::Whole, ""),
-    ("snappy", "application/x-protobuf", Body::Empty, ""),
-    ("snappy", "application/x-protobuf", Body::Truncated, ""),
-    ("snappy", "application/x-protobuf", Body::Garbage, ""),
-    ("snappy", "application/x-protobuf;proto=io.prometheus.write.v2.Request", Body::Garbage, ""),
+/// The releases of Prometheus that respond differently, intentionally, and why.
+type Difference = Option<(Releases, &'static str)>;
+
+/// Content encoding, content type and body of a write.
+const WRITES: &[(&str, &str, Body, Difference)] = &[
+    ("snappy", "application/x-protobuf", Body::Whole, None),
+    ("", "application/x-protobuf", Body::Whole, None),
+    ("snappy", "", Body::Whole, None),
+    ("", "", Body::Whole, None),
+    ("gzip", "application/x-protobuf", Body::Whole, None),
+    ("SNAPPY", "application/x-protobuf", Body::Whole, Some((Releases::Older, "later releases are case-sensitive"))),
+    ("snappy", "application/json", Body::Whole, None),
+    ("snappy", "text/plain", Body::Whole, None),
+    ("snappy", "APPLICATION/X-PROTOBUF", Body::Whole, Some((Releases::All, "media types are case-insensitive"))),
+    ("snappy", "application/x-protobuf;proto=prometheus.WriteRequest", Body::Whole, None),
+    ("snappy", "application/x-protobuf;proto=nonsense", Body::Whole, None),
+    ("snappy", "application/x-protobuf;proto=", Body::Whole, None),
+    ("snappy", "application/x-protobuf;proto", Body::Whole, None),
+    ("snappy", "application/x-protobuf;x=y", Body::Whole, None),
+    ("snappy", "application/x-protobuf", Body::Empty, None),
+    ("snappy", "application/x-protobuf", Body::Truncated, None),
+    ("snappy", "application/x-protobuf", Body::Garbage, None),
+    ("snappy", "application/x-protobuf;proto=io.prometheus.write.v2.Request", Body::Garbage, None),
 ];
 
 #[derive(Debug, Clone, Copy)]
@@ -59,24 +64,26 @@ impl Body {
 }
 
 /// Series of one request each, and the reason of an intended difference.
-fn contents(now_ms: i64) -> Vec<(TimeSeries, &'static str)> {
+fn contents(now_ms: i64) -> Vec<(TimeSeries, Difference)> {
     const HOUR_MS: i64 = 3_600_000;
-    const INVALID: &str = "the specification of remote write 1.0 wants a 400 where Prometheus says nothing";
+    const INVALID: Difference = Some((Releases::All, "the specification of remote write 1.0 requires 400"));
+    const OUT_OF_ORDER: Difference =
+        Some((Releases::All, "out-of-order samples of half an hour are accepted by default"));
     let one = |labels: &[(&str, &str)], at: i64, value: f64| series(labels, &[(at, value)]);
     let x = |at: i64, value: f64| one(&[("__name__", "x")], at, value);
     let not_utf8 =
         TimeSeries { labels: vec![Label { name: b"__name__".to_vec(), value: b"\xff".to_vec() }], ..x(now_ms, 1.0) };
     vec![
-        (x(now_ms, 1.0), ""),
-        (x(now_ms, 1.0), ""),
-        (x(now_ms, 2.0), ""),
-        (x(now_ms - 5, 1.0), "half an hour is in order by default"),
-        (x(now_ms - 4 * HOUR_MS, 1.0), ""),
-        (x(now_ms + 30 * 24 * HOUR_MS, 1.0), ""),
-        (one(&[("__name__", "bad name"), ("a b", "c")], now_ms, 1.0), ""),
-        (one(&[("z", "1"), ("__name__", "unsorted")], now_ms, 1.0), ""),
-        (one(&[("__name__", "empty"), ("x", "")], now_ms, 1.0), ""),
-        (series(&[("__name__", "without_samples")], &[]), ""),
+        (x(now_ms, 1.0), None),
+        (x(now_ms, 1.0), None),
+        (x(now_ms, 2.0), None),
+        (x(now_ms - 5, 1.0), OUT_OF_ORDER),
+        (x(now_ms - 4 * HOUR_MS, 1.0), None),
+        (x(now_ms + 30 * 24 * HOUR_MS, 1.0), None),
+        (one(&[("__name__", "bad name"), ("a b", "c")], now_ms, 1.0), None),
+        (one(&[("z", "1"), ("__name__", "unsorted")], now_ms, 1.0), None),
+        (one(&[("__name__", "empty"), ("x", "")], now_ms, 1.0), None),
+        (series(&[("__name__", "without_samples")], &[]), None),
         (one(&[("job", "nameless")], now_ms, 1.0), INVALID),
         (one(&[], now_ms, 1.0), INVALID),
         (one(&[("__name__", "twice"), ("a", "1"), ("a", "2")], now_ms, 1.0), INVALID),
@@ -86,33 +93,37 @@ fn contents(now_ms: i64) -> Vec<(TimeSeries, &'static str)> {
 }
 
 /// Compares status and content type of two responses with the expected difference.
-fn difference(what: String, ours: &Answer, theirs: &Answer, why: &str) -> Option<String> {
+fn compare(release: &Release, what: String, ours: &Answer, theirs: &Answer, difference: Difference) -> Option<String> {
     let is_same = ours.status == theirs.status && ours.header("content-type") == theirs.header("content-type");
-    (is_same != why.is_empty()).then(|| format!("{what} ({why})\n  varve:      {ours:?}\n  prometheus: {theirs:?}"))
+    let is_known = difference.is_some_and(|(releases, _)| release.is_of(releases));
+    (is_same == is_known).then(|| {
+        let version = release.version;
+        format!("{version:?} {what} {difference:?}\n  varve:      {ours:?}\n  prometheus: {theirs:?}")
+    })
 }
 
 #[test]
 fn writes_are_accepted_and_rejected_as_in_prometheus() {
-    if missing(&["prometheus"]) {
-        return;
-    }
-    let prometheus = Prometheus::start("{}");
+    releases().iter().for_each(compare_writes);
+}
+
+fn compare_writes(release: &Release) {
+    let prometheus = release.start("{}", &[]);
     let varve = Server::start(&[]);
     let now_ms = now_ms();
     let mut wrong = Vec::new();
-    for (encoding, content_type, body, why) in WRITES {
+    for (encoding, content_type, body, difference) in WRITES {
         let headers = [("Content-Encoding", *encoding), ("Content-Type", *content_type)];
         let headers: Vec<_> = headers.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         let send = |http: &Http| http.post("/api/v1/write", &headers, &body.bytes(now_ms));
-        let (ours, theirs) = (send(varve.http()), send(prometheus.http()));
         let what = format!("{encoding} {content_type} {body:?}");
-        wrong.extend(difference(what, &ours, &theirs, expected(&prometheus, why)));
+        wrong.extend(compare(release, what, &send(varve.http()), &send(prometheus.http()), *difference));
     }
-    for (series, why) in contents(now_ms) {
+    for (series, difference) in contents(now_ms) {
         let what = format!("{series:?}");
         let request = WriteRequest::new([series]);
         let (ours, theirs) = (varve.http().write(&request), prometheus.http().write(&request));
-        wrong.extend(difference(what, &ours, &theirs, why));
+        wrong.extend(compare(release, what, &ours, &theirs, difference));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let names = |http: &Http| http.get("/api/v1/label/__name__/values").text();
@@ -121,21 +132,20 @@ fn writes_are_accepted_and_rejected_as_in_prometheus() {
 
 #[test]
 fn forms_are_parsed_as_in_prometheus() {
-    if missing(&["prometheus"]) {
-        return;
+    for release in releases() {
+        let prometheus = release.start("{}", &[]);
+        let varve = Server::start(&[]);
+        for (content_type, params, body) in FORMS {
+            let headers: Vec<_> =
+                Some(("Content-Type", *content_type)).into_iter().filter(|(_, t)| !t.is_empty()).collect();
+            let ask = |http: &Http| {
+                let answer = http.post(&format!("/api/v1/query?{params}"), &headers, body.as_bytes());
+                (answer.status, answer.text())
+            };
+            assert_eq!(ask(varve.http()), ask(prometheus.http()), "{content_type} {params} {body}");
+        }
+        // As in Go, the body of a GET is ignored.
+        let get = |http: &Http| http.call("GET", "/api/v1/query?time=5&query=3", &[FORM], b"query=4").text();
+        assert_eq!(get(varve.http()), get(prometheus.http()));
     }
-    let prometheus = Prometheus::start("{}");
-    let varve = Server::start(&[]);
-    for (content_type, params, body) in FORMS {
-        let headers: Vec<_> =
-            Some(("Content-Type", *content_type)).into_iter().filter(|(_, t)| !t.is_empty()).collect();
-        let ask = |http: &Http| {
-            let answer = http.post(&format!("/api/v1/query?{params}"), &headers, body.as_bytes());
-            (answer.status, answer.text())
-        };
-        assert_eq!(ask(varve.http()), ask(prometheus.http()), "{content_type} {params} {body}");
-    }
-    // As in Go, the body of a GET is ignored.
-    let get = |http: &Http| http.call("GET", "/api/v1/query?time=5&query=3", &[FORM], b"query=4").text();
-    assert_eq!(get(varve.http()), get(prometheus.http()));
 }

@@ -9,7 +9,7 @@ mod histogram;
 mod lifecycle;
 mod messages;
 mod notifications;
-mod remote_read;
+pub(crate) mod remote_read;
 mod retention;
 mod schema;
 mod search;
@@ -17,8 +17,8 @@ mod snapshot;
 
 use serde_json::Value;
 
-use super::{data, expected};
-use crate::harness::{Answer, Http, Prometheus, Server, missing};
+use super::{data, like_prometheus};
+use crate::harness::{Answer, Http, Release, Server, releases};
 use calls::{ADMINISTRATION, CALLS, Call, DIFFERENCES};
 
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
@@ -54,44 +54,58 @@ fn sorted(mut data: Value) -> Value {
 
 #[test]
 fn responses_are_those_of_prometheus() {
-    if missing(&["prometheus"]) {
-        return;
+    for release in releases() {
+        check_same(release, &[], &["--web.enable-lifecycle"], |varve, prometheus| {
+            let mut wrong = differences(release, varve, prometheus, CALLS);
+            wrong.extend(like_prometheus::differences(release, varve, prometheus));
+            wrong
+        });
     }
-    let prometheus = Prometheus::start("{}");
-    let varve = Server::start(&["--web.enable-lifecycle"]);
-    compare(&prometheus, &varve, CALLS);
 }
 
 #[test]
 fn admin_responses_are_those_of_prometheus() {
-    if missing(&["prometheus"]) {
-        return;
+    let flags = ["--web.enable-admin-api"];
+    for release in releases() {
+        check_same(release, &flags, &flags, |varve, prometheus| {
+            differences(release, varve, prometheus, ADMINISTRATION)
+        });
     }
-    let prometheus = Prometheus::start_with("{}", &["--web.enable-admin-api"]);
-    let varve = Server::start(&["--web.enable-admin-api"]);
-    compare(&prometheus, &varve, ADMINISTRATION);
 }
 
-/// Sends the same data and the same requests to both.
+/// Starts both servers with the same data, and checks that there is no unexpected difference.
 #[track_caller]
-fn compare(prometheus: &Prometheus, varve: &Server, calls: &[Call]) {
+fn check_same(
+    release: &Release,
+    their_flags: &[&str],
+    our_flags: &[&str],
+    differences: impl FnOnce(&Http, &Http) -> Vec<String>,
+) {
+    let (prometheus, varve) = (release.start("{}", their_flags), Server::start(our_flags));
     prometheus.http().write(&data()).expect_status(204);
     varve.http().write(&data()).expect_status(204);
+    let wrong = differences(varve.http(), prometheus.http());
+    let (version, n) = (release.version, wrong.len());
+    assert!(wrong.is_empty(), "{version:?}: {n} differ, or do so no longer:\n{}", wrong.join("\n"));
+}
+
+/// Sends the same requests to both and returns the unexpected differences.
+fn differences(release: &Release, varve: &Http, prometheus: &Http, calls: &[Call]) -> Vec<String> {
     let mut wrong = Vec::new();
-    let is_expected = |call: &Call| {
-        let mut of_call = DIFFERENCES.iter().filter(|(method, path, _)| (*method, *path) == (call.0, call.1));
-        of_call.any(|(.., why)| !expected(prometheus, why).is_empty())
-    };
     for call in calls {
-        let (ours, theirs) = (ask(varve.http(), *call), ask(prometheus.http(), *call));
+        let (ours, theirs) = (ask(varve, *call), ask(prometheus, *call));
         let headers = |answer: &Answer| HEADERS.map(|name| answer.header(name).to_owned());
         let is_same = ours.status == theirs.status && headers(&ours) == headers(&theirs) && ours.body == theirs.body;
-        if is_same == is_expected(call) {
+        if is_same == is_known(release, *call) {
             let (of_ours, of_theirs) = (headers(&ours), headers(&theirs));
             wrong.push(format!("{call:?}\n  varve:      {ours:?} {of_ours:?}\n  prometheus: {theirs:?} {of_theirs:?}"));
         }
     }
-    assert!(wrong.is_empty(), "{} calls differ, or do so no longer:\n{}", wrong.len(), wrong.join("\n"));
+    wrong
+}
+
+fn is_known(release: &Release, (method, path, _): Call) -> bool {
+    DIFFERENCES.iter().any(|(releases, of, at, _)| release.is_of(*releases) && (*of, *at) == (method, path))
 }
 
 #[test]

@@ -4,7 +4,7 @@ use prost::Message;
 
 use super::super::{T0, data, server_with_data};
 use super::histogram::histograms;
-use crate::harness::{Answer, ConfigFile, Http, Label, Prometheus, Server, messages, missing, snappy};
+use crate::harness::{Answer, ConfigFile, Http, Label, Prometheus, Release, Server, messages, releases, snappy};
 
 messages! {
     ReadRequest {
@@ -44,12 +44,12 @@ messages! {
 
 const STREAMED: i32 = 1;
 
-fn query(kind: i32, name: &str, value: &str) -> Query {
+pub(crate) fn query(kind: i32, name: &str, value: &str) -> Query {
     let matcher = Matcher { kind, name: name.into(), value: value.into() };
     Query { start_timestamp_ms: T0, end_timestamp_ms: T0 + 3_600_000, matchers: vec![matcher] }
 }
 
-fn read(http: &Http, queries: Vec<Query>, accepted: &[i32]) -> Answer {
+pub(crate) fn read(http: &Http, queries: Vec<Query>, accepted: &[i32]) -> Answer {
     let request = ReadRequest { queries, accepted_response_types: accepted.to_vec() };
     let headers = [("Content-Encoding", "snappy"), ("Content-Type", "application/x-protobuf")];
     http.post("/api/v1/read", &headers, &snappy(&request.encode_to_vec()))
@@ -90,21 +90,22 @@ const QUERIES: &[&str] = &[
 
 #[test]
 fn a_prometheus_that_reads_from_varve_responds_as_one_with_the_data() {
-    if missing(&["prometheus"]) {
-        return;
-    }
+    releases().iter().for_each(compare_reads);
+}
+
+fn compare_reads(release: &Release) {
     const CONFIG: &str = "global: {external_labels: {cluster: c1}}";
     let config = ConfigFile::new(CONFIG);
     // Small frames, so that series have several.
     let varve = server(&[&config.flag(), "--storage.remote.read-max-bytes-in-frame=100"]);
     const HISTOGRAMS: &[&str] = &["--enable-feature=native-histograms"];
-    let source = Prometheus::start_with(CONFIG, HISTOGRAMS);
+    let source = release.start(CONFIG, HISTOGRAMS);
     source.http().write(&data()).expect_status(204);
     source.http().write_body(&histograms(&[T0, T0 + 15_000, T0 + 30_000])).expect_status(204);
 
     let reading = |http: &Http| {
         let config = format!("remote_read: [{{url: '{}', read_recent: true}}]", http.url("/api/v1/read"));
-        Prometheus::start_with(&config, HISTOGRAMS)
+        release.start(&config, HISTOGRAMS)
     };
     let (of_ours, of_theirs) = (reading(varve.http()), reading(source.http()));
     for query in QUERIES {

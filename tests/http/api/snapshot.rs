@@ -1,10 +1,8 @@
 //! A snapshot in Prometheus' format is a data directory from which a real Prometheus responds as Varve does.
 
-use std::path::Path;
-
 use super::super::server_with_data;
 use super::histogram::histograms;
-use crate::harness::{Http, Prometheus, missing};
+use crate::harness::{Http, Prometheus, copy_dir, missing};
 
 /// The requests to both.
 const QUERIES: [&str; 6] = [
@@ -20,19 +18,6 @@ fn snapshot(http: &Http, params: &str) -> crate::harness::Answer {
     http.post(&format!("/api/v1/admin/tsdb/snapshot{params}"), &[], b"")
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).expect("make a folder");
-    for entry in std::fs::read_dir(from).expect("list a folder") {
-        let path = entry.expect("list a folder").path();
-        let target = to.join(path.file_name().expect("a file has a name"));
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).expect("copy a file");
-        }
-    }
-}
-
 #[test]
 fn prometheus_responds_from_a_snapshot_as_varve_does() {
     if missing(&["prometheus"]) {
@@ -45,7 +30,7 @@ fn prometheus_responds_from_a_snapshot_as_varve_does() {
     let name = snapshot(varve.http(), "?format=prometheus").data()["name"].as_str().expect("a name").to_owned();
     let dir = varve.data_dir().join("snapshots").join(name);
     let flags = ["--storage.tsdb.retention.time=100y", "--enable-feature=native-histograms"];
-    let prometheus = Prometheus::start_on("{}", &flags, |to| copy(&dir, to));
+    let prometheus = Prometheus::start_on("{}", &flags, |to| copy_dir(&dir, to));
     for query in QUERIES {
         for time in ["1700000030", "1700000285"] {
             let params = [("query", query), ("time", time)];

@@ -1,7 +1,7 @@
 //! Comparison of two responses.
 //!
 //! Values are equal if their texts are, or if they differ by at most [`TOLERANCE`], relative to the larger one. Series are compared
-//! as a set, as their order in Prometheus is mostly that of hash maps, unless the query sorts.
+//! as a set, as Prometheus mostly returns them in the order of a hash map, unless the query sorts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,49 +19,49 @@ const ANNOTATIONS_MAX: usize = 10;
 
 /// The compared part of a response.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     status: u16,
     json: Value,
 }
 
 /// How equal two responses are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Sameness {
+pub(crate) enum Sameness {
     Exact,
     /// Apart from rounding.
     Close,
 }
 
 impl Outcome {
-    pub(super) fn of(answer: &Answer) -> Self {
+    pub(crate) fn of(answer: &Answer) -> Self {
         Self { status: answer.status, json: answer.json() }
     }
 
-    pub(super) fn is_error(&self) -> bool {
+    pub(crate) fn is_error(&self) -> bool {
         self.status != 200
     }
 
     /// Returns the message of an error; empty if there is none.
-    pub(super) fn error(&self) -> &str {
+    pub(crate) fn error(&self) -> &str {
         self.json["error"].as_str().unwrap_or_default()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.json["data"]["result"].as_array().is_some_and(Vec::is_empty)
     }
 
     /// Returns the series of a vector or a matrix.
-    pub(super) fn series(&self) -> &[Value] {
+    pub(crate) fn series(&self) -> &[Value] {
         self.json["data"]["result"].as_array().map_or(&[], Vec::as_slice)
     }
 
     /// Returns `true` if a value is a native histogram.
-    pub(super) fn has_histograms(&self) -> bool {
+    pub(crate) fn has_histograms(&self) -> bool {
         self.series().iter().any(|series| !(series["histogram"].is_null() && series["histograms"].is_null()))
     }
 
     /// Returns the response without the warnings that contain `text`.
-    pub(super) fn without_warnings(&self, text: &str) -> Self {
+    pub(crate) fn without_warnings(&self, text: &str) -> Self {
         let mut json = self.json.clone();
         if let Some(warnings) = json["warnings"].as_array_mut() {
             warnings.retain(|warning| warning.as_str().is_none_or(|warning| !warning.contains(text)));
@@ -70,7 +70,7 @@ impl Outcome {
     }
 
     /// Returns a short form of the response to print.
-    pub(super) fn print(&self) -> String {
+    pub(crate) fn print(&self) -> String {
         const SHOWN: usize = 500;
         let mut text = self.json.to_string();
         if let Some((cut, _)) = text.char_indices().nth(SHOWN) {
@@ -85,7 +85,7 @@ impl Outcome {
 ///
 /// # Errors
 /// The first difference.
-pub(super) fn compare(
+pub(crate) fn compare(
     query: &str,
     ours: &Outcome,
     theirs: &Outcome,
@@ -103,7 +103,7 @@ pub(super) fn compare(
 ///
 /// # Errors
 /// The first difference.
-pub(super) fn compare_responses(
+pub(crate) fn compare_responses(
     query: &str,
     ours: &Outcome,
     theirs: &Outcome,
@@ -159,7 +159,7 @@ fn compare_annotations(kind: &str, query: &str, ours: &Value, theirs: &Value) ->
     equal(kind, &texts(ours), &texts(theirs))
 }
 
-/// Returns an annotation without the parts that differ between Prometheus 3.5 and 3.14 (docs/promql.md).
+/// Returns an annotation without the parts that differ between Prometheus 3.5 and 3.16 (docs/promql.md).
 fn annotation(query: &str, text: &str) -> Option<String> {
     const DETAILED: [&str; 2] = ["bucket label \"le\" is missing", "needed to be fixed for monotonicity"];
     if text.contains("sort is ineffective for range queries") {
@@ -290,12 +290,17 @@ fn compare_histograms(
 }
 
 /// Returns how equal two printed values are.
-pub(super) fn compare_values(ours: &str, theirs: &str) -> Option<Sameness> {
+pub(crate) fn compare_values(ours: &str, theirs: &str) -> Option<Sameness> {
+    compare_within(TOLERANCE, ours, theirs)
+}
+
+/// As [`compare_values`], with another tolerance.
+pub(crate) fn compare_within(tolerance: f64, ours: &str, theirs: &str) -> Option<Sameness> {
     if ours == theirs {
         return Some(Sameness::Exact);
     }
     let (Ok(ours), Ok(theirs)) = (ours.parse::<f64>(), theirs.parse::<f64>()) else { return None };
-    let close = (ours - theirs).abs() <= TOLERANCE * ours.abs().max(theirs.abs());
+    let close = (ours - theirs).abs() <= tolerance * ours.abs().max(theirs.abs());
     (ours.is_finite() && theirs.is_finite() && close).then_some(Sameness::Close)
 }
 

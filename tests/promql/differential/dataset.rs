@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
+use varve_tsdb::staleness::STALE_NAN_BITS;
+
 use super::native::Natives;
 use crate::harness::{Random, WriteRequest, series};
 
@@ -18,8 +20,7 @@ pub(super) const SPAN_MS: i64 = 50 * 60 * 1000;
 /// Interval of regular samples.
 const INTERVAL_MS: i64 = 15_000;
 
-/// Prometheus' staleness marker.
-const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
+const STALE: f64 = f64::from_bits(STALE_NAN_BITS);
 
 type Labels = BTreeMap<String, String>;
 type Samples = Vec<(i64, f64)>;

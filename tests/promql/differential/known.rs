@@ -1,11 +1,13 @@
-//! Known differences between Prometheus 3.5, which the test queries, and 3.14, which Varve follows: the table in docs/promql.md.
+//! Known differences from the releases of Prometheus that the test queries: the table in docs/promql.md. Varve follows 3.16.
 
 use super::compare::{Outcome, Sameness, compare, compare_responses, compare_values};
 use super::generator::Question;
+use crate::harness::{Release, Releases};
 
 /// A known difference.
 pub(super) struct Known {
     pub(super) name: &'static str,
+    pub(super) releases: Releases,
     pub(super) effect: Effect,
 }
 
@@ -19,6 +21,8 @@ pub(super) enum Effect {
     Histograms { functions: &'static [&'static str], pair: fn(&str, &str) -> bool },
     /// Calls of these functions count other numbers of samples.
     Samples { functions: &'static [&'static str] },
+    /// Functions of subqueries count other numbers of samples.
+    Subqueries,
     /// Queries with one of these parts have other warnings that contain the text.
     Warnings { parts: &'static [&'static str], text: &'static str },
     /// A call has another result.
@@ -29,11 +33,12 @@ pub(super) enum Effect {
 
 /// All of them.
 pub(super) const KNOWN: &[Known] = &[
-    Known { name: "sort-warning", effect: Effect::Annotations },
-    Known { name: "annotation-details", effect: Effect::Annotations },
-    Known { name: "annotation-place", effect: Effect::Annotations },
+    Known { name: "sort-warning", releases: Releases::Older, effect: Effect::Annotations },
+    Known { name: "annotation-details", releases: Releases::Older, effect: Effect::Annotations },
+    Known { name: "annotation-place", releases: Releases::Older, effect: Effect::Annotations },
     Known {
         name: "fraction-of-first-bucket",
+        releases: Releases::Older,
         effect: Effect::Values {
             functions: &["histogram_fraction"],
             pair: |ours, theirs| ours != "NaN" && theirs == "NaN",
@@ -41,10 +46,12 @@ pub(super) const KNOWN: &[Known] = &[
     },
     Known {
         name: "mad-of-nan",
+        releases: Releases::Older,
         effect: Effect::Values { functions: &["mad_over_time"], pair: |ours, theirs| ours == "NaN" && theirs != "NaN" },
     },
     Known {
         name: "infinity-at-exact-ranks",
+        releases: Releases::Older,
         effect: Effect::Values {
             functions: &[
                 "quantile",
@@ -57,17 +64,20 @@ pub(super) const KNOWN: &[Known] = &[
             pair: |ours, theirs| ours != "NaN" && theirs == "NaN",
         },
     },
-    Known { name: "info-of-gaps", effect: Effect::Anything { function: "info" } },
+    Known { name: "info-of-gaps", releases: Releases::Older, effect: Effect::Anything { function: "info" } },
     Known {
         name: "matches-of-comparisons",
+        releases: Releases::Older,
         effect: Effect::Error { ours: Some("multiple matches for labels: "), theirs: None },
     },
     Known {
         name: "negated-names",
+        releases: Releases::Older,
         effect: Effect::Error { ours: None, theirs: Some("vector cannot contain metrics with the same labelset") },
     },
     Known {
         name: "zero-of-histograms",
+        releases: Releases::Older,
         effect: Effect::Histograms {
             functions: &["rate", "increase"],
             // All buckets, as well as count and sum, are multiplied by less.
@@ -79,25 +89,47 @@ pub(super) const KNOWN: &[Known] = &[
     },
     Known {
         name: "mean-of-infinite-histograms",
+        releases: Releases::Older,
         effect: Effect::Histograms {
             functions: &["avg", "avg by ", "avg without ", "avg_over_time"],
             pair: |ours, theirs| matches!(ours, "+Inf" | "-Inf") && theirs == "NaN",
         },
     },
-    Known { name: "samples-of-totals", effect: Effect::Samples { functions: OF_TOTALS } },
+    Known { name: "samples-of-totals", releases: Releases::Older, effect: Effect::Samples { functions: OF_TOTALS } },
+    Known { name: "samples-of-subqueries", releases: Releases::Older, effect: Effect::Subqueries },
+    Known {
+        name: "samples-of-presence",
+        releases: Releases::Older,
+        effect: Effect::Samples { functions: &["absent", "timestamp"] },
+    },
+    Known {
+        name: "overflow-of-rad",
+        releases: Releases::Older,
+        effect: Effect::Values {
+            functions: &["rad"],
+            pair: |ours, theirs| ours.parse().is_ok_and(f64::is_finite) && matches!(theirs, "+Inf" | "-Inf"),
+        },
+    },
     Known {
         name: "resets-of-totals",
+        releases: Releases::Older,
         effect: Effect::Warnings { parts: OF_TOTALS, text: "conflicting counter resets" },
     },
     Known {
         name: "gauges-of-differences",
+        releases: Releases::Older,
         effect: Effect::Warnings { parts: &["-"], text: "this native histogram metric is not a" },
     },
     Known {
         name: "zero-of-custom",
+        releases: Releases::Older,
         effect: Effect::Error { ours: None, theirs: Some("histograms with custom buckets have no zero bucket") },
     },
-    Known { name: "mixes-of-three", effect: Effect::Warnings { parts: &["sum", "avg"], text: "a mix of histograms" } },
+    Known {
+        name: "mixes-of-three",
+        releases: Releases::Older,
+        effect: Effect::Warnings { parts: &["sum", "avg"], text: "a mix of histograms" },
+    },
 ];
 
 /// Functions that read only the totals of native histograms.
@@ -107,7 +139,12 @@ const OF_TOTALS: &[&str] = &["histogram_count", "histogram_sum", "histogram_avg"
 const KNOWN_MAX: usize = 30;
 
 /// Finds the known difference that explains two responses; `question` is the smallest part of the query that differs.
-pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> Option<&'static str> {
+pub(super) fn explain(
+    release: &Release,
+    question: &Question,
+    ours: &Outcome,
+    theirs: &Outcome,
+) -> Option<&'static str> {
     let calls = |function: &str| {
         let mut places = question.query.match_indices(function).map(|(at, _)| question.query.split_at(at));
         places.any(|(before, after)| !before.ends_with(['_', ':']) && after[function.len()..].starts_with('('))
@@ -116,6 +153,7 @@ pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> 
         let same = |a: &str, b: &str| compare_values(a, b).or_else(|| pair(a, b).then_some(Sameness::Close));
         compare(&question.query, ours, theirs, &same).is_ok()
     };
+    let has_same_result = || compare_responses(&question.query, ours, theirs, &compare_values).is_ok();
     let explains = |known: &&Known| match known.effect {
         Effect::Annotations => false,
         Effect::Anything { function } => calls(function),
@@ -132,12 +170,13 @@ pub(super) fn explain(question: &Question, ours: &Outcome, theirs: &Outcome) -> 
             let same = compare_responses(&question.query, &ours, &theirs, &compare_values).is_ok();
             parts.iter().any(|part| question.query.contains(part)) && same
         }
-        Effect::Samples { functions } => {
-            let same = compare_responses(&question.query, ours, theirs, &compare_values).is_ok();
-            functions.iter().any(|function| calls(function)) && same
+        Effect::Samples { functions } => functions.iter().any(|function| calls(function)) && has_same_result(),
+        Effect::Subqueries => {
+            let ranges = question.query.split('[').skip(1).filter_map(|rest| rest.split(']').next());
+            ranges.into_iter().any(|range| range.contains(':')) && has_same_result()
         }
     };
-    KNOWN.iter().find(explains).map(|known| known.name)
+    KNOWN.iter().filter(|known| release.is_of(known.releases)).find(explains).map(|known| known.name)
 }
 
 #[test]
@@ -146,8 +185,12 @@ fn known_differences_are_those_of_the_documentation() {
     let section =
         page.split_once("\n## Differences that the differential test knows").expect("the page has the section").1;
     let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    let documented: Vec<_> = rows.map(|(name, _)| name).collect();
-    assert_eq!(documented, KNOWN.iter().map(|known| known.name).collect::<Vec<_>>());
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let documented: Vec<_> = rows.map(|(name, rest)| (name, rest.split(" | ").next().unwrap_or_default())).collect();
+    let versions = |known: &Known| match known.releases {
+        Releases::All => "all",
+        Releases::Older => "before 3.16",
+    };
+    assert_eq!(documented, KNOWN.iter().map(|known| (known.name, versions(known))).collect::<Vec<_>>());
     assert!(documented.len() <= KNOWN_MAX);
 }

@@ -3,7 +3,7 @@
 //! `VARVE_DIFFERENTIAL_QUERIES` sets the number of queries, `VARVE_DIFFERENTIAL_SEED` the seed. A failure prints the seed, which
 //! reproduces data and queries, at the same minute of an hour.
 
-mod compare;
+pub(crate) mod compare;
 mod dataset;
 mod generator;
 mod known;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::harness::missing;
+use crate::harness::{Release, releases};
 use compare::{Outcome, Sameness, compare, compare_values};
 use dataset::Dataset;
 use generator::{Generator, Question};
@@ -64,21 +64,19 @@ fn random_queries_over_native_histograms_give_the_results_of_prometheus() {
 
 /// Sends `n_queries`, of which at least `percent` must have a result.
 fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
-    if missing(&["prometheus"]) {
-        return;
+    for release in releases() {
+        let servers = Servers::start(release);
+        dataset.bodies().for_each(|body| servers.write(&body));
+        let mut generator = Generator::new(seed, dataset);
+        let mut summary = Summary::default();
+        while summary.n_queries < n_queries && summary.differences.len() < DIFFERENCES_MAX {
+            summary.ask(&servers, &generator.question());
+        }
+        eprintln!("seed {seed}, {} samples from {}", dataset.n_samples(), dataset.start_ms);
+        summary.check(release);
+        let n_results = summary.n_queries - summary.n_empty - summary.n_errors;
+        assert!(n_results * 100 > summary.n_queries * percent, "{n_results} of {n_queries} queries have a result");
     }
-    let servers = Servers::start();
-    dataset.bodies().for_each(|body| servers.write(&body));
-    let mut generator = Generator::new(seed, dataset);
-    let mut summary = Summary::default();
-    while summary.n_queries < n_queries && summary.differences.len() < DIFFERENCES_MAX {
-        summary.ask(&servers, &generator.question());
-    }
-    eprintln!("seed {seed}, {} samples from {}: {}", dataset.n_samples(), dataset.start_ms, summary.print());
-    assert!(summary.differences.is_empty(), "seed {seed}: {} queries differ", summary.differences.len());
-    assert!(summary.n_undecided * 100 <= summary.n_queries, "too many queries without a definite result");
-    let n_answers = summary.n_queries - summary.n_empty - summary.n_errors;
-    assert!(n_answers * 100 > summary.n_queries * percent, "{n_answers} of {n_queries} queries have a result");
 }
 
 /// Reads a number from the environment.
@@ -117,7 +115,7 @@ impl Summary {
             judge(servers, smaller, &servers.ask_varve(smaller)) == Verdict::Different
         });
         let (ours, theirs) = (servers.ask_varve(&smallest), servers.ask_prometheus(&smallest));
-        if let Some(known) = known::explain(&smallest, &ours, &theirs) {
+        if let Some(known) = known::explain(servers.release, &smallest, &ours, &theirs) {
             *self.n_known.entry(known).or_default() += 1;
             return;
         }
@@ -130,6 +128,13 @@ impl Summary {
             ours.print(),
             theirs.print()
         ));
+    }
+
+    /// Prints the summary, and checks that no query differs.
+    fn check(&self, release: &Release) {
+        eprintln!("Prometheus {:?}: {}", release.version, self.print());
+        assert!(self.differences.is_empty(), "{} queries differ", self.differences.len());
+        assert!(self.n_undecided * 100 <= self.n_queries, "too many queries without a definite result");
     }
 
     fn print(&self) -> String {

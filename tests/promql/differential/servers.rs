@@ -4,7 +4,7 @@ use super::compare::Outcome;
 use varve_query::Times;
 
 use super::generator::Question;
-use crate::harness::{Http, Prometheus, Server};
+use crate::harness::{Http, Prometheus, Release, Server};
 
 const FEATURES: &str = "--enable-feature=promql-experimental-functions,promql-per-step-stats";
 
@@ -12,12 +12,13 @@ const FEATURES: &str = "--enable-feature=promql-experimental-functions,promql-pe
 pub(super) struct Servers {
     varve: Server,
     prometheus: Prometheus,
+    pub(super) release: &'static Release,
 }
 
 impl Servers {
-    pub(super) fn start() -> Self {
+    pub(super) fn start(release: &'static Release) -> Self {
         let flags = [FEATURES, "--enable-feature=native-histograms"];
-        Self { varve: Server::start(&[FEATURES]), prometheus: Prometheus::start_with("global: {}\n", &flags) }
+        Self { varve: Server::start(&[FEATURES]), prometheus: release.start("global: {}\n", &flags), release }
     }
 
     /// Returns the clients of both: first Varve, then Prometheus.

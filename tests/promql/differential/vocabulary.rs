@@ -1,4 +1,4 @@
-//! The parts of generated queries, without those that Prometheus 3.5 does not have.
+//! The parts of generated queries, without those that Prometheus 3.5, the oldest compared release, does not have.
 
 /// Functions of a range without other arguments.
 pub(super) const OVER_RANGE: [&str; 24] = [
