@@ -8,7 +8,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{assert_same_answers, dump, recovered, tsdb};
-use crate::harness::{Http, Prometheus, Server, WriteRequest, copy_dir, exemplar, missing, now_ms, series, wait_until};
+use crate::harness::{
+    Http, Prometheus, Server, WriteRequest, copy_dir, exemplar, missing, now_ms, releases, series, wait_until,
+};
 
 const FLAGS: [&str; 6] = [
     "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records",
@@ -94,8 +96,10 @@ fn fill(prometheus: &Prometheus) {
     write(http, &WriteRequest::new([with_exemplar]));
     let target = http.address();
     let targets = format!("static_configs: [{{targets: ['{target}']}}]");
+    // Since 3.8 a setting of the job instead of a feature flag.
+    let native = if releases()[0].version >= (3, 8) { ", scrape_native_histograms: true" } else { "" };
     prometheus.reload(&format!(
-        "{{{STORAGE}, scrape_configs: [{{job_name: self, scrape_interval: 1s, scrape_timeout: 1s, {targets}}}]}}"
+        "{{{STORAGE}, scrape_configs: [{{job_name: self, scrape_interval: 1s, scrape_timeout: 1s, {targets}{native}}}]}}"
     ));
     let found = |query: &str| {
         let data = http.query("/api/v1/query", &[("query", query)]).data();
