@@ -40,7 +40,7 @@ fn each_limit_of_a_response_is_named_and_counted() {
     http.query("/api/v1/series", &[("match[]", "load{node=\"node-7\"}")]).expect_status(200);
     http.query("/api/v1/query", &[("query", "load{node=\"node-7\"}"), time]).expect_status(200);
 
-    let timeout = http.query("/api/v1/query", &[("query", "load"), ("timeout", "0s")]).expect_status(503);
+    let timeout = http.query("/api/v1/query", &[("query", "load"), ("timeout", "1e-9")]).expect_status(503);
     assert_eq!(timeout.error().0, "timeout");
     assert_eq!(hits(&server, "--query.timeout"), 1.0);
     let params = [("query", "load"), ("start", "0"), ("end", "11001"), ("step", "1")];
@@ -80,7 +80,7 @@ fn each_limit_of_a_query_is_named_and_counted() {
 }
 
 #[test]
-fn a_zero_timeout_ends_every_read() {
+fn a_timeout_that_has_passed_ends_every_read() {
     let server = Server::start(&["--enable-feature=search-api"]);
     ingest(&server, 5_000);
     let range = "start=1700000000&end=1700000045";
@@ -103,16 +103,16 @@ fn a_zero_timeout_ends_every_read() {
         "/api/v1/status/usage?x=1",
         "/api/v1/status/churn?x=1",
     ] {
-        let (kind, error) = server.http().get(&format!("{call}&timeout=0s")).expect_status(503).error();
+        let (kind, error) = server.http().get(&format!("{call}&timeout=1e-9")).expect_status(503).error();
         assert!(kind == "timeout" && error.starts_with("query timed out"), "{call}: {kind} {error}");
         server.http().get(&format!("{call}&timeout=60s")).expect_status(200);
         server.http().get(&format!("{call}&timeout=x")).expect_status(400);
         n_ended += 1.0;
     }
     // These two respond in plain text.
-    let federated = server.http().get("/federate?match[]=load&timeout=0s").expect_status(503);
+    let federated = server.http().get("/federate?match[]=load&timeout=1e-9").expect_status(503);
     let body = snappy(&[]);
-    let read = server.http().post("/api/v1/read?timeout=0s", &[], &body).expect_status(503);
+    let read = server.http().post("/api/v1/read?timeout=1e-9", &[], &body).expect_status(503);
     for answer in [federated, read] {
         assert!(answer.text().starts_with("query timed out"), "{answer:?}");
         n_ended += 1.0;

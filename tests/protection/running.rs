@@ -122,7 +122,7 @@ fn queries_are_logged_with_their_error() {
     let server = Server::start(&["--web.enable-admin-api", &config.flag()]);
     ingest(&server, SERIES_PER_REQUEST);
     server.http().query("/api/v1/query", &[("query", "load"), ("time", "1700000045")]).expect_status(200);
-    server.http().query("/api/v1/query", &[("query", "load"), ("timeout", "0s")]).expect_status(503);
+    server.http().query("/api/v1/query", &[("query", "load"), ("timeout", "1e-9")]).expect_status(503);
     // As in Prometheus, a query that does not parse is not logged.
     server.http().query("/api/v1/query", &[("query", "load(")]).expect_status(400);
     server.http().query("/api/v1/series", &[("match[]", "load")]).expect_status(200);
