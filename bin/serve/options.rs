@@ -14,6 +14,8 @@ use crate::quantity::{print_duration, print_size};
 use crate::server::settings::{ResponseLimits, Settings};
 use crate::server::store::StoreOptions;
 
+/// Maximum memory of the metadata of metric families in bytes.
+const METADATA_SIZE_MAX_BYTES: usize = 64 << 20;
 /// Enables the search endpoints.
 const SEARCH_FEATURE: &str = "search-api";
 /// The deprecated form of --config.auto-reload.
@@ -120,6 +122,8 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),
         ahead_max_ms: millis(config.storage.tsdb.ahead_max),
         exemplars_max: config.storage.exemplars.max_exemplars,
+        exemplars_size_max_bytes: share_of_memory(memory, 1, 32),
+        metadata_size_max_bytes: share_of_memory(memory, 1, 64).min(METADATA_SIZE_MAX_BYTES),
         head_size_max_bytes: or_default(args.head_max_memory, || share_of_memory(memory, 1, 2)),
         ..varve_tsdb::Options::default()
     };
@@ -130,7 +134,7 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         features,
         ..EngineOptions::default()
     };
-    StoreOptions { tsdb, ingest: args.ingest.limits(), config, engine }
+    StoreOptions { tsdb, ingest: args.ingest.limits(share_of_memory(memory, 1, 1)), config, engine }
 }
 
 /// Maximum number of threads that queries share.

@@ -197,7 +197,7 @@ impl App {
         let (max, held) = (self.settings.query_max_memory_total, self.query_memory.used());
         self.query_memory.set_limit(self.pressure.query_memory_max(max, held));
         let store = self.store();
-        self.notifications.set(RETENTION_HELD, store.is_some_and(|store| store.db.n_held_blocks() > 0));
+        self.notifications.set(RETENTION_HELD, store.as_ref().is_some_and(|store| store.db.n_held_blocks() > 0));
         if let Some(store) = store {
             store.receiver.refuse_new_series(self.pressure.refuses_new_series());
         }

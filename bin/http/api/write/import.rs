@@ -17,7 +17,7 @@ use crate::http::serving::state::HttpState;
 
 /// POST /api/v1/import/prometheus.
 pub(crate) async fn prometheus(State(state): State<HttpState>, request: Request) -> Result<Response, ApiError> {
-    let timeout = state.app.settings.read_timeout;
+    let timeout = state.app.settings.args.read_timeout;
     let query = request.uri().query().unwrap_or_default();
     let import = read(request.headers(), query, timeout).map_err(ApiError::plain)?;
     let write = ingest(&state, request, move |receiver, origin, body| receiver.import(origin, body, &import));

@@ -1,6 +1,7 @@
 //! What all write endpoints share: reading the body, admission, the blocking thread, the response.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
@@ -14,7 +15,7 @@ use crate::http::serving::log_limiter::LogLimiter;
 use crate::http::serving::request_body::{BodyError, BodyLimits, read};
 use crate::http::serving::state::HttpState;
 use crate::server::active_requests::RequestClass;
-use crate::server::request_context::RequestContext;
+use crate::server::request_context::{RequestContext, User};
 
 /// How long a write request may wait for a permit. Its sender times out at about this age.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -55,7 +56,7 @@ pub(super) async fn ingest(
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
         let release = || permit.borrow_mut().release();
-        let origin = Origin { team: team.as_deref(), on_queued: Some(&release) };
+        let origin = Origin { team: team.as_deref(), user: user.as_deref(), on_queued: Some(&release) };
         let written = work(&store.receiver, &origin, &body);
         app.rejects.add(|| context.sender(), &written);
         app.record_end(request, written.as_ref().err().map(ToString::to_string).as_deref());

@@ -110,9 +110,11 @@ impl Alphabet {
     fn class_of(&self, chars: RangeInclusive<u32>) -> Vec<ClassBytesRange> {
         let (first, last) = chars.into_inner();
         let ascii = (first < FIRST.into()).then(|| ClassBytesRange::new(first as u8, last.min(0x7f) as u8));
-        let others = (last >= FIRST.into())
-            .then(|| &self.ranges[self.position(first.max(FIRST.into()))..=self.position(last)])
-            .unwrap_or_default();
+        let others = if last < FIRST.into() {
+            &[]
+        } else {
+            &self.ranges[self.position(first.max(FIRST.into()))..=self.position(last)]
+        };
         let mut symbols: Vec<u8> = others.iter().map(|(_, symbol)| *symbol).collect();
         symbols.sort_unstable();
         symbols.dedup();
