@@ -28,7 +28,8 @@ fn statistics_have_prometheus_format_when_requested() {
     );
     let n_up = server.http().query("/api/v1/query", &[("query", "up"), ("time", &time)]).data()["result"].clone();
     let n_up = n_up.as_array().expect("a vector").len();
-    let sums = json!({"totalQueryableSamples": n_up, "samplesRead": n_up, "peakSamples": n_up + 1});
+    let sums =
+        json!({"totalQueryableSamples": n_up, "samplesRead": n_up, "seriesTouched": n_up, "peakSamples": n_up + 1});
     let mut samples = instant("sums")["samples"].clone();
     samples["peakSamples"] = json!(n_up + 1);
     assert_eq!(samples, sums);

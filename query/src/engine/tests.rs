@@ -155,6 +155,19 @@ fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
     }
 }
 
+#[test]
+fn sets_of_the_steps_of_subqueries_are_charged() {
+    let (engine, (_folder, db)) = (engine(usize::MAX), store());
+    for inner in ["absent_over_time(m[1s])", "scalar(m)", "absent(m)", "m and m", "m * on () group_left () m"] {
+        let query = format!("sum_over_time(sum_over_time(({inner} or vector(1))[100y:1ms])[100y:1ms])");
+        let memory = MemoryBudget::new("query memory", 64 << 20);
+        let ctx = QueryContext::new(Duration::from_secs(60), memory);
+        let error =
+            engine.run(&db, &ctx, &Request::new(&query.replace("scalar(m)", "vector(scalar(m))"), Times::Instant(0)));
+        assert!(matches!(error, Err(Error::Limit { .. })), "{query}: {error:?}");
+    }
+}
+
 /// Creates a store with series `a{i="0"}`, ... and `b{i="0"}`, ... of which each has one sample, at another second.
 fn disjoint_store(n: i64) -> (TempDir, Db) {
     let folder = tempfile::tempdir().unwrap();
@@ -194,6 +207,7 @@ fn columns_of_results_that_change_at_each_step_are_charged() {
     let query = "histogram_quantiles(label_replace(vector(1), \"le\", \"+Inf\", \"\", \"\"), \"q\", time() / 1e7)";
     let error = engine.run(&db, &ctx, &Request::new(query, times)).unwrap_err();
     assert!(matches!(error, Error::Limit { .. }), "{error}");
+    drop(ctx);
     assert!(memory.peak() <= 8 << 20 && memory.used() == 0);
 }
 

@@ -260,6 +260,8 @@ impl<'a> Evaluator<'a> {
         };
         let step_ms = subquery.step_ms.unwrap_or(self.settings.subquery_step_ms);
         let inner = grid.subquery(subquery.range_ms, step_ms, first_ms, last_ms);
+        let mut step_sets = self.limits.ctx.charge();
+        step_sets.grow(inner.n_steps / 8 * STEP_SETS_MAX)?;
         let (vector, stats) =
             self.with_own_sample_stats(inner.n_steps, |evaluator| evaluator.vector(&subquery.expr, inner))?;
         Ok((inner, vector, stats))
@@ -304,3 +306,7 @@ impl<'a> Evaluator<'a> {
         vector.merge_same_labels()
     }
 }
+
+/// Maximum number of sets of all steps that operators hold at a time, besides the columns of series. A subquery may have
+/// any number of steps, so they are charged.
+const STEP_SETS_MAX: usize = 4;

@@ -72,8 +72,9 @@ fn a_reload_sets_the_log_level() {
     ] {
         config.write(text);
         server.http().post("/-/reload", &[], b"").expect_status(200);
-        let n_logged = server.log().matches("Completed loading of configuration file").count();
-        assert_eq!(n_logged, n_messages, "{text}");
+        let n_logged = || server.log().matches("Completed loading of configuration file").count();
+        wait_until(text, || n_logged() >= n_messages);
+        assert_eq!(n_logged(), n_messages, "{text}");
     }
     config.write("runtime: {log_level: loud}");
     let refused = server.http().post("/-/reload", &[], b"").expect_status(500).text();

@@ -108,6 +108,8 @@ fn result_of(parallelism: usize, query: &str, times: Times) -> (String, usize) {
         Err(Error::Limit { .. }) => "limit".to_owned(),
         Err(error) => error.to_string(),
     };
+    // The context holds compiled regular expressions.
+    drop(ctx);
     (printed, memory.used())
 }
 

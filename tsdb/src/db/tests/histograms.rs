@@ -63,7 +63,9 @@ fn a_float_and_a_histogram_at_one_timestamp_are_duplicates() {
     let too_large = Histogram { custom_bounds: vec![0.0; HISTOGRAM_BUCKETS_MAX + 1], ..Histogram::default() };
     let samples = [at(1, 5), at(0, 5), at(1, 5), at(1, 6), at(-10, 4), at(-10, 3), at(-40, 1), (NOW_MS + 9, too_large)];
     let rejected = [(1, Duplicate), (3, Duplicate), (5, Duplicate), (6, TooOld), (7, HistogramTooLarge)];
-    assert_eq!(push(&db, &samples), rejected);
+    let mut pushed = push(&db, &samples);
+    pushed.sort_unstable();
+    assert_eq!(pushed, rejected);
     assert_eq!(append(&db, &[(0, NOW_MS + MINUTE_MS, 5.0 / 3.0)]), [(0, Duplicate)]);
     let stored = everything(&db);
     let expected = [

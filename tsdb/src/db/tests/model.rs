@@ -1,6 +1,6 @@
 //! A store against a map: after any sequence of operations every selection agrees with the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -118,13 +118,11 @@ impl Model {
     fn append(&mut self, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
         let newest_ms = self.newest_ms;
         let mut rejected = Vec::new();
-        let mut tagged: Vec<_> = samples.iter().zip(0..).collect();
-        // Histograms come after floats.
-        tagged.sort_by_key(|((_, _, sent), _)| matches!(sent, Sent::Histogram(_)));
-        for ((i, t, sent), tag) in tagged {
+        for tag in order_of_appends(samples) {
+            let (i, t, sent) = &samples[tag];
             match self.series.entry(*i).or_default().append(*t, sent.bits(), newest_ms) {
                 Ok(()) => self.newest_ms = self.newest_ms.max(Some(*t)),
-                Err(reason) => rejected.push((tag, reason)),
+                Err(reason) => rejected.push((tag as u32, reason)),
             }
         }
         rejected.sort_unstable();
@@ -142,6 +140,30 @@ impl Model {
         let all = self.series.iter().map(|(&i, series)| (series_labels(i).to_string(), in_range(&series.samples)));
         all.filter(|(_, samples)| !samples.is_empty()).collect()
     }
+}
+
+/// Returns the order in which samples are appended: floats as they are sent; before each float the older histograms of
+/// its series, in order of time; at the end the other histograms.
+fn order_of_appends(samples: &[(usize, i64, Sent)]) -> Vec<usize> {
+    let mut histograms = BTreeSet::new();
+    let mut floats = Vec::new();
+    for (tag, (i, t, sent)) in samples.iter().enumerate() {
+        match sent {
+            Sent::Histogram(_) => _ = histograms.insert((*i, *t, tag)),
+            Sent::Float(_) => floats.push((*i, *t, tag)),
+        }
+    }
+    let mut order = Vec::new();
+    for (i, t, tag) in floats {
+        let older: Vec<_> = histograms.range((i, i64::MIN, 0)..=(i, t, tag)).copied().collect();
+        for histogram in older {
+            histograms.remove(&histogram);
+            order.push(histogram.2);
+        }
+        order.push(tag);
+    }
+    order.extend(histograms.into_iter().map(|(.., tag)| tag));
+    order
 }
 
 impl ModelSeries {
