@@ -210,7 +210,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory_limit: usize,
 
-    /// Memory use in percent of --memory.limit above which queries get 503; writes get 503 above the middle between it and 100 [100: never]
+    /// Memory use in percent of --memory.limit above which queries get 503; new series get 503 earlier, known series later [100: never]
     #[arg(long = "memory.refuse-at", value_name = "PERCENT", default_value = "90", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) memory_refuse_at: u64,
 
