@@ -1,8 +1,8 @@
-//! The open connections: their number, the reserve, and which of them makes room for a new one.
+//! Open connections: their number, the reserve, and the choice of which to close for a new one.
 //!
-//! A connection is evicted for a new one if it is idle, the one that is idle for longest first. If none is, the connection whose
-//! request body arrives most slowly is. If none can be evicted, the new connection is a *reserved* one: it serves probes, metrics
-//! and administration, and any other request only after it gets a regular permit.
+//! An idle connection is evicted for a new one, the longest idle first. If none is idle, the connection whose request
+//! body arrives most slowly is evicted. If none can be evicted, the new connection is *reserved*: it serves probes,
+//! metrics and administration, and any other request only after it gets a regular permit.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -17,15 +17,15 @@ use prometheus::IntCounter;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// How long a new connection, or a request on a reserved one, waits for an eviction before it looks again.
+/// Interval at which a new connection, or a request on a reserved one, retries an eviction.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of reserved connections.
 pub(super) const RESERVED_MAX: u32 = 16;
-/// How long a reserved connection may be idle.
+/// Maximum time that a reserved connection may be idle.
 const RESERVED_IDLE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// How long a connection receives a body before it may be evicted: a burst of requests is not slow.
+/// Minimum time that a connection receives a body before it may be evicted: a burst of requests is not slow.
 const RECEIVE_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// All open connections.
@@ -81,7 +81,7 @@ pub(super) struct Busy {
     _stream: Option<OwnedSemaphorePermit>,
 }
 
-/// A request body whose bytes are counted for its connection.
+/// A request body. Counts its bytes for its connection.
 #[derive(Debug)]
 pub(super) struct ReceivedBody {
     body: Incoming,
@@ -152,7 +152,8 @@ impl Connections {
         connection
     }
 
-    /// Evicts the connection that is idle for longest, or the one that receives most slowly. Returns `false` if there is neither.
+    /// Evicts the longest idle connection, or else the one that receives most slowly. Returns `false` if there is
+    /// neither.
     fn evict(&self) -> bool {
         let idle = |connection: &&Arc<Connection>| !connection.is_busy();
         let regular = self.evictable(|connection| !connection.is_reserved());
@@ -166,7 +167,7 @@ impl Connections {
         }
     }
 
-    /// Evicts the connection that receives request bodies most slowly and does nothing else. Returns `false` if there is none.
+    /// Evicts the slowest of the connections that only receive request bodies. Returns `false` if there is none.
     fn evict_slowest(&self, connections: &[Arc<Connection>]) -> bool {
         let receiving = connections.iter().filter_map(|connection| Some((connection.receive_rate()?, connection)));
         match receiving.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
@@ -231,8 +232,8 @@ impl Connection {
         self.evicted.notify_one();
     }
 
-    /// Returns the rate of request bodies in bytes per second. Returns `None` if the connection does anything else than to receive
-    /// them, or began less than [`RECEIVE_TIME_MIN`] ago.
+    /// Returns the rate of request bodies in bytes per second. Returns `None` if the connection does anything besides
+    /// receiving them, or began less than [`RECEIVE_TIME_MIN`] ago.
     fn receive_rate(&self) -> Option<f64> {
         let Receiving { n_bodies, since, bytes } = &*lock(&self.receiving);
         let is_receiving = *n_bodies > 0 && *n_bodies == self.n_requests.load(Ordering::Acquire);

@@ -1,7 +1,8 @@
 //! Connections: accept, limit, time out, close gracefully.
 //!
-//! One task per connection. When `--web.max-connections` are open and a further client connects, another connection is evicted, or
-//! the new one takes one of a few reserved permits; see [`connections`]. A connection in its TLS handshake counts as idle.
+//! One task per connection. If a client connects while `--web.max-connections` are open, another connection is evicted,
+//! or the new one takes one of a few reserved permits. See [`connections`]. A connection in its TLS handshake counts as
+//! idle.
 //!
 //! HTTP/1.1 and HTTP/2 share a port: the protocol is negotiated over TLS, and detected by the first bytes in plain text.
 
@@ -35,20 +36,20 @@ use connections::{Connection, Connections, Evictions, RESERVED_MAX};
 use stall::StallGuard;
 use streams::Streams;
 
-/// How long to wait after a failed accept, usually because of too many open files.
+/// Pause after a failed accept, usually because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Maximum time of a TLS handshake. Go's limit, which covers the whole request, is longer.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long an HTTP/2 client has to receive the GOAWAY of its idle connection.
+/// Maximum time for an HTTP/2 client to receive the GOAWAY of its idle connection.
 const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of concurrent streams of an HTTP/2 connection; Go's default. The client queues further requests.
+/// Maximum number of concurrent streams of an HTTP/2 connection, as in Go. The client queues further requests.
 const STREAMS_MAX: usize = 250;
-/// The part of all stream permits that a connection may use is one in this many: a few connections do not take all.
+/// A connection may use at most one in this many of all stream permits, so that a few connections do not take all.
 const STREAMS_SHARE: usize = 4;
-/// Flow-control windows of request bodies, of a stream and of a connection: these bytes are not charged to a budget.
+/// Flow-control windows of request bodies, per stream and per connection. These bytes are not charged to a budget.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Bytes of a response that are buffered in a stream.
@@ -58,7 +59,7 @@ const HEADERS_SIZE_MAX: u32 = 64 << 10;
 
 const CONNECTIONS_FLAG: &str = "--web.max-connections";
 
-/// What connections serve.
+/// What all connections share.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) app: Arc<App>,

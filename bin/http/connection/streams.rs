@@ -1,8 +1,8 @@
-//! The streams of HTTP/2 connections, each a task of its own: a stream whose client reads nothing of the response is reset.
+//! The streams of HTTP/2 connections, one task each. A stream whose client does not read its response is reset.
 //!
-//! An HTTP/1.1 connection has one response at a time, and a client that reads nothing of it stalls the socket, which `stall`
-//! detects. An HTTP/2 socket still serves other streams, so each response is watched here. It is handed over in pieces of
-//! [`PIECE_SIZE`]: a client makes progress when it reads one of them.
+//! An HTTP/1.1 connection has one response at a time. If its client does not read, the socket stalls, and `stall`
+//! detects that. An HTTP/2 socket still serves other streams, so each response is watched here. It is handed over in
+//! pieces of [`PIECE_SIZE`]. A client makes progress when it reads a piece.
 //!
 //! Threads: body and timer of a stream belong to one task.
 
@@ -96,7 +96,7 @@ impl Stall {
     }
 }
 
-/// Returns a body whose progress is tracked, for an HTTP/2 stream; the body itself for HTTP/1.1.
+/// Returns a body whose progress is tracked, for an HTTP/2 stream. Returns the body itself for HTTP/1.1.
 pub(super) fn paced(body: Body) -> Body {
     match PROGRESS.try_with(Arc::clone) {
         Ok(progress) => Body::new(Paced { body, rest: Bytes::new(), progress }),

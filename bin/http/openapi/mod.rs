@@ -1,7 +1,7 @@
 //! Schemas of the OpenAPI document: parameters and response types.
 //!
-//! [`described`] defines a response type together with its schema. Streamed responses have no type; `streamed` describes them,
-//! and a test compares real responses with these descriptions.
+//! [`described`] defines a response type together with its schema. Streamed responses have no type: `streamed`
+//! describes them, and a test compares real responses with these descriptions.
 
 mod parameters;
 mod streamed;

@@ -29,7 +29,7 @@ const QUEUED_MAX: usize = 64;
 const CACHE_LEN_MAX: usize = 100;
 /// Maximum size of credentials.
 const CREDENTIALS_SIZE_MAX: usize = 8 << 10;
-/// Why a request is denied.
+/// The reason why a request is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// The credentials are missing or wrong.
@@ -96,7 +96,7 @@ impl Auth {
     /// Authenticates a request by its `Authorization` header, and returns the name of the user or token. Users have all scopes.
     ///
     /// # Errors
-    /// Why the request is denied.
+    /// The reason why the request is denied.
     pub(crate) async fn check(
         self: &Arc<Self>,
         header: Option<&[u8]>,
@@ -179,7 +179,8 @@ impl Auth {
         Ok(compared.await.unwrap_or(false))
     }
 
-    /// Adds a request to the queue of comparisons; `None` if the queue is full. Equal credentials take one slot.
+    /// Adds a request to the queue of comparisons. Returns `None` if the queue is full. Equal credentials take one
+    /// slot.
     fn enqueue(self: &Arc<Self>, key: Digest, client: Option<IpAddr>) -> Option<Queued> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let of_client = queue.values().filter(|(other, _)| *other == client).count();
@@ -230,7 +231,7 @@ fn is_password(password: &str, hash: &str, cost_max: u32) -> bool {
     false
 }
 
-/// Returns the cost of a bcrypt hash, or `None` if it is not one.
+/// Returns the cost of a bcrypt hash, or `None` if `hash` is not a bcrypt hash.
 fn cost(hash: &str) -> Option<u32> {
     hash.parse::<bcrypt::HashParts>().ok().map(|parts| parts.get_cost())
 }

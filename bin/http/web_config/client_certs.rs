@@ -67,7 +67,7 @@ struct ClientCerts {
     is_mandatory: bool,
     /// Verifies the issuer, unless this is `None`.
     chain: Option<Arc<dyn ClientCertVerifier>>,
-    /// The certificate must have one of these names; empty: any.
+    /// The certificate must have one of these names. Empty: any.
     allowed_sans: Vec<String>,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -121,8 +121,8 @@ impl ClientCertVerifier for ClientCerts {
     }
 }
 
-/// Returns the subject alternative names of a certificate: host names, e-mail addresses, IP addresses and URIs, in the form that
-/// exporter-toolkit compares.
+/// Returns the subject alternative names of a certificate: host names, e-mail addresses, IP addresses and URIs, in the
+/// form that exporter-toolkit compares.
 fn subject_alternative_names(cert: &CertificateDer<'_>) -> Result<Vec<String>, Error> {
     let bad = || Error::from(CertificateError::BadEncoding);
     let (_, cert) = X509Certificate::from_der(cert).map_err(|_| bad())?;

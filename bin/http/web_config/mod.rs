@@ -1,8 +1,9 @@
 //! `--web.config.file`: TLS, client certificates, passwords, tokens.
 //!
-//! The format is that of Prometheus' exporter-toolkit, plus `bearer_tokens`. The file, and the files that it names, are checked once
-//! a second. A change applies to new connections and requests. An invalid file is logged and changes nothing, and so does one
-//! without the authentication or TLS that is in force: an empty file, for example while it is being written, opens no server.
+//! The format is Prometheus' exporter-toolkit format, plus `bearer_tokens`. The file, and the files that it names, are
+//! checked once a second. A change applies to new connections and requests. An invalid file is logged and changes
+//! nothing. A file that would disable authentication or TLS is treated as invalid: an empty file, for example while it
+//! is being written, does not open the server.
 //!
 //! Invariants
 //! 1. With a user or a token in the file, every request must authenticate.
@@ -29,12 +30,12 @@ pub(crate) use tls::ALPN_HTTP2;
 
 use crate::printing::error_chain;
 
-/// The web configuration, kept up to date.
+/// The web configuration, reloaded when its files change.
 #[derive(Debug, Default)]
 pub(crate) struct WebConfig {
     path: Option<PathBuf>,
     loaded: RwLock<Arc<Loaded>>,
-    /// The files when they were last read.
+    /// Fingerprints of the files at the last check.
     seen: Mutex<Vec<Fingerprint>>,
 }
 

@@ -15,8 +15,8 @@ use super::file::TlsServerConfig;
 /// The ALPN id of HTTP/2.
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Returns the configuration of rustls and whether it requests client certificates, or `None` for an empty section, which means
-/// plain text. Paths are relative to `folder`. The files that were read are added to `files`.
+/// Returns the configuration of rustls and whether it requests client certificates. Returns `None` for an empty
+/// section, which means plain text. Paths are relative to `folder`. The files that were read are added to `files`.
 ///
 /// # Errors
 /// If a setting is missing or invalid. The message names the key.
