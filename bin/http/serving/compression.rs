@@ -1,8 +1,8 @@
 //! Compression of responses (gzip, deflate or zstd, by content negotiation) and decompression of forms.
 //!
-//! As in Prometheus, the supported coding with the highest `q` in `Accept-Encoding` is chosen, and the first one of equal `q`. A
-//! body is compressed piece by piece while it is sent, at the client's pace. The body of a truncated response ends in an error
-//! before the end marker of the coding is written, so that it never parses as complete.
+//! As in Prometheus, the supported coding with the highest `q` in `Accept-Encoding` is chosen, and the first one of
+//! equal `q`. A body is compressed piece by piece while it is sent, at the client's pace. The body of a truncated
+//! response ends in an error before the end marker of the coding is written, so that it never parses as complete.
 //!
 //! The memory of an encoder is charged to the memory of all queries. If that is exhausted, the response is not compressed.
 
@@ -31,10 +31,10 @@ const SIZE_MIN: u64 = 1 << 10;
 const ENCODER_SIZE: usize = 1 << 20;
 /// Bytes compressed at a time on a thread that serves other connections too: less than a millisecond of work.
 const PIECE_SIZE: usize = 32 << 10;
-/// Window of 2 to this bytes, which keeps a zstd encoder within [`ENCODER_SIZE`].
+/// Window of an encoder, as a power of two in bytes. It keeps a zstd encoder within [`ENCODER_SIZE`].
 const ZSTD_WINDOW_LOG: u32 = 18;
 const ZSTD_LEVEL: i32 = 1;
-/// Maximum window of a form in zstd, 2 to this bytes; RFC 9659's limit.
+/// Maximum window of a zstd form, as a power of two in bytes. This is the limit of RFC 9659.
 const ZSTD_FORM_WINDOW_LOG: u32 = 23;
 /// Bytes of a form decoded and charged at a time.
 const DECODE_STEP: usize = 64 << 10;

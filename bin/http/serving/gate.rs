@@ -45,7 +45,7 @@ const QUEUE_FLAG: &str = "--query.max-queued";
 /// The flag that bounds the time in a queue.
 const QUEUE_TIMEOUT_FLAG: &str = "--query.queue-timeout";
 
-/// A permit of a gate, released on drop. The owner may also release it while the request waits for its client.
+/// A permit of a gate, released on drop. The owner may also release it earlier, while the request waits for its client.
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Gate,

@@ -30,7 +30,8 @@ impl LogLimiter {
         Self { kinds: Mutex::new(Vec::new()) }
     }
 
-    /// Returns the number of messages of a kind suppressed since the last one, if this one is to be logged.
+    /// Returns the number of messages of a kind suppressed since the last logged one. Returns `None` if this message is
+    /// to be suppressed too.
     pub(crate) fn admit(&self, name: &'static str, now: Instant) -> Option<u64> {
         let mut all = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kind) = all.iter_mut().find(|kind| kind.name == name) else {

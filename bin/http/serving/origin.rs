@@ -1,8 +1,8 @@
 //! Protection from requests that web pages send through the browser of a user.
 //!
-//! A browser adds its cached credentials to a form that any page posts: requests that change state must come from a page of this
-//! server, or from no page. A page whose host name resolves to this server (DNS rebinding) is of the same origin to the browser:
-//! `--web.allowed-hosts` rejects its name.
+//! A browser adds its cached credentials to a form that any page posts. Therefore requests that change state must come
+//! from a page of this server, or from no page. With DNS rebinding, the host name of a foreign page resolves to this
+//! server, and the browser treats both as the same origin. `--web.allowed-hosts` rejects such a name.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,8 @@ use axum::http::{Method, header};
 
 use crate::http::web_config::Scope;
 
-/// Checks `Host`, and for requests that change state `Sec-Fetch-Site` or `Origin`. An empty `allowed_hosts` allows all hosts.
+/// Checks `Host`, and for requests that change state also `Sec-Fetch-Site` or `Origin`. An empty `allowed_hosts` allows
+/// all hosts.
 ///
 /// # Errors
 /// The reason to reject the request.
@@ -30,7 +31,7 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
     let is_same_origin = match (header("sec-fetch-site"), origin) {
         (Some(site), _) => matches!(site, "same-origin" | "none"),
         (None, Some(origin)) => is_origin_of(origin, host.unwrap_or_default()),
-        // Not a browser.
+        // A client that is not a browser.
         (None, None) => true,
     };
     let from = origin.unwrap_or("another origin");

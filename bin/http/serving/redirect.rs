@@ -1,5 +1,5 @@
-//! Redirects from other spellings of a path: double and trailing slashes, `.` and `..`. Go's server redirects these, and clients
-//! rely on it: a base URL that ends in a slash yields `//api/v1/query`.
+//! Redirects from other spellings of a path: double and trailing slashes, `.` and `..`. Go's server redirects these,
+//! and clients rely on it: a base URL that ends in a slash yields `//api/v1/query`.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 /// The prefix of the API's paths.
 pub(crate) const API: &str = "/api/v1/";
 
-/// Redirects paths that are not clean: an empty element is not a label name.
+/// Redirects paths that are not clean: an empty path element is not a valid label name.
 pub(crate) async fn clean_only(request: Request, next: Next) -> Response {
     match to_clean(request.method(), request.uri()) {
         Some(elsewhere) => elsewhere,
@@ -35,7 +35,7 @@ fn to_clean(method: &Method, uri: &Uri) -> Option<Response> {
 pub(crate) fn to_served(method: &Method, uri: &Uri, served: &[&str]) -> Option<Response> {
     let path = uri.path().strip_suffix('/')?;
     let is_served = served.iter().any(|served| fits(served, path));
-    // Only with 307 a client keeps its method.
+    // A client keeps its method only with 307.
     let status = if *method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT };
     if is_served { redirect(status, method, uri, path) } else { None }
 }
@@ -55,7 +55,7 @@ fn clean(path: &str) -> String {
     format!("/{}{end}", elements.join("/"))
 }
 
-/// Returns `true` if a path matches that of an endpoint, whose elements in braces match any element.
+/// Returns `true` if a path matches the path of an endpoint, whose elements in braces match any element.
 fn fits(served: &str, path: &str) -> bool {
     let (mut of_served, mut of_path) = (served.split('/'), path.split('/'));
     loop {

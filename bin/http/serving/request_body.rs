@@ -19,7 +19,7 @@ use crate::server::settings::Settings;
 
 /// Maximum size of a form in bytes, as in Go.
 const FORM_SIZE_MAX: usize = 10 << 20;
-/// How long a body may be slower than `--web.min-body-rate`.
+/// Maximum time for which a body may be slower than `--web.min-body-rate`.
 const RATE_GRACE: Duration = Duration::from_secs(10);
 /// Maximum time for reading the remainder of a rejected body, so that the sender can read the response.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
@@ -59,17 +59,17 @@ pub(crate) struct BodyLimits {
     /// The flag of `size_max`, for the error.
     what: &'static str,
     timeout: Duration,
-    /// Bytes per second, after [`RATE_GRACE`]; 0: no limit.
+    /// Minimum bytes per second after [`RATE_GRACE`]. 0: no limit.
     rate_min: usize,
 }
 
 impl BodyLimits {
-    /// Returns the limits of a body of at most `size_max` bytes, which `what` sets.
+    /// Returns the limits of a body of at most `size_max` bytes, a limit that the flag `what` sets.
     pub(crate) fn new(size_max: usize, what: &'static str, settings: &Settings) -> Self {
         Self { size_max, what, timeout: settings.args.read_timeout, rate_min: settings.args.min_body_rate }
     }
 
-    /// Returns how long a sender may take for more than `size` bytes, and the flag that says so.
+    /// Returns the maximum time for sending more than `size` bytes, and the flag that sets it.
     fn time_max(&self, size: usize) -> (Duration, &'static str) {
         let at_rate = size.checked_div(self.rate_min).map(|seconds| RATE_GRACE + Duration::from_secs(seconds as u64));
         match at_rate.filter(|at_rate| *at_rate < self.timeout) {
@@ -171,7 +171,7 @@ pub(crate) fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
 }
 
-/// Reads the parameters of a request: from its body if that is a form, then from its URL.
+/// Reads the parameters of a request: from its body if the body is a form, then from its URL.
 async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
     let (parts, body) = request.into_parts();
     let mut form = Form::default();

@@ -12,13 +12,13 @@ use varve_tsdb::context::Charge;
 
 use super::response_writer::Chunk;
 
-/// Keeps a computation running; dropped when the client has the whole response, or disconnects.
+/// Keeps a computation running. Dropped when the client has the whole response, or disconnects.
 pub(crate) type Interest = Box<dyn Send>;
 
 /// The body that is sent to the client.
 pub(crate) struct ResponseBody {
     source: Source,
-    /// Of the last frame. It is charged until the connection asks for the next one.
+    /// The charge of the last frame, held until the connection asks for the next one.
     charge: Option<Arc<Charge>>,
     _interest: Interest,
 }

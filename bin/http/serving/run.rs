@@ -121,8 +121,9 @@ pub(crate) async fn run(
     respond(result, Box::new(cancel))
 }
 
-/// Runs `job` as [`run`] does, or waits for an identical request: one with the same path and `parameters`, which must
-/// contain everything that the response depends on, including the timeout and the values of defaults.
+/// Runs `job` as [`run`] does, or waits for an identical request. Requests are identical if they have the same path and
+/// `parameters`, which must contain everything that the response depends on, including the timeout and the values of
+/// defaults.
 pub(crate) async fn run_shared(
     state: &HttpState,
     class: RequestClass,

@@ -30,7 +30,7 @@ pub(crate) struct Singleflight {
     n_writes: AtomicU64,
 }
 
-/// A computation that its leader and followers hold while they wait for its result.
+/// A computation. The leader and the followers hold it while they wait for its result.
 #[derive(Debug)]
 pub(crate) struct Computation {
     key: String,
@@ -61,12 +61,12 @@ pub(crate) enum Role {
 }
 
 impl Singleflight {
-    /// Records a possible write. Must be called before the write is acknowledged.
+    /// Records a possible write. The caller must do so before it acknowledges the write.
     pub(crate) fn note_write(&self) {
         self.n_writes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Joins the computation of `key`, or creates one; `cancel` returns the guard that cancels it.
+    /// Joins the computation of `key`, or creates one. `cancel` returns the guard that cancels it.
     pub(crate) fn join(self: &Arc<Self>, key: String, cancel: impl FnOnce() -> CancelOnDrop) -> Role {
         let mut computations = self.computations();
         if let Some(computation) = computations.get(&key).and_then(Weak::upgrade) {
@@ -147,7 +147,7 @@ impl Drop for Computation {
 }
 
 impl SharedResult {
-    /// Returns `true` if followers also get this result. A stream has one reader, and a timeout of the leader does not
+    /// Returns `true` if followers also get this result. A stream has only one reader. A timeout of the leader does not
     /// apply to followers, whose deadlines are later.
     pub(crate) fn is_for_followers(&self) -> bool {
         match self {

@@ -71,7 +71,7 @@ impl HttpState {
     /// Waits for a permit to run a request. Also limits the series of a metadata request.
     ///
     /// # Errors
-    /// The errors of [`Gate::admit`]; 503 if the memory limit (`--memory.refuse-at`) is reached.
+    /// The errors of [`Gate::admit`], and 503 if the memory limit (`--memory.refuse-at`) is reached.
     pub(crate) async fn admit(&self, class: RequestClass, ctx: &QueryContext) -> Result<Permit, ApiError> {
         let pressure = &self.app.pressure;
         let checked = if class == RequestClass::Write { pressure.check_writes() } else { pressure.check_queries() };
