@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::endpoint::{Content, Endpoint};
 use crate::http::openapi::{Kind, Parameter, Schemas, object};
 
-/// The document; its fields in this order.
+/// The document. Its fields are serialized in this order.
 #[derive(Debug, Serialize)]
 struct Document {
     openapi: &'static str,

@@ -21,16 +21,16 @@ use crate::http::web_config::Scope;
 
 /// A path that is served.
 pub(crate) struct Endpoint {
-    /// With its parameters in braces.
+    /// The path, with its parameters in braces.
     pub(super) path: &'static str,
-    /// Sorted.
+    /// The methods, sorted.
     pub(super) methods: &'static [&'static str],
     handlers: MethodRouter<HttpState>,
     /// The group in the OpenAPI document.
     pub(super) tag: &'static str,
     pub(super) about: &'static str,
     pub(super) parameters: &'static [Parameter],
-    /// The media type of the request body, unless that is a form.
+    /// The media type of the request body, unless the body is a form.
     pub(super) body: Option<&'static str>,
     pub(super) content: Content,
     /// Whether it is served while the store is not open.

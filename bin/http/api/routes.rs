@@ -258,7 +258,7 @@ fn state() -> Vec<Endpoint> {
             .takes(const { &[optional("metric_name_pattern", Text, "Only metrics whose name matches this anchored regex.")] })
             .gives::<Vec<Untyped>>(),
         get("/api/v1/status/walreplay", status::walreplay)
-            .about("status", "Returns the progress of log replay, in files")
+            .about("status", "Returns the progress of WAL replay, in files")
             .always_open()
             .compressed(false)
             .gives::<status::WalReplay>(),
@@ -344,9 +344,9 @@ fn administration() -> Vec<Endpoint> {
             .gives::<admin::Snapshot>(),
         post("/api/v1/admin/tsdb/compact", admin::compact).about("admin", "Flushes the head and merges all blocks"),
         post("/api/v1/admin/tsdb/confirm_retention", admin::confirm_retention)
-            .about("admin", "Removes all blocks that are too old, however many"),
+            .about("admin", "Removes all blocks that are too old, however many there are"),
         post("/api/v1/admin/tsdb/import", admin::import)
-            .about("admin", "Imports blocks from the folder `import`")
+            .about("admin", "Imports blocks from the directory `import`")
             .gives::<admin::Imported>(),
     ]
 }

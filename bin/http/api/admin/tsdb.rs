@@ -1,7 +1,7 @@
 //! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import, confirm retention. Enabled by `--web.enable-admin-api`.
 //!
-//! These requests have no deadline and run to their end even if the client disconnects. Those that flush wait for the replay of
-//! the log.
+//! These requests have no deadline and run to their end even if the client disconnects. Requests that flush wait for
+//! WAL replay.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<
     export(db, &fs, ctx, &db.snapshot_path(name), &all).map(drop)
 }
 
-/// Removes all blocks that are too old, however many.
+/// Removes all blocks that are too old, however many there are.
 pub(crate) async fn confirm_retention(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     run(app, |db| {
         db.confirm_retention().map_err(failed)?;
@@ -117,7 +117,7 @@ pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result<Response, Api
     .await
 }
 
-/// Imports the blocks in the folder `import` of the data directory.
+/// Imports the blocks in the directory `import` of the data directory.
 pub(crate) async fn import(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     run(app, |db| {
         let n_blocks = db.import().map_err(failed)?;

@@ -64,8 +64,8 @@ impl<'a> Clause<'a> {
 }
 
 impl Format {
-    /// Parses `Accept` as Prometheus does: the clause of the highest quality with a known format decides; `escaping` is taken
-    /// from this clause or an earlier one.
+    /// Parses `Accept` as Prometheus does. The clause of the highest quality with a known format decides. `escaping` is
+    /// taken from this clause or an earlier one.
     pub(super) fn negotiate(headers: &HeaderMap) -> Self {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
@@ -85,7 +85,7 @@ impl Format {
         Self { is_protobuf: false, escaping }
     }
 
-    /// The text format with UTF-8 names.
+    /// Returns the text format with UTF-8 names.
     #[cfg(test)]
     pub(super) fn utf8() -> Self {
         Self { is_protobuf: false, escaping: Escaping::AllowUtf8 }

@@ -35,7 +35,7 @@ impl Family {
         format: Format,
     ) -> Result<(), ApiError> {
         let message = MetricMessage::of(latest, external, format);
-        // As a sample, and encoded.
+        // Charged twice: as a sample, and as encoded bytes.
         self.charge.grow(2 * message.encoded_len() + size_of::<MetricMessage>())?;
         self.metrics.push(message);
         Ok(())

@@ -4,9 +4,9 @@
 //! selectors -> union in label order -> by metric name -> families -> text or protobuf, by content negotiation
 //! ```
 //!
-//! Families are sorted by name, as scrapers demand, and written while series are read. Label order is that order except for
-//! series with a label whose name sorts before `__name__`, such as `Code`: these come first and are buffered, charged, until
-//! their family is written. Staleness markers and series without a name are skipped.
+//! Families are sorted by name, as scrapers demand, and written while series are read. Label order differs from that
+//! order only for series with a label whose name sorts before `__name__`, such as `Code`. These series come first. They
+//! are buffered, and charged, until their family is written. Staleness markers and series without a name are skipped.
 
 mod format;
 mod message;
@@ -35,7 +35,7 @@ use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 use format::Format;
 
-/// The label that a series without it gets with an empty value, so that the scraper does not add its own.
+/// Written with an empty value for series without this label, so that the scraper does not add its own value.
 const INSTANCE: &str = "instance";
 
 /// GET /federate.
@@ -99,7 +99,7 @@ enum Kind {
 }
 
 impl Latest {
-    /// Reads the latest sample of a series; `None` if there is none, or it is a staleness marker.
+    /// Reads the latest sample of a series. Returns `None` if there is none, or if it is a staleness marker.
     fn read(series: &Series, columns: &mut SampleColumns) -> Result<Option<Self>, ApiError> {
         columns.clear();
         series.read(columns)?;
@@ -151,7 +151,7 @@ impl Buffered {
         Ok(())
     }
 
-    /// Returns the series of the next name, if that is not after `name`.
+    /// Returns the series of the next name, if this name is not after `name`.
     fn pop_up_to(&mut self, name: Option<&str>) -> Option<Vec<Latest>> {
         let next = self.series.first_entry()?;
         let is_due = name.is_none_or(|name| next.key().as_str() <= name);
@@ -196,7 +196,7 @@ struct Families {
     external: BTreeMap<String, String>,
     /// The current family.
     open: Option<(String, Kind)>,
-    /// The protobuf format has the size of a family before its data.
+    /// The current family as a message: the protobuf format has the size of a family before its data.
     message: message::Family,
 }
 

@@ -16,7 +16,7 @@ pub(super) fn write_head(out: &mut Vec<u8>, name: &str, kind: Kind) {
     out.extend_from_slice(if kind == Kind::Untyped { b" untyped\n" } else { b" histogram\n" });
 }
 
-/// Appends a sample: a line, or those of a classic histogram.
+/// Appends a sample as one line, or as the lines of a classic histogram.
 pub(super) fn write_sample(out: &mut Vec<u8>, latest: &Latest, external: &BTreeMap<String, String>, format: Format) {
     let name = format.escape(latest.labels.metric_name());
     let mut line = |suffix: &str, bound: Option<f64>, value: f64| {

@@ -48,7 +48,7 @@ impl Request {
     }
 }
 
-/// Reads a number. A missing one is -1, which like all negative ones means no limit.
+/// Reads a number. A missing number is -1. As in Prometheus, negative numbers mean no limit.
 fn number(form: &Form, name: &str) -> Result<i64, ApiError> {
     match form.first(name) {
         "" => Ok(-1),

@@ -19,7 +19,7 @@ use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/query.
 pub(crate) async fn instant(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
-    // In this order, as in Prometheus: the first invalid parameter is the one that is reported.
+    // The order is Prometheus': the first invalid parameter is reported.
     let limit = form.limit()?;
     let times = instant_of(&form)?;
     evaluate(&state, who, Options::read(&form, limit)?, times).await

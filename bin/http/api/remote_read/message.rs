@@ -37,7 +37,7 @@ pub(super) struct LabelMatcher {
     value: String,
 }
 
-/// What the querying Prometheus evaluates. Most fields are unused.
+/// Hints about the evaluation by the querying Prometheus. Most fields are unused.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ReadHints {
     #[prost(string, tag = "2")]
@@ -49,7 +49,7 @@ pub(super) struct ReadHints {
 }
 
 impl Query {
-    /// Returns the time range: that of the hints, if there are any, as in Prometheus.
+    /// Returns the time range of the hints, as in Prometheus, or else of the query.
     pub(super) fn range(&self) -> TimeRange {
         let own = (self.start_timestamp_ms, self.end_timestamp_ms);
         let (start_ms, end_ms) = self.hints.as_ref().map_or(own, |hints| (hints.start_ms, hints.end_ms));
@@ -115,7 +115,7 @@ pub(super) struct TimeSeries {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct SampleMessage {
-    /// Optional, so that -0 is encoded too: it equals the default.
+    /// Optional, so that -0, which equals the default, is encoded too.
     #[prost(double, optional, tag = "1")]
     value: Option<f64>,
     #[prost(int64, tag = "2")]

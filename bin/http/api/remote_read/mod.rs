@@ -5,9 +5,9 @@
 //!                                                  '-> STREAMED_XOR_CHUNKS: a stream of frames
 //! ```
 //!
-//! A frame of the stream is its length as an unsigned varint, the CRC-32C of its bytes (big endian), its bytes: a
-//! `ChunkedReadResponse` with chunks of one series, of about `--storage.remote.read-max-bytes-in-frame` at most.
-//! Errors are plain text, as in Prometheus.
+//! A frame of the stream consists of its length as an unsigned varint, the CRC-32C of its bytes (big endian), and its
+//! bytes. The bytes are a `ChunkedReadResponse` with chunks of one series, of about
+//! `--storage.remote.read-max-bytes-in-frame` at most. Errors are plain text, as in Prometheus.
 
 mod message;
 
@@ -113,7 +113,7 @@ fn negotiate(accepted: &[i32]) -> Option<bool> {
 
 /// Sets status and headers of remote read.
 fn finish(mut response: Response, is_streamed: bool) -> Response {
-    // Also for a stream without frames.
+    // A stream without frames also has status 200.
     *response.status_mut() = StatusCode::OK;
     let content_type = match is_streamed {
         true => "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse",
@@ -144,7 +144,7 @@ impl Reader {
     ) -> Result<(), ApiError> {
         let matchers = query.matchers(&self.external).map_err(ApiError::bad_data)?;
         if matchers.is_empty() {
-            // As in Prometheus, it selects nothing.
+            // As in Prometheus, such a query selects nothing.
             return Ok(());
         }
         work.store.note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers), &LabelSet::all());
@@ -160,7 +160,7 @@ impl Reader {
             if !query.wants_labels_only() {
                 series.read(&mut columns)?;
             }
-            // As columns, and encoded.
+            // Charged twice: as columns, and as encoded bytes.
             let mut charge = work.ctx.charge();
             charge.grow(2 * size_of_columns(&columns) + series.labels().size())?;
             visit(work, series.labels(), &columns)?;
@@ -183,7 +183,7 @@ impl Reader {
                 }
                 let series = TimeSeries::new(labels(of, &self.external), columns);
                 let size = series.encoded_len() + TAG_AND_LENGTH_SIZE;
-                // Twice: in the result and in the response.
+                // Charged twice: in the result and in the response.
                 charge.grow(2 * size)?;
                 prost::encoding::message::encode(1, &series, &mut result);
                 Ok(())

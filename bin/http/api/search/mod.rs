@@ -35,7 +35,7 @@ const TERMS_MAX: usize = 32;
 /// Names between two checks of the request's context.
 const NAMES_PER_CHECK: usize = 256;
 
-/// What a request searches.
+/// The object of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Field {
     MetricNames { with_metadata: bool },
@@ -124,12 +124,12 @@ struct Search {
 enum Order {
     Ascending,
     Descending,
-    /// Best first; equal scores ascending.
+    /// Best first. Equal scores are in ascending order of names.
     Score,
 }
 
 impl Search {
-    /// Parses the parameters in Prometheus' order: the first invalid one is the one that is reported.
+    /// Parses the parameters in Prometheus' order, so that the same invalid parameter is reported.
     fn read(ctx: &QueryContext, form: &Form, endpoint: &str, limit_max: usize) -> Result<Self, ApiError> {
         form.check_encoding()?;
         let range = read_range(form)?;

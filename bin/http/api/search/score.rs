@@ -2,7 +2,7 @@
 //!
 //! Characters are compared, not bytes.
 
-/// How terms are compared with names.
+/// The algorithm that compares terms with names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     /// The term is a subsequence of the name.
@@ -14,7 +14,7 @@ pub(super) enum Algorithm {
 /// The factor of scores that are not exact matches.
 const NOT_EXACT: f64 = 0.999;
 
-/// A term, and how it is compared with names.
+/// A term, and the way to compare it with names.
 #[derive(Debug)]
 pub(super) struct Term {
     text: String,
@@ -55,7 +55,7 @@ impl Term {
     }
 }
 
-/// Returns the score of a subsequence: consecutive characters add to it, gaps subtract.
+/// Returns the score of a subsequence. Consecutive characters increase it, gaps decrease it.
 fn subsequence(pattern: &[char], text: &[char]) -> f64 {
     if pattern == text {
         return 1.0;

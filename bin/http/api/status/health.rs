@@ -21,8 +21,9 @@ pub(crate) async fn healthy(method: Method) -> Response {
     plain(StatusCode::OK, "Varve is Healthy.\n")
 }
 
-/// GET and HEAD /-/ready: the store is open. Until then the route's layer responds with 503. A store that accepts no writes
-/// still serves queries: then the body says so, and `?for=write` gets 503. The body also has the progress of log replay.
+/// GET and HEAD /-/ready: the store is open. Until then the route's layer responds with 503. A store that accepts no
+/// writes still serves queries. In this case the body says so, and `?for=write` gets 503. The body also has the
+/// progress of WAL replay.
 pub(crate) async fn ready(State(app): State<Arc<App>>, method: Method, form: Form) -> Response {
     let response = readiness(&app, &form);
     if method == Method::HEAD { response.status().into_response() } else { response }

@@ -21,7 +21,8 @@ described! {
 described! {
     /// Rejects of one reason.
     pub(crate) struct Rejected {
-        /// As in `varve_ingest_rejected_total`; `malformed`, `too_large`, `busy` and `failed` are rejected requests.
+        /// The reason, as in `varve_ingest_rejected_total`. `malformed`, `too_large`, `busy` and `failed` are rejected
+        /// requests.
         reason: String,
         /// The reason in words.
         message: String,
@@ -45,11 +46,11 @@ described! {
     pub(crate) struct RejectedExample {
         /// The error that the sender got.
         text: String,
-        /// The labels as they were sent, before relabelling, truncated; empty if the reject is not of a series.
+        /// The labels as they were sent, before relabelling, truncated. Empty if the reject is not of a series.
         labels: String,
         /// The timestamp of the sample, if it is one.
         timestamp_ms: Option<i64>,
-        /// Its value; the sum of a histogram.
+        /// The value of the sample. The sum, if it is a histogram.
         value: Option<String>,
     }
 }
@@ -57,10 +58,10 @@ described! {
 described! {
     /// The sender of a request.
     pub(crate) struct Sender {
-        /// Address and port; empty if unknown.
+        /// Address and port. Empty if unknown.
         address: String,
         user_agent: String,
-        /// The authenticated user; empty without authentication.
+        /// The authenticated user. Empty without authentication.
         user: String,
         /// The path of the request.
         path: String,

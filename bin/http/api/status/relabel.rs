@@ -11,7 +11,7 @@ use crate::http::response::success;
 use crate::server::app::App;
 
 described! {
-    /// The rules in order, those of presets last.
+    /// The rules in order. Rules of presets come last.
     pub(crate) struct RelabelStatus {
         rules: Vec<RelabelRule>,
     }

@@ -39,7 +39,7 @@ pub(crate) async fn buildinfo() -> Response {
     success(&BuildInfo::of_this())
 }
 
-/// GET /version: build information without an envelope; text, as in Prometheus.
+/// GET /version: build information without an envelope, as text, as in Prometheus.
 pub(crate) async fn version() -> Response {
     let text = serde_json::to_string(&BuildInfo::of_this()).expect("strings are JSON");
     ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
@@ -121,7 +121,7 @@ pub(crate) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
 }
 
 described! {
-    /// Progress of log replay, in files.
+    /// Progress of WAL replay, in files.
     pub(crate) struct WalReplay {
         min: u64,
         max: u64,
@@ -129,7 +129,7 @@ described! {
     }
 }
 
-/// GET /api/v1/status/walreplay: files of the log, as Prometheus counts segments. Served before the store is open, too.
+/// GET /api/v1/status/walreplay: files of the WAL, as Prometheus counts segments. Served before the store is open, too.
 pub(crate) async fn walreplay(State(app): State<Arc<App>>) -> Response {
     let replay = app.store().map(|store| store.db.replay_status());
     let state = match replay.as_ref().map(|replay| &replay.state) {

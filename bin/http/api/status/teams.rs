@@ -12,7 +12,7 @@ use crate::http::response::success;
 use crate::server::app::App;
 
 described! {
-    /// Limits; null is no limit.
+    /// Limits. null: no limit.
     pub(crate) struct TeamAmounts {
         active_series: Option<u64>,
         new_series_per_second: Option<u64>,
@@ -47,9 +47,9 @@ described! {
 described! {
     /// Usage of a team.
     pub(crate) struct TeamUse {
-        /// Its name; empty for series without a team, `(other)` for teams beyond the maximum number.
+        /// The name of the team. Empty for series without a team, `(other)` for teams beyond the maximum number.
         team: String,
-        /// Its guaranteed share; null is none.
+        /// The guaranteed share. null: none.
         guaranteed: TeamAmounts,
         maximum: TeamAmounts,
         used = "use": TeamUsage,
@@ -64,7 +64,7 @@ described! {
 described! {
     /// Budgets and their usage.
     pub(crate) struct Teams {
-        /// The label whose value is the team of a series; empty if there is none.
+        /// The label whose value is the team of a series. Empty if there is none.
         team_label: String,
         all: AllTeams,
         /// Sorted by name.

@@ -111,9 +111,9 @@ described! {
 described! {
     /// Sources of a block.
     pub(crate) struct BlockMetaCompaction {
-        /// 1 for a part that a flush wrote, else one more than the highest of its sources.
+        /// 1 for a part that a flush wrote. For a merged block, one more than the highest level of its sources.
         level: u64,
-        /// The blocks that it was merged from; of a part, itself.
+        /// The blocks that it was merged from. A part is its own source.
         sources: Vec<String>,
     }
 }

@@ -35,7 +35,7 @@ impl<S: Sync> FromRequestParts<S> for Requester {
     }
 }
 
-/// GET /api/v1/status/usage: the most recently used first; `metric` selects one, `limit` bounds each list.
+/// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit` bounds each list.
 pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let (limit, timeout) = (form.limit()?.unwrap_or(usize::MAX), form.timeout()?);
     run(&state, RequestClass::Metadata, timeout, move |work| respond(work, form.first("metric"), limit)).await

@@ -1,4 +1,4 @@
-//! What all write endpoints share: reading the body, admission, the blocking thread, the response.
+//! The steps that all write endpoints share: reading the body, admission, the blocking thread, the response.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::http::serving::state::HttpState;
 use crate::server::active_requests::RequestClass;
 use crate::server::request_context::{RequestContext, User};
 
-/// How long a write request may wait for a permit. Its sender times out at about this age.
+/// Maximum time that a write request waits for a permit. Its sender times out at about this age.
 const QUEUE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Failed writes: many at once while the disk is full, for example.
+/// Log rate limiter of failed writes: many writes fail at once, for example while the disk is full.
 static FAILED: LogLimiter = LogLimiter::new();
 
 /// Reads the body of a write request, waits for a permit and runs `work` on a blocking thread.
@@ -95,7 +95,7 @@ fn reason(error: &BodyError) -> &'static str {
 
 fn unread(error: BodyError) -> ApiError {
     let error = ApiError::from(error).plain();
-    // Not 408: senders drop what gets a 4xx, and the next attempt may be in time.
+    // Not 408: senders drop a request after a 4xx, and the next attempt may be in time.
     let kind = if error.kind == ErrorKind::SlowRequest { ErrorKind::Unavailable } else { error.kind };
     ApiError { kind, ..error }
 }
@@ -110,7 +110,7 @@ fn failed(error: &WriteError, queue_timeout_status: StatusCode) -> ApiError {
     failed
 }
 
-/// Returns the kind of an error, by which log messages are limited.
+/// Returns the kind of an error, which is also the kind of its log message for the rate limiter.
 fn log_kind(error: &WriteError) -> &'static str {
     use varve_tsdb::Error;
     match error {

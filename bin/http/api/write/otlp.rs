@@ -1,4 +1,5 @@
-//! /api/v1/otlp/v1/metrics: OTLP metrics in protobuf. Status codes and error messages are those of Prometheus' receiver.
+//! /api/v1/otlp/v1/metrics: OTLP metrics in protobuf. Status codes and error messages are the same as in Prometheus'
+//! receiver.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};

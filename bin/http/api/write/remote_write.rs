@@ -22,7 +22,7 @@ pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> R
     let unsupported = |reason| ApiError::new(ErrorKind::UnsupportedMedia, reason).plain();
     let version = negotiate(request.headers()).map_err(unsupported)?;
     let outcome = ingest(&state, request, move |receiver, origin, body| receiver.write(origin, version, body)).await;
-    // A request that has to be retried confirms nothing.
+    // The response to a request that has to be retried confirms no samples.
     let counts = outcome.as_ref().map(Counts::of).unwrap_or_default();
     let mut response = outcome.and_then(|written| respond(&written, StatusCode::NO_CONTENT)).into_response();
     if version == Version::V2 {
@@ -31,7 +31,7 @@ pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> R
     Ok(response)
 }
 
-/// What a request stored, for the headers of its response.
+/// The numbers of stored items of a request, for the headers of its response.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     samples: u64,
