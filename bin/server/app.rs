@@ -125,7 +125,8 @@ impl App {
     /// Reloads the configuration.
     ///
     /// # Errors
-    /// As [`LiveConfig::reload`], or if the query log cannot be opened. The previous configuration stays in force.
+    /// The errors of [`LiveConfig::reload`], and if the query log cannot be opened. The previous configuration stays in
+    /// force.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
         let reloaded = self.config.reload(|config| self.apply(config));
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());

@@ -1,8 +1,9 @@
 //! Churn: finds the labels that create new series.
 //!
-//! A series is new if it has samples in a time range and none in the range of the same length before. A label creates a series if
-//! no earlier series has its value: a new pod has a new value of `pod`, a new machine one of `instance`, and both labels create the
-//! series that have both values. A new series without a new value is a new combination.
+//! A series is new if it has samples in a time range and none in the range of the same length before. A label creates a
+//! series if no earlier series has its value. A new pod has a new value of `pod`, a new machine a new value of
+//! `instance`. A series with two new values is created by both labels. A new series without a new value is a new
+//! combination.
 //!
 //! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the earlier range, series by series. Hashes of
 //! label values are held in memory and charged to the request.
@@ -39,9 +40,9 @@ pub(crate) struct Churn {
     pub(crate) new_series: u64,
     /// New series without a new label value.
     pub(crate) new_combinations: u64,
-    /// Labels with new values, those that created most series first.
+    /// Labels with new values, sorted by the number of series that they created, the largest first.
     pub(crate) labels: Vec<LabelChurn>,
-    /// The metrics with new series, those with most first.
+    /// Metrics with new series, sorted by their number, the largest first.
     pub(crate) metrics: Vec<MetricChurn>,
 }
 
@@ -57,7 +58,7 @@ pub(crate) struct LabelChurn {
     /// New series that no other label created.
     pub(crate) new_series_alone: u64,
     pub(crate) new_values: u64,
-    /// The metrics with most of them.
+    /// The metrics with most of these series.
     pub(crate) metrics: Vec<String>,
 }
 
@@ -67,9 +68,9 @@ pub(crate) struct LabelChurn {
 pub(crate) struct MetricChurn {
     pub(crate) metric: String,
     pub(crate) new_series: u64,
-    /// The label that created most of them; empty if all are new combinations.
+    /// The label that created most of them. Empty if all are new combinations.
     pub(crate) label: String,
-    /// The percentage of the metric's new series that it created.
+    /// The percentage of the metric's new series that this label created.
     pub(crate) percent: f64,
 }
 
@@ -283,7 +284,7 @@ mod tests {
 
     const HOUR_MS: i64 = 3_600_000;
 
-    /// A series' labels, and when it has samples.
+    /// The labels of a series, and the times of its samples.
     type Given<'a> = (&'a [(&'a str, &'a str)], &'a [i64]);
 
     fn store(series: &[Given<'_>]) -> (tempfile::TempDir, Db) {

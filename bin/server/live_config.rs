@@ -50,10 +50,10 @@ impl LiveConfig {
         self.state.read().unwrap_or_else(PoisonError::into_inner).status
     }
 
-    /// Reads the file again and puts it into force; `apply` does that for the rest of the server.
+    /// Reads the file again and puts it into force. `apply` does the same for the rest of the server.
     ///
     /// # Errors
-    /// As [`Config::load`] and `apply`, or if a setting differs that needs a restart.
+    /// The errors of [`Config::load`] and `apply`, and if a setting that needs a restart has changed.
     pub(crate) fn reload(&self, apply: impl FnOnce(&Config) -> Result<()>) -> Result<()> {
         let read = self.path.as_deref().map(Config::load).transpose().map(Option::unwrap_or_default);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);

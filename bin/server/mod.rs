@@ -1,5 +1,5 @@
-//! What one running server consists of: its state, the open store, the configuration in force, metrics, active requests, records
-//! of usage and rejects, memory pressure.
+//! The parts of one running server: its state, the open store, the configuration in force, metrics, active requests,
+//! records of usage and rejects, memory pressure.
 //!
 //! Used by `http`, which serves it, and by `serve`, which starts and stops it.
 

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 /// The last reload of the configuration failed.
 pub(crate) const CONFIG_FAILED: &str = "Configuration reload has failed.";
-/// The log is not replayed yet.
+/// The WAL is not replayed yet.
 pub(crate) const STARTING_UP: &str = "Prometheus is starting and replaying the write-ahead log (WAL).";
 /// The server is about to stop.
 pub(crate) const SHUTTING_DOWN: &str = "Prometheus is shutting down and gracefully stopping all operations.";

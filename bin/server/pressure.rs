@@ -1,8 +1,8 @@
 //! Memory pressure: how close the memory use of the process is to its limit.
 //!
-//! Budgets bound what requests allocate; memory outside of them (the allocator, other processes in the same cgroup, estimates)
-//! shows here. Work is rejected before the kernel kills the process, samples of known series last. With R for
-//! `--memory.refuse-at`, in percent of the limit:
+//! Budgets bound what requests allocate. Memory outside of them (the allocator, other processes in the same cgroup,
+//! estimates) shows here. Work is rejected before the kernel kills the process, samples of known series last. With R
+//! for `--memory.refuse-at`, in percent of the limit:
 //!
 //! | state | above | with R = 90 | rejected |
 //! | --- | --- | --- | --- |
@@ -13,7 +13,7 @@
 //! Queries alone do not lead to these states: their shared budget shrinks to what the rest of the process leaves below
 //! state 1 ([`Pressure::query_memory_max`]).
 //!
-//! A state ends with the measurement that is no longer above its threshold: nothing has to be reset.
+//! A state ends with the first measurement that is not above its threshold. Nothing has to be reset.
 //!
 //! Threads: the housekeeping thread updates it a few times per second. Requests read the last value.
 
@@ -76,8 +76,8 @@ impl Pressure {
         self.check_at(self.new_series_percent()).is_err()
     }
 
-    /// Returns the bytes that all queries together may hold, at most `max` and at least an eighth of it. `held` is what
-    /// they hold now.
+    /// Returns the bytes that all queries together may hold, at most `max` and at least an eighth of it. `held` is the
+    /// number of bytes that they hold now.
     pub(crate) fn query_memory_max(&self, max: usize, held: usize) -> usize {
         let percent = self.new_series_percent();
         if percent >= 100 {
@@ -111,7 +111,7 @@ mod tests {
     fn known_series_are_rejected_last_and_every_state_ends() {
         let pressure = |refuse_at_percent| Pressure::new(Memory::given(1000), refuse_at_percent);
         let (of_90, of_20, off) = (pressure(90), pressure(20), pressure(100));
-        // Rises and falls.
+        // Use rises, then falls.
         for (pressure, used, state) in [
             (&of_90, 850, 0),
             (&of_90, 851, 1),

@@ -1,7 +1,7 @@
 //! The query log: a line of JSON per query, in the format of Prometheus' `query_log_file`.
 //!
-//! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one write. A failed write is logged
-//! and counted. It does not fail the query.
+//! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one write. A failed write
+//! is logged and counted. It does not fail the query.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// Returns an entry; `stats` must be an object.
+    /// Returns an entry. `stats` must be an object.
     fn query(stats: Value) -> LoggedQuery<'static> {
         LoggedQuery {
             query: "up == \"x\"",

@@ -38,12 +38,12 @@ pub(crate) struct RejectStats {
     pub(crate) message: String,
     /// Requests with at least one such reject.
     pub(crate) n_requests: u64,
-    /// Rejected samples, series, histograms, exemplars or metric families, by reason; 0 if whole requests are rejected.
+    /// Rejected samples, series, histograms, exemplars or metric families, by reason. 0 if whole requests are rejected.
     pub(crate) count: u64,
     /// Rejected samples, if they were counted.
     pub(crate) n_samples: u64,
     pub(crate) last: Timestamp,
-    /// From the last request.
+    /// An example from the last request.
     pub(crate) example: Example,
     pub(crate) sender: Sender,
 }

@@ -1,4 +1,4 @@
-//! Who sent a request and what it asks for: the details of a request that lists and logs show.
+//! The sender of a request and its parameters, which lists and logs show.
 //!
 //! The layer around all routes creates one [`RequestContext`] per request. Work for the request finds it through
 //! [`RequestContext::current`], so that no handler has to pass it on.
@@ -99,7 +99,7 @@ impl RequestContext {
         CURRENT.scope(self, work).await
     }
 
-    /// Returns the context of the running task; an empty one outside of a request.
+    /// Returns the context of the running task, or an empty one outside of a request.
     pub(crate) fn current() -> Arc<Self> {
         let empty = || Self::new(Method::GET, String::new(), None, "", Arc::from(""));
         CURRENT.try_with(Arc::clone).unwrap_or_else(|_outside| empty())
@@ -117,7 +117,7 @@ impl RequestContext {
             .get_or_init(|| Parameters { text: truncate(&parameters.text, TEXT_SIZE_MAX).to_owned(), ..parameters });
     }
 
-    /// Returns the parameters; empty until they are read.
+    /// Returns the parameters, which are empty until they are read.
     pub(crate) fn parameters(&self) -> &Parameters {
         static EMPTY: Parameters =
             Parameters { text: String::new(), start: String::new(), end: String::new(), step: String::new() };

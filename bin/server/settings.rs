@@ -1,4 +1,4 @@
-//! What a server runs with. Format: docs/config.md describes the flags that these values come from.
+//! The settings that a server runs with. docs/config.md describes the flags that these values come from.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::cli::ServeArgs;
 /// Checked flags of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// The flags, for those that need no conversion.
+    /// The flags, for values that need no conversion.
     pub(crate) args: ServeArgs,
     pub(crate) response: ResponseLimits,
     pub(crate) metadata_concurrency: usize,
-    /// Series that a metadata request may read; `None`: no limit.
+    /// Series that a metadata request may read. `None`: no limit.
     pub(crate) metadata_series_max: Option<u64>,
     pub(crate) query_max_memory: usize,
     pub(crate) query_max_memory_total: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     pub(crate) queue_timeout_status: StatusCode,
     pub(crate) features: Features,
     pub(crate) auto_reload: bool,
-    /// The experimental search endpoints.
+    /// Whether the experimental search endpoints are enabled.
     pub(crate) search: bool,
     pub(crate) lookback_delta_ms: i64,
     pub(crate) remote_read_concurrency: usize,
@@ -40,6 +40,6 @@ pub(crate) struct ResponseLimits {
     /// Bytes that are buffered before the first one is sent.
     pub(crate) buffer_size: usize,
     pub(crate) size_max: usize,
-    /// How long a client may read nothing.
+    /// Maximum time for which a client may read nothing.
     pub(crate) stall_timeout: Duration,
 }

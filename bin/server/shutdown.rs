@@ -1,4 +1,4 @@
-//! The signals that end the process, and the one that makes it read its configuration again.
+//! Signals that end the process, and the signal to reload the configuration.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -33,13 +33,13 @@ pub(crate) struct Store {
 pub(crate) struct StoreOptions {
     pub(crate) tsdb: Options,
     pub(crate) ingest: varve_ingest::Limits,
-    /// The initial configuration; [`Store::reload`] changes it later.
+    /// The initial configuration. [`Store::reload`] changes it later.
     pub(crate) config: Config,
     pub(crate) engine: EngineOptions,
 }
 
 impl Store {
-    /// Opens a data directory; returns when the series of its log are known.
+    /// Opens a data directory. Returns when the series of its WAL are known.
     ///
     /// # Errors
     /// The errors of [`Db::open`].
@@ -77,8 +77,8 @@ impl Store {
         self.note(ctx, who, &selectors.iter().map(used).collect::<Vec<_>>());
     }
 
-    /// Records uses, and disables rules that drop the selected series if they have `disable_on_use`. Reads of Varve's own tools do
-    /// not count.
+    /// Records uses, and disables rules that drop the selected series if they have `disable_on_use`. Reads of Varve's
+    /// own tools do not count.
     fn note(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
         if who.is_tool() || selectors.is_empty() {
             return;
@@ -102,8 +102,8 @@ impl Store {
         }
     }
 
-    /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with the old one. Other sections are
-    /// applied at start only.
+    /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with the old one. Other
+    /// sections are applied at start only.
     ///
     /// # Errors
     /// If the configuration is invalid. Nothing has changed then.

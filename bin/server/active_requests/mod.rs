@@ -66,7 +66,7 @@ pub(crate) struct ActiveRequest {
     pub(crate) class: RequestClass,
     pub(crate) ctx: QueryContext,
     arrived: Instant,
-    /// Time that the request was queued; set when its work begins.
+    /// Time that the request was queued. Set when its work begins.
     queued: OnceLock<Duration>,
     stage: AtomicU8,
     /// The slot of the request in the active-request log.
@@ -290,7 +290,7 @@ mod tests {
         heavy_thread.join().unwrap();
         assert_eq!(contexts.each_ref().map(QueryContext::interrupted), [Some(Interrupt::Heaviest), None, None]);
         assert_eq!(all.used(), 50);
-        // The heaviest request itself is rejected at once, and no other one is interrupted for it.
+        // The heaviest request itself is rejected at once. No other one is interrupted for it.
         assert!(of_light.grow(60).is_err());
         assert_eq!([light.interrupted(), newest.interrupted()], [None, None]);
     }

@@ -1,7 +1,7 @@
 //! Varve's own metrics: counters that requests increment, and values collected on each scrape.
 //!
-//! `varve_*` names are Varve's own; `prometheus_*` and `process_*` names are those that dashboards and alerts for Prometheus
-//! expect. docs/metrics.md lists all of them.
+//! `varve_*` names are Varve's own. Dashboards and alerts for Prometheus expect the `prometheus_*` and `process_*`
+//! names. docs/metrics.md lists all of them.
 
 mod process;
 mod store;
@@ -128,7 +128,7 @@ impl Metrics {
         self.queue_seconds.with_label_values(&[class])
     }
 
-    /// Collects all metrics, sorted by name. Reads files of /proc: not for a tokio task.
+    /// Collects all metrics, sorted by name. Reads files of /proc, so it must not run on a tokio task.
     pub(crate) fn gather(
         &self,
         store: Option<&Store>,

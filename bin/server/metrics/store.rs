@@ -160,7 +160,7 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
     all
 }
 
-/// Returns the metrics of HA pairs. Those of clusters only if there are any.
+/// Returns the metrics of HA pairs. Metrics of clusters are included only if there are any.
 fn ha(store: &Store) -> Vec<MetricFamily> {
     let clusters = store.elections.clusters();
     let mut all = counts([("varve_ha_state_write_failures_total", store.elections.n_write_failures())]);

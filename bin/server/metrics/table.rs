@@ -47,7 +47,7 @@ pub(super) fn families<const N: usize>(values: [(&str, f64); N]) -> Vec<MetricFa
     values.into_iter().map(|(name, value)| family(name, [([], value)])).collect()
 }
 
-/// As [`families`], of whole numbers.
+/// Returns families as [`families`] does, for whole numbers.
 pub(super) fn counts<const N: usize>(values: [(&str, u64); N]) -> Vec<MetricFamily> {
     families(values.map(|(name, value)| (name, value as f64)))
 }

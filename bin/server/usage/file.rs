@@ -62,7 +62,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// Decodes a payload; `None` if it is not a valid record.
+/// Decodes a payload. Returns `None` if it is not a valid record.
 pub(super) fn decode(payload: &[u8]) -> Option<Record> {
     let mut cursor = Cursor(payload);
     let record = cursor.record()?;

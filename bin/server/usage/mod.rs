@@ -1,11 +1,11 @@
 //! The usage record: which metrics queries used, by which labels, who sent the queries, and when last.
 //!
-//! Filled by [`Store`](super::store::Store) for queries and metadata requests; read by /api/v1/status/usage. It is saved in the
-//! file `usage` of the data directory, docs/format/usage.md, once a minute and when the server stops: a crash loses up to a
-//! minute.
+//! Filled by [`Store`](super::store::Store) for queries and metadata requests, and read by /api/v1/status/usage. It is
+//! saved in the file `usage` of the data directory (docs/format/usage.md) once a minute and when the server stops. A
+//! crash loses at most a minute.
 //!
 //! Invariants
-//! 1. The record is bounded ([`record::SIZE_MAX`]). The least recently used entries are evicted, and counted.
+//! 1. The record is bounded ([`record::SIZE_MAX`]). The least recently used entries are evicted and counted.
 //! 2. A damaged file is renamed and a new record started. A file of a newer version stays unchanged.
 //! 3. A use that cannot be recorded never fails a request.
 //!
@@ -36,7 +36,7 @@ pub(crate) const TOOLS_AGENT: &str = "varve-tools";
 #[derive(Debug)]
 pub(crate) struct Usage {
     record: Mutex<Record>,
-    /// The file; `None` if the existing one must stay unchanged.
+    /// The file. `None` if the existing one must stay unchanged.
     path: Option<PathBuf>,
     is_changed: AtomicBool,
 }
@@ -185,7 +185,7 @@ mod tests {
         let before = usage.snapshot();
         let after = Usage::open(folder.path());
         assert_eq!(after.snapshot(), before);
-        // Nothing has changed since, and so nothing is written.
+        // Nothing has changed since, so nothing is written.
         std::fs::remove_file(folder.path().join("usage")).unwrap();
         after.save().unwrap();
         assert!(!folder.path().join("usage").exists());

@@ -12,7 +12,7 @@ pub(super) const METRICS_MAX: usize = 100_000;
 pub(super) const SELECTORS_MAX: usize = 1_000;
 /// Maximum size of a metric name or selector. A longer one is only counted.
 pub(super) const TEXT_SIZE_MAX: usize = 1_024;
-/// Maximum number of labels of each kind of a metric. Beyond it all of its labels count as used.
+/// Maximum number of labels of each kind of a metric. If there are more, all of its labels count as used.
 pub(super) const LABELS_MAX: usize = 64;
 /// Maximum size of a label name. With a longer one, all labels count as used.
 pub(super) const LABEL_SIZE_MAX: usize = 256;
@@ -24,7 +24,7 @@ pub(super) const REQUESTERS_MAX: usize = 4_096;
 pub(super) const REQUESTER_TEXT_MAX: usize = 128;
 /// Size of an entry besides its strings.
 const ENTRY_SIZE: usize = 128;
-/// A full table evicts one in so many of its entries.
+/// A full table evicts this fraction of its entries: one in 16.
 const EVICTED_SHARE: usize = 16;
 
 /// The sender of a query, by its headers.
@@ -61,7 +61,7 @@ pub(crate) struct Entry {
     pub(crate) matched: BTreeSet<Box<str>>,
     /// Labels that results were grouped, joined or shown by.
     pub(crate) grouped: BTreeSet<Box<str>>,
-    /// All labels were used.
+    /// Whether all labels were used.
     pub(crate) all_labels: bool,
     /// Requesters, the most recent first.
     pub(crate) askers: Vec<Asker>,
@@ -78,7 +78,7 @@ pub(crate) struct Asker {
 /// A copy of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// When the record was started.
+    /// Time at which the record was started.
     pub(crate) since_ms: i64,
     /// Entries that were evicted, or not added, for lack of space.
     pub(crate) n_evicted: u64,
@@ -177,7 +177,7 @@ impl Record {
         }
     }
 
-    /// Returns the shared copy of a requester; an empty one if there are too many.
+    /// Returns the shared copy of a requester, or an empty one if there are too many.
     pub(super) fn requester(&mut self, who: &Requester) -> Arc<Requester> {
         if let Some(known) = self.requesters.get(who) {
             return Arc::clone(known);

@@ -1,12 +1,12 @@
 //! The active-request log: a file of fixed size with what the process was doing, to read after a crash.
 //!
-//! The server records each request for data when its work begins, a few times a second, and when it has ended;
-//! `varve status last-words` reads it. Format: docs/format/active-requests.md, version 1.
+//! The server records each request for data when its work begins, a few times a second, and when it has ended. `varve
+//! status last-words` reads the log. Format: docs/format/active-requests.md, version 1.
 //!
 //! Invariants
-//! 1. The file never grows: a request has one slot, which is reused after the request has ended. The slot that has been free
-//!    for longest is reused first, and that of a successful write before all others. Without a free slot a request is not
-//!    recorded, and counted.
+//! 1. The file never grows: a request has one slot, which is reused after the request has ended. The slot of a
+//!    successful write is reused first, then the slot that has been free for longest. A request that finds no free slot
+//!    is not recorded, but counted.
 //! 2. A slot is written with one call and has a checksum: a reader gets it whole or not at all.
 //! 3. Nothing is synced: the log survives the process, not a power failure.
 //!
@@ -48,9 +48,9 @@ pub(crate) struct ActiveRequestLog {
 /// The use of slots.
 #[derive(Debug)]
 struct Slots {
-    /// The id of the request in a slot; 0 if it has ended.
+    /// The id of the request in a slot. 0 if it has ended.
     owners: Vec<u64>,
-    /// Free slots, the one that has been free for longest first.
+    /// Free slots, the longest free first.
     free: VecDeque<u32>,
 }
 
@@ -73,7 +73,8 @@ impl ActiveRequestLog {
         Ok(Self { file, header, slots: Mutex::new(slots), n_dropped: AtomicU64::new(0) })
     }
 
-    /// Writes a record to the slot of a request, or to a free one. A record after that of the request's end is ignored.
+    /// Writes a record to the slot of a request, or to a free one. A record that comes after the end of its request is
+    /// ignored.
     pub(crate) fn write(&self, slot: &mut Option<u32>, record: &Record) {
         let mut slots = self.slots();
         let at = match *slot {
@@ -93,8 +94,8 @@ impl ActiveRequestLog {
         self.write_at(&record.encode(), offset);
         if matches!(record.state, State::Completed | State::Failed) {
             slots.owners[at as usize] = 0;
-            // There are thousands of writes, and they have no text: the slot of a successful one is reused first, so that
-            // writes do not overwrite the records of queries.
+            // There are thousands of writes, and they have no text. The slot of a successful one is reused first, so
+            // that writes do not overwrite the records of queries.
             if record.state == State::Completed && record.text.is_empty() {
                 slots.free.push_front(at);
             } else {

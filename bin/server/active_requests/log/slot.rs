@@ -136,7 +136,7 @@ impl Record {
         bytes
     }
 
-    /// Decodes a slot; `None` if it was never used.
+    /// Decodes a slot. Returns `None` if it was never used.
     ///
     /// # Errors
     /// The reason why it is invalid.
