@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! Flags that Prometheus has too have Prometheus' names, dots included, and its defaults. The arguments of a tool are
-//! beside it in `tools/`.
+//! Flags that Prometheus also has keep Prometheus' names, dots included, and its defaults. The arguments of a tool are
+//! defined beside the tool in `tools/`.
 
 mod serve;
 
@@ -70,7 +70,7 @@ pub(crate) struct Invocation {
 /// Parses the command line.
 ///
 /// # Errors
-/// The error to print, also for `--help` and `--version`; it has its own exit code.
+/// The error to print, also for `--help` and `--version`. It has its own exit code.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     let matches = Cli::command().try_get_matches_from(args)?;
     let flags = matches.subcommand().map(|(name, matches)| flags_of(name, matches)).unwrap_or_default();

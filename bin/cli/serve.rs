@@ -362,7 +362,7 @@ fn parse_address(text: &str) -> Result<String, String> {
     let Some((host, port)) = text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) else {
         return Err("expected HOST:PORT, for example 127.0.0.1:9898".to_owned());
     };
-    // As in Go, an address without a host means all of the machine's.
+    // As in Go, an address without a host means all addresses of the machine.
     let whole = if host.is_empty() { format!("[::]:{port}") } else { text.to_owned() };
     let ipv6_without_brackets = host.contains(':') && whole.parse::<SocketAddr>().is_err();
     if ipv6_without_brackets { Err("an IPv6 address must be in brackets: [::1]:9898".to_owned()) } else { Ok(whole) }
@@ -376,7 +376,7 @@ fn parse_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads what `--query.max-points` may be; the engine takes some more steps than that.
+/// Parses the value of `--query.max-points`. The engine accepts slightly more steps than the maximum.
 fn parse_points(text: &str) -> Result<usize, String> {
     const POINTS_MAX: usize = 1_000_000;
     match parse_count(text)? {

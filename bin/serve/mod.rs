@@ -1,11 +1,11 @@
 //! `varve serve`: starts a server from its flags, and stops it.
 //!
-//! Start: settings, signals, listener, then the store. The listener comes first, so that probes are served while the series of the
-//! log are loaded. Requests for data get 503 until the store is open. Samples are replayed while the server runs. If that fails,
-//! the server stops.
+//! Start: settings, signals, listener, then the store. The listener comes first, so that probes are served while the
+//! series of the WAL are loaded. Requests for data get 503 until the store is open. Samples are replayed while the
+//! server runs. If that fails, the server stops.
 //!
-//! Stop: no new connections, 503 for new queries. Running queries get [`QUERY_GRACE`] before they are interrupted. Writes run to
-//! their end. Then the log is synced.
+//! Stop: no new connections, 503 for new queries. Running queries get [`QUERY_GRACE`] before they are interrupted.
+//! Writes run to their end. Then the WAL is synced.
 
 mod options;
 mod replay;
@@ -39,20 +39,20 @@ use crate::server::store::{Store, StoreOptions};
 use crate::server::{auto_reload, self_scrape};
 use replay::Replay;
 
-/// How long running queries may continue after the signal.
+/// Maximum time that running queries may continue after the signal.
 const QUERY_GRACE: Duration = Duration::from_secs(2);
-/// How long connections may take after that to send their responses.
+/// Maximum time after that for connections to send their responses.
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
-/// How often the wait for queries checks whether they have ended.
+/// Interval at which the wait for queries checks whether they have ended.
 const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// How often the usage record is saved, and the state of HA pairs and rules if an earlier write failed.
+/// Interval at which the usage record is saved, and the state of HA pairs and rules if an earlier write failed.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Blocking threads besides those of requests: opening and closing the store, the self-scrape.
 const THREADS_SPARE: usize = 8;
 /// Runs a server until a signal stops it.
 ///
 /// # Errors
-/// Why it could not start or stop cleanly, in one sentence.
+/// The reason why it could not start or stop cleanly, in one sentence.
 pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<()> {
     let config = args.config_file.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     log::start(args.log_level, args.log_format);
@@ -159,7 +159,7 @@ async fn open(path: PathBuf, options: StoreOptions) -> Result<Store> {
     opened.context("open the store")?.map_err(|error| of_store(&of_error, &error))
 }
 
-/// Adds the data directory to an error, which names its cause itself.
+/// Adds the data directory to an error. The error itself names its cause.
 fn of_store(path: &Path, error: &dyn Display) -> anyhow::Error {
     anyhow!("open data directory {path:?}: {error}")
 }
@@ -181,7 +181,7 @@ async fn shut_down(
     wait_for_queries(app).await;
     app.active_requests.interrupt_all(Interrupt::Shutdown);
     if tokio::time::timeout(CONNECTION_GRACE, server).await.is_err() {
-        tracing::warn!("Connections are still open; closing them");
+        tracing::warn!("Closing connections that are still open");
     }
     let Some(store) = app.take_store() else { return Ok(()) };
     let closed = tokio::task::spawn_blocking(move || close(store)).await;
@@ -191,7 +191,7 @@ async fn shut_down(
     Ok(())
 }
 
-/// Saves the state that is not in the log, periodically.
+/// Saves the state that is not in the WAL, periodically.
 async fn save_periodically(store: Arc<Store>) {
     loop {
         tokio::time::sleep(SAVE_INTERVAL).await;

@@ -1,4 +1,4 @@
-//! From flags to checked settings.
+//! Conversion of flags to checked settings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -141,7 +141,7 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
 const PARALLELISM_MAX: usize = 256;
 /// Maximum number of shards of a store.
 const SHARDS_MAX: usize = 256;
-/// Maximum number of logs that the shards share: a request of 2,000 samples has 250 for each.
+/// Maximum number of WALs that the shards share: a request of 2,000 samples has 250 for each.
 const WAL_LOGS_MAX: usize = 8;
 
 fn or_default(given: usize, default: impl FnOnce() -> usize) -> usize {

@@ -1,4 +1,4 @@
-//! The wait for the end of log replay, which runs while the server serves.
+//! Waits for the end of WAL replay, which runs while the server serves requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Replay {
         Self { ctx, ended, is_done: false }
     }
 
-    /// Returns why the replay failed. Never returns if it does not fail.
+    /// Returns the reason why the replay failed. Never returns if it does not fail.
     pub(super) async fn failed(&mut self) -> anyhow::Error {
         if !self.is_done {
             let ended = (&mut self.ended).await.context("wait for the replay");
@@ -76,10 +76,10 @@ fn report(replayed: &ReplayStats, duration: Duration) {
     }
     if replayed.damaged_bytes > 0 || replayed.n_orphaned > 0 {
         let (bytes, unknown_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
-        tracing::error!(bytes, unknown_samples, "The log is damaged; the damaged bytes are quarantined");
+        tracing::error!(bytes, unknown_samples, "Damaged WAL records were quarantined");
     }
     if replayed.n_buffered_conflicting > 0 {
         let samples = replayed.n_buffered_conflicting;
-        tracing::warn!(samples, "Dropped samples received during replay: the log has other values at their timestamps");
+        tracing::warn!(samples, "Dropped samples received during replay: the WAL has other values at their timestamps");
     }
 }
