@@ -3,7 +3,7 @@
 
 use varve_tsdb::labels::regexp::Regexp;
 
-/// Maximum nesting of groups; deeper names are written out.
+/// Maximum nesting of groups. Deeper names are written out.
 const DEPTH_MAX: usize = 32;
 
 /// Returns expressions that together match exactly `names`, each of at most `size_max` bytes unless one name is longer.

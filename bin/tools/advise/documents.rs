@@ -56,7 +56,7 @@ fn collect(path: &Path, suffixes: &[&str], depth: usize, found: &mut Vec<PathBuf
 /// Reads one file.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub(super) fn read_file(path: &Path) -> Result<File> {
     let size = path.metadata().with_context(|| format!("read {path:?}"))?.len();
     ensure!(size <= FILE_SIZE_MAX, "{path:?} has {size} bytes, more than {FILE_SIZE_MAX}");

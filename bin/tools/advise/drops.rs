@@ -1,4 +1,4 @@
-//! `varve advise drops`: compares what exists with what is needed.
+//! `varve advise drops`: compares the existing series with the needs of rules, dashboards and queries.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::report::Report;
 use super::{rules, usage_record};
 use crate::quantity::print_duration;
 
-/// The exit code if more is unused than `--fail-above` allows.
+/// The exit code if the unused share exceeds `--fail-above`.
 const CODE_UNUSED: u8 = 3;
 /// The exit code of `--strict` if some input could not be parsed.
 const CODE_PROBLEMS: u8 = 4;

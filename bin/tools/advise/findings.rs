@@ -1,9 +1,9 @@
 //! Unused metrics, buckets and labels, and their cost.
 //!
-//! A metric is unused if no selector matches its name; with [`Options::by_job`] also in the jobs that no selector of it
-//! matches. A histogram bucket is unused if its metric is used, but only with other values of `le`. A label is unused if the
-//! metric's selectors use other labels only. The results of recording rules, series that the server creates (`up`, `scrape_*`,
-//! `ALERTS`) and `target_info`, which joins read without naming it, are never unused.
+//! A metric is unused if no selector matches its name. With [`Options::by_job`], it is also unused in the jobs that
+//! none of its selectors match. A histogram bucket is unused if its metric is used, but only with other values of `le`.
+//! A label is unused if the metric's selectors use other labels only. The results of recording rules, series that the
+//! server creates (`up`, `scrape_*`, `ALERTS`) and `target_info`, which joins read without naming it, are never unused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) struct Findings {
     pub(super) unused: Vec<Finding>,
     /// Metrics that only recording rules with unread results need.
     pub(super) unread: Vec<Finding>,
-    /// Selectors without a metric name; each needs all series that it may match.
+    /// Selectors without a metric name. Each needs all series that it may match.
     pub(super) nameless: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Finding {
     /// The values of `le` of [`Kind::Buckets`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) buckets: Vec<String>,
-    /// Series that would disappear without it.
+    /// Series that would disappear if it were dropped.
     pub(super) series: u64,
     pub(super) samples_per_second: f64,
     /// Bytes on disk over the retention.
@@ -84,10 +84,10 @@ pub(super) enum Kind {
     Label,
 }
 
-/// Labels that are never reported, as they identify series beyond queries.
+/// Labels that are never reported, because they identify series beyond queries.
 const PROTECTED_LABELS: [&str; 5] = ["__name__", "instance", "job", "le", "quantile"];
 
-/// Finds what is unused.
+/// Finds unused metrics, buckets and labels.
 ///
 /// # Errors
 /// If the inventory cannot be read.
@@ -275,7 +275,7 @@ mod tests {
     use super::super::rules;
     use super::*;
 
-    /// Returns what the rules of a group do not use of a scrape of job `j`.
+    /// Returns the findings for a scrape of job `j` and the rules of one group.
     fn found(scrape: &str, exprs: &[&str], by_job: bool) -> Findings {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), scrape).unwrap();

@@ -1,4 +1,4 @@
-//! What rules, dashboards and queries need: selectors and their location, indexed by metric name.
+//! The needs of rules, dashboards and queries: selectors and their location, indexed by metric name.
 //!
 //! The selectors of a dashboard with variables are never narrower than the queries that Grafana sends.
 
@@ -39,9 +39,9 @@ pub(super) struct Need {
 /// A series selector, and the labels that the expression uses.
 #[derive(Debug, Clone)]
 pub(super) struct Selector {
-    /// The matchers, including those of the name.
+    /// The matchers, including matchers of the name.
     pub(super) matchers: Vec<Matcher>,
-    /// The used labels, including those of the matchers.
+    /// The used labels, including the labels of matchers.
     pub(super) labels: LabelSet,
 }
 
@@ -75,7 +75,7 @@ impl Selector {
     /// Returns `true` if metrics of any name may match.
     pub(super) fn is_nameless(&self) -> bool {
         let mut of_name = self.matchers.iter().filter(|matcher| matcher.name() == METRIC_NAME);
-        // `{__name__=~".+"}` equals no matcher at all.
+        // `{__name__=~".+"}` is equivalent to no matcher at all.
         of_name.all(|matcher| matcher.matches("a") && matcher.matches("zz_9:z") && matcher.op() != MatchOp::Equal)
     }
 

@@ -24,7 +24,7 @@ pub(crate) enum Dialect {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Options {
     pub(super) dialect: Dialect,
-    /// The rules drop, instead of counting what they would drop.
+    /// Whether the rules drop series. Otherwise they only count the series that they would drop.
     pub(super) enforce: bool,
     /// Also write rules that remove labels.
     pub(super) labels: bool,
@@ -36,7 +36,7 @@ struct Rule {
     comment: String,
     sources: &'static str,
     regex: String,
-    /// The label to remove; `None` drops the series.
+    /// The label to remove. `None` drops the series.
     label: Option<String>,
 }
 
@@ -142,7 +142,7 @@ impl Rule {
         if options.dialect == Dialect::Varve {
             line(format_args!("- name: {}", quote(&self.name)));
             line(format_args!("  state: {}", if options.enforce { "enforce" } else { "dry_run" }));
-            // What is unused now may be queried later. Only rules that drop can be disabled by use.
+            // A metric that is unused now may be queried later. Only rules that drop can be disabled by use.
             if self.label.is_none() {
                 line(format_args!("  disable_on_use: true"));
             }
@@ -164,7 +164,7 @@ impl Rule {
 
 /// Returns a text as a YAML scalar.
 fn quote(text: &str) -> String {
-    // JSON strings are YAML, and the only form that can contain control characters.
+    // JSON strings are valid YAML, and the only form that can contain control characters.
     if text.contains(|c: char| c.is_control()) {
         return serde_json::Value::from(text).to_string();
     }

@@ -16,9 +16,9 @@ pub(super) struct Report {
     pub(super) findings: Findings,
     /// Number of expressions.
     pub(super) expressions: usize,
-    /// Number of relabel rules that would drop what is unused.
+    /// Number of relabel rules that would drop the unused series.
     pub(super) rules: usize,
-    /// Inputs that could not be parsed; each counts as using every metric that it names.
+    /// Inputs that could not be parsed. Each counts as using every metric that it names.
     pub(super) problems: Vec<Problem>,
     /// Remarks on the reliability of the report.
     pub(super) notes: Vec<String>,
@@ -116,7 +116,7 @@ fn more(text: &mut String, n: usize, lines_max: usize) {
     }
 }
 
-/// Returns rows in columns; the first `n_numbers` columns are right-aligned.
+/// Returns rows in columns. The first `n_numbers` columns are right-aligned.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]], n_numbers: usize) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).add_rows(rows);

@@ -17,7 +17,7 @@ use crate::quantity::parse_duration;
 
 /// Maximum number of values of a variable to try outside of strings.
 const VALUES_TRIED_MAX: usize = 64;
-/// Maximum number of variables in an expression; further ones remain as text.
+/// Maximum number of variables in an expression. Further ones remain as text.
 const VARIABLES_MAX: usize = 256;
 /// The duration for variables without a duration as value.
 const DURATION: &str = "5m";
@@ -37,7 +37,7 @@ pub(super) enum Values {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables {
     pub(super) values: BTreeMap<String, Values>,
-    /// Viewers can add matchers on any label to all queries.
+    /// Whether viewers can add matchers on any label to all queries.
     pub(super) has_filters: bool,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Variables {
 #[derive(Debug)]
 pub(super) struct Extracted {
     pub(super) selectors: Vec<Selector>,
-    /// Why the expression does not parse; then the selectors are guessed from its words.
+    /// The reason why the expression does not parse. The selectors are then guessed from its words.
     pub(super) problem: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl Template<'_> {
         Ok(usage::of(&expr).into_iter().map(|used| self.resolve(used, all_labels)).collect())
     }
 
-    /// Returns the expressions to try, most likely first; only one if no variable is outside of strings.
+    /// Returns the expressions to try, most likely first. There is only one if no variable is outside of strings.
     fn attempts(&self) -> Vec<String> {
         let is_open = |piece: &Piece| matches!(piece, Piece::Variable { at: Context::Expression, .. });
         let with_current = self.fill(|idx| self.current(idx).map_or_else(|| placeholder(idx), str::to_owned));
@@ -189,7 +189,7 @@ impl Template<'_> {
         Selector { matchers, labels: if all_labels { LabelSet::all() } else { labels } }
     }
 
-    /// Returns a matcher of all values of its variables; `None` if every value matches.
+    /// Returns a matcher of all values of its variables. Returns `None` if every value matches.
     fn widen(&self, matcher: Matcher) -> Option<Matcher> {
         if !matcher.value().contains(PLACEHOLDER) {
             return Some(matcher);

@@ -10,7 +10,7 @@ use super::needs::{Consumer, Need, Needs, Place, Selector};
 use super::problems::Problem;
 use super::template;
 
-/// Adds what was queried since a time, and returns the start of the record in milliseconds.
+/// Adds the queries since a given time, and returns the start of the record in milliseconds.
 ///
 /// `text` is a response of /api/v1/status/usage.
 pub(super) fn read(

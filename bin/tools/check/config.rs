@@ -1,7 +1,7 @@
 //! `varve check config`: configuration files of Varve, and of a Prometheus that writes to Varve.
 //!
-//! In a Prometheus file it checks the parts that Varve knows too: durations, external labels, relabelling, storage and OTLP
-//! settings, jobs, and rule files. It lists the sections that it does not check.
+//! In a Prometheus file it checks the parts that Varve also has: durations, external labels, relabelling, storage and
+//! OTLP settings, jobs, and rule files. It lists the sections that it does not check.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ impl Checked {
     }
 }
 
-/// Checks the sections that Varve's configuration has too, as Varve does at startup.
+/// Checks the sections that Varve's configuration also has, as Varve does at startup.
 fn check_shared(top: &Mapping, global: &Value) -> Result<()> {
     let mut ours = Mapping::new();
     let mut take = |section: &str, value: Option<&Value>| {
@@ -162,7 +162,7 @@ fn check_shared(top: &Mapping, global: &Value) -> Result<()> {
     Config::parse(&serde_yaml_ng::to_string(&ours)?).map(drop)
 }
 
-/// Returns a mapping of the given keys, as far as they exist.
+/// Returns a mapping of those keys that exist.
 fn pick(of: &Value, keys: &[&str]) -> Option<Value> {
     let picked: Mapping = keys.iter().filter_map(|key| Some((Value::from(*key), of.get(key)?.clone()))).collect();
     (!picked.is_empty()).then_some(Value::Mapping(picked))

@@ -1,6 +1,7 @@
 //! The metric families of a scrape body, grouped as Prometheus' text parser groups them.
 //!
-//! Of each series it stores what the linter needs: a hash of the labels, to find duplicates, and the label names.
+//! For each series it stores the data that the linter needs: a hash of the labels, to find duplicates, and the label
+//! names.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -26,7 +27,7 @@ pub(super) enum Kind {
 pub(super) struct Family {
     pub(super) kind: Kind,
     pub(super) has_help: bool,
-    /// Number of metrics; the series of a histogram or summary are one metric.
+    /// Number of metrics. The series of a histogram or summary are one metric.
     pub(super) n_metrics: usize,
     /// Number of duplicate metrics.
     pub(super) n_repeated: usize,

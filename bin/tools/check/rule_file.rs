@@ -54,7 +54,7 @@ struct Rule {
     unknown: BTreeMap<String, Value>,
 }
 
-/// A string; YAML numbers and booleans keep their spelling.
+/// A string. YAML numbers and booleans keep their spelling.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text(String);
 
@@ -85,7 +85,7 @@ impl RuleFile {
     /// # Errors
     /// All errors, each as `line:column: group "g", rule 1, "name": message`.
     pub(super) fn parse(text: &str, ignore_unknown: bool) -> Result<Self, Vec<String>> {
-        // Prometheus reads only the first document; a file of comments has none.
+        // Prometheus reads only the first document. A file of comments has none.
         let first = serde_yaml_ng::Deserializer::from_str(text).next();
         let file = first.map_or(Ok(None), Option::<Self>::deserialize).map_err(|error| vec![error.to_string()])?;
         let file = file.unwrap_or_default();
@@ -237,7 +237,8 @@ fn label_problems(labels: &Texts) -> Vec<String> {
     labels.keys().filter(is_bad).map(|name| format!("invalid label name: {name}")).collect()
 }
 
-/// Returns the duplicate rules of a file: same name, and same labels including those of the group.
+/// Returns the duplicate rules of a file. Duplicates have the same name and the same labels, including the labels of
+/// the group.
 pub(super) fn duplicates(file: &RuleFile) -> Vec<(String, Texts)> {
     let (mut seen, mut found) = (BTreeSet::new(), BTreeSet::new());
     for group in &file.groups {
@@ -265,7 +266,7 @@ fn locate(text: &str, group: usize, rule: usize, field: Field) -> String {
     };
     let Some(document) = serde_yaml_ng::Deserializer::from_str(text).next() else { return String::new() };
     let place = Seek(&path).deserialize(document).err().and_then(|error| error.location());
-    // A missing field has no location; Prometheus prints 0:0.
+    // A missing field has no location. Prometheus prints 0:0.
     place.map_or_else(|| "0:0: ".to_owned(), |place| format!("{}:{}: ", place.line(), place.column()))
 }
 

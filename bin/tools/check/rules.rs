@@ -39,7 +39,7 @@ fn standard_input() -> Result<String> {
     Ok(text)
 }
 
-/// Checks a text; `place` precedes each error.
+/// Checks a text. `place` precedes each error.
 fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
     let file = text.map_err(|error| vec![error_chain(&error)]);
     let file = file.and_then(|text| RuleFile::parse(&text, lint.ignore_unknown_fields));

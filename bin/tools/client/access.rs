@@ -14,7 +14,8 @@ use serde::Deserialize;
 /// Maximum size of a file with a password, a token or settings.
 const FILE_SIZE_MAX: u64 = 1 << 20;
 
-/// Headers of every request and TLS settings. By default none, and the root certificates of the operating system.
+/// Headers of every request and TLS settings. The default has no headers and uses the root certificates of the
+/// operating system.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Access {
     /// Values are marked as sensitive.

@@ -1,4 +1,5 @@
-//! The HTTP/1.1 client of the tools, with TLS: one connection, kept open between requests, and one request at a time.
+//! The HTTP/1.1 client of the tools, with TLS. It keeps one connection open between requests and sends one request at a
+//! time.
 //!
 //! It uses hyper, which the server needs anyway, on a tokio runtime of the calling thread.
 
@@ -30,9 +31,9 @@ use tokio_rustls::rustls::ClientConfig;
 
 use crate::server::usage::TOOLS_AGENT;
 
-/// Timeout of a request; a query of all data can take minutes.
+/// Timeout of a request. A query of all data can take minutes.
 const TIMEOUT: Duration = Duration::from_secs(1200);
-/// The longest response that is read.
+/// Maximum size of a response.
 const RESPONSE_SIZE_MAX: usize = 64 << 20;
 
 /// A response.
@@ -130,7 +131,7 @@ impl Client {
     }
 }
 
-/// What connecting to the server needs.
+/// The server, and the settings to connect to it.
 struct Server<'a> {
     url: &'a Url,
     access: &'a Access,
@@ -174,7 +175,7 @@ impl Server<'_> {
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
         let Self { url, access, tls } = self;
         let authority = url.authority();
-        // Resolving blocks, but nothing else runs on this thread.
+        // Resolving blocks the thread, but nothing else runs on it.
         let addresses =
             (url.host.as_str(), url.port).to_socket_addrs().with_context(|| format!("resolve {authority}"))?;
         let addresses: Vec<_> = addresses.collect();
@@ -189,7 +190,7 @@ impl Server<'_> {
 
 async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<SendRequest<Full<Bytes>>> {
     let (sender, connection) = handshake(TokioIo::new(stream)).await.context("open a connection")?;
-    // Its errors are reported by the requests.
+    // Requests report the errors of the connection.
     tokio::spawn(connection);
     Ok(sender)
 }

@@ -21,7 +21,7 @@ use super::access::{TlsSettings, read};
 /// Returns the configuration of rustls.
 ///
 /// # Errors
-/// If a setting is invalid; the message names its key.
+/// If a setting is invalid. The message names its key.
 pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions(of)?)?;
@@ -53,7 +53,7 @@ pub(super) fn server_name(of: &TlsSettings, host: &str) -> Result<ServerName<'st
     ServerName::try_from(name.to_owned()).with_context(|| format!("{name:?} is not a valid server name"))
 }
 
-/// Returns the trusted roots: those of the file, or those of the operating system.
+/// Returns the trusted roots, from the file or from the operating system.
 fn trust(of: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
     let mut roots = RootCertStore::empty();
     let mut named = Vec::new();
@@ -108,8 +108,8 @@ enum Trust {
     Roots {
         /// Verifies that a root signed the certificate.
         signed: Arc<WebPkiServerVerifier>,
-        /// The roots of the settings. A server may present one of them as its own certificate, if it is self-signed with
-        /// `openssl req -x509`; rustls rejects CA certificates as server certificates.
+        /// The roots of the settings. A server may present one of them as its own certificate, if it is self-signed
+        /// with `openssl req -x509`. rustls rejects CA certificates as server certificates.
         named: Vec<CertificateDer<'static>>,
     },
 }

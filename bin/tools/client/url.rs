@@ -68,7 +68,7 @@ impl std::fmt::Debug for Url {
     }
 }
 
-/// Splits `host:port` or `[address]:port`, where the port is optional; returns the host without brackets.
+/// Splits `host:port` or `[address]:port`, where the port is optional. Returns the host without brackets.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -86,7 +86,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     is_host(host).then_some((host, port))
 }
 
-/// Decodes percent escapes; invalid escapes remain.
+/// Decodes percent escapes. Invalid escapes remain.
 fn unescape(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let (mut unescaped, mut i) = (Vec::with_capacity(bytes.len()), 0);

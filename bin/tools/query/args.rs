@@ -26,7 +26,7 @@ pub(crate) enum QueryCommand {
     Explain(ExplainArgs),
 }
 
-/// How to connect to the server.
+/// Credentials and headers for the server.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessArgs {
     /// HTTP client configuration file, in the format of Prometheus: basic_auth, authorization, tls_config, http_headers
@@ -46,7 +46,7 @@ impl AccessArgs {
     /// Reads the files.
     ///
     /// # Errors
-    /// What of them is wrong.
+    /// If a file cannot be read or is invalid.
     pub(crate) fn access(&self) -> Result<Access> {
         let mut access = match &self.http_config_file {
             Some(path) => Access::read(path)?,
@@ -57,7 +57,7 @@ impl AccessArgs {
     }
 }
 
-/// Whom to ask, and the form of the answer.
+/// The server, and the output format.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerArgs {
     /// Server, for example http://localhost:9898

@@ -62,7 +62,7 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of the classic histogram that a bucket belongs to; `None` for other series.
+/// Returns the name of the classic histogram that a bucket belongs to. Returns `None` for other series.
 fn classic_name(labels: &Labels) -> Option<String> {
     labels.get("le")?;
     let name = labels.get(METRIC_NAME).filter(|name| name.ends_with("_bucket"))?;
@@ -88,7 +88,7 @@ impl Stats {
         Self { min, avg: sum as f64 / populated.len() as f64, max, total }
     }
 
-    /// Returns the statistics of a native histogram; `None` if it has fewer than two samples.
+    /// Returns the statistics of a native histogram. Returns `None` if it has fewer than two samples.
     fn of_native(stream: &Stream) -> Option<Self> {
         if stream.histograms.len() < 2 {
             return None;
@@ -102,7 +102,7 @@ impl Stats {
         Some(Self::of(&populated, bounds.len()))
     }
 
-    /// Returns the statistics of a classic histogram; `None` if it has fewer than two samples.
+    /// Returns the statistics of a classic histogram. Returns `None` if it has fewer than two samples.
     fn of_classic(mut buckets: Vec<Stream>) -> Result<Option<Self>> {
         let bound = |stream: &Stream| stream.metric.get("le").and_then(|le| le.parse().ok()).unwrap_or(0.0_f64);
         buckets.sort_by(|a, b| bound(a).total_cmp(&bound(b)));

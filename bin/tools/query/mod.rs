@@ -3,7 +3,7 @@
 //! `response` parses responses, `print` prints results as promtool does, `buckets` analyzes histograms, and `explain` prints
 //! the plan of a query, which only Varve provides.
 //!
-//! Bounds: the client rejects responses that are too long, see [`crate::client`].
+//! Bounds: the client rejects responses that are too long. See [`crate::client`].
 
 mod args;
 mod buckets;

@@ -89,7 +89,7 @@ pub(super) fn label_set(labels: &Labels) -> String {
     format!("{{{}}}", labels.collect::<Vec<_>>().join(", "))
 }
 
-/// Compares as promtool: fewer labels first, then label by label.
+/// Compares label sets as promtool does: fewer labels first, then label by label.
 fn compare(a: &Labels, b: &Labels) -> Ordering {
     let mut names: Vec<_> = a.keys().chain(b.keys()).collect();
     names.sort();
@@ -156,7 +156,7 @@ fn text_json(text: &str) -> String {
     serde_json::to_string(text).expect("a string is valid JSON")
 }
 
-/// Escapes the characters that only Go escapes in JSON; they occur only in strings.
+/// Escapes the characters that only Go escapes in JSON. They occur only in strings.
 pub(super) fn html_escaped(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {

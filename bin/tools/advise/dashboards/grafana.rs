@@ -43,7 +43,7 @@ fn dashboard_ids(client: &mut Client) -> Result<Vec<String>> {
         let found = found.as_array().context("Grafana's search returned no list")?;
         let id = |found: &Value| found.get("uid").and_then(Value::as_str).map(str::to_owned);
         for id in found.iter().filter_map(id) {
-            // It becomes part of a path.
+            // The id becomes part of a path.
             let is_plain = id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
             ensure!(is_plain, "invalid dashboard uid {id:?}");
             ids.push(id);

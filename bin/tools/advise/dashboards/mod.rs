@@ -1,8 +1,9 @@
 //! Grafana dashboards: the expressions of panels, annotations and template variables.
 //!
-//! The schema of dashboards has changed many times: rows with panels, panels in panels, library panels, and since version 2
-//! elements with specs. In all of them a Prometheus query is an object with the string `expr`, and the data source is beside
-//! it or in an enclosing object. So the whole tree is searched, whatever its schema. This also finds Grafana's alert rules.
+//! The schema of dashboards has changed many times: rows with panels, panels in panels, library panels, and since
+//! version 2 elements with specs. In all schemas a Prometheus query is an object with the string `expr`, and the data
+//! source is beside it or in an enclosing object. So the whole tree is searched, whatever its schema. This search also
+//! finds Grafana's alert rules.
 
 mod grafana;
 mod variables;
@@ -52,7 +53,7 @@ pub(super) struct Dashboards<'a> {
     problems: &'a mut Vec<Problem>,
     /// Library panels that were read.
     library: BTreeSet<String>,
-    /// Library panels that are referred to.
+    /// Library panels that dashboards refer to.
     wanted: BTreeMap<String, Place>,
 }
 
@@ -110,7 +111,7 @@ impl<'a> Dashboards<'a> {
         reader.visit(dashboard, &root, true);
     }
 
-    /// Reports library panels that were referred to and not read.
+    /// Reports library panels that dashboards refer to and that were not read.
     pub(super) fn finish(mut self) {
         for (id, place) in std::mem::take(&mut self.wanted) {
             if !self.library.contains(&id) {
@@ -181,7 +182,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Records a library panel; its model is here or elsewhere.
+    /// Records a library panel. Its model is here or elsewhere.
     fn record_library_panel(&mut self, object: &Map<String, Value>, here: &Enclosing) {
         let text = |object: &Map<String, Value>, key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
         if object.contains_key("model") {
@@ -199,7 +200,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Returns whether the queries of an object are PromQL; `None` if it has no data source.
+/// Returns whether the queries of an object are PromQL. Returns `None` if it has no data source.
 fn is_promql(object: &Map<String, Value>) -> Option<bool> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let source = match object.get("datasource") {

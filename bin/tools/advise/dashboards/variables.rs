@@ -16,7 +16,7 @@ pub(super) struct Variable {
     pub(super) values: Values,
     /// The Prometheus query for its values, if any.
     pub(super) query: Option<String>,
-    /// It lets viewers add matchers or groupings to all queries.
+    /// Whether viewers can add matchers or groupings to all queries through this variable.
     pub(super) is_filter: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn of(dashboard: &Value) -> Vec<Variable> {
 }
 
 fn read(variable: &Value) -> Option<Variable> {
-    // In version 2 it is `{"kind": "QueryVariable", "spec": {...}}`.
+    // In version 2 a variable is `{"kind": "QueryVariable", "spec": {...}}`.
     let spec = variable.get("spec").unwrap_or(variable);
     let name = spec.get("name")?.as_str()?.to_owned();
     let kind = variable.get("type").or_else(|| variable.get("kind"))?.as_str()?;
@@ -65,7 +65,7 @@ fn known(spec: &Value) -> Option<Values> {
     add(spec.pointer("/current/value"));
     spec.get("options").and_then(Value::as_array).into_iter().flatten().for_each(|option| add(option.get("value")));
     add(spec.get("allValue"));
-    // `a,b` or `text : a,text : b`; a comma in a value is escaped as `\,`.
+    // `a,b` or `text : a,text : b`. A comma in a value is escaped as `\,`.
     let query = spec.get("query").and_then(Value::as_str).unwrap_or_default().replace("\\,", "\u{0}");
     for part in query.split(',').map(str::trim).filter(|part| !part.is_empty() && !part.starts_with('$')) {
         let value = part.split_once(" : ").map_or(part, |(_, value)| value.trim());
@@ -83,7 +83,7 @@ fn names_of_metrics_call(query: &str) -> Option<Values> {
     Regexp::parse(name).is_ok().then(|| Values::Pattern(format!(".*(?:{name}).*"))).filter(|_| !name.contains('$'))
 }
 
-/// Returns what is in the parentheses of `function(...)`.
+/// Returns the text in the parentheses of `function(...)`.
 fn call<'a>(query: &'a str, function: &str) -> Option<&'a str> {
     let inner = query.trim().strip_prefix(function)?.trim_start().strip_prefix('(')?;
     Some(inner.strip_suffix(')')?.trim())
@@ -96,7 +96,7 @@ impl Variable {
         if let Some(inner) = call(query, "label_values") {
             return match split_label(inner) {
                 (Some(selector), label) => of_label(template::read(selector, variables), label),
-                // The values of a label of all series need no particular metric.
+                // All values of a label: this needs no particular metric.
                 (None, _) => nothing(),
             };
         }
@@ -123,7 +123,7 @@ fn split_label(inner: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Reduces the used labels to one, and those of the matchers.
+/// Reduces the used labels to `label` and the labels of the matchers.
 fn of_label(mut reading: Extracted, label: &str) -> Extracted {
     for selector in &mut reading.selectors {
         let mut labels = LabelSet::Only([label.to_owned()].into());

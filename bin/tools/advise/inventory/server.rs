@@ -1,7 +1,7 @@
 //! The series of a Varve or Prometheus server, counted by instant queries.
 //!
-//! Metrics are counted a hundred at a time, which bounds the cost of a query. Details are queried only for metrics that need
-//! them.
+//! Metrics are counted a hundred at a time, which bounds the cost of a query. Details are queried only for metrics that
+//! need them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
