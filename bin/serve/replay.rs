@@ -76,7 +76,7 @@ fn report(replayed: &ReplayStats, duration: Duration) {
     }
     if replayed.damaged_bytes > 0 || replayed.n_orphaned > 0 {
         let (bytes, unknown_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
-        tracing::error!(bytes, unknown_samples, "Damaged WAL records were quarantined");
+        tracing::error!(bytes, unknown_samples, "The WAL is damaged. Its damaged bytes are quarantined.");
     }
     if replayed.n_buffered_conflicting > 0 {
         let samples = replayed.n_buffered_conflicting;
