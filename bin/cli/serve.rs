@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_prometheus_where_it_has_the_flag() {
+    fn shared_flags_have_the_defaults_of_prometheus() {
         let (args, flags) = serve(&[]).unwrap();
         assert_eq!(args.query_timeout, Duration::from_secs(120));
         assert_eq!((args.query_max_concurrency, args.query_max_samples), (20, 50_000_000));
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_refused_with_the_flag_and_the_reason() {
+    fn invalid_values_are_rejected_with_the_flag_and_the_reason() {
         check_refused("--query.timeout=5", "--query.timeout <DURATION>': not a valid duration string");
         check_refused("--query.timeout=0", "must be more than 0");
         check_refused("--query.max-concurrency=0", "--query.max-concurrency <N>': must be at least 1");

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_connection_that_is_idle_for_longest_makes_room() {
+    async fn the_longest_idle_connection_is_evicted() {
         let connections = connections(3);
         let enter = || connections.enter();
         let (first, second, third) = (enter().await, enter().await, enter().await);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_busy_until_the_end_of_its_answer() {
+    async fn a_connection_is_busy_until_the_end_of_its_response() {
         let connections = connections(1);
         let connection = connections.enter().await;
         let body = connection.busy().until_the_end_of(Body::from("abc"));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_idle_when_nothing_is_worked_on() {
+    async fn a_connection_without_active_requests_is_idle() {
         let connections = connections(1);
         let connection = connections.enter().await;
         let busy = connection.busy();
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_connection_that_receives_most_slowly_makes_room() {
+    async fn the_slowest_connection_is_evicted() {
         let connections = connections(2);
         let (slow, fast) = (connections.enter().await, connections.enter().await);
         let _busy = [slow.busy(), fast.busy()];
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_is_when_the_last_has_gone() {
+    async fn all_gone_waits_for_the_last_connection() {
         let connections = connections(2);
         let connection = connections.enter().await;
         assert!(tokio::time::timeout(Duration::from_millis(1), connections.all_gone()).await.is_err());

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_page_is_what_is_written() {
+    fn the_example_in_the_docs_equals_the_written_file() {
         let mut record = Record::new(1_763_683_200_000);
         let who = Requester { user_agent: "curl".into(), ..Requester::default() };
         let matched = vec!["job".to_owned()];
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_comes_back() {
+    fn a_record_round_trips() {
         let record = record();
         assert_eq!(decode(&encode(&record)).unwrap().snapshot(), record.snapshot());
         let empty = Record::new(-1);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_cut_or_longer_is_refused() {
+    fn a_truncated_or_longer_payload_is_rejected() {
         let mut payload = encode(&record());
         for size in 0..payload.len() {
             assert!(decode(&payload[..size]).is_none(), "{size}");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_cannot_grow_are_taken_and_stay() {
+    fn counts_saturate() {
         let mut full = record();
         full.n_evicted = u64::MAX;
         for entry in full.metrics.entries.values_mut() {
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_under_a_right_checksum_does_no_harm(at in 0usize..200, byte: u8, cut in 0usize..200) {
+        fn a_damaged_payload_is_rejected_or_a_valid_record(at in 0usize..200, byte: u8, cut in 0usize..200) {
             let mut payload = encode(&record());
             let size = payload.len();
             payload[at % size] = byte;

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_kept_aside_and_a_newer_one_left() {
+    fn a_damaged_file_is_renamed_and_a_newer_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("usage");
         std::fs::write(&path, b"VUSE\x01damaged").unwrap();

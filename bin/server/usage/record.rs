@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_longest_goes_first() {
+    fn the_least_recently_used_entries_are_evicted_first() {
         let mut table = Table::new(32, SIZE_MAX);
         let asker = Arc::new(who(1));
         let n_gone: u64 = (0..33).map(|i| table.note(&used(&format!("m{i:02}"), &[]), &asker, i, true)).sum();

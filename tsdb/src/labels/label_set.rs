@@ -495,7 +495,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_is_that_of_the_pairs(
+        fn sets_are_ordered_like_their_lists_of_pairs(
             a in proptest::collection::btree_map("[ab]{1,2}", "[ab\u{1}]{1,3}|x{60,70}", 0..4),
             b in proptest::collection::btree_map("[ab]{1,2}", "[ab\u{1}]{1,3}|x{60,70}", 0..4),
         ) {

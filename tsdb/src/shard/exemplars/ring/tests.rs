@@ -22,7 +22,7 @@ fn of(ring: &Ring, series: &Labels) -> Vec<(i64, f64)> {
 
 /// The rules of Prometheus, one after the other on one series.
 #[test]
-fn exemplars_are_taken_as_prometheus_takes_them() {
+fn exemplars_are_accepted_as_in_prometheus() {
     use RejectExemplar::{LabelsTooLong, OutOfOrder};
     let (mut ring, series) = (Ring::new(10, usize::MAX), labels("__name__", "up"));
     for (trace, timestamp_ms, value, expect) in [
@@ -48,7 +48,7 @@ fn exemplars_are_taken_as_prometheus_takes_them() {
 }
 
 #[test]
-fn without_a_window_nothing_is_late() {
+fn without_a_window_older_exemplars_are_out_of_order() {
     let (mut ring, series) = (Ring::new(10, usize::MAX), labels("__name__", "up"));
     ring.append(series.clone(), &exemplar("a", 10, 1.0), 0).unwrap();
     assert_eq!(ring.append(series, &exemplar("a", 9, 1.0), 0), Err(RejectExemplar::OutOfOrder));
@@ -96,7 +96,7 @@ fn large_labels_of_series_are_bounded_as_well() {
 proptest! {
     /// A replay restores the same ring, in any order of the records.
     #[test]
-    fn a_ring_that_is_put_back_is_as_it_was(
+    fn a_restored_ring_equals_the_original(
         appends in proptest::collection::vec((0..4_u8, 0..300_i64, 0..3_u8, 0..2_u8), 0..60),
         n_max in 0..20_usize,
         seed in any::<u64>(),
