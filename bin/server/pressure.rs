@@ -7,7 +7,7 @@
 //! | state | above | with R = 90 | rejected |
 //! | --- | --- | --- | --- |
 //! | 1 | R - (100 - R) / 2, at least R / 2 | 85 | new series |
-//! | 2 | R | 90 | and queries; the heaviest one is canceled |
+//! | 2 | R | 90 | and queries, of which the heaviest is canceled |
 //! | 3 | R + 3/4 (100 - R) | 97 | and writes |
 //!
 //! Queries alone do not lead to these states: their shared budget shrinks to what the rest of the process leaves below

@@ -18,7 +18,7 @@ use hyper::rt::Executor;
 use prometheus::IntCounter;
 use tokio::time::Sleep;
 
-/// Bytes of a response handed over at a time; the default frame size of HTTP/2.
+/// Bytes of a response handed over at a time: the default frame size of HTTP/2.
 const PIECE_SIZE: usize = 16 << 10;
 
 /// Runs the streams of connections.

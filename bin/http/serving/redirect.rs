@@ -19,7 +19,7 @@ pub(crate) async fn clean_only(request: Request, next: Next) -> Response {
     }
 }
 
-/// Redirects to the clean spelling of a path; `None` if the path is clean.
+/// Redirects to the clean spelling of a path. Returns `None` if the path is clean.
 fn to_clean(method: &Method, uri: &Uri) -> Option<Response> {
     let path = uri.path();
     let is_plain = path.starts_with('/') && !path.contains("//") && !path.contains("/.");
@@ -31,7 +31,7 @@ fn to_clean(method: &Method, uri: &Uri) -> Option<Response> {
     if is_api { redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, API) } else { None }
 }
 
-/// Redirects to one of the `served` paths that differs by a trailing slash; `None` if there is none.
+/// Redirects to one of the `served` paths that differs by a trailing slash. Returns `None` if there is none.
 pub(crate) fn to_served(method: &Method, uri: &Uri, served: &[&str]) -> Option<Response> {
     let path = uri.path().strip_suffix('/')?;
     let is_served = served.iter().any(|served| fits(served, path));

@@ -3,7 +3,7 @@
 //! ```text
 //! run -------------------------------.
 //! run_shared -> singleflight (leader) -+-> compute: active requests -> gate -> blocking thread -> output
-//!            '-> singleflight (follower) --- waits for the leader's result; computes its own if that is a stream
+//!            '-> singleflight (follower) --- waits for the leader's result, or computes its own if that is a stream
 //! ```
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

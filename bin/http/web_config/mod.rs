@@ -64,7 +64,7 @@ struct Fingerprint {
 }
 
 impl WebConfig {
-    /// Reads the file; without one, plain text and no authentication.
+    /// Reads the file. Without one, plain text and no authentication.
     ///
     /// # Errors
     /// If it is invalid, in one sentence that names the key.

@@ -23,7 +23,7 @@ pub(super) fn gather(started_s: f64) -> Vec<MetricFamily> {
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    // The command name in parentheses may contain anything; utime and stime are the 12th and 13th field after it.
+    // The command name in parentheses may contain anything. The 12th and 13th field after it are utime and stime.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut ticks = fields.split_ascii_whitespace().skip(11).map(str::parse::<f64>);
     Some((ticks.next()?.ok()? + ticks.next()?.ok()?) / TICKS_PER_S)

@@ -10,7 +10,7 @@
 //! 2. A slot is written with one call and has a checksum: a reader gets it whole or not at all.
 //! 3. Nothing is synced: the log survives the process, not a power failure.
 //!
-//! Threads: any; one lock around a write of [`slot::SIZE`] bytes. Crash: at most one slot is torn.
+//! Threads: any. One lock around a write of [`slot::SIZE`] bytes. Crash: at most one slot is torn.
 
 mod read;
 mod slot;
