@@ -1,8 +1,8 @@
 //! Arenas: storage for runs of values, whose memory is freed a piece at a time.
 //!
 //! As with [`Column`](super::Column), growing moves nothing. A run lies within one piece, so a piece may end with a few
-//! unused values; a run that is longer than a piece has a piece of its own. An unused piece is freed. A piece of which
-//! little is used is [`sparse`](Arena::is_sparse): the owner moves its remaining runs elsewhere, one by one.
+//! unused values. A run that is longer than a piece has a piece of its own. An unused piece is freed. If little of a
+//! piece is used, it is [`sparse`](Arena::is_sparse): the owner moves its remaining runs elsewhere, one by one.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub trait Piece: Default {
     fn with_room(n: usize) -> Self;
     /// Returns the number of values and the capacity.
     fn filled(&self) -> (usize, usize);
-    /// Appends a run; the piece must have room for it.
+    /// Appends a run. The piece must have room for it.
     fn append(&mut self, run: &Self::Run);
     /// Returns the run at a range of positions.
     fn run(&self, at: Range<usize>) -> &Self::Run;
@@ -55,7 +55,7 @@ const SPARSE: usize = 2;
 const PIECES_MAX: usize = (1 << 32) / PIECE_LEN - 1;
 
 impl<P: Piece> Arena<P> {
-    /// Adds a run and returns its position, which is less than `u32::MAX`; `None` if the arena is full.
+    /// Adds a run and returns its position, which is less than `u32::MAX`. Returns `None` if the arena is full.
     pub fn push(&mut self, run: &P::Run) -> Option<u32> {
         let n = P::len_of(run);
         let fits = self.pieces.get(self.open).is_some_and(|open| {
@@ -133,7 +133,7 @@ impl<P: Piece> Arena<P> {
         number != self.open && of.n_used < of.piece.filled().0 / SPARSE
     }
 
-    /// Moves a run and returns its new position; `None` if the arena is full and the run stays.
+    /// Moves a run and returns its new position. Returns `None` if the arena is full and the run stays.
     pub fn relocate(&mut self, place: u32, n: usize) -> Option<u32> {
         let (number, at) = split(place);
         debug_assert!(number != self.open, "runs in the open piece are not moved");

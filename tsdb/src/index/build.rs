@@ -1,9 +1,9 @@
 //! Bulk construction of postings.
 //!
 //! A series that is added alone looks up each of its labels in tables larger than the processor's caches, and its lists
-//! grow one slot at a time. When all series of a head are known, the series of one label are sorted by value instead:
-//! by counting sort, as values are integers. Each list is then allocated once with its final size. Neighbours often
-//! share a value, so runs of slots are counted and sorted.
+//! grow one slot at a time. When all series of a head are known, the series of one label are sorted by value instead.
+//! This is a counting sort, as values are integers. Each list is then allocated once with its final size. Neighbours
+//! often share a value, so runs of slots are counted and sorted.
 //!
 //! Used to load series during replay (`head::load`). Besides the postings it takes some twenty bytes per run of the
 //! label at hand.
@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::postings::Values;
 use super::symbols::SymbolId;
 
-/// Builds the postings of one label after the other; reuses its memory.
+/// Builds the postings of one label after the other, and reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct LabelBuilder {
     /// Ascending by slot, with the value: neighbours with the same value form one run.
@@ -22,7 +22,7 @@ pub(crate) struct LabelBuilder {
     by_value: Vec<Range<u32>>,
     /// The values in order of first occurrence.
     values: Vec<SymbolId>,
-    /// By value: the number of its runs, then the position of its next run; all zero between two labels.
+    /// By value: the number of its runs, then the position of its next run. All entries are zero between two labels.
     ends: Vec<u32>,
 }
 
@@ -37,7 +37,7 @@ impl LabelBuilder {
     }
 
     /// Returns the postings of the label whose series were added and starts the next label. Calls `count` with each
-    /// value and its number of series; returns `None` if `count` does.
+    /// value and its number of series. Returns `None` if `count` does.
     pub(crate) fn finish(&mut self, mut count: impl FnMut(SymbolId, u32) -> Option<()>) -> Option<Values> {
         self.sort();
         let (mut values, mut start) = (Values::default(), 0);
@@ -52,7 +52,7 @@ impl LabelBuilder {
         Some(values)
     }
 
-    /// Sorts the runs by value; `ends` then holds the end of each value's runs.
+    /// Sorts the runs by value. `ends` then holds the end of each value's runs.
     fn sort(&mut self) {
         let Self { runs, by_value, values, ends } = self;
         let n_symbols = runs.iter().map(|(value, _)| value.0 as usize + 1).max().unwrap_or(0);
@@ -124,7 +124,7 @@ mod tests {
                 let mut built = builder.finish(|value, n| counted.insert(value.0, n).is_none().then_some(())).unwrap();
                 prop_assert_eq!(counted, counts);
                 assert_same(&built, &inserted);
-                // Later insertions and removals find the lists as they expect them.
+                // Later insertions and removals expect lists in this form.
                 for &(value, slot) in &more {
                     if slot % 3 == 0 {
                         built.remove(SymbolId(value), slot);

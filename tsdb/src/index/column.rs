@@ -1,8 +1,8 @@
 //! Columns: growing arrays of small values that are never moved as a whole.
 //!
-//! A vector that grows copies its contents into fresh memory. While a million series were created, that was most of the
+//! A vector that grows copies its contents into fresh memory. While a million series were created, this was most of the
 //! kernel's work, done under a shard's lock. A column consists of pieces of one size. The first piece grows by
-//! doubling, so that small columns stay small; from then on growing adds a piece and moves nothing.
+//! doubling, so that small columns stay small. After that, growing adds a piece and moves nothing.
 
 use std::ops::{Index, IndexMut};
 

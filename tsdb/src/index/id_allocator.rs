@@ -11,7 +11,7 @@ pub(crate) struct IdAllocator {
 }
 
 impl IdAllocator {
-    /// Allocates an id below `end_max`; `None` if all are in use.
+    /// Allocates an id below `end_max`. Returns `None` if all are in use.
     pub(crate) fn allocate(&mut self, end_max: u32) -> Option<u32> {
         if let Some(number) = self.free.min() {
             self.free.remove(number);
@@ -35,7 +35,7 @@ impl IdAllocator {
         self.end as usize
     }
 
-    /// Returns the number of numbers in use.
+    /// Returns the number of ids in use.
     pub(crate) fn len(&self) -> usize {
         (u64::from(self.end) - self.free.len()) as usize
     }

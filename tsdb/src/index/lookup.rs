@@ -1,4 +1,4 @@
-//! From matchers to series, and from series to label names and values.
+//! Finds the series that match, and the label names and values of series.
 
 use hashbrown::{HashMap, HashSet};
 use roaring::RoaringBitmap;
@@ -19,7 +19,7 @@ const VALUE_COST: u64 = 16;
 /// Test results that are cached while series are visited.
 const VERDICTS: usize = 256;
 
-/// The labels of series by slot: the inverse of postings, and the cheaper way if there are few series.
+/// The labels of series by slot. This is the inverse of postings, and cheaper for few series.
 pub(crate) trait SlotLabels {
     /// Returns the value of a series for a label.
     fn value(&self, slot: u32, name: SymbolId) -> Option<SymbolId>;

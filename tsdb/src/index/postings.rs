@@ -1,4 +1,4 @@
-//! Postings: which series have which value of a label.
+//! Postings: the series that have a label value.
 //!
 //! Most values occur in one series or a few: a table entry is eight bytes and holds one slot. Longer lists are stored
 //! in a pool, as a sorted array or, if they are long, as a Roaring bitmap.
@@ -64,7 +64,7 @@ pub(crate) enum Postings<'a> {
 }
 
 impl Values {
-    /// Adds a series to a value; returns the change of [`Values::size`].
+    /// Adds a series to a value. Returns the change of [`Values::size`].
     pub(crate) fn insert(&mut self, value: SymbolId, slot: u32) -> isize {
         debug_assert!(slot < SLOTS_MAX, "the head allocates no such slot");
         let hash = self.hasher.hash_one(value);
@@ -132,7 +132,7 @@ impl Values {
         self.pool_size += self.pool[number as usize].size();
     }
 
-    /// Frees unused memory in one piece of the table; returns `false` if the piece does not exist.
+    /// Frees unused memory in one piece of the table. Returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
         self.pool.truncate(self.ids.end());
         let hasher = &self.hasher;
@@ -177,7 +177,7 @@ impl Values {
     }
 }
 
-/// Stores slots in the pool; returns their reference for an [`Entry`].
+/// Stores slots in the pool. Returns their reference for an [`Entry`].
 fn keep(pool: &mut Column<Many>, ids: &mut IdAllocator, many: Many) -> u32 {
     let number = ids.allocate(SLOTS_MAX).expect("there are fewer values than slots");
     match pool.get_mut(number as usize) {
@@ -199,7 +199,7 @@ impl Many {
         Self::Few(slots)
     }
 
-    /// Adds a slot; returns the change of [`Many::size`], which visits all slots.
+    /// Adds a slot. Returns the change of [`Many::size`], which visits all slots.
     fn insert(&mut self, slot: u32) -> isize {
         match self {
             Self::Few(slots) => {
@@ -231,7 +231,7 @@ impl Many {
         }
     }
 
-    /// Removes a slot; if one slot remains, returns it.
+    /// Removes a slot. Returns the remaining slot if there is only one.
     fn remove(&mut self, slot: u32) -> Option<u32> {
         match self {
             Self::Few(slots) => {

@@ -24,7 +24,7 @@ impl Index {
         self.names.keys().copied().collect()
     }
 
-    /// Frees unused memory in one piece of the table of a label's values; returns `false` if the piece does not exist.
+    /// Frees unused memory in one piece of the table of a label's values. Returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, name: SymbolId, piece: usize) -> bool {
         let Some(values) = self.names.get_mut(&name) else { return false };
         let size = values.size();

@@ -1,9 +1,9 @@
-//! From matchers to series: the evaluation that heads and blocks share.
+//! Evaluation of matchers, which heads and blocks share.
 //!
-//! A matcher works on the values of its label, not on series; an absent label is the empty value. A matcher that
-//! rejects the empty value names the values whose series it keeps; one that accepts the empty value names the values
-//! whose series it drops. Matchers that keep series come first, and among them those with few values: they leave few
-//! candidates to the others.
+//! A matcher works on the values of its label, not on series. An absent label is the empty value. A matcher that
+//! rejects the empty value names the values whose series it keeps. A matcher that accepts the empty value names the
+//! values whose series it drops. Matchers that keep series come first, and among them those with few values, because
+//! they leave few candidates to the others.
 
 use roaring::RoaringBitmap;
 
@@ -11,7 +11,7 @@ use crate::context::QueryContext;
 use crate::error::Result;
 use crate::labels::{MatchOp, Matcher};
 
-/// What matchers are evaluated on: label values and their series, by slot or ordinal.
+/// The data that matchers are evaluated on: label values and their series, by slot or ordinal.
 pub(crate) trait Terms {
     /// Returns all series.
     fn all(&self) -> RoaringBitmap;
@@ -28,8 +28,8 @@ pub(crate) trait Terms {
     /// Adds to `set` the series of all values that pass.
     fn unite_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()>;
 
-    /// Keeps in `set` only the series whose value (empty if they have none) passes, if reading each of them is cheaper
-    /// than reading all values with the prefix; otherwise returns `false`.
+    /// If reading the value of each series in `set` is cheaper than reading all values with the prefix, keeps only the
+    /// series whose value (empty if they have none) passes, and returns `true`. Otherwise returns `false`.
     fn retain_where(&mut self, _values: &ValueTest<'_>, _set: &mut RoaringBitmap) -> Result<bool> {
         Ok(false)
     }
@@ -43,7 +43,7 @@ pub(crate) struct ValueTest<'a> {
     pub(crate) ctx: &'a QueryContext,
     /// The label.
     pub(crate) name: &'a str,
-    /// Values with another prefix cannot pass; an implementation that cannot skip them may test them.
+    /// Values with another prefix cannot pass. An implementation that cannot skip them may test them.
     pub(crate) prefix: &'a str,
     /// Returns `true` if a value passes.
     pub(crate) passes: &'a dyn Fn(&str) -> Result<bool>,
@@ -55,7 +55,7 @@ pub(crate) const TERMS_PER_CHECK: usize = 256;
 /// Returns the series that pass all matchers.
 ///
 /// # Errors
-/// If the request is interrupted or exceeds its memory limit; all errors of `terms`.
+/// If the request is interrupted or exceeds its memory limit, and all errors of `terms`.
 pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Matcher]) -> Result<RoaringBitmap> {
     ctx.check()?;
     let mut charge = ctx.charge();
@@ -96,8 +96,8 @@ enum Named<'a> {
 
 impl<'a> Named<'a> {
     fn by(matcher: &'a Matcher) -> Self {
-        // `=` and `=~` keep what they name, `!=` and `!~` drop it, unless the empty value reverses that: `=""` drops
-        // every existing value.
+        // `=` and `=~` keep the values that they name. `!=` and `!~` drop them. The empty value reverses this: `=""`
+        // drops every existing value, `!=""` keeps it.
         let keeps = !matcher.matches_empty();
         let is_plain = matches!(matcher.op(), MatchOp::Equal | MatchOp::Regexp) == keeps;
         match matcher.regexp() {
@@ -109,7 +109,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Returns the rank of a matcher; lower ranks are evaluated first.
+/// Returns the rank of a matcher. Lower ranks are evaluated first.
 fn rank(terms: &mut impl Terms, matcher: &Matcher, named: &Named) -> Result<(u8, u64)> {
     Ok(match named {
         _ if matcher.matches_empty() => (3, 0),
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Series from 0 on with one label each; records which values were visited.
+    /// Series from 0 on with one label each. Records the visited values.
     struct Noted {
         values: BTreeMap<&'static str, RoaringBitmap>,
         looked_at: Vec<String>,

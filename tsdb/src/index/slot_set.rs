@@ -34,7 +34,7 @@ impl SlotSet {
         Self { bitmap, newest: newest.clone() }
     }
 
-    /// Adds a slot, which is less than `u32::MAX`; returns `true` if it is new.
+    /// Adds a slot, which is less than `u32::MAX`. Returns `true` if it is new.
     #[inline]
     pub(crate) fn insert(&mut self, slot: u32) -> bool {
         // Fast path: the next slot.

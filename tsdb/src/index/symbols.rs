@@ -1,4 +1,4 @@
-//! Label names and values, each stored once for as long as something refers to it.
+//! Label names and values. Each is stored once, for as long as something refers to it.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use super::column::Column;
 use super::id_allocator::IdAllocator;
 use super::wide_table::WideTable;
 
-/// The id of a string; dense from 0, and reused when nothing refers to the string any more.
+/// The id of a string. Ids are dense from 0, and reused when nothing refers to the string any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SymbolId(pub(crate) u32);
 
@@ -33,7 +33,7 @@ struct Entry {
 }
 
 impl Symbols {
-    /// Creates an empty table; `seed` keeps senders from choosing strings that collide.
+    /// Creates an empty table. `seed` keeps senders from choosing strings that collide.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             texts: Arena::default(),
@@ -65,8 +65,8 @@ impl Symbols {
         self.retain(id, 1).map(|()| id)
     }
 
-    /// Returns the symbol of a string, which is added if it is new: the caller then counts a use. `None` at 2^32
-    /// strings or 4 GiB.
+    /// Returns the symbol of a string. Adds the string if it is new. The caller then counts a use. Returns `None` at
+    /// 2^32 strings or 4 GiB.
     pub(crate) fn find_or_add(&mut self, text: &str) -> Option<SymbolId> {
         let hash = self.hash(text);
         let (texts, entries) = (&self.texts, &self.entries);
@@ -76,7 +76,7 @@ impl Symbols {
         }
     }
 
-    /// Counts uses of a symbol; `None` at 2^32 uses.
+    /// Counts uses of a symbol. Returns `None` at 2^32 uses.
     pub(crate) fn retain(&mut self, id: SymbolId, n_uses: u32) -> Option<()> {
         let entry = &mut self.entries[id.0 as usize];
         entry.n_uses = entry.n_uses.checked_add(n_uses)?;
@@ -100,7 +100,7 @@ impl Symbols {
         Some(id)
     }
 
-    /// Releases one use of a symbol; the symbol is removed with its last use.
+    /// Releases one use of a symbol. The symbol is removed with its last use.
     pub(crate) fn release(&mut self, id: SymbolId) {
         let entry = &mut self.entries[id.0 as usize];
         entry.n_uses -= 1;
@@ -124,7 +124,7 @@ impl Symbols {
         self.entries.truncate(self.ids.end());
     }
 
-    /// Moves the strings of some ids out of sparse pieces; returns `false` if the ids do not exist.
+    /// Moves the strings of some ids out of sparse pieces. Returns `false` if the ids do not exist.
     pub(crate) fn compact_strings(&mut self, ids: Range<usize>) -> bool {
         for id in ids.start..ids.end.min(self.entries.len()) {
             let Entry { start, size, n_uses } = self.entries[id];
@@ -138,7 +138,7 @@ impl Symbols {
         ids.start < self.entries.len()
     }
 
-    /// Frees unused memory in one piece of the table; returns `false` if the piece does not exist.
+    /// Frees unused memory in one piece of the table. Returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
         let (texts, entries, seed) = (&self.texts, &self.entries, self.seed);
         self.by_string.shrink_piece(piece, |&id| xxh3_64_with_seed(string_of(texts, entries, id).as_bytes(), seed))

@@ -10,13 +10,13 @@ use super::symbols::{SymbolId, Symbols};
 /// Labels with fewer values are not sorted: all values are tested.
 pub(super) const ORDERED_VALUES_MIN: usize = 1024;
 
-/// See the module documentation.
+/// The sorted order of a label's values, if there is one.
 #[derive(Debug, Default)]
 pub(super) enum ValueOrder {
     /// There is no order.
     #[default]
     None,
-    /// The order is being built; holds the values added since.
+    /// The order is being built. Holds the values added since.
     Making(Vec<SymbolId>),
     /// The order exists.
     Made {
@@ -69,7 +69,7 @@ impl ValueOrder {
         *self = Self::None;
     }
 
-    /// Returns the values that begin with `prefix`, sorted, and others that may; `None` if there is no order.
+    /// Returns the values that begin with `prefix`, sorted, and other candidates. Returns `None` if there is no order.
     pub(super) fn candidates(&self, prefix: &str, symbols: &Symbols) -> Option<(&[SymbolId], &[SymbolId])> {
         let Self::Made { ordered, fresh } = self else { return None };
         let start = ordered.partition_point(|&value| symbols.resolve(value) < prefix);

@@ -1,8 +1,8 @@
 //! A hash table that grows one piece at a time.
 //!
-//! A table that doubles moves all its entries. If the hash of every entry requires a look-up elsewhere, that takes a
+//! A table that doubles moves all its entries. If the hash of every entry requires a look-up elsewhere, this takes a
 //! tenth of a second at half a million entries, under a shard's lock. This table consists of pieces, each for a part of
-//! the hashes, that double one by one.
+//! the hashes. The pieces double one by one.
 
 use hashbrown::HashTable;
 
@@ -35,7 +35,7 @@ impl<T> WideTable<T> {
         self.pieces[piece].find_mut(hash, is_it)
     }
 
-    /// Adds a new entry; `hash_of` returns the hash of any entry.
+    /// Adds a new entry. `hash_of` returns the hash of any entry.
     pub(crate) fn insert_unique(&mut self, hash: u64, entry: T, hash_of: impl Fn(&T) -> u64) {
         if self.len == SPLIT_LEN && self.pieces.len() == 1 {
             self.split(&hash_of);
@@ -87,7 +87,7 @@ impl<T> WideTable<T> {
         self.len -= len - table.len();
     }
 
-    /// Shrinks a piece that is less than a quarter full; returns `false` if the piece does not exist.
+    /// Shrinks a piece that is less than a quarter full. Returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, piece: usize, hash_of: impl Fn(&T) -> u64) -> bool {
         let Some(table) = self.pieces.get_mut(piece) else { return false };
         if table.capacity() / 4 > table.len() {
@@ -98,8 +98,8 @@ impl<T> WideTable<T> {
         true
     }
 
-    /// Returns the entries of a piece; `None` if the piece does not exist. The table has several pieces only once it
-    /// has more entries than one piece holds.
+    /// Returns the entries of a piece. Returns `None` if the piece does not exist. The table has several pieces only
+    /// once it has more entries than one piece holds.
     pub(crate) fn entries_of(&self, piece: usize) -> Option<impl Iterator<Item = &T>> {
         self.pieces.get(piece).map(HashTable::iter)
     }
@@ -139,7 +139,7 @@ mod tests {
         u64::from(*of).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The time under the lock when a series is created is bounded by this, not by the number of series.
+    /// This bounds the time under the lock when a series is created. The number of series does not matter.
     #[test]
     fn adding_an_entry_moves_at_most_the_entries_of_one_piece() {
         let (mut table, n_hashed) = (WideTable::default(), std::cell::Cell::new(0));
