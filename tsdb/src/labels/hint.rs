@@ -1,4 +1,4 @@
-//! Which labels a caller of a selection needs.
+//! The labels that a caller of a selection needs.
 
 /// The requested labels.
 #[derive(Debug, Clone, Default)]

@@ -1,14 +1,14 @@
 //! Label sets: the identities of series.
 //!
 //! A [`Labels`] is one shared, immutable string of all names and values, each preceded by its length, sorted by name.
-//! Equal label sets have equal bytes, so equality and hashing are those of the string.
+//! Equal label sets have equal bytes, so they are compared and hashed as strings.
 //!
 //! ```text
 //! {__name__="up", job="node"}  =  8 __name__ 2 up 3 job 4 node
 //! ```
 //!
 //! Lengths are written in base 64, lowest digit first, one ASCII character per digit, with bit 6 set on every digit but
-//! the last. So the whole is a valid `str`, and names and values need no UTF-8 check.
+//! the last. Therefore the whole string is valid UTF-8, and names and values need no check.
 //!
 //! Invariants
 //! 1. Names are unique, non-empty and in ascending byte order.
@@ -26,17 +26,17 @@ pub const METRIC_NAME: &str = "__name__";
 /// Maximum size of a label set, in bytes of names and values.
 pub const LABELS_SIZE_MAX: usize = 1 << 20;
 
-/// A sorted set of label names and values; cheap to clone.
+/// A sorted set of label names and values. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<str>);
 
-/// Why a list of pairs is not a valid label set.
+/// The reason why a list of pairs is not a valid label set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LabelsError {
     /// A pair has no name.
     #[error("label name is empty")]
     EmptyName,
-    /// A name occurs twice, with whatever values.
+    /// A name occurs twice, with any values.
     #[error("duplicate label name {0:?}")]
     DuplicateName(String),
 }
@@ -48,7 +48,7 @@ impl Labels {
         Self(Arc::from(""))
     }
 
-    /// Builds a set from pairs in any order; pairs with an empty value are skipped.
+    /// Builds a set from pairs in any order. Pairs with an empty value are skipped.
     ///
     /// # Errors
     /// [`LabelsError`] if a name is empty, or occurs twice even with an empty value.
@@ -60,7 +60,7 @@ impl Labels {
     /// Builds a set as [`Labels::from_pairs`] does, sorting the pairs in place.
     ///
     /// # Errors
-    /// As [`Labels::from_pairs`].
+    /// The errors of [`Labels::from_pairs`].
     pub fn from_unsorted(pairs: &mut [(&str, &str)]) -> Result<Self, LabelsError> {
         // Fast path: senders sort labels, and sorted names are unique.
         let ascends = pairs.windows(2).all(|w| w[0].0 < w[1].0);
@@ -80,13 +80,13 @@ impl Labels {
         Ok(builder.finish())
     }
 
-    /// Returns the value of a label; `None` if the set does not have it.
+    /// Returns the value of a label. Returns `None` if the set does not have the label.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().take_while(|&(n, _)| n <= name).find(|&(n, _)| n == name).map(|(_, v)| v)
     }
 
-    /// Returns the metric name; empty if there is none.
+    /// Returns the metric name. Returns an empty string if there is none.
     #[must_use]
     pub fn metric_name(&self) -> &str {
         self.get(METRIC_NAME).unwrap_or("")
@@ -170,7 +170,7 @@ impl Labels {
 }
 
 impl Ord for Labels {
-    /// Compares pair by pair, name before value; a proper prefix is smaller. This is Prometheus' order of series.
+    /// Compares pair by pair, name before value. A proper prefix is smaller. This is Prometheus' order of series.
     fn cmp(&self, other: &Self) -> Ordering {
         compare_packed(&self.0, &other.0)
     }
@@ -178,8 +178,8 @@ impl Ord for Labels {
 
 /// Compares the canonical strings of two sets in the order of [`Labels`].
 ///
-/// The first differing byte lies in the first name or value that differs: only that one is compared, and those before
-/// it are skipped by their lengths.
+/// The first differing byte lies in the first name or value that differs. Only this name or value is compared. The ones
+/// before it are skipped by their lengths.
 pub(crate) fn compare_packed(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let Some(differs) = first_difference(a, b) else { return a.len().cmp(&b.len()) };
@@ -290,7 +290,7 @@ fn unpack_len(packed: &[u8], mut at: usize) -> (usize, usize) {
     }
 }
 
-/// Returns the first position at which two strings differ; `None` if one is a prefix of the other.
+/// Returns the first position at which two strings differ. Returns `None` if one is a prefix of the other.
 fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     const STEP: usize = 16;
     // Skips equal pieces quickly: neighbours share most of their labels.
@@ -339,7 +339,7 @@ impl PackedLabel {
 #[derive(Debug, Default)]
 pub(crate) struct PackedBuilder {
     packed: String,
-    /// Where the name of each label is, and where the label ends.
+    /// The range of each label's name, and the end of the label.
     labels: Vec<(Range<usize>, usize)>,
 }
 
@@ -364,7 +364,7 @@ impl PackedBuilder {
         self.labels.push((name, self.packed.len()));
     }
 
-    /// Appends a label at a position in `text`; returns `false` if it is invalid, or its name is not above the last
+    /// Appends a label at a position in `text`. Returns `false` if it is invalid, or if its name is not above the last
     /// one.
     #[inline]
     pub(crate) fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
@@ -379,7 +379,7 @@ impl PackedBuilder {
         true
     }
 
-    /// Appends labels of another set by index; returns `false` if the name of the first is not above the last one.
+    /// Appends labels of another set by index. Returns `false` if the name of the first is not above the last one.
     #[inline]
     pub(crate) fn push_from(&mut self, other: &Self, places: Range<usize>) -> bool {
         let pushed = &other.labels[places.clone()];
@@ -423,7 +423,7 @@ impl LabelsBuilder {
         Self { text: String::with_capacity(size) }
     }
 
-    /// Appends a label; a label with an empty value is skipped. Names must ascend.
+    /// Appends a label. A label with an empty value is skipped. Names must ascend.
     pub fn push(&mut self, name: &str, value: &str) {
         debug_assert!(self.last_name().is_none_or(|last| last < name), "label names must ascend: {name:?}");
         if !value.is_empty() {

@@ -32,13 +32,13 @@ impl MatchOp {
     }
 }
 
-/// A condition on one label; an absent label is treated as the empty string.
+/// A condition on one label. An absent label is treated as the empty string.
 #[derive(Debug, Clone)]
 pub struct Matcher {
     name: Box<str>,
     op: MatchOp,
     value: Box<str>,
-    /// `Some` for the two regexp operators only.
+    /// `Some` only for the two regexp operators.
     regexp: Option<Regexp>,
 }
 
@@ -85,7 +85,7 @@ impl Matcher {
         self.regexp.as_ref()
     }
 
-    /// Compiles the regular expression, if there is one, unless that is done: see [`Regexp::compile`].
+    /// Compiles the regular expression, if there is one and it is not compiled yet. See [`Regexp::compile`].
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -93,7 +93,7 @@ impl Matcher {
         self.regexp.iter().try_for_each(|regexp| regexp.compile(ctx))
     }
 
-    /// Returns `true` if a label value matches; an absent label is `""`. For matchers of requests, see
+    /// Returns `true` if a label value matches. An absent label is `""`. For matchers of requests, see
     /// [`Matcher::matches_in`].
     #[must_use]
     pub fn matches(&self, value: &str) -> bool {
@@ -101,7 +101,7 @@ impl Matcher {
             == self.regexp.as_ref().map_or_else(|| *self.value == *value, |regexp| regexp.is_match(value))
     }
 
-    /// Like [`Matcher::matches`], within the limits of a request.
+    /// Returns the result of [`Matcher::matches`], within the limits of a request.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.

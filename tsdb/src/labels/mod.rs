@@ -1,4 +1,4 @@
-//! Labels of series, and what selects series by them: matchers and regular expressions.
+//! Labels of series, and the matchers and regular expressions that select series by them.
 
 mod hint;
 pub(crate) mod label_set;

@@ -1,8 +1,8 @@
 //! A reduced alphabet for an automaton: ASCII, and symbols for the other characters.
 //!
 //! Characters outside of ASCII that no part of the pattern distinguishes share a symbol of one byte, from 0x80 on. So
-//! `\pL` is one transition instead of hundreds of states over UTF-8, and an automaton is about as large as Go's
-//! program, which works on characters.
+//! `\pL` is one transition instead of hundreds of states over UTF-8. An automaton is about as large as Go's program,
+//! which works on characters.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use regex_syntax::hir::{Capture, Class, ClassBytes, ClassBytesRange, Hir, HirKin
 const FIRST: u8 = 0x80;
 /// Maximum number of symbols.
 const SYMBOLS_MAX: usize = 128;
-/// Maximum number of steps to compute an alphabet. Only absurd patterns need more; they work on UTF-8.
+/// Maximum number of steps to compute an alphabet. Only absurd patterns need more. These patterns work on UTF-8.
 const STEPS_MAX: usize = 1 << 24;
 
 /// A map from characters outside of ASCII to symbols.
@@ -27,7 +27,7 @@ pub(super) struct Alphabet {
 type Ranges = Vec<(u32, u32)>;
 
 impl Alphabet {
-    /// Returns the alphabet of a pattern; `None` if the pattern distinguishes too many characters.
+    /// Returns the alphabet of a pattern. Returns `None` if the pattern distinguishes too many characters.
     pub(super) fn of(hir: &Hir) -> Option<Self> {
         let mut sets = BTreeSet::new();
         collect(hir, &mut sets);

@@ -36,7 +36,7 @@ struct Scratch {
 
 type CreateScratch = Box<dyn Fn() -> Scratch + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
-/// Minimum for the memory of a DFA's states in bytes; a larger automaton may use as much as its own size.
+/// Minimum for the memory of a DFA's states in bytes. A larger automaton may use as much as its own size.
 const STATES_SIZE_MIN: usize = 128 << 10;
 /// States of the NFA to visit, at worst, between two checks of the request.
 const VISITS_PER_CHECK: usize = 1 << 17;

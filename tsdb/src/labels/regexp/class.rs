@@ -37,7 +37,7 @@ impl CharSet {
     }
 }
 
-/// Ranges of brackets are merged when their number exceeds twice that after the last merge, and this.
+/// Ranges of brackets are merged when there are more than this plus twice their number after the last merge.
 const UNMERGED_RANGES_MAX: usize = 4096;
 
 /// Parses a class in brackets.
@@ -99,7 +99,7 @@ fn parse_char(src: &mut Scanner<'_>, class_start: usize) -> Result<u32, RegexpEr
     }
 }
 
-/// Parses `[:name:]`; `None` if there is none.
+/// Parses `[:name:]`. Returns `None` if there is none.
 fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     let rest = src.rest();
     let Some(inner) = rest.strip_prefix("[:").filter(|_| !src.has_no_posix_end) else { return Ok(None) };
@@ -131,7 +131,7 @@ fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     Ok(Some(CharSet::from_table(src, ranges, negated)))
 }
 
-/// Parses `\d` and the like, `\pN` or `\p{Greek}`; `None` if the backslash begins something else.
+/// Parses `\d` and the like, `\pN` or `\p{Greek}`. Returns `None` if the backslash begins something else.
 pub(super) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     let (ranges, negated): (&[(char, char)], bool) = match src.rest().as_bytes().get(1) {
         Some(b'd') => (DIGIT, false),
@@ -189,10 +189,10 @@ fn property(name: &str) -> Option<Arc<ClassUnicode>> {
     }
 }
 
-/// Maximum length of the name of a Unicode property; the longest one has fewer letters.
+/// Maximum length of the name of a Unicode property. No property has a longer name.
 const PROPERTY_NAME_SIZE_MAX: usize = 64;
 
-/// Returns the characters between two code points; surrogates, which escapes can name, are excluded.
+/// Returns the characters between two code points, without surrogates, which escapes can name.
 fn between(low: u32, high: u32) -> ClassUnicode {
     let low = if (0xd800..0xe000).contains(&low) { 0xe000 } else { low };
     let high = if (0xd800..0xe000).contains(&high) { 0xd7ff } else { high };

@@ -31,7 +31,7 @@ pub use rewrite::Rewrite;
 use shape::{Shape, shape_of};
 use syntax::Goal;
 
-/// An anchored regular expression; clones share the compiled form.
+/// An anchored regular expression. Clones share the compiled form.
 #[derive(Debug, Clone)]
 pub struct Regexp {
     shared: Arc<Shared>,
@@ -46,7 +46,7 @@ struct Shared {
     compiled: OnceLock<Arc<Compiled>>,
 }
 
-/// Why a string is not a regular expression, in the words of Go's `regexp` package.
+/// The reason why a string is not a regular expression, in the words of Go's `regexp` package.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("error parsing regexp: {0}")]
 pub struct RegexpError(pub String);
@@ -70,7 +70,7 @@ impl Regexp {
         regex_syntax::escape(text)
     }
 
-    /// Compiles the pattern, unless that is done. The compiled form is charged to the request until it ends.
+    /// Compiles the pattern if it is not compiled yet. The compiled form is charged to the request until it ends.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -110,8 +110,8 @@ impl Regexp {
         self.unlimited().is_match(text, None).expect("without a request there is no limit")
     }
 
-    /// Returns `true` if all of `text` matches. Compiles the pattern as [`Regexp::compile`], and checks the request
-    /// while it reads long texts.
+    /// Returns `true` if all of `text` matches. Compiles the pattern as [`Regexp::compile`] does, and checks the
+    /// request while it reads long texts.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -142,7 +142,7 @@ impl Regexp {
         matches!(&self.unlimited().shape, Shape::Affixes(affixes) if affixes.matches_all())
     }
 
-    /// Returns a literal prefix of every match; it may be empty.
+    /// Returns a literal prefix of every match. It may be empty.
     #[must_use]
     pub fn prefix(&self) -> &str {
         match &self.unlimited().shape {

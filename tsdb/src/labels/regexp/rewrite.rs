@@ -1,4 +1,4 @@
-//! Expanding a template with the groups of a regular expression, as `label_replace` and relabelling do.
+//! Expansion of a template with the groups of a regular expression, for `label_replace` and relabelling.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,7 +26,7 @@ pub struct Rewrite {
 struct Compiled {
     regex: Regex,
     alphabet: Option<Alphabet>,
-    /// The name of each group, from the first one on. Go allows two groups with the same name, the crate
+    /// The name of each group, from the first one on. Go allows two groups with the same name. The crate
     /// `regex-automata` does not, so names are kept only here.
     names: Vec<Option<String>>,
     n_instructions: usize,
@@ -44,25 +44,25 @@ impl Rewrite {
     /// groups, `$$` for a dollar sign.
     ///
     /// # Errors
-    /// [`RegexpError`] as [`Regexp::parse`](super::Regexp::parse); any template is valid.
+    /// The errors of [`Regexp::parse`](super::Regexp::parse). Any template is valid.
     pub fn parse(pattern: &str, template: &str) -> Result<Self, RegexpError> {
         syntax::parse(pattern, Goal::Check)?;
         Ok(Self { pattern: pattern.into(), template: template.to_owned(), compiled: Arc::default() })
     }
 
-    /// Returns the expanded template if all of `text` matches. A group that does not participate or exist is empty; a
+    /// Returns the expanded template if all of `text` matches. A group that does not participate or exist is empty. A
     /// dollar sign that begins no reference stands for itself. For patterns of requests, see [`Rewrite::apply_in`].
     #[must_use]
     pub fn apply(&self, text: &str) -> Option<String> {
         self.expand(text, None).expect("without a request there is no limit")
     }
 
-    /// Like [`Rewrite::apply`]. Compiles the pattern at first use and charges it to the request, and checks the request
-    /// at each reference. The caller charges the result.
+    /// Expands the template as [`Rewrite::apply`] does. Compiles the pattern at first use and charges it to the
+    /// request, and checks the request at each reference. The caller charges the result.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit, and [`crate::Error::Limit`] if a large pattern meets
-    /// a long text.
+    /// If the request is interrupted or exceeds its memory limit, and [`crate::Error::Limit`] for a large pattern on a
+    /// long text.
     pub fn apply_in(&self, ctx: &QueryContext, text: &str) -> crate::Result<Option<String>> {
         self.expand(text, Some(ctx))
     }

@@ -66,7 +66,7 @@ impl<'p> Scanner<'p> {
         code
     }
 
-    /// Parses `41` or `{1F600}`. On failure it has consumed what Go's message shows.
+    /// Parses `41` or `{1F600}`. On failure, the consumed text is the part that Go's message shows.
     fn hexadecimal(&mut self) -> Option<u32> {
         let first = self.next_char()?;
         if first != '{' {

@@ -14,7 +14,7 @@ pub(super) enum Shape {
     Affixes(Affixes),
     /// `.*foo.*`
     Infix(String),
-    /// Begins with a literal; the automaton decides the rest.
+    /// Begins with a literal. The automaton decides the rest.
     Prefixed(String),
     /// Needs the automaton.
     Other,
@@ -162,7 +162,7 @@ fn affixes_or_infix(hir: &Hir) -> Option<Shape> {
     }
 }
 
-/// Returns the minimum length of `.*` or `.+`; `None` for other expressions.
+/// Returns the minimum length of `.*` or `.+`. Returns `None` for other expressions.
 fn any(hir: &Hir) -> Option<usize> {
     match hir.kind() {
         HirKind::Repetition(Repetition { min: min @ (0 | 1), max: None, sub, .. }) => {
@@ -195,7 +195,7 @@ fn text_of(bytes: &[u8]) -> Option<&str> {
 #[derive(Debug, PartialEq)]
 pub(super) struct Affixes {
     prefix: String,
-    /// 0 or 1; a character is at least a byte.
+    /// 0 or 1. A character is at least a byte.
     gap_min: usize,
     suffix: String,
 }
@@ -220,7 +220,7 @@ impl Affixes {
 #[derive(Debug)]
 pub(super) struct Literals {
     sorted: Vec<String>,
-    /// Positions in `sorted` by hash; empty if the set is small.
+    /// Positions in `sorted` by hash. Empty if the set is small.
     table: HashTable<u32>,
     hasher: RandomState,
 }
@@ -256,7 +256,7 @@ impl Literals {
         &self.sorted
     }
 
-    /// Returns the common prefix of all strings: that of the first and the last.
+    /// Returns the common prefix of all strings, which is the common prefix of the first and the last one.
     pub(super) fn common_prefix(&self) -> &str {
         let (Some(first), Some(last)) = (self.sorted.first(), self.sorted.last()) else { return "" };
         let pairs = first.chars().zip(last.chars());

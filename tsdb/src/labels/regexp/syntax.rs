@@ -1,9 +1,9 @@
 //! Go's regular expression syntax (RE2 with Perl's extensions), parsed into the tree of the crate `regex-syntax`.
 //!
-//! A pattern is first only checked, with Go's limits: this takes little memory, whatever the pattern. The tree, which
-//! can be a thousand times larger than the pattern, is built later, when a request needs it.
+//! A pattern is first only checked, with Go's limits. This takes little memory for any pattern. The tree, which can be
+//! a thousand times larger than the pattern, is built later, when a request needs it.
 //!
-//! Matches always cover the whole string, so groups matter only for rewriting; otherwise they are parsed and dropped.
+//! Matches always cover the whole string, so groups matter only for rewriting. Otherwise they are parsed and dropped.
 
 use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, Look, Repetition};
 
@@ -13,7 +13,7 @@ use super::scanner::{Flags, Scanner, failure};
 
 /// A parsed pattern.
 pub(super) struct Syntax {
-    /// The tree; empty if the pattern was only checked.
+    /// The tree. Empty if the pattern was only checked.
     pub(super) hir: Hir,
     /// The names of the groups in the tree.
     pub(super) group_names: Vec<Option<String>>,
@@ -139,7 +139,7 @@ struct Pieces {
 }
 
 impl Parser<'_> {
-    /// Parses what begins with `c`.
+    /// Parses the next part of the pattern, which begins with `c`.
     fn step(&mut self, c: char) -> Result<(), RegexpError> {
         let start = self.src.at;
         let repeat_before = self.last_repeat.take();
@@ -180,7 +180,7 @@ impl Parser<'_> {
         self.push_char(u32::from(c));
     }
 
-    /// Appends a character; a surrogate, which escapes can name, matches nothing.
+    /// Appends a character. A surrogate, which escapes can name, matches nothing.
     fn push_char(&mut self, code: u32) {
         let Some(c) = char::from_u32(code) else { return self.push_leaf(1, false, Hir::fail) };
         if !self.src.flags.fold_case || (c.is_ascii() && !c.is_ascii_alphabetic()) {
@@ -246,7 +246,7 @@ impl Parser<'_> {
         self.group.alternatives.push(piece);
     }
 
-    /// Returns what a group or the whole pattern has become.
+    /// Returns a group, or the whole pattern, as one piece.
     fn finish(&mut self, group: Group) -> Piece {
         let outer = std::mem::replace(&mut self.group, group);
         self.end_alternative();
@@ -336,7 +336,7 @@ impl Parser<'_> {
         self.push_bounded(piece)
     }
 
-    /// Parses what begins with `(?`: a named group, or flags and perhaps a group.
+    /// Parses a part that begins with `(?`: a named group, or flags and perhaps a group.
     fn perl_group(&mut self) -> Result<(), RegexpError> {
         let rest = self.src.rest();
         let name_at = match rest.as_bytes() {
@@ -383,7 +383,7 @@ impl Parser<'_> {
         Err(failure("invalid or unsupported Perl syntax", &self.src.pattern[start..self.src.at]))
     }
 
-    /// Parses what begins with a backslash.
+    /// Parses a part that begins with a backslash.
     fn backslash(&mut self) -> Result<(), RegexpError> {
         let rest = self.src.rest();
         match rest.as_bytes().get(1) {
@@ -472,7 +472,7 @@ impl Measure {
 /// The minimum and the maximum number of repetitions.
 type Counts = (u32, Option<u32>);
 
-/// Parses `{2}`, `{2,}` or `{2,3}` and returns its length too; anything else is literal text.
+/// Parses `{2}`, `{2,}` or `{2,3}`. Returns its length too. Anything else is literal text.
 fn counts(text: &str) -> Option<(usize, Counts)> {
     let end = 1 + text[1..].bytes().position(|b| !b.is_ascii_digit() && b != b',')?;
     let inner = text[end..].starts_with('}').then_some(&text[1..end])?;
@@ -487,7 +487,7 @@ fn counts(text: &str) -> Option<(usize, Counts)> {
     Some((end + 1, counts))
 }
 
-/// Parses a number without leading zeros; numbers that are too large saturate.
+/// Parses a number without leading zeros. Numbers that are too large saturate.
 fn count(digits: &str) -> Option<u32> {
     let canonical = digits == "0" || !digits.starts_with('0');
     let is_number = canonical && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
