@@ -11,11 +11,11 @@ use crate::sample::{Append, AppendHistogram, RejectReason, Sample, SeriesRef};
 pub(crate) struct Bounds {
     /// Samples newer than this are too far in the future.
     pub(crate) future_max_ms: i64,
-    /// Newest timestamp of the store; `None` while the store is empty.
+    /// Newest timestamp of the store. `None` while the store is empty.
     pub(crate) newest_ms: Option<i64>,
     /// Maximum age of an in-order sample relative to `newest_ms`.
     pub(crate) in_order_max_age_ms: i64,
-    /// Maximum age of an out-of-order sample relative to `newest_ms`; 0 disables out-of-order samples.
+    /// Maximum age of an out-of-order sample relative to `newest_ms`. 0 disables out-of-order samples.
     pub(crate) out_of_order_window_ms: i64,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Appended {
     Repeated,
 }
 
-/// The outcome of a sample read from the log.
+/// The outcome of a sample read from the WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replayed {
     /// The sample is new.
@@ -97,8 +97,8 @@ impl Head {
     }
 
     /// Adds samples of the log by the rules of [`Head::replay`]. `samples` contains the samples of consecutive slots,
-    /// starting with slot `first`, each slot's in the order of the log; `ends` has the end of each slot's samples.
-    /// Calls `count` with each outcome and its number of samples.
+    /// starting with slot `first`. The samples of a slot are in the order of the log. `ends` has the end of each slot's
+    /// samples. Calls `count` with each outcome and its number of samples.
     pub(crate) fn replay_runs(
         &mut self,
         first: u32,
@@ -318,14 +318,14 @@ impl Head {
         self.live.append(slot, sample, append_id, self.horizon);
     }
 
-    /// Returns `true` if some series has, or had, start timestamps. Then a sample without one may need a log entry that
-    /// says so.
+    /// Returns `true` if some series has, or had, start timestamps. In this case a sample without a start timestamp may
+    /// need a log entry that says so.
     #[inline]
     pub(crate) fn has_starts(&self) -> bool {
         !self.with_start_timestamps.is_empty()
     }
 
-    /// Sets the start timestamp (0: unknown) of a sample that was just appended or replayed; returns `true` if it must
+    /// Sets the start timestamp (0: unknown) of a sample that was just appended or replayed. Returns `true` if it must
     /// be logged.
     pub(crate) fn set_start(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
         if start_ms == 0 && !self.with_start_timestamps.contains(&slot) {

@@ -59,7 +59,7 @@ enum Run {
 }
 
 impl HeadCopies {
-    /// Creates copies that need to hold only the newest sample of each series; they may hold others.
+    /// Creates copies that need to hold only the newest sample of each series. They may hold others.
     pub(crate) fn of_newest() -> Self {
         Self { only_newest: true, ..Self::default() }
     }

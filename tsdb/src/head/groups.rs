@@ -1,6 +1,6 @@
 //! Series groups: every series in memory belongs to one group. The store counts the series of each group.
 //!
-//! The store only counts; the caller decides what a group is. Used for limits on active series.
+//! The store only counts. The caller decides which series form a group. Used for limits on active series.
 //!
 //! Invariants
 //! 1. A series belongs to [`SeriesGroup::NONE`] until it is assigned to a group. Only a regrouping changes its group

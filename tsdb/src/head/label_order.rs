@@ -2,7 +2,7 @@
 //!
 //! Most series have a rank: their position in label order when the series were last ranked. They are sorted by rank.
 //! New series are compared label by label: they are sorted in runs, which are merged pairwise and then with the ranked
-//! series. A [`SlotSort`] makes a bounded number of comparisons per step; the lock may be released between steps.
+//! series. A [`SlotSort`] makes a bounded number of comparisons per step. The lock may be released between steps.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ pub(crate) struct SlotSort {
     /// Sorted by rank.
     ranked: Vec<SlotRef>,
     unsorted: Vec<SlotRef>,
-    /// Sorted runs to be merged; shorter ones come first.
+    /// Sorted runs to be merged. Shorter ones come first.
     runs: VecDeque<Vec<SlotRef>>,
     /// The merge in progress. It works from the ends of two inputs and writes its output in descending order.
     merging: Option<Merge>,

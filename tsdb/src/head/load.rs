@@ -30,7 +30,7 @@ impl Head {
     /// these names.
     ///
     /// # Errors
-    /// As [`Head::load_symbol`].
+    /// The errors of [`Head::load_symbol`].
     pub(crate) fn load_shape(&mut self, names: &[SymbolId]) -> Result<u32> {
         self.table.shape(names)
     }
@@ -43,10 +43,10 @@ impl Head {
         self.table.load(words, series)
     }
 
-    /// Like [`Head::load`], from labels as strings.
+    /// Returns the slot of a series as [`Head::load`] does, from labels as strings.
     ///
     /// # Errors
-    /// As [`Head::load_symbol`].
+    /// The errors of [`Head::load_symbol`].
     pub(crate) fn load_labels(&mut self, labels: &Labels, series: SeriesRef) -> Result<u32> {
         self.table.load_labels(labels, series)
     }

@@ -8,8 +8,8 @@
 //! 1. A slot names the same series until its generation changes. [`Head::is_current`] detects an outdated [`SlotRef`].
 //! 2. In-order samples of a series ascend strictly in time, also across freezes. Out-of-order samples and histograms
 //!    are stored beside them. A series never has both a float and a histogram at one timestamp.
-//! 3. Within [`Samples`] no timestamp of a series is both in order and out of order. A frozen and a newer sample may
-//!    share a timestamp; then the frozen one wins.
+//! 3. Within [`Samples`] no timestamp of a series is both in order and out of order. If a frozen and a newer sample
+//!    share a timestamp, the frozen one wins.
 //! 4. A series with samples in memory is not evicted.
 //! 5. `size` lags behind the memory allocated for series and samples by at most one growth of a buffer.
 
@@ -115,7 +115,7 @@ impl Head {
         self.table.newest_ms()
     }
 
-    /// Returns the slot of a series; `None` if it is not in the head.
+    /// Returns the slot of a series. Returns `None` if it is not in the head.
     pub(crate) fn find(&self, labels: &Labels) -> Option<u32> {
         self.table.find(labels)
     }
@@ -272,7 +272,7 @@ impl Head {
         self.table.index.has_label(&self.table.symbols, name)
     }
 
-    /// Returns the names of high-cardinality labels whose values are not sorted, or no longer.
+    /// Returns the names of high-cardinality labels whose values are not sorted, or not sorted any more.
     pub(crate) fn unordered_labels(&self) -> Vec<SymbolId> {
         self.table.index.unordered()
     }

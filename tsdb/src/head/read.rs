@@ -22,7 +22,8 @@ impl Head {
         }
     }
 
-    /// Copies one series like [`Head::copy`]. Returns `true` if the series has samples; `out` is unchanged otherwise.
+    /// Copies one series as [`Head::copy`] does. Returns `true` if the series has samples. Otherwise `out` is
+    /// unchanged.
     pub(crate) fn copy_one(&self, slot_ref: SlotRef, range: TimeRange, view: &ReadView, out: &mut HeadCopies) -> bool {
         self.copy(&[slot_ref], range, view, out);
         let found = out.has(out.len() - 1);

@@ -59,7 +59,7 @@ fn all() -> ReadView {
 }
 
 /// Checks the outcome of each step for one series, given the newest timestamp of the store and the window. The step
-/// `freeze` freezes the head; `flush` also drops the frozen samples.
+/// `freeze` freezes the head. `flush` also drops the frozen samples.
 fn check_accepted(newest_ms: i64, window_ms: i64, steps: &[(&str, i64, f64, Result<bool, RejectReason>)]) {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
@@ -115,7 +115,7 @@ fn with_a_window_out_of_order_samples_are_accepted_and_older_ones_are_too_old() 
             ("append", 10 * h + 600_000, 2.0, Ok(true)),
         ],
     );
-    // As old as the newest one, which has left the head: it may be the same, so the comparison is left to reads.
+    // As old as the newest sample, which has left the head. The two may be equal, so reads compare them.
     let steps = [("append", 7 * h, 1.0, Ok(true)), ("flush", 0, 0.0, none), ("append", 7 * h, 2.0, Ok(true))];
     check_accepted(10 * h, 30 * m, &steps);
 }
@@ -202,7 +202,7 @@ fn appends_in_flight_are_hidden_wherever_their_samples_are() {
     for t in 0..1000 {
         append(&mut head, &ANY, request_of(t), of, 10_000 + 10 * t, t as u64).unwrap();
     }
-    // Out-of-order samples lie between those in order, and in front.
+    // Out-of-order samples lie between and before the in-order ones.
     for t in 0..1000 {
         append(&mut head, &ANY, 10 + request_of(t), of, 9_995 + 10 * (t * 17 % 1000), t as u64).unwrap();
     }
@@ -219,7 +219,7 @@ fn appends_in_flight_are_hidden_wherever_their_samples_are() {
     assert_eq!(read(&head, of, TimeRange::ALL, &ReadView::new(20, Vec::new())).len(), 2000);
 }
 
-/// Evicts up to `n_max` series from the slots after `*from`, then those before, and reclaims their memory.
+/// Evicts up to `n_max` series from the slots after `*from`, then from the slots before, and reclaims their memory.
 fn evict(head: &mut Head, before_ms: i64, from: &mut u32, n_max: usize) -> usize {
     let (mut n, end) = (0, head.table.end() as u32);
     for _ in 0..end {
@@ -371,7 +371,7 @@ enum Step {
     Begin(Vec<(usize, i64, i64, i64, u64)>),
     /// Finishes the n-th append in flight, modulo their number.
     Finish(usize),
-    /// Begins a reader, or ends the n-th.
+    /// Begins a reader, or ends the n-th one.
     Reader(Option<usize>),
     Freeze,
     DropFrozen,
@@ -449,7 +449,7 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// A head is a map from series to samples; readers see appends entirely or not at all.
+    /// A head is a map from series to samples. Readers see appends entirely or not at all.
     #[test]
     fn a_head_is_a_map(
         steps in proptest::collection::vec(step(), 1..40),

@@ -11,7 +11,7 @@ const PAGE_ROWS: usize = 256;
 
 type Page = Box<[ChunkRow; PAGE_ROWS]>;
 
-/// A chunk per slot; empty until it is set.
+/// A chunk per slot. Empty until it is set.
 #[derive(Debug, Default)]
 pub(in crate::head) struct Rows {
     pages: Column<Option<Page>>,

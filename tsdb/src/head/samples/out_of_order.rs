@@ -1,6 +1,6 @@
 //! Out-of-order samples of one series: samples that were not newer than all earlier samples of the series.
 //!
-//! They are sorted into a buffer. A full buffer is encoded into a chunk. Each sample has its append id until every
+//! They are sorted into a buffer. A full buffer is encoded into a chunk. Each sample keeps its append id until every
 //! reader sees the sample.
 
 use crate::chunk::{Chunk, ChunkArena};

@@ -52,7 +52,7 @@ impl LabelSets {
         Some(number)
     }
 
-    /// Appends the words of a set and returns its position; `None` if the arena is full.
+    /// Appends the words of a set and returns its position. Returns `None` if the arena is full.
     pub(in crate::head) fn push(&mut self, words: &[u32]) -> Option<u32> {
         let at = self.words.push(words)?;
         self.shapes[words[0] as usize].n_sets += 1;

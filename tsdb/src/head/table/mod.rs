@@ -40,7 +40,7 @@ pub(crate) enum NewSeries {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::head) struct Row {
     pub(in crate::head) series: SeriesRef,
-    /// Timestamp of the newest in-order sample, in memory or evicted from it; `i64::MIN` if there was none.
+    /// Timestamp of the newest in-order sample, in memory or evicted from it. `i64::MIN` if there was none.
     pub(in crate::head) last_ms: i64,
     pub(in crate::head) generation: u32,
     labels_at: u32,
@@ -59,7 +59,7 @@ pub(in crate::head) struct Table {
     hasher: DefaultHashBuilder,
     ids: IdAllocator,
     rows: Column<Row>,
-    /// Ranks by slot: positions in label order among the ranked series; see `label_order`.
+    /// Ranks by slot: positions in label order among the ranked series. See `label_order`.
     ranks: Column<u32>,
     /// Generation of slots added at the end: the highest generation of any removed series.
     first_generation: u32,
@@ -177,7 +177,8 @@ impl Table {
         found
     }
 
-    /// Like [`Table::find_or_create`], for names in ascending order and their values as symbols.
+    /// Finds or creates a series as [`Table::find_or_create`] does, for names in ascending order and their values as
+    /// symbols.
     fn find_or_create_symbols(
         &mut self,
         names: &[SymbolId],
@@ -251,7 +252,7 @@ impl Table {
 
     /// Removes a series. Its slot may be reused with another generation.
     pub(in crate::head) fn remove(&mut self, slot: u32) {
-        // The cached labels may be those of this series, whose symbols are released.
+        // The cached labels may belong to this series, whose symbols are released.
         self.last_labels = LastLabels::default();
         let labels_at = self.rows[slot as usize].labels_at;
         let hash = self.hasher.hash_one(self.label_sets.words(labels_at));
@@ -330,7 +331,7 @@ impl Table {
         self.symbols.resolve(id)
     }
 
-    /// Returns the newest timestamp that any series has ever had; `None` if there is none.
+    /// Returns the newest timestamp that any series has ever had. Returns `None` if there is none.
     pub(in crate::head) fn newest_ms(&self) -> Option<i64> {
         self.rows.iter().filter(|row| row.is_used()).map(|row| row.last_ms).max().filter(|&newest| newest != i64::MIN)
     }
