@@ -4,8 +4,8 @@
 //! acquisition of the locks. A shard sorts its series by rank or symbols. Series of two shards are compared by strings,
 //! up to the first difference.
 //!
-//! Many concurrent requests may need the labels of millions of series. So each selection has only a bitmap, and all
-//! selections share the order of the series (`head::SeriesOrder`, decision 0014).
+//! Many concurrent requests may need the labels of millions of series. Therefore each selection has only a bitmap, and
+//! all selections share the order of the series (`head::SeriesOrder`, decision 0014).
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

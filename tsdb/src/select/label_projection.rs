@@ -1,7 +1,7 @@
-//! Reducing complete label sets to the requested labels.
+//! Reduction of complete label sets to the requested labels.
 //!
 //! If several streams are merged, series are compared by all their labels, and reduced afterwards. All series with the
-//! same reduced set share it, as in `head::Projection` for a single stream.
+//! same reduced set share it, as `head::Projection` does for a single stream.
 
 use std::hash::BuildHasher;
 

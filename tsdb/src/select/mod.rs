@@ -125,7 +125,7 @@ impl SeriesSet {
     /// Selects series.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit; errors of reading blocks.
+    /// If the request is interrupted or exceeds its memory limit, and errors of reading blocks.
     pub(crate) fn new(
         ctx: &QueryContext,
         store: &Arc<Store>,
@@ -196,8 +196,8 @@ impl SeriesSet {
         matches!(self.labels, LabelHint::All) && self.projection.is_none()
     }
 
-    /// Prepares the next batch. It is small enough to check the context once; streams check it while searching. Series
-    /// found before an error are returned before the error.
+    /// Prepares the next batch. A batch is small, so the context is checked once per batch. Streams check it while
+    /// searching. Series found before an error are returned before the error.
     fn fill(&mut self) -> Result<()> {
         let reads = Arc::clone(&self.reads);
         reads.ctx.check()?;
@@ -381,7 +381,7 @@ impl Series {
     /// owns and accounts for `out`.
     ///
     /// # Errors
-    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted; errors of reading blocks.
+    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted, and errors of reading blocks.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
         let n_before = out.len();
         let read = self.read_all(out);

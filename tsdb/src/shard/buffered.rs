@@ -63,7 +63,7 @@ impl SampleBuffer {
         }
     }
 
-    /// Removes and returns the oldest samples, at most [`BATCH_SAMPLES`]; `None` if the buffer is empty.
+    /// Removes and returns the oldest samples, at most [`BATCH_SAMPLES`]. Returns `None` if the buffer is empty.
     pub(crate) fn pop(&mut self) -> Option<Vec<BufferedSample>> {
         let batch = self.batches.pop_front();
         if self.batches.is_empty() {

@@ -31,8 +31,8 @@ impl ShardLog {
         Ok(())
     }
 
-    /// Replaces the segments before the last cut by a checkpoint, unless that was done already. Samples frozen at the
-    /// cut must be in blocks. `shards` are the shards of the log; `exemplars` are the exemplars of their series in the
+    /// Replaces the segments before the last cut by a checkpoint, unless it was done already. Samples frozen at the cut
+    /// must be in blocks. `shards` are the shards of the log. `exemplars` are the exemplars of their series in the
     /// ring.
     ///
     /// # Errors

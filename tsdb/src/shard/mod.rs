@@ -59,7 +59,7 @@ pub(crate) struct Shard {
     log: Arc<ShardLog>,
     /// Samples accepted during replay. They are logged already and join the head when replay ends.
     buffer: Mutex<SampleBuffer>,
-    /// The latest shared label order; freed with its last reader. Locked while an order is built, so that only one
+    /// The latest shared label order, freed with its last reader. Locked while an order is built, so that only one
     /// thread builds it.
     last_order: Mutex<Weak<SeriesOrder>>,
     head_size_max: usize,
@@ -84,8 +84,8 @@ const BATCH_VALUES: usize = 4096;
 const BATCH_SLOTS: usize = 4096;
 /// Number of stale series evicted per acquisition of the head lock.
 const BATCH_STALE: usize = 512;
-/// Minimum number of selected series to use the shared order; a smaller selection sorts its own. Lower in unit tests,
-/// whose heads are small.
+/// Minimum number of selected series to use the shared order. A smaller selection sorts its own series. Lower in unit
+/// tests, whose heads are small.
 const SHARED_ORDER_MIN: u64 = if cfg!(test) { 8 } else { 1 << 16 };
 /// A selection that waits for another thread to build the order checks its deadline at this interval.
 const ORDER_WAIT: Duration = Duration::from_millis(20);
@@ -97,11 +97,11 @@ const ORDER_BYTES_PER_SERIES: usize = size_of::<SlotRef>() + 2;
 /// The result of an append to one shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardAppend {
-    /// Number of stored samples; repeated ones do not count.
+    /// Number of stored samples. Repeated ones do not count.
     pub(crate) n_new: usize,
     /// Number of native histograms in `n_new`.
     pub(crate) n_histograms: usize,
-    /// Newest timestamp of the stored samples; `i64::MIN` if there are none.
+    /// Newest timestamp of the stored samples. `i64::MIN` if there are none.
     pub(crate) newest_ms: i64,
 }
 
@@ -156,7 +156,7 @@ pub(crate) struct EvictionLimits {
     pub(crate) idle_before_ms: i64,
     /// Evicts series whose newest sample is a staleness marker older than this.
     pub(crate) stale_before_ms: i64,
-    /// Forgets evicted series whose newest sample is older than this; no sample that old is accepted any more.
+    /// Forgets evicted series whose newest sample is older than this. No sample that old is accepted any more.
     pub(crate) forget_before_ms: i64,
 }
 
@@ -186,8 +186,8 @@ impl Shard {
         self.log.wal()
     }
 
-    // `parking_lot` locks are not poisoned. A panic under the lock may leave one series or sample incomplete;
-    // continuing is better than rejecting all series of the shard.
+    // `parking_lot` locks are not poisoned. A panic under the lock may leave one series or sample incomplete.
+    // Continuing is better than rejecting all series of the shard.
 
     /// Locks the head for reading.
     pub(crate) fn head(&self) -> RwLockReadGuard<'_, Head> {
@@ -376,7 +376,7 @@ impl Shard {
     }
 
     /// Ranks all series, including new ones, and returns them in label order. Locks the head briefly: in steps, as
-    /// [`Shard::sort_slots`] does, and at the end to install the ranks. Only one thread ranks at a time; others wait.
+    /// [`Shard::sort_slots`] does, and at the end to install the ranks. Only one thread ranks at a time. Others wait.
     ///
     /// # Errors
     /// If `ctx` is interrupted or exceeds its memory limit. The ranks do not change then.

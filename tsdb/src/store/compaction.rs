@@ -73,7 +73,7 @@ impl Store {
         let deletions = self.blocks.last_deletion();
         let list = self.blocks.list();
         let is_source = |stored: &&Arc<StoredBlock>| next.sources.contains(&stored.meta().origin.id);
-        // In order of acceptance, as the list is.
+        // In order of acceptance, like the list.
         let sources: Vec<_> = list.iter().filter(is_source).cloned().collect();
         let id = self.blocks.next_id();
         let origin = next.origin(id, deletions);
@@ -101,7 +101,8 @@ impl Store {
         opened
     }
 
-    /// Removes the blocks that exceed the retention limits; many that are too old only if this is confirmed.
+    /// Removes the blocks that exceed the retention limits. Removes many blocks that are too old only if
+    /// `is_confirmed`.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if a file cannot be removed.

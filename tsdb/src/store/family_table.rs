@@ -29,7 +29,7 @@ pub struct MetadataStats {
     pub n_evicted: u64,
 }
 
-/// Bytes of an entry besides its strings: nodes of the map, reference counts, the place in the order.
+/// Bytes of an entry besides its strings: nodes of the map, reference counts, the position in the order.
 const ENTRY_SIZE: usize = 256;
 
 impl FamilyTable {

@@ -2,8 +2,8 @@
 //!
 //! Used by the flush task, by deletes, snapshots and compaction on request. One flush runs at a time:
 //!
-//! 1. Appends pause; every log is rotated and its shards freeze their chunks; appends continue. Reads see frozen chunks
-//!    as before.
+//! 1. Appends pause. Every log is rotated, and its shards freeze their chunks. Appends continue. Reads see frozen
+//!    chunks as before.
 //! 2. Outside all locks, the frozen series of all shards are written in label order, one part per window of 2 h.
 //! 3. The parts are put in place (synced, renamed, directory synced) and added to the block list.
 //! 4. Once no reader uses the previous list, the frozen chunks are dropped, and every log gets a checkpoint, which
@@ -54,7 +54,7 @@ impl Store {
         self.flush_under(&mut self.flushing())
     }
 
-    /// Flushes, then deletes from blocks; see [`Db::delete`](crate::Db::delete). No other flush runs in between,
+    /// Flushes, then deletes from blocks. See [`Db::delete`](crate::Db::delete). No other flush runs in between,
     /// because its samples may have been appended after the deletion.
     ///
     /// # Errors

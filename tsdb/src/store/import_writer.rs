@@ -2,7 +2,7 @@
 //!
 //! Used by `varve-prometheus`: it writes blocks directly to a directory, from which the store imports them later.
 //!
-//! Crash: an unfinished block has a temporary name; the next [`ImportWriter::create`] with the same number removes it.
+//! Crash: an unfinished block has a temporary name. The next [`ImportWriter::create`] with the same number removes it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl<'a> ImportWriter<'a> {
     /// the block with the lower number.
     ///
     /// # Errors
-    /// [`Error::Io`], `AlreadyExists` if `dir` has a block of that number; [`Error::Limit`] for too many labels.
+    /// [`Error::Io`], with `AlreadyExists` if `dir` has a block of that number. [`Error::Limit`] for too many labels.
     pub fn create(
         fs: &Arc<dyn Fs>,
         dir: &Path,
@@ -52,7 +52,7 @@ impl<'a> ImportWriter<'a> {
     /// Appends a series. Skips a series without samples.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Limit`] if the block is full.
+    /// [`Error::Io`], and [`Error::Limit`] if the block is full.
     ///
     /// # Panics
     /// If a label was not passed to [`ImportWriter::create`], the series are not in ascending order of labels, the

@@ -42,7 +42,7 @@ pub(crate) struct Store {
     pub(crate) blocks: BlockSet,
     pub(crate) exemplars: Exemplars,
     pub(crate) isolation: Isolation,
-    /// State of the replay: whether the heads contain the whole log.
+    /// State of the replay: whether the heads contain the whole WAL.
     pub(crate) replay: ReplayGate,
     /// Selections that have taken the block list and still copy from the heads.
     pub(crate) block_list_readers: Arc<Readers>,
@@ -53,7 +53,7 @@ pub(crate) struct Store {
     /// Reserved disk space, for a flush when the disk is full.
     pub(crate) reserve: Reserve,
     wal_dir: PathBuf,
-    /// The logs being written; older epochs are removed once all shards have been flushed.
+    /// The logs being written. Older epochs are removed once all shards have been flushed.
     epoch: Epoch,
     pub(crate) newest: Newest,
     pub(crate) metadata: Mutex<FamilyTable>,
@@ -65,7 +65,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Creates a store whose log is not replayed yet.
+    /// Creates a store whose WAL is not replayed yet.
     pub(crate) fn new(
         options: Options,
         (wal_dir, epoch): (PathBuf, Epoch),

@@ -1,9 +1,9 @@
-//! The newest time of a store, and how far it is believed.
+//! The newest time of a store, and the limit up to which it is believed.
 //!
-//! A sample may be ahead of the clock by at most `ahead_max_ms`, so a newer sample than that shows that a clock was
-//! wrong: now, when the sample was written, or while an earlier process ran. All age limits are relative to the newest
-//! time. If such a sample moved it, real samples would be too old until the clock has caught up, series would be idle,
-//! and retention would remove blocks that are not old.
+//! A sample may be ahead of the clock by at most `ahead_max_ms`. A newer sample shows that a clock was wrong: now, when
+//! the sample was written, or while an earlier process ran. All age limits are relative to the newest time. If such a
+//! sample moved it, real samples would be too old until the clock has caught up, series would be idle, and retention
+//! would remove blocks that are not old.
 //!
 //! Invariants
 //! 1. Samples of the process itself never make a sample of a sender too old.
@@ -32,9 +32,9 @@ const UNBOUNDED: &str = "unbounded";
 pub(crate) struct Newest {
     clock: SteadyClock,
     ahead_max_ms: i64,
-    /// Newest timestamp that a sender wrote or that was found at startup; `i64::MIN` if there is none.
+    /// Newest timestamp that a sender wrote or that was found at startup. `i64::MIN` if there is none.
     pub(crate) sent_ms: AtomicI64,
-    /// Newest timestamp that the process itself wrote since startup; `i64::MIN` if there is none.
+    /// Newest timestamp that the process itself wrote since startup. `i64::MIN` if there is none.
     own_ms: AtomicI64,
     /// Newest timestamp that was found at startup, and when.
     at_open: OnceLock<(i64, Duration)>,
@@ -74,7 +74,7 @@ impl Newest {
         self.clock.expect_at_least(newest_ms);
     }
 
-    /// Records the timestamp of an accepted sample; `is_own` if the process itself wrote it.
+    /// Records the timestamp of an accepted sample. `is_own` if the process itself wrote it.
     pub(crate) fn raise(&self, timestamp_ms: i64, is_own: bool) {
         let newest_ms = if is_own { &self.own_ms } else { &self.sent_ms };
         newest_ms.fetch_max(timestamp_ms, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Newest {
     }
 
     /// Returns the time from which retention counts back: the earliest of the newest sample, the wall clock and the
-    /// expected time. Data found at startup is proof enough of its time only: the clock may have been wrong all along.
+    /// expected time. The wall clock may have been wrong all along, so data found at startup proves only its own time.
     pub(crate) fn retention_ms(&self) -> Option<i64> {
         let now = self.clock.now();
         let since_open = self.at_open.get().map(|(newest_ms, at)| (newest_ms, now.elapsed.saturating_sub(*at)));

@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::wal::write_snapshot_log;
 
 impl Store {
-    /// Creates a data directory with hard links to all blocks, and a log with metadata and exemplars; see
+    /// Creates a data directory with hard links to all blocks, and a WAL with metadata and exemplars. See
     /// [`Db::snapshot`](crate::Db::snapshot).
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Store {
         Ok(())
     }
 
-    /// Imports blocks; see [`Db::import`](crate::Db::import). Each block is rewritten with an id of this store and
+    /// Imports blocks. See [`Db::import`](crate::Db::import). Each block is rewritten with an id of this store and
     /// verified while it is rewritten. The blocks of a failed or interrupted import are removed ([`PendingImport`]).
     ///
     /// # Errors

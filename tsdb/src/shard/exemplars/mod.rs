@@ -1,6 +1,6 @@
 //! Exemplar storage: the newest exemplars of the whole store, in memory, in a [`ring`] of bounded length and size.
 //!
-//! Used by [`Db::append`](crate::Db::append) and [`Db::exemplars`](crate::Db::exemplars). Every exemplar has an id; ids
+//! Used by [`Db::append`](crate::Db::append) and [`Db::exemplars`](crate::Db::exemplars). Every exemplar has an id. Ids
 //! ascend over the whole store. Each exemplar has a record in the log of its series. A checkpoint contains the
 //! exemplars that are still in the ring. A replay restores exemplars by id, from any log in any order, so the ring has
 //! the same contents as before. Exemplars that arrive during a replay are added to ring and log at once, with ids above
@@ -44,7 +44,7 @@ pub struct ExemplarSet {
 pub struct SeriesExemplars {
     /// The labels of the series.
     pub labels: Labels,
-    /// At least one, in order of time; at equal timestamps in order of arrival.
+    /// At least one, in order of time, and at equal timestamps in order of arrival.
     pub exemplars: Vec<Exemplar>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Exemplars {
 }
 
 impl Exemplars {
-    /// Creates storage for `n_max` exemplars, with labels of at most `size_max` bytes; 0 disables it.
+    /// Creates storage for `n_max` exemplars, with labels of at most `size_max` bytes. 0 disables it.
     pub(crate) fn new(n_max: usize, size_max: usize) -> Self {
         Self { ring: Mutex::new(Ring::new(n_max, size_max)) }
     }
@@ -65,7 +65,7 @@ impl Exemplars {
         self.ring().skip_to(number);
     }
 
-    /// Restores an exemplar from a log; `series` is called only if the ring has room for it.
+    /// Restores an exemplar from a log. `series` is called only if the ring has room for it.
     pub(crate) fn restore(&self, number: u64, exemplar: Exemplar, series: impl FnOnce() -> Option<Labels>) -> Restored {
         let mut ring = self.ring();
         if !ring.has_room_for(number) {

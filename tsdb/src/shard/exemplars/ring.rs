@@ -1,6 +1,6 @@
 //! The ring of exemplars: the newest exemplars in order of arrival, and in order of time per series.
 //!
-//! The rules for accepting exemplars are those of Prometheus (`tsdb/exemplar.go`, 3.14).
+//! The rules for accepting exemplars follow Prometheus (`tsdb/exemplar.go`, 3.14).
 //!
 //! Invariants
 //! 1. Both maps contain the same exemplars. A series without exemplars has no entry.
@@ -34,7 +34,7 @@ pub struct ExemplarStats {
     pub n_max: u64,
     /// Size of the labels of the exemplars and of their series in bytes.
     pub labels_size_bytes: u64,
-    /// The timestamp of the exemplar that was stored first; `None` if the ring is empty.
+    /// The timestamp of the exemplar that was stored first. `None` if the ring is empty.
     pub oldest_ms: Option<i64>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Ring {
     series: HashMap<Labels, BTreeSet<(i64, u64)>>,
     /// The next id.
     next: u64,
-    /// Bytes of all labels; the labels of a series count once.
+    /// Bytes of all labels. The labels of a series count once.
     size: usize,
     n_appended: u64,
     n_out_of_order: u64,
@@ -132,7 +132,7 @@ impl Ring {
         if time_ms < newest_ms && time_ms <= newest_ms.saturating_sub(window_ms) {
             return Err(RejectExemplar::OutOfOrder);
         }
-        // A series has one out-of-order exemplar per timestamp: the first.
+        // A series has at most one out-of-order exemplar per timestamp: the first one.
         let is_taken = time_ms < newest_ms && times.range((time_ms, 0)..=(time_ms, u64::MAX)).next().is_some();
         Ok(if is_taken { Order::Repeated } else { Order::New })
     }
@@ -223,7 +223,7 @@ impl Ring {
     }
 }
 
-/// The order of an exemplar relative to those of its series.
+/// The order of an exemplar relative to the other exemplars of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     New,

@@ -1,4 +1,4 @@
-//! What the ring takes, in which order it gives it back, and what it forgets.
+//! Accepted, returned and evicted exemplars, and their order.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn of(ring: &Ring, series: &Labels) -> Vec<(i64, f64)> {
     all.unwrap_or_default().into_iter().map(|(_, e)| (e.timestamp_ms, e.value)).collect()
 }
 
-/// The rules of Prometheus, one after the other on one series.
+/// The rules of Prometheus, tested in sequence on one series.
 #[test]
 fn exemplars_are_accepted_as_in_prometheus() {
     use RejectExemplar::{LabelsTooLong, OutOfOrder};
