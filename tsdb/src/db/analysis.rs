@@ -21,11 +21,11 @@ pub struct SeriesCost {
 }
 
 impl Db {
-    /// Calls a function with each series of a block or part in label order and its size; returns `false` if the block
+    /// Calls a function with each series of a block or part in label order and its size. Returns `false` if the block
     /// does not exist. Includes samples that were deleted since, as they still take up space.
     ///
     /// # Errors
-    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted; all errors of reading the
+    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted, and all errors of reading the
     /// block.
     pub fn scan_block(
         &self,

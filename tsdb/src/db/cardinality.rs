@@ -1,6 +1,6 @@
 //! Label cardinality of the series in memory, to find labels with too many values.
 //!
-//! One label name is counted at a time, over all shards; its values are charged to the request. Only the largest counts
+//! One label name is counted at a time, over all shards. Its values are charged to the request. Only the largest counts
 //! are kept. Series created or evicted meanwhile may or may not be counted.
 
 use std::cmp::Reverse;
@@ -22,14 +22,14 @@ pub struct NameCount {
     pub count: u64,
 }
 
-/// Counts over the series in memory; every list is limited to the largest counts, in descending order.
+/// Counts over the series in memory. Every list is limited to the largest counts, in descending order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cardinality {
     /// Series.
     pub n_series: u64,
     /// Pairs of label name and value.
     pub n_label_pairs: u64,
-    /// From the oldest to the newest sample in memory; `None` while there is none.
+    /// From the oldest to the newest sample in memory. `None` while there is none.
     pub range: Option<TimeRange>,
     /// Series by metric name.
     pub series_by_metric: Vec<NameCount>,
@@ -45,7 +45,7 @@ pub struct Cardinality {
 #[derive(Debug)]
 struct Top {
     limit: usize,
-    /// The smallest on top; of equal counts the name that sorts last.
+    /// The smallest on top. Of equal counts, the name that sorts last is on top.
     largest: BinaryHeap<Reverse<(u64, Reverse<String>)>>,
 }
 

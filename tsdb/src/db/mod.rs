@@ -43,7 +43,7 @@ pub use stats::{BlockSummary, Stats};
 
 /// An open data directory. All methods may be called from several threads at once.
 pub struct Db {
-    /// Dropped first, because flushes wait for the replay.
+    /// Dropped first, because flushes wait for the replay of the WAL.
     _replayer: Option<Replayer>,
     /// Threads that flush and merge.
     _tasks: Option<BackgroundTasks>,
@@ -57,11 +57,11 @@ pub struct Db {
 }
 
 impl Db {
-    /// Opens a data directory and replays its log. Creates the directory if it does not exist.
+    /// Opens a data directory and replays its WAL. Creates the directory if it does not exist.
     ///
-    /// Returns when the log is replayed. With [`Options::wal_replay_in_background`] it returns as soon as the log's
-    /// series are known. Appends are then accepted and acknowledged as usual, and become visible when the log is
-    /// replayed. Reads of a range for which the log may have samples wait for the replay until their deadline
+    /// Returns when the WAL is replayed. With [`Options::wal_replay_in_background`] it returns as soon as the WAL's
+    /// series are known. Appends are then accepted and acknowledged as usual, and become visible when the WAL is
+    /// replayed. Reads of a range for which the WAL may have samples wait for the replay until their deadline
     /// ([`Error::Replaying`]), or return partial results ([`QueryContext::with_partial_results`]). Flushes, deletions,
     /// snapshots and [`Db::compact_fully`] wait. If the replay fails, all these operations fail with
     /// [`Error::ReplayFailed`]. See [`Db::wait_replayed`] and [`Db::replay_status`].
@@ -84,7 +84,7 @@ impl Db {
         let logs = open_logs(&wal_dir, epoch, &options)?;
         let group_counts = GroupCounts::default();
         let shards = make_shards(&wal_dir, &logs, &options, &group_counts)?;
-        // New directories must survive a power cut; the log syncs only the entries of its segments.
+        // New directories must survive a power cut. The log syncs only the entries of its segments.
         for dir in [&epoch.dir(&wal_dir), &wal_dir, blocks.dir(), path] {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
@@ -112,7 +112,7 @@ impl Db {
         })
     }
 
-    /// Waits until the log is replayed. Returns at once unless the replay runs in the background.
+    /// Waits until the WAL is replayed. Returns at once unless the replay runs in the background.
     ///
     /// # Errors
     /// [`Error::ReplayFailed`], [`Error::Replaying`] at the deadline of `ctx`, [`Error::Interrupted`].
@@ -130,16 +130,16 @@ impl Db {
     /// durable.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the label set or the head is too large; [`Error::Poisoned`] or [`Error::Io`] if the series
-    /// is new and its shard's log accepts no appends; [`Error::ReplayFailed`].
+    /// [`Error::Limit`] if the label set or the head is too large. [`Error::Poisoned`] or [`Error::Io`] if the series
+    /// is new and its shard's log accepts no appends. [`Error::ReplayFailed`] if the replay failed.
     pub fn series(&self, labels: &Labels) -> Result<SeriesHandle> {
         self.series_for(labels, SeriesGroup::NONE)
     }
 
-    /// Like [`Db::series`], and assigns the series to `group` if it has no group.
+    /// Returns the handle of a series as [`Db::series`] does, and assigns the series to `group` if it has no group.
     ///
     /// # Errors
-    /// As [`Db::series`].
+    /// The errors of [`Db::series`].
     pub fn series_for(&self, labels: &Labels, group: SeriesGroup) -> Result<SeriesHandle> {
         if labels.size() > LABELS_SIZE_MAX {
             let (used, limit) = (labels.size() as u64, LABELS_SIZE_MAX as u64);
@@ -157,7 +157,7 @@ impl Db {
         shards[shard_of(labels, shards.len())].find(labels)
     }
 
-    /// Like [`Db::find`], and assigns the series to `group` if it has no group.
+    /// Returns the handle of a series as [`Db::find`] does, and assigns the series to `group` if it has no group.
     #[must_use]
     pub fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
         let shards = &self.store.shards;
@@ -177,7 +177,7 @@ impl Db {
     }
 
     /// Assigns each series in memory to the group that `group_of` returns for its value of `label`. Series without the
-    /// label have no group; if `label` is `None`, no series has one. Locks one shard at a time while visiting its
+    /// label have no group. If `label` is `None`, no series has a group. Locks one shard at a time while visiting its
     /// series.
     pub fn regroup(&self, label: Option<&str>, mut group_of: impl FnMut(&str) -> SeriesGroup) {
         for shard in &self.store.shards {
@@ -202,7 +202,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. The
-    /// same batch may be appended again. [`Error::ReplayFailed`].
+    /// same batch may be appended again. [`Error::ReplayFailed`] if the replay failed.
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
         let mut rejected = std::mem::take(&mut batch.rejected);
         rejected.clear();
@@ -274,10 +274,10 @@ impl Db {
         self.select_with(ctx, matchers, range, SelectHints::default())
     }
 
-    /// Like [`Db::select`], for callers that need only some labels or samples.
+    /// Selects series as [`Db::select`] does, for callers that need only some labels or samples.
     ///
     /// # Errors
-    /// As [`Db::select`].
+    /// The errors of [`Db::select`].
     pub fn select_with(
         &self,
         ctx: &QueryContext,
@@ -290,11 +290,11 @@ impl Db {
         SeriesSet::new(ctx, &self.store, matchers, range, need, hints)
     }
 
-    /// Like [`Db::select`], for callers that need labels only. Does not copy samples of the heads; the caller must not
-    /// read the samples of the returned series.
+    /// Selects series as [`Db::select`] does, for callers that need only labels. Does not copy samples of the heads.
+    /// The caller must not read the samples of the returned series.
     ///
     /// # Errors
-    /// As [`Db::select`].
+    /// The errors of [`Db::select`].
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
         self.prepare(ctx, matchers, range)?;
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels, SelectHints::default())
@@ -306,7 +306,7 @@ impl Db {
     /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Replaying`] and
     /// [`Error::ReplayFailed`].
     pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
-        // The log may have exemplars of any time.
+        // The WAL may have exemplars of any time.
         self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
         self.store.exemplars.select(ctx, selectors, range)
     }
@@ -316,7 +316,7 @@ impl Db {
     /// As in Prometheus, `range` only selects the heads and blocks to read: those with samples in `range`.
     ///
     /// # Errors
-    /// As [`Db::select`].
+    /// The errors of [`Db::select`].
     pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<StringSet> {
         self.prepare(ctx, matchers, range)?;
         let mut names = StringSet::new(ctx);
@@ -333,7 +333,7 @@ impl Db {
     /// in [`Db::label_names`].
     ///
     /// # Errors
-    /// As [`Db::select`].
+    /// The errors of [`Db::select`].
     pub fn label_values(
         &self,
         ctx: &QueryContext,
@@ -413,7 +413,8 @@ impl Db {
     /// Writes the samples in the heads to blocks and truncates the logs.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Poisoned`]; nothing is lost, and the next flush tries again. [`Error::ReplayFailed`].
+    /// [`Error::Io`] and [`Error::Poisoned`]: nothing is lost, and the next flush tries again. [`Error::ReplayFailed`]
+    /// if the replay failed.
     pub fn flush(&self) -> Result<FlushStats> {
         self.store.flush()
     }
@@ -421,13 +422,13 @@ impl Db {
     /// Runs the merges that are due and applies retention. Background tasks do this automatically.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Corrupt`]; the blocks of a failed merge stay.
+    /// [`Error::Io`] and [`Error::Corrupt`]: the blocks of a failed merge stay.
     pub fn compact(&self) -> Result<()> {
         self.store.compact(&AtomicBool::new(false))
     }
 
-    /// Removes all blocks that exceed the retention limits. Without this call, retention keeps them if they are many: the
-    /// clock may be wrong.
+    /// Removes all blocks that exceed the retention limits. Without this call, retention keeps them if there are many,
+    /// because the clock may be wrong.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be removed.
@@ -454,17 +455,17 @@ impl Db {
     /// Rewrites the blocks that hold deleted samples.
     ///
     /// # Errors
-    /// As [`Db::compact`].
+    /// The errors of [`Db::compact`].
     pub fn clean_tombstones(&self) -> Result<()> {
         self.store.clean_tombstones(&AtomicBool::new(false))
     }
 
     /// Creates a snapshot: a data directory below `snapshots` with all data acknowledged before the call, consistent at
-    /// one instant. Blocks are hard links; metadata and exemplars are included. With `skip_head`, the snapshot contains
+    /// one instant. Blocks are hard links. Metadata and exemplars are included. With `skip_head`, the snapshot contains
     /// only samples that are in blocks already. Returns the path of the snapshot.
     ///
     /// # Errors
-    /// The errors of [`Db::flush`]; [`Error::Io`] if a snapshot of this name exists.
+    /// The errors of [`Db::flush`], and [`Error::Io`] if a snapshot of this name exists.
     pub fn snapshot(&self, name: &str, skip_head: bool) -> Result<PathBuf> {
         let dir = self.snapshot_path(name);
         self.store.snapshot(&dir, skip_head)?;
@@ -476,9 +477,9 @@ impl Db {
         self.path.join("snapshots").join(name)
     }
 
-    /// Imports the blocks in the directory `import` of the data directory and its subdirectories, all of them or none,
-    /// removes their files, and returns their number. Retention applies to imported samples, out-of-order limits do
-    /// not. If the store already has a sample at the same timestamp, the stored sample wins.
+    /// Imports the blocks in the directory `import` of the data directory and its subdirectories, all of them or none.
+    /// Removes their files and returns their number. Retention applies to imported samples, out-of-order limits do not.
+    /// If the store already has a sample at the same timestamp, the stored sample wins.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`]: nothing was imported.
@@ -512,7 +513,7 @@ impl Db {
         replay_rejection.into_iter().chain(self.store.logs.iter().enumerate().filter_map(log_rejection)).collect()
     }
 
-    /// Writes buffered log records to the operating system. Call this after creating many series: otherwise the next
+    /// Writes buffered log records to the operating system. Call this after creating many series. Otherwise the next
     /// append, from any sender, compresses and writes all their definitions.
     ///
     /// # Errors

@@ -26,23 +26,23 @@ pub struct Stats {
     pub n_histograms_appended: u64,
     /// Approximate size of series and samples in memory in bytes.
     pub head_size_bytes: u64,
-    /// The newest timestamp; `None` while there is none.
+    /// The newest timestamp. `None` if there is none.
     pub newest_ms: Option<i64>,
     /// Bytes of log records that are not written yet.
     pub wal_pending_bytes: u64,
-    /// Results of the replay at open; zero until it ends.
+    /// Results of the replay at open. Zero until it ends.
     pub replayed: ReplayStats,
     /// Blocks and parts.
     pub n_blocks: u64,
     /// Size of their files in bytes.
     pub blocks_size_bytes: u64,
-    /// Samples in them; a sample in several blocks counts for each.
+    /// Samples in them. A sample in several blocks counts for each.
     pub blocks_samples: u64,
-    /// The share of `blocks_size_bytes` that values take.
+    /// Bytes of values in `blocks_size_bytes`.
     pub blocks_values_bytes: u64,
-    /// The share of `blocks_size_bytes` that timestamps take.
+    /// Bytes of timestamps in `blocks_size_bytes`.
     pub blocks_timestamps_bytes: u64,
-    /// The share of `blocks_size_bytes` that indexes take.
+    /// Bytes of indexes in `blocks_size_bytes`.
     pub blocks_index_bytes: u64,
     /// Files in the directory of blocks that could not be opened.
     pub n_damaged_blocks: u64,
@@ -54,14 +54,14 @@ pub struct Stats {
     pub exemplars: ExemplarStats,
     /// Metadata of metric families.
     pub metadata: MetadataStats,
-    /// Panics of background tasks, which start again each time.
+    /// Panics of background tasks. The tasks start again each time.
     pub n_background_panics: u64,
 }
 
 /// Summary of a block or part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockSummary {
-    /// Its id, which no other block of the store ever had.
+    /// Its id. No other block of the store ever has it.
     pub number: u64,
     /// From the oldest to the newest sample.
     pub range: TimeRange,
@@ -75,20 +75,20 @@ pub struct BlockSummary {
     pub n_samples: u64,
     /// Bytes of the file.
     pub size_bytes: u64,
-    /// The share of it that values take.
+    /// Bytes of values in `size_bytes`.
     pub values_bytes: u64,
-    /// The share of it that timestamps take.
+    /// Bytes of timestamps in `size_bytes`.
     pub timestamps_bytes: u64,
-    /// The share of it that the index takes.
+    /// Bytes of the index in `size_bytes`.
     pub index_bytes: u64,
 }
 
 impl Db {
     /// Computes the label cardinality of the series in memory, with the `limit` largest counts of each kind. Waits for
-    /// the replay of the log.
+    /// the replay of the WAL.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit; [`Error::Replaying`](crate::Error::Replaying) and
+    /// If the request is interrupted or exceeds its memory limit, [`Error::Replaying`](crate::Error::Replaying) and
     /// [`Error::ReplayFailed`](crate::Error::ReplayFailed).
     pub fn cardinality(&self, ctx: &QueryContext, limit: usize) -> Result<Cardinality> {
         self.store.replay.wait_for(ctx, TimeRange::ALL)?;
@@ -122,7 +122,7 @@ impl BlockSummary {
 }
 
 impl Stats {
-    /// Collects the statistics; the numbers of samples and histograms were appended since the store was opened.
+    /// Collects the statistics. `n_appended` and `n_histograms_appended` count from the opening of the store.
     pub(super) fn of(store: &Store, n_appended: u64, n_histograms_appended: u64) -> Self {
         let mut stats = Stats {
             n_appended,

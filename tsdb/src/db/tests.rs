@@ -111,8 +111,8 @@ fn wal_files(path: &Path, kind: &str) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Out-of-order samples are accepted for half an hour by default; without an out-of-order window the bounds are those
-/// of Prometheus.
+/// Out-of-order samples are accepted for half an hour by default. Without an out-of-order window the bounds are the
+/// same as in Prometheus.
 #[test]
 fn samples_are_checked_against_the_newest_one_and_the_clock() {
     use RejectReason::{Duplicate, OutOfBounds, OutOfOrder, TooFarInFuture, TooOld};
@@ -144,8 +144,8 @@ fn samples_are_checked_against_the_newest_one_and_the_clock() {
     }
 }
 
-/// A sender that missed the response repeats its request: samples that the store has are accepted, however old, and
-/// stored once.
+/// A sender that missed the response repeats its request. Samples that the store already has are accepted, however old,
+/// and stored once.
 #[test]
 fn a_request_with_several_samples_of_a_series_can_be_repeated() {
     let (_dir, db) = fresh(options());

@@ -12,7 +12,7 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 const JUMPS_MS: [i64; 4] = [5 * HOUR_MS, -5 * HOUR_MS, 20 * DAY_MS, -20 * DAY_MS];
 /// Series with real timestamps.
 const REAL: [usize; 2] = [0, 1];
-/// A series of a sender whose clock jumps with that of the store.
+/// A series of a sender whose clock jumps together with the store's clock.
 const WRONG: usize = 2;
 /// The series of the process itself.
 const OWN: usize = 3;

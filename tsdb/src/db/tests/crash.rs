@@ -29,7 +29,7 @@ fn options(fs: &MemFs, shards: usize) -> Options {
     }
 }
 
-/// What a history was told.
+/// The acknowledgements of a history.
 #[derive(Debug, Default)]
 struct Told {
     /// Acknowledged samples.
@@ -114,7 +114,7 @@ fn delete(db: &Db, told: &mut Told) -> Result<()> {
     Ok(())
 }
 
-/// Opens the disk after a crash, and compares it with what the history was told. Twice, as opening changes files.
+/// Opens the disk after a crash, and compares it with the acknowledgements. Does so twice, as opening changes files.
 fn check(fs: &MemFs, told: &Told, case: &str) {
     for _ in 0..2 {
         let db = Db::open(DATA.as_ref(), options(fs, 2)).unwrap_or_else(|e| panic!("{case}: {e}"));

@@ -1,4 +1,4 @@
-//! Files that are damaged, foreign or left by a crash: the store opens with all valid data, reports what is wrong and
+//! Files that are damaged, foreign or left by a crash. The store opens with all valid data, reports the damage, and
 //! removes nothing that may be useful.
 
 use super::*;
@@ -29,7 +29,7 @@ fn times_of(db: &Db, i: usize) -> Vec<i64> {
     everything(db).get(&series_labels(i).to_string()).into_iter().flatten().map(|sample| sample.0).collect()
 }
 
-/// A damaged block is left alone; after its repair, deleted samples stay deleted.
+/// A damaged block is left alone. After its repair, deleted samples stay deleted.
 #[test]
 fn rules_are_kept_for_a_block_that_does_not_open() {
     let dir = tempfile::tempdir().unwrap();
@@ -103,7 +103,8 @@ fn a_delete_that_cannot_be_applied_to_a_block_deletes_nothing() {
     assert!(n_refused > 0);
 }
 
-/// A file under another block's name would be that block twice in the list, and a merge would remove both.
+/// If a file under another block's name were accepted, the list would have that block twice, and a merge would remove
+/// both.
 #[test]
 fn a_block_under_the_name_of_another_is_skipped_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -202,7 +203,7 @@ fn foreign_names_are_left_alone() {
     }
 }
 
-/// The name alone would remove all segments before it.
+/// If the name alone counted, all segments before it would be removed.
 #[test]
 fn a_file_with_the_name_of_a_checkpoint_loses_nothing() {
     for bytes in [&b""[..], b"foreign", &[7; 5000]] {

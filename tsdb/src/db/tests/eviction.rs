@@ -1,4 +1,4 @@
-//! Eviction of idle series, and earlier of stale ones.
+//! Eviction of idle series, and the earlier eviction of stale ones.
 
 use super::*;
 
@@ -74,8 +74,8 @@ fn acceptance_does_not_depend_on_eviction() {
     }
 }
 
-/// Selections that began before the samples were flushed keep series in the heads; later ones do not, or series would
-/// never be evicted under a constant load of queries.
+/// Selections that began before the samples were flushed keep series in the heads. Later selections do not. Otherwise
+/// series would never be evicted under a constant load of queries.
 #[test]
 fn series_are_evicted_under_a_constant_load_of_selections() {
     let dir = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn series_are_evicted_under_a_constant_load_of_selections() {
     assert_eq!(later.filter(|series| !series.as_ref().unwrap().labels().is_empty()).count(), n_series + 1);
 }
 
-/// Arrays by slot shrink only after the last slot in use, piece by piece; other memory is freed wherever the remaining
+/// Arrays by slot shrink only after the last slot in use, piece by piece. Other memory is freed wherever the remaining
 /// series are. The newest timestamps are remembered for three hours.
 #[test]
 fn the_memory_of_stale_series_is_freed() {

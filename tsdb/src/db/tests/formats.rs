@@ -1,5 +1,5 @@
-//! Data directories written by earlier builds: each opens with the expected contents. Those of a newer version are
-//! rejected and left unchanged.
+//! Data directories written by earlier builds. Each opens with the expected contents. Directories of a newer version
+//! are rejected and left unchanged.
 //!
 //! `tests/data/format/<kind>-v<N>` is such a directory, with its contents in `expected.txt`. Fixtures are never
 //! rewritten: a new version of a format gets a new one, which `write_what_is_missing` creates (docs/testing.md).
@@ -23,7 +23,7 @@ fn options(shards: usize) -> Options {
     }
 }
 
-/// Returns every file below a directory with its bytes; an empty directory counts as one.
+/// Returns every file below a directory with its bytes. An empty directory counts as one.
 fn files_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -135,7 +135,7 @@ fn write(db: &Db, series: impl IntoIterator<Item = usize>, t: i64, written: &mut
     }
 }
 
-/// Logs of three epochs; the first was truncated, and the fixture does not contain the data before that.
+/// Logs of three epochs. The first was truncated, and the fixture does not contain the data before that.
 fn live_logs(dir: &Path) -> Contents {
     let (mut before, mut written) = (Contents::new(), Contents::new());
     let db = Db::open(dir, options(2)).unwrap();
@@ -167,7 +167,7 @@ fn live_logs(dir: &Path) -> Contents {
     written
 }
 
-/// A merged day, a merged window, and parts; one series has more samples than fit a row.
+/// A merged day, a merged window, and parts. One series has more samples than fit a row.
 fn live_blocks(dir: &Path) -> Contents {
     let mut written = Contents::new();
     let db = Db::open(dir, options(2)).unwrap();
@@ -190,7 +190,7 @@ fn live_blocks(dir: &Path) -> Contents {
     written
 }
 
-/// Rules with all four operators over parts; one part is newer than the rules.
+/// Rules with all four operators over parts. One part is newer than the rules.
 fn live_deletions(dir: &Path) -> Contents {
     let mut written = Contents::new();
     let db = Db::open(dir, options(1)).unwrap();

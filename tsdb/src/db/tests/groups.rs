@@ -7,7 +7,7 @@ fn group(number: u16) -> SeriesGroup {
     SeriesGroup::new(number).unwrap()
 }
 
-/// Returns the number of all series, of those in no group, and of those in groups 1 and 2.
+/// Returns the numbers of all series, of series in no group, in group 1 and in group 2.
 fn counts(db: &Db) -> [u64; 4] {
     [db.n_series(), db.n_series_of(SeriesGroup::NONE), db.n_series_of(group(1)), db.n_series_of(group(2))]
 }

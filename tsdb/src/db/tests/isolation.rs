@@ -57,7 +57,7 @@ fn write(db: &Db, writer: usize) {
     }
 }
 
-/// Checks that all series of a writer have the same samples without a gap; returns their number.
+/// Checks that all series of a writer have the same samples without a gap. Returns their number.
 fn check(db: &Db) -> [usize; WRITERS] {
     let mut seen: [Vec<usize>; WRITERS] = Default::default();
     let mut samples = SampleColumns::default();

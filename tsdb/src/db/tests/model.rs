@@ -33,7 +33,7 @@ enum Sent {
 }
 
 impl Sent {
-    /// Returns the value in columns; for a histogram, its sum.
+    /// Returns the value in columns. Returns the sum of a histogram.
     fn value(&self) -> f64 {
         match self {
             Self::Float(bits) => f64::from_bits(*bits),
@@ -79,7 +79,7 @@ fn time(step: i64) -> i64 {
     NOW_MS + step * STEP_MS
 }
 
-/// Series are evicted, or stay as long as the test takes.
+/// Returns options under which series are evicted (`leave`), or stay as long as the test takes.
 fn options(shards: usize, wal_logs: usize, leave: bool) -> Options {
     let stay_ms = if leave { STEP_MS } else { 2 * STEPS_MAX * STEP_MS };
     Options {
@@ -226,7 +226,7 @@ proptest! {
                     prop_assert_eq!(everything(&copy), model.contents(TimeRange::ALL));
                     check_starts(&copy, TimeRange::ALL);
                 }
-                // It forgets the newest timestamps of evicted series.
+                // A restart forgets the newest timestamps of evicted series.
                 Step::Reopen { .. } if leave => {}
                 Step::Reopen { shards, logs } => {
                     drop(db);
@@ -247,7 +247,7 @@ proptest! {
     }
 }
 
-/// Appends as one request and returns what was rejected.
+/// Appends as one request and returns the rejected samples.
 fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
     let mut batch = WriteBatch::default();
     for ((i, t, sent), tag) in samples.iter().zip(0..) {

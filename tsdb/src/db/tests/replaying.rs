@@ -180,7 +180,7 @@ fn buffered_samples_are_applied_as_the_next_replay_would() {
 /// A sample: series, timestamp, value, start timestamp. Every other series has histograms.
 type Sent = (usize, i64, f64, i64);
 
-/// Appends as one request and returns what was rejected.
+/// Appends as one request and returns the rejected samples.
 fn send(db: &Db, samples: &[Sent]) -> Vec<(u32, RejectReason)> {
     let mut batch = WriteBatch::default();
     for (tag, &(i, timestamp_ms, value, start_ms)) in (0..).zip(samples) {
@@ -215,8 +215,8 @@ fn told(db: &Db) -> Told {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Of two values at one timestamp the first acknowledged one wins, with its start timestamp, whatever is known of
-    /// the log when they arrive.
+    /// Of two values at one timestamp the first acknowledged one wins, with its start timestamp, whatever part of the
+    /// log is known when they arrive.
     #[test]
     fn a_crash_during_the_replay_changes_no_result(
         logged in proptest::collection::vec((0..4_usize, 0..50_i64, 0..3_u8, 0..3_i64), 1..60),
@@ -280,8 +280,8 @@ fn exemplars(db: &Db) -> Vec<(String, Vec<(i64, f64)>)> {
     found.series.iter().map(of).collect()
 }
 
-/// No exemplar gets the id of one in the log that was not read yet, however often the process ends; a repeated one is
-/// stored once.
+/// No exemplar gets the id of an exemplar in the log that was not read yet, however often the process ends. A repeated
+/// exemplar is stored once.
 #[test]
 fn exemplars_that_arrive_during_replays_are_stored_beside_those_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
