@@ -11,7 +11,7 @@ use crate::message::Version;
 
 /// Maximum number of connections.
 const CONNECTIONS_MAX: u64 = 256;
-/// Maximum number of samples per request; with labels of 500 bytes it is below the default limits of servers.
+/// Maximum number of samples per request. With labels of 500 bytes, a request is below the default limits of servers.
 const SAMPLES_PER_REQUEST_MAX: u64 = 50_000;
 
 /// Load generator and comparison of servers: a simulated kube-prometheus fleet.
@@ -22,7 +22,7 @@ pub struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to run.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Write the fleet to a server by remote write

@@ -9,13 +9,13 @@ use ureq::http::Uri;
 
 use crate::message::Version;
 
-/// As Prometheus' `remote_timeout`.
+/// Timeout of a write, as Prometheus' `remote_timeout`.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Enough to read everything, or for the server to merge everything that it stores.
+/// Timeout of other requests. Enough to read everything, or for the server to merge everything that it stores.
 const READ_TIMEOUT: Duration = Duration::from_secs(1200);
-/// Longer bodies are counted, not retained.
+/// Maximum size of a retained body. Longer bodies are only counted.
 const BODY_SIZE_MAX: u64 = 64 << 20;
-/// The part of an error's body that is shown.
+/// Maximum size of the part of an error's body that is shown.
 const TEXT_SIZE_MAX: usize = 500;
 
 /// A client of one server.
@@ -37,7 +37,7 @@ pub(crate) struct Response {
 }
 
 impl Client {
-    /// Creates a client; the first request opens the connection.
+    /// Creates a client. The first request opens the connection.
     pub(crate) fn new(url: &str) -> Self {
         let config = Agent::config_builder().http_status_as_error(false).max_redirects(0).proxy(None);
         let config = config.max_redirects_will_error(false).user_agent("varve-bench");
@@ -47,7 +47,7 @@ impl Client {
     /// Sends a GET request to `path` below the URL.
     ///
     /// # Errors
-    /// If the server cannot be reached or breaks the response off.
+    /// If the server cannot be reached or aborts the response.
     pub(crate) fn get(&self, path: &str) -> Result<Response> {
         let request = self.agent.get(format!("{}{path}", self.url)).config().timeout_global(Some(READ_TIMEOUT)).build();
         receive(request.call())
@@ -56,7 +56,7 @@ impl Client {
     /// Sends a POST request without a body to `path` below the URL.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// The errors of [`Self::get`].
     pub(crate) fn post(&self, path: &str) -> Result<Response> {
         let request =
             self.agent.post(format!("{}{path}", self.url)).config().timeout_global(Some(READ_TIMEOUT)).build();
@@ -66,7 +66,7 @@ impl Client {
     /// Sends a remote-write request to the URL itself.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// The errors of [`Self::get`].
     pub(crate) fn write(&self, body: &[u8], version: Version) -> Result<Response> {
         let (content_type, version) = match version {
             Version::V1 => ("application/x-protobuf", "0.1.0"),
@@ -110,7 +110,7 @@ fn read_body(mut reader: impl Read) -> io::Result<(Vec<u8>, u64)> {
 /// Parses the URL of a server, such as `http://127.0.0.1:9898/api/v1/write`. Without a scheme it is http.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the URL is not valid.
 pub(crate) fn parse_url(text: &str) -> Result<String, String> {
     let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let uri: Uri = url.parse().map_err(|_| "expected http://host:port/path".to_owned())?;

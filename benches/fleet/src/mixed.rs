@@ -73,7 +73,7 @@ impl Mixed<'_> {
         Ok((results.collect::<Result<_>>()?, written))
     }
 
-    /// Writes scrapes at the rate, at least one, until `is_over`; returns the next round.
+    /// Writes scrapes at the rate, at least one, until `is_over`. Returns the next round.
     fn write_until(&self, is_over: &AtomicBool) -> Result<(Written, i64)> {
         let (options, mut all) = (self.options(Some(self.args.rate as f64)), Written::default());
         for round in self.rounds.clone() {

@@ -1,4 +1,4 @@
-//! A server that a benchmark runs on loopback; it is killed when its handle is dropped.
+//! A server that a benchmark runs on loopback. It is killed when its handle is dropped.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::client::Client;
 
-/// How long a server may take to start.
+/// Maximum time for a server to start.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The resolution of the measured start times.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A directory under the system's temporary directory; it is removed when its handle is dropped.
+/// A directory under the system's temporary directory. It is removed when its handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
@@ -41,7 +41,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The system cleans up what cannot be removed.
+        // The system removes leftover files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -102,7 +102,8 @@ impl Drop for Peer {
     }
 }
 
-/// Returns the total size of the files under a directory, or of those with a name. Files removed during the walk are ignored.
+/// Returns the total size of the files under a directory, or of the files named `name`. Ignores files removed during
+/// the walk.
 pub(crate) fn size_bytes(dir: &Path, name: Option<&str>) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     let size = |entry: std::fs::DirEntry| match entry.metadata() {

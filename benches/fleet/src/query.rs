@@ -27,7 +27,7 @@ enum Request {
     Instant(&'static str),
     /// A range query over its last hour.
     Range(&'static str),
-    /// A metadata request below `/api/v1/`; start and end are added.
+    /// A metadata request below `/api/v1/`. Start and end are added.
     Metadata(&'static str),
 }
 
@@ -98,11 +98,11 @@ const fn metadata(name: &'static str, call: &'static str) -> Query {
 pub(crate) struct QueryResult {
     pub(crate) name: &'static str,
     pub(crate) is_metadata: bool,
-    /// Median time until the last byte; `None` if the server returned an error.
+    /// Median time until the last byte. `None` if the server returned an error.
     pub(crate) median_ms: Option<f64>,
     /// Size of the response.
     pub(crate) response_bytes: u64,
-    /// Series or values in the response; 0 if it is longer than 64 MiB.
+    /// Series or values in the response. 0 if it is longer than 64 MiB.
     pub(crate) n_results: usize,
     /// The status and text of an error.
     pub(crate) error: Option<String>,
@@ -133,7 +133,7 @@ pub(crate) fn query(args: &QueryArgs) -> Result<()> {
     Ok(())
 }
 
-/// Runs every query `n_repeats` times; the time is in seconds.
+/// Runs every query `n_repeats` times, at the time `end_s` in seconds.
 pub(crate) fn run_all(server: &str, end_s: i64, n_repeats: usize) -> Result<Vec<QueryResult>> {
     let client = Client::new(server);
     QUERIES.iter().map(|query| run(&client, *query, end_s, n_repeats)).collect()
@@ -171,7 +171,7 @@ impl Request {
     fn path(self, end_s: i64) -> String {
         let start_s = end_s - RANGE_S;
         match self {
-            // `nocache` keeps VictoriaMetrics from answering repetitions from its result cache.
+            // `nocache` keeps VictoriaMetrics from using its result cache.
             Self::Instant(query) => format!("/api/v1/query?nocache=1&time={end_s}&query={}", escape(query)),
             Self::Range(query) => format!(
                 "/api/v1/query_range?nocache=1&start={start_s}&end={end_s}&step={STEP_S}&query={}",
@@ -199,7 +199,7 @@ pub(crate) fn median(times: &mut [Duration]) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// Returns the geometric mean of the medians; `None` if one is missing.
+/// Returns the geometric mean of the medians. Returns `None` if one is missing.
 pub(crate) fn geometric_mean(results: &[QueryResult], is_metadata: bool) -> Option<f64> {
     let of_kind = results.iter().filter(|result| result.is_metadata == is_metadata);
     let logs: Option<Vec<f64>> = of_kind.map(|result| result.median_ms.map(f64::ln)).collect();

@@ -16,7 +16,7 @@ use crate::fleet::Fleet;
 use crate::process;
 use crate::write::{WriteOptions, Written, write_fleet};
 
-/// How often the server's memory is read.
+/// Interval at which the server's memory is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The selector of all series.
 const ALL: &str = "{__name__=~\".+\"}";

@@ -30,7 +30,7 @@ const SAMPLED: [&str; 4] = [
     "kubelet_runtime_operations_duration_seconds_bucket",
     "apiserver_request_duration_seconds_bucket",
 ];
-/// How long a restarted server may take until its response is correct.
+/// Maximum time until the response of a restarted server is correct.
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// 1 / LAST_PART of the scrapes is written right before the crash.
 const LAST_PART: i64 = 10;

@@ -18,7 +18,7 @@ pub(crate) struct Measurements {
     pub(super) write_p99_ms: f64,
     pub(crate) resident_bytes_per_series: f64,
     pub(crate) peak_bytes_per_series: f64,
-    /// From SIGKILL to the first correct response; `None` if there was none.
+    /// From SIGKILL to the first correct response. `None` if there was none.
     pub(crate) restart_s: Option<f64>,
     /// Share of the samples acknowledged before the crash.
     pub(crate) lost_share: f64,
@@ -44,7 +44,7 @@ struct ServerReport {
     rounds: Vec<Measurements>,
 }
 
-/// Extracts a value; `None` if the server rejected the request.
+/// Extracts a value. Returns `None` if the server rejected the request.
 type Value = Box<dyn Fn(&Measurements) -> Option<f64>>;
 
 /// A row of the table.
@@ -105,7 +105,7 @@ fn figure_rows() -> Vec<Row> {
 }
 
 impl ServerReport {
-    /// Returns the median over the rounds; `None` if a round has no value.
+    /// Returns the median over the rounds. Returns `None` if a round has no value.
     fn median(&self, row: &Row) -> Option<f64> {
         let mut values =
             self.rounds.iter().map(|measurements| (row.value)(measurements)).collect::<Option<Vec<f64>>>()?;

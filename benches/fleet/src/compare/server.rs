@@ -10,7 +10,7 @@ use crate::args::{CompareArgs, ServerKind};
 use crate::client::Client;
 use crate::peer::{Peer, Scratch, size_bytes};
 
-/// How long a server may take to flush and merge everything.
+/// Maximum time for a server to flush and merge everything.
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// A program to compare.
@@ -142,7 +142,7 @@ impl Running<'_> {
             }
             ServerKind::Prometheus => {
                 post(&client, "/api/v1/admin/tsdb/snapshot")?;
-                // A snapshot contains the head as a block, and no log.
+                // A snapshot contains the head as a block, and no WAL.
                 let blocks = data.join("snapshots");
                 Ok(Disk { total_bytes: size_bytes(&blocks, None), index_bytes: size_bytes(&blocks, Some("index")) })
             }

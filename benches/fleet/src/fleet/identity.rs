@@ -20,7 +20,7 @@ const APPS: [&str; 12] = [
     "artifact-cache",
     "notebook",
 ];
-/// The containers of a pod; the first one runs its application.
+/// The containers of a pod. The first one runs its application.
 const CONTAINERS: [&str; 3] = ["main", "istio-proxy", "log-shipper"];
 
 /// A machine of the fleet.

@@ -1,4 +1,4 @@
-//! The labels of a series: those of its target, of its subject, and its own.
+//! The labels of a series: the labels of its target and its subject, and its own.
 
 use varve_tsdb::Labels;
 use varve_tsdb::labels::METRIC_NAME;
@@ -141,7 +141,7 @@ impl LabelSet {
             "container",
             match subject {
                 Subject::Container { container, .. } => Pod::container(container),
-                // The label of the target, which remains if the exporter has none.
+                // The target's label remains if the exporter has none.
                 _ => Job::KubeStateMetrics.name(),
             },
         );

@@ -4,17 +4,17 @@
 //! any order, so a benchmark can verify what a server stored. Used by the commands and by the benches.
 //!
 //! # Shape
-//! A fleet is a list of *places*, one for each active series: first the control planes, then the machines. Each kind has a
-//! template (`exporters`), and every control plane or machine is a copy of it. Series succeed one another at a place: the
-//! series of a pod end with the pod, with a staleness marker, and the series of the next pod begin in the same round. A
-//! [`SeriesId`] is a place and the *generation* of its pod. Time is counted in *rounds*, the scrapes of a target; the first
-//! is round 0.
+//! A fleet is a list of *places*, one for each active series: first the control planes, then the machines. Each kind
+//! has a template (`exporters`), and every control plane or machine is a copy of it. Series succeed one another at a
+//! place: the series of a pod end with the pod, with a staleness marker, and the series of the next pod begin in the
+//! same round. A [`SeriesId`] is a place and the *generation* of its pod. Time is counted in *rounds*, the scrapes of a
+//! target. The first round is 0.
 //!
 //! Invariants
 //! 1. Equal options give equal series and values, on every machine.
 //! 2. Two series never have equal labels.
-//! 3. Buckets of a histogram ascend over `le` and the last one equals `_count`; counters decrease only when their process
-//!    restarts.
+//! 3. Buckets of a histogram ascend over `le`, and the last one equals `_count`. Counters decrease only when their
+//!    process restarts.
 
 mod exporters;
 mod identity;
@@ -37,7 +37,7 @@ use template::{Job, Row, Subject};
 
 /// Number of machines per control plane.
 const NODES_PER_PLANE: usize = 200;
-/// Minimum and maximum number of API resources of a control plane; grows with the fleet.
+/// Minimum and maximum number of API resources of a control plane. The number grows with the fleet.
 const RESOURCES_MIN: usize = 2;
 const RESOURCES_MAX: usize = 40;
 /// Lifetime of a process (three days), and maximum age of a pod without churn (a week), in rounds of 30 s.
@@ -53,13 +53,13 @@ pub(crate) const SERIES_PER_NODE_MAX: usize = 100_000;
 /// Parameters of a fleet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FleetOptions {
-    /// Series that are active at any time, at most 2^30; the last machine may be incomplete.
+    /// Series that are active at any time, at most 2^30. The last machine may be incomplete.
     pub active_series: usize,
-    /// Series per machine, including those of its pods; at most 100,000.
+    /// Series per machine, including the series of its pods, at most 100,000.
     pub series_per_node: usize,
     /// Milliseconds between two scrapes of a target.
     pub interval_ms: i64,
-    /// Time of round 0 in milliseconds; the scrapes of targets are spread over the interval after it.
+    /// Time of round 0 in milliseconds. The scrapes of targets are spread over the interval after it.
     pub start_ms: i64,
     /// Fraction of the pods that is replaced per hour.
     pub churn_per_hour: f64,
@@ -85,11 +85,11 @@ impl Default for FleetOptions {
 pub struct SeriesId {
     /// Its place, less than [`Fleet::n_places`].
     pub place: u32,
-    /// Which pod of the place it belongs to; 0 if it belongs to no pod.
+    /// The pod of the place that it belongs to. 0 if it belongs to no pod.
     pub generation: u32,
 }
 
-/// A simulated fleet; see the module documentation.
+/// A simulated fleet. See the module documentation.
 #[derive(Debug)]
 pub struct Fleet {
     options: FleetOptions,

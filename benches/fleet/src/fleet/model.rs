@@ -1,8 +1,8 @@
-//! How the value of a series changes: the models in the tables of the exporters.
+//! Models of how the value of a series changes, for the tables of the exporters.
 //!
-//! A value is a multiple of a unit, divided by a power of ten. It is computed from the series' seed and the rounds since its
-//! process started, without state. A model gives a range of powers of two for the rate or level; the seed of a series
-//! selects its position in the range.
+//! A value is a multiple of a unit, divided by a power of ten. It is computed from the series' seed and the rounds
+//! since its process started, without state. A model gives a range of powers of two for the rate or level. The seed of
+//! a series selects its position in the range.
 
 use super::noise::{below, drift, events, mix, mix2, walk};
 
@@ -12,10 +12,10 @@ const POWERS_OF_TEN: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1
 const GAUGE_KNOTS: u64 = 32;
 /// The share of observations in a bucket is a multiple of 1 / SHARES.
 const SHARES: u64 = 256;
-/// Rounds after which a histogram's buckets have their full noise; the count is too small for it before.
+/// Rounds after which a histogram's buckets have their full noise. The count is too small for it before.
 const NOISE_RAMP: u64 = 1024;
 
-/// How the value of a series changes.
+/// The model of a series' value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Model {
     shape: Shape,
@@ -48,7 +48,7 @@ enum Shape {
 /// A series of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Bucket `at` of `of`; the last one is `+Inf`.
+    /// Bucket `at` of `of`. The last one is `+Inf`.
     Bucket { at: u8, of: u8 },
     /// The sum of observations of about `2^bits` units.
     Sum { bits: u8 },
@@ -190,7 +190,8 @@ impl Part {
             Self::Sum { bits } => (count << bits) + (mix2(at.seed, count) & ((1 << bits) - 1)),
             Self::Bucket { at: place, of } => {
                 let share = share(mix(at.seed ^ 1), u64::from(place), u64::from(of));
-                // A step is at least an eighth of its mean, see `walk`; the noise is a quarter of the share of that.
+                // A step is at least an eighth of its mean (see `walk`). The noise is at most a quarter of the part of
+                // such a step inside or outside of the bucket, whichever is smaller.
                 let room = step * share.min(SHARES - share) / SHARES / 32 * at.elapsed.min(NOISE_RAMP) / NOISE_RAMP;
                 let noise = mix2(at.seed ^ u64::from(place), at.elapsed);
                 (count * share / SHARES + below(noise, room + 1)).min(count)

@@ -1,8 +1,8 @@
-//! Pseudorandom numbers that are computed from a seed and a position, so that each can be computed by itself.
+//! Pseudorandom numbers that are computed from a seed and a position. Each can be computed without the others.
 //!
 //! Integer arithmetic only, so that every machine computes the same numbers.
 
-/// Rounds between two anchors of a [`walk`]; a number costs one hash per round of its block.
+/// Rounds between two anchors of a [`walk`]. A number costs one hash per round of its block.
 const BLOCK: u64 = 16;
 
 /// Returns a hash whose bits depend on all bits of `seed` (the finalizer of splitmix64).
@@ -18,13 +18,13 @@ pub(super) fn mix2(seed: u64, with: u64) -> u64 {
     mix(mix(seed) ^ with)
 }
 
-/// Maps a random number uniformly to `0..bound`; `bound` is not 0.
+/// Maps a random number uniformly to `0..bound`. `bound` must not be 0.
 pub(super) fn below(random: u64, bound: u64) -> u64 {
     let product = u128::from(random) * u128::from(bound);
     u64::try_from(product >> 64).expect("less than the bound")
 }
 
-/// Returns the sum of `n` noisy steps of `mean` on average; it never decreases with `n`.
+/// Returns the sum of `n` noisy steps of `mean` on average. It never decreases with `n`.
 ///
 /// A random walk has no random access, so this one has an anchor every [`BLOCK`] steps: a line plus noise. Between two
 /// anchors, steps are drawn from `0..mean * 3 / 4`, and the remainder to the next anchor is spread evenly. The remainder is
@@ -50,7 +50,7 @@ fn step_of(key: u64, step: u64, spread: u64) -> u64 {
     below(random ^ (random << 32), spread)
 }
 
-/// Returns the number of events up to round `n`; one happens at a random round of each `every` rounds.
+/// Returns the number of events up to round `n`. One happens at a random round of each `every` rounds.
 pub(super) fn events(seed: u64, n: u64, every: u64) -> u64 {
     let (past, within) = (n / every, n % every);
     past + u64::from(within >= below(mix2(seed, past), every))

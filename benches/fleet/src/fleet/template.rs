@@ -19,7 +19,7 @@ pub(super) enum Job {
     Etcd,
 }
 
-/// What a row describes.
+/// The subject of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
     /// The machine, or the process of the control plane.
@@ -81,10 +81,10 @@ pub(super) struct Row {
     pub(super) job: Job,
     pub(super) subject: Subject,
     pub(super) name: Text,
-    /// Labels in addition to those of target and subject.
+    /// Labels in addition to the labels of target and subject.
     pub(super) own: Vec<Own>,
     pub(super) model: Model,
-    /// Mixed into the seed; the rows of a histogram share it.
+    /// Mixed into the seed. The rows of a histogram share it.
     pub(super) key: u32,
 }
 

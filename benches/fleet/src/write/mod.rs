@@ -25,16 +25,16 @@ pub(crate) use written::Written;
 /// Requests are encoded ahead until they exceed this size.
 const AHEAD_BYTES_MAX: usize = 2 << 30;
 
-/// How to send.
+/// Options for sending.
 #[derive(Debug, Clone)]
 pub(crate) struct WriteOptions {
     pub(crate) url: String,
     pub(crate) n_connections: usize,
     pub(crate) samples_per_request: usize,
-    /// Samples per second of all connections together; `None` for no limit.
+    /// Samples per second of all connections together. `None`: no limit.
     pub(crate) rate: Option<f64>,
     pub(crate) version: Version,
-    /// Encode requests before they are sent; only the sending is timed then.
+    /// Whether requests are encoded before they are sent. If so, only the sending is timed.
     pub(crate) ahead: bool,
     pub(crate) pid: Option<u32>,
 }

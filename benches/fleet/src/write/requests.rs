@@ -1,6 +1,6 @@
 //! Write requests for the scrapes of a fleet, encoded while sending or in advance.
 //!
-//! Connections share a [`Round`]; each request is sent on one of them. Encoding in advance keeps the sender's CPU time
+//! Connections share a [`Round`]. Each request is sent on one of them. Encoding in advance keeps the sender's CPU time
 //! out of the measurement if sender and server share a machine.
 
 use std::ops::Range;
@@ -53,7 +53,7 @@ struct CachedLabels {
     labels: EncodedLabels,
 }
 
-/// A round whose requests are encoded when they are sent; each free connection takes the next machine.
+/// A round whose requests are encoded when they are sent. Each free connection takes the next machine.
 pub(crate) struct LiveRound<'a> {
     encoder: &'a Encoder<'a>,
     number: i64,

@@ -10,10 +10,10 @@ use super::requests::Request;
 use super::{WriteOptions, Written};
 use crate::client::{Client, Response};
 
-/// As Prometheus' `min_backoff` and `max_backoff`.
+/// Backoff, as Prometheus' `min_backoff` and `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// How long a request is retried; Prometheus retries forever, but a benchmark must end.
+/// Maximum time for which a request is retried. Prometheus retries forever, but a benchmark must end.
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
 /// Schedules the requests of all connections at a rate.

@@ -1,4 +1,4 @@
-//! Statistics of what was written.
+//! Statistics of the written samples.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::process::Usage;
 /// Maximum number of memory values that are printed.
 const PARTS_MAX: usize = 10;
 
-/// Statistics of what was written.
+/// Statistics of the written samples.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) n_samples: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Written {
     /// The response to the first of them.
     pub(crate) rejection: Option<String>,
     pub(crate) n_retries: u64,
-    /// The latency of the last attempt of each request; sorted by `append`.
+    /// The latency of the last attempt of each request, sorted by `append`.
     pub(crate) latencies: Vec<Duration>,
     pub(crate) duration: Duration,
     pub(crate) server: Option<(Usage, Usage)>,
@@ -28,7 +28,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Adds the statistics of a later or concurrent write; a concurrent one has a duration of 0.
+    /// Adds the statistics of a later or concurrent write. A concurrent one has a duration of 0.
     pub(crate) fn append(&mut self, other: Self) {
         self.n_samples += other.n_samples;
         self.n_rejected += other.n_rejected;

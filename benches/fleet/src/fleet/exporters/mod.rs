@@ -12,7 +12,8 @@ mod node_exporter;
 
 use super::template::{Row, Rows};
 
-/// Returns the series of a machine, including those of other exporters about it and its pods: exactly `n_series` rows.
+/// Returns exactly `n_series` rows: the series of a machine, including the series of other exporters about it and its
+/// pods.
 pub(super) fn machine(n_series: usize) -> Vec<Row> {
     let mut rows = Rows::default();
     node_exporter::list(&mut rows);
