@@ -47,7 +47,7 @@ const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval at which the usage record is saved, and the state of HA pairs and rules if an earlier write failed.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
-/// Blocking threads besides those of requests: opening and closing the store, the self-scrape.
+/// Blocking threads that are not for requests: opening and closing the store, the self-scrape.
 const THREADS_SPARE: usize = 8;
 /// Runs a server until a signal stops it.
 ///

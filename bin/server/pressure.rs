@@ -10,8 +10,8 @@
 //! | 2 | R | 90 | and queries, of which the heaviest is canceled |
 //! | 3 | R + 3/4 (100 - R) | 97 | and writes |
 //!
-//! Queries alone do not lead to these states: their shared budget shrinks to what the rest of the process leaves below
-//! state 1 ([`Pressure::query_memory_max`]).
+//! Queries alone do not lead to these states. Their shared budget shrinks to the memory that the rest of the process
+//! leaves below state 1 ([`Pressure::query_memory_max`]).
 //!
 //! A state ends with the first measurement that is not above its threshold. Nothing has to be reset.
 //!

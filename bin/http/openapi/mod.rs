@@ -161,9 +161,9 @@ mod tests {
     described! {
         /// A thing.
         struct Thing {
-            /// What it is called.
+            /// The name of the thing.
             long_name: String,
-            /// How many there are.
+            /// The number of things.
             n = "COUNT": u64,
             parts: Vec<Thing>,
         }
@@ -179,7 +179,10 @@ mod tests {
         let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&schema["properties"]), names(&serialized));
         assert_eq!(schema["required"], json!(["longName", "COUNT", "parts"]));
-        assert_eq!(schema["properties"]["longName"], json!({ "type": "string", "description": "What it is called." }));
+        assert_eq!(
+            schema["properties"]["longName"],
+            json!({ "type": "string", "description": "The name of the thing." })
+        );
         assert_eq!(schema["properties"]["parts"]["items"], json!({ "$ref": "#/components/schemas/Thing" }));
     }
 }

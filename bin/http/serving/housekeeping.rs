@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::http::web_config::WebConfig;
 use crate::server::app::App;
 
-/// How often memory is checked and active requests are recorded.
+/// Interval at which memory is checked and active requests are recorded.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Rounds between two checks of the web configuration: a second.
 const WEB_CONFIG_ROUNDS: u32 = 10;

@@ -80,7 +80,7 @@ impl WebConfig {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reloads the file if it, or one that it names, has changed. Counts failures.
+    /// Reloads the file if it has changed, or a file that it names. Counts failures.
     pub(crate) fn reload_if_changed(&self, failures: &IntCounter) {
         let Some(path) = &self.path else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

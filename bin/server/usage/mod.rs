@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Notes queries and returns `text labels` of what was used.
+    /// Notes queries and returns `text labels` of each use.
     fn check(queries: &[&str], expect: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
         let usage = Usage::open(folder.path());

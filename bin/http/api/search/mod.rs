@@ -179,7 +179,7 @@ impl Search {
             Order::Score => {
                 let best_first = |a: &(&str, f64), b: &(&str, f64)| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0));
                 if found.len() > self.limit {
-                    // Sorts only what is returned.
+                    // Sorts only the returned names.
                     found.select_nth_unstable_by(self.limit, best_first);
                 }
                 let n_sorted = found.len().min(self.limit);

@@ -37,7 +37,7 @@ described! {
 }
 
 described! {
-    /// Why a rule is disabled.
+    /// The reason why a rule is disabled.
     pub(crate) struct DisabledByUse {
         /// When, in milliseconds since the epoch.
         at_ms: i64,

@@ -1,4 +1,4 @@
-//! /api/v1/status/teams: budgets of teams, their usage, and what they borrow.
+//! /api/v1/status/teams: budgets of teams, their usage, and their usage above the guaranteed share.
 
 use std::sync::Arc;
 

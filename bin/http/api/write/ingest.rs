@@ -75,7 +75,7 @@ pub(super) async fn ingest(
 /// Responds to a write that was stored, at least in part.
 ///
 /// # Errors
-/// 400 with what was rejected.
+/// 400 with the rejected samples and the reasons.
 pub(super) fn respond(written: &Written, success: StatusCode) -> Result<Response, ApiError> {
     match written.rejects.is_empty() {
         true => Ok(success.into_response()),

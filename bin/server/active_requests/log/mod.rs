@@ -1,7 +1,7 @@
-//! The active-request log: a file of fixed size with what the process was doing, to read after a crash.
+//! The active-request log: a file of fixed size with the activity of the process, to read after a crash.
 //!
-//! The server records each request for data when its work begins, a few times a second, and when it has ended. `varve
-//! status last-words` reads the log. Format: docs/format/active-requests.md, version 1.
+//! The server records each request for data when its work begins, a few times a second, and when it has ended. The
+//! command `varve status last-words` reads the log. Format: docs/format/active-requests.md, version 1.
 //!
 //! Invariants
 //! 1. The file never grows: a request has one slot, which is reused after the request has ended. The slot of a

@@ -26,7 +26,7 @@ const NUMBERS_OFFSET: usize = 8;
 const LENGTHS_OFFSET: usize = 64;
 const STRINGS_OFFSET: usize = 80;
 
-/// Maximum size of each string of a record, in order. The last one gets what the others leave.
+/// Maximum size of each string of a record, in order. The last one gets the remaining space.
 const STRING_SIZES_MAX: [usize; N_STRINGS] = [96, 64, 64, 128, 160, SIZE - STRINGS_OFFSET];
 const N_STRINGS: usize = 6;
 
@@ -68,7 +68,7 @@ pub(crate) struct Record {
     pub(crate) client: String,
     pub(crate) user: String,
     pub(crate) user_agent: String,
-    /// Why it failed.
+    /// The reason why it failed.
     pub(crate) reason: String,
     /// The query or selectors, truncated.
     pub(crate) text: String,
