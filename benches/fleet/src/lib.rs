@@ -36,7 +36,7 @@ use args::Command;
 /// Runs a command and prints its results to standard output.
 ///
 /// # Errors
-/// If a server cannot be run or reached, rejects samples, or differs from what is expected.
+/// If a server cannot be run or reached, rejects samples, or returns unexpected ones.
 pub fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Write(args) => write::write(args),

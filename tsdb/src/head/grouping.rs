@@ -8,7 +8,7 @@ use super::groups::{GroupCounts, SeriesGroup};
 impl Head {
     /// Counts the series of this head in `counts`. Must be called before the first series is created.
     pub(crate) fn count_in(&mut self, counts: GroupCounts) {
-        debug_assert_eq!(self.len(), 0, "what is counted already would be lost");
+        debug_assert_eq!(self.len(), 0, "the counts of existing series would be lost");
         self.table.groups.count_in(counts);
     }
 

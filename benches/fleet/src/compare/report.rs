@@ -116,7 +116,7 @@ impl ServerReport {
 }
 
 impl fmt::Display for Report {
-    /// A column after each other server shows the ratio of the first server to it.
+    /// Prints the table. A column after each other server shows the ratio of the first server to it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} series, {} samples each", self.n_series, self.n_samples_per_series)?;
         self.servers.iter().try_for_each(|found| writeln!(f, "{}: {}", found.name, found.version))?;

@@ -1,7 +1,7 @@
 //! A simulated fleet of GPU machines under kube-prometheus: its series, and the value of each series at any time.
 //!
-//! Everything is computed from a seed and nothing is stored. Labels and values of any series and round can be computed in
-//! any order, so a benchmark can verify what a server stored. Used by the commands and by the benches.
+//! Everything is computed from a seed and nothing is stored. Labels and values of any series and round can be computed
+//! in any order, so a benchmark can verify the stored samples. Used by the commands and by the benches.
 //!
 //! # Shape
 //! A fleet is a list of *places*, one for each active series: first the control planes, then the machines. Each kind

@@ -181,8 +181,8 @@ impl Model {
 }
 
 impl Part {
-    /// Bucket and sum are computed from the count, each with noise that is smaller than the growth per round. So buckets
-    /// ascend over `le`, the last one equals the count, and no value decreases.
+    /// Computes the value as an integer. Bucket and sum are computed from the count, each with noise that is smaller
+    /// than the growth per round. So buckets ascend over `le`, the last one equals the count, and no value decreases.
     fn whole(self, at: &Moment, low: u8, high: u8) -> u64 {
         let (count, step) = count(at, low, high);
         match self {

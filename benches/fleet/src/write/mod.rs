@@ -1,7 +1,7 @@
 //! `varve-bench write`: sends the samples of a fleet as Prometheus does.
 //!
-//! A round ends when all of it is acknowledged, and then the next begins, so that the samples of a series arrive in order.
-//! Requests are encoded while they are sent, or some rounds ahead.
+//! A round begins when all samples of the previous round are acknowledged, so that the samples of a series arrive in
+//! order. Requests are encoded while they are sent, or some rounds ahead.
 
 mod requests;
 mod send;

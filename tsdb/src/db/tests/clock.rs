@@ -43,7 +43,7 @@ fn write_own(db: &Db, timestamp_ms: i64) {
     db.append(&mut batch).unwrap();
 }
 
-/// Everything that a wrong newest time could damage.
+/// Runs every operation that a wrong newest time could damage.
 fn write_and_maintain(db: &Db, clock: &ManualClock, real_ms: i64) {
     write_own(db, clock.now_ms());
     write_real(db, real_ms);

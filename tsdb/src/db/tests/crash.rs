@@ -48,7 +48,7 @@ fn value(i: usize, t: i64) -> f64 {
     i as f64 + (t % 1_000_003) as f64 / 7.0
 }
 
-/// Some series have histograms, with the value as sum.
+/// Returns the histogram of a sample, with the value as sum. Only some series have histograms.
 fn histogram(i: usize, t: i64) -> Option<Histogram> {
     let counts =
         HistogramCounts::Integer { count: 9, zero_count: t.unsigned_abs() % 7, positive: vec![4, 5], negative: vec![] };
@@ -57,7 +57,7 @@ fn histogram(i: usize, t: i64) -> Option<Histogram> {
     (i >= N_SERIES - 2).then_some(of)
 }
 
-/// The start timestamp of a sample: some series have none, the others lack it now and then.
+/// Returns the start timestamp of a sample. Some series have none, others lack it now and then.
 fn start_of(i: usize, t: i64) -> i64 {
     if i < 2 { 0 } else { (t / 600_000 + i as i64) / 2 % 3 * 1000 }
 }
@@ -299,7 +299,7 @@ fn an_import_adds_all_blocks_or_none_whatever_fails() {
             let db = Db::open(DATA.as_ref(), options(&fs, 1)).unwrap_or_else(|e| panic!("{case}: {e}"));
             let seen: BTreeSet<_> = found(&db).into_keys().collect();
             assert!(seen.is_empty() || seen == imported, "{case}, {cut:?}: {} samples", seen.len());
-            assert!(seen.len() == imported.len() || ended.is_err(), "{case}, {cut:?}: what was taken in is lost");
+            assert!(seen.len() == imported.len() || ended.is_err(), "{case}, {cut:?}: imported samples are lost");
             db.import().unwrap_or_else(|e| panic!("{case}, {cut:?}: {e}"));
             assert_eq!(found(&db).len(), imported.len(), "{case}, {cut:?}: the import can be repeated");
         }

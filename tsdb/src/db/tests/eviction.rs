@@ -33,7 +33,7 @@ fn a_stale_series_is_evicted_after_minutes_and_an_idle_one_after_an_hour() {
     append(&db, &[(2, NOW_MS + 5 * MINUTE_MS, 1.0)]);
     assert_eq!(flush_at(&db, 6), 1, "one ended, one goes on, the others had a sample behind their marker");
     assert_eq!([7, 60, 61, 66].map(|minute| flush_at(&db, minute)), [0, 0, 2, 1]);
-    assert_eq!((db.n_series(), everything(&db).len()), (1, 5), "what they had is in blocks");
+    assert_eq!((db.n_series(), everything(&db).len()), (1, 5), "the samples of evicted series are in blocks");
     append(&db, &[(0, NOW_MS + 66 * MINUTE_MS, 1.0)]);
     assert_eq!((db.n_series(), flush_at(&db, 100)), (2, 0), "one comes back");
 }

@@ -103,7 +103,7 @@ fn write_fixture(name: &str, parts: &[&str], live: fn(&Path) -> Contents) {
     std::fs::write(fixture.join("expected.txt"), print(&expected)).unwrap();
 }
 
-/// A value for every form of the encodings.
+/// Returns a value for each form of the encodings.
 fn value(i: usize, n: i64) -> f64 {
     let odd = [
         f64::NAN,
@@ -135,7 +135,7 @@ fn write(db: &Db, series: impl IntoIterator<Item = usize>, t: i64, written: &mut
     }
 }
 
-/// Logs of three epochs. The first was truncated, and the fixture does not contain the data before that.
+/// Writes logs of three epochs. The first was truncated, and the fixture does not contain the data before that.
 fn live_logs(dir: &Path) -> Contents {
     let (mut before, mut written) = (Contents::new(), Contents::new());
     let db = Db::open(dir, options(2)).unwrap();
@@ -167,7 +167,7 @@ fn live_logs(dir: &Path) -> Contents {
     written
 }
 
-/// A merged day, a merged window, and parts. One series has more samples than fit a row.
+/// Writes a merged day, a merged window, and parts. One series has more samples than fit a row.
 fn live_blocks(dir: &Path) -> Contents {
     let mut written = Contents::new();
     let db = Db::open(dir, options(2)).unwrap();
@@ -190,7 +190,7 @@ fn live_blocks(dir: &Path) -> Contents {
     written
 }
 
-/// Rules with all four operators over parts. One part is newer than the rules.
+/// Writes rules with all four operators over parts. One part is newer than the rules.
 fn live_deletions(dir: &Path) -> Contents {
     let mut written = Contents::new();
     let db = Db::open(dir, options(1)).unwrap();

@@ -5,7 +5,7 @@ use crate::sample::histogram::{BucketSpan, HISTOGRAM_BUCKETS_MAX, HistogramCount
 
 const MINUTE_MS: i64 = 60_000;
 
-/// A histogram of `n` observations with the hint that there was no reset before it.
+/// Returns a histogram of `n` observations with the hint that there was no reset before it.
 fn following(n: u64) -> Histogram {
     Histogram {
         reset_hint: ResetHint::NoReset,

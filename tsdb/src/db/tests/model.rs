@@ -114,7 +114,7 @@ struct ModelSeries {
 }
 
 impl Model {
-    /// Appends as the store should, and returns what it should reject.
+    /// Appends as the store should, and returns the samples that it should reject.
     fn append(&mut self, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
         let newest_ms = self.newest_ms;
         let mut rejected = Vec::new();

@@ -37,13 +37,13 @@ impl Slow {
 }
 
 impl Drop for Slow {
-    /// A failing test must not wait forever.
+    /// Releases the disk, so that a failing test does not wait forever.
     fn drop(&mut self) {
         self.go_on();
     }
 }
 
-/// A request whose deadline has passed.
+/// Returns the context of a request whose deadline has passed.
 fn impatient() -> QueryContext {
     QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", usize::MAX))
 }
@@ -408,11 +408,7 @@ fn a_failed_replay_fails_reads_and_writes_and_loses_nothing_acknowledged() {
     assert!(matches!(slow.state(), ReplayState::Failed(_)));
     drop(slow);
     assert_eq!(std::fs::read(&file).unwrap(), bytes, "the log is as it was");
-    assert_eq!(
-        everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(),
-        5,
-        "4 of 5, and the one that was buffered"
-    );
+    assert_eq!(everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(), 5, "4 of 5, and the buffered one");
 }
 
 #[test]

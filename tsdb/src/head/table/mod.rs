@@ -132,7 +132,7 @@ impl Table {
         self.find_words(&self.words_of(labels)?)
     }
 
-    /// Looks up the words of a label set. Returns `None` if one of its strings has no symbol: then no series has this
+    /// Returns the words of a label set. Returns `None` if one of its strings has no symbol, so that no series has this
     /// set.
     fn words_of(&self, labels: &Labels) -> Option<Vec<u32>> {
         let (mut names, mut words) = (Vec::with_capacity(32), Vec::with_capacity(32));

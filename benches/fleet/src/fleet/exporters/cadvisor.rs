@@ -47,7 +47,7 @@ const PER_INTERFACE: [(&str, Model); 7] = [
     ("container_network_transmit_packets_total", counter(7, 19)),
 ];
 
-/// Every third pod has a second container, every ninth a third.
+/// Returns the number of containers of a pod. Every third pod has a second container, every ninth a third.
 pub(super) fn n_containers(slot: u16) -> u8 {
     1 + u8::from(slot.is_multiple_of(3)) + u8::from(slot.is_multiple_of(9))
 }
