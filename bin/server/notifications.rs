@@ -106,7 +106,7 @@ impl Notifications {
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
-        // The board stays consistent after a panic: it changes in single steps.
+        // The state stays consistent after a panic, because it changes in single steps.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

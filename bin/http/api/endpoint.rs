@@ -151,7 +151,7 @@ impl Endpoint {
     }
 }
 
-/// Responds to OPTIONS under /api/v1. CORS lets pages of other origins read, not change state.
+/// Responds to OPTIONS under /api/v1. CORS allows pages of other origins to read, but not to change state.
 fn api_options(state: &HttpState, only_reads: bool) -> MethodRouter<HttpState> {
     let mut route = MethodRouter::new().options(|| async { StatusCode::NO_CONTENT });
     if only_reads {

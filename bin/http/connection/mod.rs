@@ -198,7 +198,7 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
         () = connection.idle_for(app.settings.args.read_timeout) => {
             serving.as_mut().graceful_shutdown();
-            // An HTTP/2 client gets a GOAWAY. Requests that it has sent meanwhile are served.
+            // An HTTP/2 client gets a GOAWAY. Requests that it sent before it received the GOAWAY are served.
             let closed = tokio::time::timeout(GOODBYE_TIME_MAX, serving.as_mut()).await;
             if closed.is_err() && connection.is_busy() { serving.await } else { return }
         }

@@ -1,6 +1,6 @@
 //! Verification of client certificates: `client_auth_type`, `client_ca` and `client_allowed_sans`.
 //!
-//! Invariant: whatever the mode, a client with a certificate proves that it has the private key.
+//! Invariant: in every mode, a client with a certificate proves that it has the private key.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -126,7 +126,7 @@ impl Loaded {
         Ok(Self { tls, http2, auth, headers, has_client_certs, files })
     }
 
-    /// Checks that a reload disables neither authentication nor TLS. That takes a restart.
+    /// Checks that a reload disables neither authentication nor TLS. Disabling them takes a restart.
     fn check_successor_of(self, old: &Self) -> Result<Self> {
         let is_authenticated = |of: &Self| of.auth.is_some() || of.has_client_certs;
         ensure!(

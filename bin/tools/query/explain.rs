@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::args::{ExplainArgs, ExplainOutput};
 use crate::tools::client::{Client, escape};
 
-/// Runs `varve query explain`: lets a server evaluate a query and prints the statistics of each operator.
+/// Runs `varve query explain`: sends a query to a server and prints the statistics of each operator.
 ///
 /// # Errors
 /// If the server cannot be reached or returns an error.
