@@ -3,7 +3,7 @@
 //! | path in the data directory | contents |
 //! | --- | --- |
 //! | `lock` | held while the store is open |
-//! | `wal/000000-002/000/...` | the first of two logs (`wal`) |
+//! | `wal/000000-002/000/...` | the first of two logs of the WAL (`wal`) |
 //! | `blocks/00000007.block` | samples that left the heads (`block`) |
 //! | `tombstones` | delete rules for samples that are still in blocks |
 //! | `quarantine/...` | damaged bytes that replay skipped |
@@ -410,7 +410,7 @@ impl Db {
         self.store.delete(matchers, range)
     }
 
-    /// Writes the samples in the heads to blocks and truncates the logs.
+    /// Writes the samples in the heads to blocks and truncates the WAL.
     ///
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`]: nothing is lost, and the next flush tries again. [`Error::ReplayFailed`]

@@ -2,7 +2,7 @@
 //!
 //! Structures of arrays indexed by a dense slot. [`Table`] contains the series, [`Samples`] the samples since the last
 //! freeze, and [`Frozen`] older samples that are being flushed. The lock of the shard guards the head. The head does
-//! not depend on the log. Readers copy encoded bytes under the lock ([`HeadCopies`]) and decode them without it.
+//! not depend on the WAL. Readers copy encoded bytes under the lock ([`HeadCopies`]) and decode them without it.
 //!
 //! Invariants
 //! 1. A slot names the same series until its generation changes. [`Head::is_current`] detects an outdated [`SlotRef`].

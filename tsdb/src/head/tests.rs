@@ -193,7 +193,7 @@ fn samples_since_a_freeze_are_in_order_again_after_its_checkpoint() {
     }
 }
 
-/// Appends in flight stay entirely hidden when a chunk or an out-of-order buffer is closed or the head is frozen.
+/// Samples of appends in flight stay hidden when a chunk or an out-of-order buffer is closed or the head is frozen.
 #[test]
 fn appends_in_flight_are_hidden_wherever_their_samples_are() {
     let mut head = Head::new(0);

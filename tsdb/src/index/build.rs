@@ -5,8 +5,8 @@
 //! This is a counting sort, as values are integers. Each list is then allocated once with its final size. Neighbours
 //! often share a value, so runs of slots are counted and sorted.
 //!
-//! Used to load series during replay (`head::load`). Besides the postings it takes some twenty bytes per run of the
-//! label at hand.
+//! Used to load series during replay (`head::load`). Besides the postings it takes about twenty bytes per run of the
+//! current label.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Cutting a log: freezing the heads of its shards, and writing the checkpoint that replaces the segments before the
-//! cut.
+//! Cutting a log, which is the WAL of some shards: freezing their heads, and writing the checkpoint that replaces the
+//! segments before the cut.
 //!
 //! Used by `flush`.
 

@@ -1,4 +1,4 @@
-//! A log and the requests that append to it.
+//! A log, the WAL that some of the shards share, and the requests that append to it.
 //!
 //! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A request writes one
 //! record to each log of its series, for any number of shards. With one record per shard, records would be smaller and
@@ -74,7 +74,7 @@ pub(crate) struct LogAppend<'a> {
 }
 
 impl ShardLog {
-    /// Creates a log that several shards share.
+    /// Creates the log of a WAL, for several shards.
     pub(crate) fn new(wal: Wal) -> Arc<Self> {
         Arc::new(Self { wal, batch: Mutex::default(), refs: Mutex::default(), cut: Mutex::default() })
     }

@@ -1,4 +1,4 @@
-//! Flushing: writing samples from the heads to parts, so that logs stay short.
+//! Flushing: writing samples from the heads to parts, so that the WAL stays short.
 //!
 //! Used by the flush task, by deletes, snapshots and compaction on request. One flush runs at a time:
 //!

@@ -1,4 +1,4 @@
-//! A store in use while its log is replayed: the disk blocks reads of the log's samples until a test releases them.
+//! A store in use while its WAL is replayed. The disk blocks reads of the WAL's samples until a test releases them.
 
 use std::thread::scope;
 use std::time::Duration;
@@ -144,19 +144,19 @@ fn a_partial_result_comes_with_a_warning() {
     assert_eq!(ctx.partial(), None);
 }
 
-/// Samples buffered during the replay are applied in the order of the log, and acknowledged samples are kept even if
-/// they turn out to be out of order. The result is the same if the process ends before.
+/// Samples buffered during the replay are applied in the order of the WAL, and acknowledged samples are kept even if
+/// they turn out to be out of order. The result is the same if the process ends before the replay does.
 #[test]
 fn buffered_samples_are_applied_as_the_next_replay_would() {
     let dir = tempfile::tempdir().unwrap();
     history(dir.path(), &[&[(0, NOW_MS, 1.0)], &[(0, NOW_MS + 10_000, 2.0)]]);
     let slow = Slow::open(dir.path(), options());
-    // Too old, as the log will show.
+    // Too old, as the WAL will show.
     assert_eq!(append(&slow.db, &[(3, NOW_MS - 4 * HOUR, 7.0)]), []);
     // A repetition, a contradiction, an out-of-order sample, a new one, a contradiction of that.
     let later = [(NOW_MS, 1.0), (NOW_MS, 9.0), (NOW_MS + 5000, 3.0), (NOW_MS + 20_000, 4.0), (NOW_MS + 20_000, 5.0)];
     assert_eq!(append(&slow.db, &later.map(|(t, value)| (0, t, value))), []);
-    // Rejected at once, whatever the log contains.
+    // Rejected at once, regardless of the WAL.
     let refused = append(&slow.db, &[(0, NOW_MS + 601_000, 1.0), (0, NOW_MS - 5 * HOUR, 1.0)]);
     assert_eq!(refused, [(0, RejectReason::TooFarInFuture), (1, RejectReason::TooOld)]);
 
@@ -407,7 +407,7 @@ fn a_failed_replay_fails_reads_and_writes_and_loses_nothing_acknowledged() {
     assert_eq!(db.write_refusals(), [reason]);
     assert!(matches!(slow.state(), ReplayState::Failed(_)));
     drop(slow);
-    assert_eq!(std::fs::read(&file).unwrap(), bytes, "the log is as it was");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes, "the WAL file is unchanged");
     assert_eq!(everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(), 5, "4 of 5, and the buffered one");
 }
 

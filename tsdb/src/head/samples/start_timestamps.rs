@@ -1,6 +1,6 @@
 //! Start timestamps of samples in memory, for the few series that have them.
 //!
-//! They are logged. A replay does not see the freezes in the log, but must restore the same state. So a series that
+//! They are logged. A replay does not see the freezes in the WAL, but must restore the same state. So a series that
 //! ever had a start timestamp logs it again with its first in-order sample after a freeze and with each out-of-order
 //! sample. Otherwise only changes are logged.
 

@@ -140,7 +140,7 @@ impl Exemplars {
     }
 }
 
-/// The outcome of restoring an exemplar from a log.
+/// The outcome of restoring an exemplar from the WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restored {
     /// The exemplar is in the ring.
