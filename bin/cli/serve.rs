@@ -206,7 +206,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) query_max_memory_total: usize,
 
-    /// Memory available to the server, from which other memory limits are derived [0: that of the cgroup or machine]
+    /// Memory available to the server, from which other memory limits are derived [0: memory of the cgroup or machine]
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory_limit: usize,
 

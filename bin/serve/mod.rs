@@ -223,5 +223,5 @@ async fn wait_for_queries(app: &App) {
 
 fn close(store: Arc<Store>) -> Result<()> {
     save(&store);
-    store.db.sync().map_err(|e| anyhow!("sync the log: {e}"))
+    store.db.sync().map_err(|e| anyhow!("sync the WAL: {e}"))
 }

@@ -95,7 +95,7 @@ fn series(name: &str, metric: &Metric, instance: &str) -> Labels {
 fn labels(name: &str, own: &[(&str, &str)], instance: &str) -> Labels {
     let target = [(METRIC_NAME, name), ("instance", instance), ("job", JOB)];
     Labels::from_pairs(target.into_iter().chain(own.iter().copied()))
-        .expect("own metrics have no labels named like those of a target, and no label twice")
+        .expect("own metrics have no target labels, and no label twice")
 }
 
 fn metadata(family: &MetricFamily) -> (&str, Metadata) {

@@ -1,4 +1,4 @@
-//! Open connections: their number, the reserve, and the choice of which to close for a new one.
+//! Open connections: their number, the reserve, and eviction to make room for new ones.
 //!
 //! An idle connection is evicted for a new one, the longest idle first. If none is idle, the connection whose request
 //! body arrives most slowly is evicted. If none can be evicted, the new connection is *reserved*: it serves probes,
@@ -77,7 +77,7 @@ struct Receiving {
 #[derive(Debug)]
 pub(super) struct Busy {
     connection: Arc<Connection>,
-    /// The permit of an HTTP/2 stream, of which a connection may have many.
+    /// The permit of an HTTP/2 stream. A connection may have many.
     _stream: Option<OwnedSemaphorePermit>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum AdviseCommand {
 /// TLS flags.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrustArgs {
-    /// PEM file of the trusted certificate authorities for https, instead of those of the operating system
+    /// PEM file of the trusted certificate authorities for https, instead of the certificate authorities of the operating system
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 
@@ -104,7 +104,7 @@ pub(crate) struct DropsArgs {
     #[arg(long)]
     pub(crate) ignore_nameless: bool,
 
-    /// Bytes per sample on disk [default: that of --url if it is a Varve that stores its own metrics, else 1]
+    /// Bytes per sample on disk [default: the value of --url if it is a Varve that stores its own metrics, else 1]
     #[arg(long, value_name = "N", value_parser = parse_bytes)]
     pub(crate) bytes_per_sample: Option<f64>,
 

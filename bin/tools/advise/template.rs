@@ -1,8 +1,9 @@
 //! Expressions with dashboard variables, and the selectors that they may contain.
 //!
-//! In a string, a variable is replaced by a placeholder, and a matcher on a value with a placeholder matches every value of
-//! the variable. Outside of strings, the expression is parsed with the values of the variable, then with a name, a number
-//! and an operator, until one of them parses. An expression that does not parse selects every metric that it names.
+//! A variable in a string is replaced by a placeholder. A matcher on a value with a placeholder matches every value of
+//! the variable. Outside of strings, the expression is parsed with the values of the variable, then with a name, a
+//! number and an operator, until one of them parses. An expression that does not parse selects every metric that it
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -24,7 +24,7 @@ pub(super) fn write_sample(out: &mut Vec<u8>, latest: &Latest, external: &BTreeM
         write_series(out, &format!("{name}{suffix}"), labels, bound);
         out.push(b' ');
         write_float(out, value);
-        writeln!(out, " {}", latest.timestamp_ms).expect("a Vec takes everything");
+        writeln!(out, " {}", latest.timestamp_ms).expect("writing to a Vec cannot fail");
     };
     let Some(histogram) = &latest.histogram else { return line("", None, latest.value) };
     let classic = cumulative(histogram);
@@ -92,7 +92,7 @@ fn write_escaped(out: &mut Vec<u8>, text: &str) {
 fn write_float(out: &mut Vec<u8>, value: f64) {
     // A negative zero is written as 0.
     let value = if value == 0.0 { 0.0 } else { value };
-    write!(out, "{}", General(value)).expect("a Vec takes everything");
+    write!(out, "{}", General(value)).expect("writing to a Vec cannot fail");
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ static FAILED: LogLimiter = LogLimiter::new();
 /// Reads the body of a write request, waits for a permit and runs `work` on a blocking thread.
 ///
 /// # Errors
-/// In plain text: 5xx, or the status that is configured for throttled writes, if the sender should retry.
+/// Plain text: 5xx, or the status that is configured for throttled writes, if the sender should retry.
 pub(super) async fn ingest(
     state: &HttpState,
     request: Request,

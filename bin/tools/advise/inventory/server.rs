@@ -43,7 +43,7 @@ impl Server {
     /// Runs an instant query and returns labels and values.
     fn query(&mut self, query: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
         let data = self.get(&format!("/api/v1/query?query={}", escape(query)))?;
-        let found = data.get("result").and_then(Value::as_array).context("a vector")?;
+        let found = data.get("result").and_then(Value::as_array).context("find the vector in the response")?;
         let sample = |sample: &Value| {
             let labels = sample.get("metric")?.as_object()?;
             let text = |(name, value): (&String, &Value)| Some((name.clone(), value.as_str()?.to_owned()));
