@@ -46,7 +46,7 @@ pub(crate) struct FleetArgs {
     #[arg(long, value_name = "N", default_value = "200000", value_parser = clap::value_parser!(u64).range(1..=ACTIVE_SERIES_MAX as u64))]
     pub(crate) active_series: u64,
 
-    /// Series per machine, including those of its pods
+    /// Series per machine, including the series of its pods
     #[arg(long, value_name = "N", default_value = "2100", value_parser = clap::value_parser!(u64).range(1..=SERIES_PER_NODE_MAX as u64))]
     pub(crate) series_per_node: u64,
 
