@@ -191,7 +191,7 @@ fn floats_and_histograms_of_a_series_are_appended_in_order_of_time() {
         ("f1 f3 h2 h4", &[][..]),
         ("h5 f6 h7 f8 h10 h9", &[]),
         ("h15 h14 h13 f12 f16 h17", &[]),
-        // At one timestamp, the first of the request wins.
+        // At one timestamp, the first sample of the request wins.
         ("f20 h20", &[(1, RejectReason::Duplicate)]),
         ("h21 f21", &[(1, RejectReason::Duplicate)]),
         ("f22 h22 f23 h19", &[(1, RejectReason::Duplicate), (3, RejectReason::OutOfOrder)]),

@@ -149,7 +149,7 @@ impl Head {
     /// has, bit for bit, is accepted at any age: the sender repeats it because it missed the acknowledgement. A sample
     /// with another value at a stored timestamp is a duplicate, unless the stored sample is frozen. Any other sample is
     /// out of order and accepted within the window. A sample at the newest timestamp of its series is also accepted if
-    /// that newest sample has left the head: the two may be equal. With a window of 0, the rules are those of
+    /// that newest sample has left the head: the two may be equal. With a window of 0, the rules are the same as in
     /// Prometheus (`tsdb/head_append.go`).
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::labels::Labels;
 use crate::sample::SeriesRef;
 
 impl Head {
-    /// Returns the symbol of a string of a series that is about to be loaded.
+    /// Returns the symbol of a string, for a series that is loaded next.
     ///
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) when the shard has no symbols left.

@@ -95,8 +95,8 @@ impl Newest {
         known(self.sent_ms.load(Ordering::Relaxed)).map(|sent_ms| self.limited(sent_ms, self.clock.now()))
     }
 
-    /// Returns the newest time to which the age of samples that are about to be appended is compared, and the greatest
-    /// timestamp they may have.
+    /// Returns the newest time to which the age of samples is compared before they are appended, and their greatest
+    /// allowed timestamp.
     pub(crate) fn bounds(&self) -> (Option<i64>, i64) {
         let future_max_ms = self.clock.now().latest_ms().saturating_add(self.ahead_max_ms);
         let believed_ms = self.believed_sent();

@@ -257,7 +257,7 @@ fn a_directory_of_a_newer_version_is_rejected_and_left_unchanged() {
     for (kind, crc_offset) in
         [("samples-", 20), ("series-", 20), ("checkpoint-", 20), ("block", 12), ("tombstones", 20)]
     {
-        // With as many shards as before, and with others, which need new directories.
+        // As many shards as before, and another number, which needs new directories.
         for shards in [2, 4] {
             let dir = tempfile::tempdir().unwrap();
             copy_dir(all.path(), dir.path());

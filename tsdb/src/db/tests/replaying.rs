@@ -215,8 +215,8 @@ fn told(db: &Db) -> Told {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Of two values at one timestamp the first acknowledged one wins, with its start timestamp, whatever part of the
-    /// log is known when they arrive.
+    /// The first acknowledged of two values at one timestamp wins, with its start timestamp. It does not matter how
+    /// much of the WAL was read when they arrive.
     #[test]
     fn a_crash_during_the_replay_changes_no_result(
         logged in proptest::collection::vec((0..4_usize, 0..50_i64, 0..3_u8, 0..3_i64), 1..60),
