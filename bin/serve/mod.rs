@@ -136,7 +136,7 @@ async fn stop_requested(signals: &mut Signals, app: &Arc<App>) -> &'static str {
                 Received::End(name) => return name,
                 Received::Reload => {
                     let app = Arc::clone(app);
-                    // An error is logged.
+                    // `reload` logs an error.
                     drop(tokio::task::spawn_blocking(move || app.reload()));
                 }
             },

@@ -20,7 +20,7 @@ pub(crate) async fn run(app: Arc<App>, path: PathBuf, interval: Duration) {
         let checked = tokio::task::spawn_blocking(move || {
             let text = std::fs::read(&path).ok();
             if text != seen && Config::load(&path).ok().as_ref() != Some(&*app.config.current()) {
-                // An error is logged.
+                // `reload` logs an error.
                 drop(app.reload());
             }
             text

@@ -384,7 +384,7 @@ mod tests {
         let (first, second, third) = (enter().await, enter().await, enter().await);
         let _working = first.busy();
         drop(second.busy());
-        // The third has been idle for longest: the second has just been busy, and the first still is.
+        // The third connection is the longest idle: the second was busy just now, and the first still is.
         let leave = async {
             third.evicted().await;
             drop(third);

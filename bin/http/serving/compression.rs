@@ -31,10 +31,10 @@ const SIZE_MIN: u64 = 1 << 10;
 const ENCODER_SIZE: usize = 1 << 20;
 /// Bytes compressed at a time on a thread that serves other connections too: less than a millisecond of work.
 const PIECE_SIZE: usize = 32 << 10;
-/// Window of an encoder, as a power of two in bytes. It keeps a zstd encoder within [`ENCODER_SIZE`].
+/// Binary logarithm of an encoder's window in bytes. It keeps a zstd encoder within [`ENCODER_SIZE`].
 const ZSTD_WINDOW_LOG: u32 = 18;
 const ZSTD_LEVEL: i32 = 1;
-/// Maximum window of a zstd form, as a power of two in bytes. This is the limit of RFC 9659.
+/// Binary logarithm of the maximum window of a form in zstd, in bytes. This is the limit of RFC 9659.
 const ZSTD_FORM_WINDOW_LOG: u32 = 23;
 /// Bytes of a form decoded and charged at a time.
 const DECODE_STEP: usize = 64 << 10;

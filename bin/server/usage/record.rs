@@ -24,7 +24,7 @@ pub(super) const REQUESTERS_MAX: usize = 4_096;
 pub(super) const REQUESTER_TEXT_MAX: usize = 128;
 /// Size of an entry besides its strings.
 const ENTRY_SIZE: usize = 128;
-/// A full table evicts this fraction of its entries: one in 16.
+/// A full table evicts one in this many of its entries.
 const EVICTED_SHARE: usize = 16;
 
 /// The sender of a query, by its headers.
