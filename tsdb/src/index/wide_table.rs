@@ -150,7 +150,7 @@ mod tests {
         for i in 0..200_000_u32 {
             n_hashed.set(0);
             table.insert_unique(hash(&i), i, counted);
-            // Twice the average of a piece: entries are not spread evenly. All entries of a small table once.
+            // Twice the average of a piece, as entries are not spread evenly. For a small table, all entries once.
             let most = (2 * table.len() / N_PIECES).max(3 * SPLIT_LEN);
             assert!(n_hashed.get() <= most, "{} entries were moved for the {i}th", n_hashed.get());
         }

@@ -53,7 +53,7 @@ impl Store {
         if paths.is_empty() {
             return Ok(0);
         }
-        // Of two samples with one timestamp, the sample of the earlier flush wins: flush the heads first.
+        // Flushes the heads first: of two samples with one timestamp, the sample of the earlier flush wins.
         self.flush()?;
         let ids = self.blocks.next_ids(paths.len() as u64);
         let (fs, blocks_dir) = (&*self.options.fs, self.blocks.dir());

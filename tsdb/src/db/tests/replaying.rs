@@ -153,7 +153,7 @@ fn buffered_samples_are_applied_as_the_next_replay_would() {
     let slow = Slow::open(dir.path(), options());
     // Too old, as the WAL will show.
     assert_eq!(append(&slow.db, &[(3, NOW_MS - 4 * HOUR, 7.0)]), []);
-    // A repetition, a contradiction, an out-of-order sample, a new one, a contradiction of that.
+    // A repeated sample, a conflicting one, an out-of-order one, a new one, and a conflict with the new one.
     let later = [(NOW_MS, 1.0), (NOW_MS, 9.0), (NOW_MS + 5000, 3.0), (NOW_MS + 20_000, 4.0), (NOW_MS + 20_000, 5.0)];
     assert_eq!(append(&slow.db, &later.map(|(t, value)| (0, t, value))), []);
     // Rejected at once, regardless of the WAL.
@@ -302,7 +302,7 @@ fn exemplars_that_arrive_during_replays_are_stored_beside_those_of_the_log() {
         assert!(is_waiting(slow.db.exemplars(&impatient(), &[vec![]], TimeRange::ALL)));
         drop(slow);
     }
-    // Of five the oldest is evicted.
+    // The oldest of five is evicted.
     let of = |i: usize, all: &[(i64, f64)]| {
         (series_labels(i).to_string(), all.iter().map(|&(t, v)| (NOW_MS + t, v)).collect())
     };

@@ -163,7 +163,7 @@ fn unbounded_patterns_are_rejected_or_stop() {
     let nested = format!("{}a{}", "(?:".repeat(450), "b?)*".repeat(450));
     assert!(Regexp::parse(&nested).unwrap().is_match("ab"));
     assert!(Regexp::parse("(x+x+)+y").unwrap().is_match(&format!("{}y", "x".repeat(1000))));
-    // Each of these is quadratic if an end is searched for again and again.
+    // Each of these is quadratic if the parser searches for an end again and again.
     for pattern in
         ["{".repeat(1 << 20), format!("[{}x]", "[:".repeat(1 << 19)), format!("[{}]", r"\pL".repeat(1 << 14))]
     {
