@@ -22,7 +22,7 @@ pub(crate) enum AdviseCommand {
 /// TLS flags.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrustArgs {
-    /// PEM file of the trusted certificate authorities for https, instead of the certificate authorities of the operating system
+    /// PEM file of the trusted certificate authorities for https, instead of the operating system's
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 
