@@ -274,7 +274,7 @@ pub(crate) struct IngestArgs {
     pub(crate) label_value_size_max: usize,
 
     /// Maximum memory of write request bodies, and separately of write requests being processed [0: 512 MiB, at most an
-    /// eighth of --memory.limit]
+    /// eighth of --memory.limit, at least twice --ingest.body-size-max]
     #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) bytes_in_flight_max: usize,
 
@@ -303,7 +303,11 @@ pub(crate) struct IngestArgs {
 impl IngestArgs {
     /// Returns the maximum memory of write requests if the process may use `memory` bytes.
     pub(crate) fn bytes_in_flight_max(&self, memory: usize) -> usize {
-        if self.bytes_in_flight_max > 0 { self.bytes_in_flight_max } else { (512 << 20).min(memory / 8) }
+        match self.bytes_in_flight_max {
+            // A body of any allowed size fits.
+            0 => (512 << 20).min(memory / 8).max(2 * self.body_size_max),
+            size => size,
+        }
     }
 
     /// Returns the limits of the receiver if the process may use `memory` bytes.

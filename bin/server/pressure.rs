@@ -6,7 +6,7 @@
 //!
 //! | state | above | with R = 90 | rejected |
 //! | --- | --- | --- | --- |
-//! | 1 | R - (100 - R) / 2, at least R / 2 | 85 | new series |
+//! | 1 | R - (100 - R) / 2, at least R - 5 and R / 2 | 85 | new series |
 //! | 2 | R | 90 | and queries, of which the heaviest is canceled |
 //! | 3 | R + 3/4 (100 - R) | 97 | and writes |
 //!
@@ -23,6 +23,9 @@ use crate::machine::Memory;
 
 /// Queries may always hold this part of their memory.
 const QUERY_MEMORY_MIN_PART: usize = 8;
+/// Maximum distance of the threshold of new series from that of queries, in percent of the limit. With a low
+/// `--memory.refuse-at`, a larger one would be below the memory that heads may use.
+const NEW_SERIES_MARGIN_MAX: u64 = 5;
 
 /// The last measurement.
 #[derive(Debug)]
@@ -91,7 +94,8 @@ impl Pressure {
 
     fn new_series_percent(&self) -> u64 {
         let refuse_at = self.refuse_at_percent;
-        refuse_at.saturating_sub(100_u64.saturating_sub(refuse_at) / 2).max(refuse_at / 2)
+        let margin = (100_u64.saturating_sub(refuse_at) / 2).min(NEW_SERIES_MARGIN_MAX);
+        refuse_at.saturating_sub(margin).max(refuse_at / 2)
     }
 
     fn check_at(&self, percent: u64) -> Result<(), String> {
@@ -121,8 +125,8 @@ mod tests {
             (&of_90, 960, 2),
             (&of_90, 890, 1),
             (&of_90, 800, 0),
-            (&of_20, 100, 0),
-            (&of_20, 101, 1),
+            (&of_20, 150, 0),
+            (&of_20, 151, 1),
             (&off, 5000, 0),
         ] {
             pressure.used.store(used, Ordering::Relaxed);

@@ -182,9 +182,10 @@ impl Connections {
 
     /// Returns the open connections for which `filter` holds and that are not evicted yet.
     fn evictable(&self, filter: impl Fn(&Connection) -> bool) -> Vec<Arc<Connection>> {
-        let open = lock(&self.open);
-        let open = open.values().filter_map(Weak::upgrade);
-        open.filter(|connection| !connection.is_evicted.load(Ordering::Relaxed) && filter(connection)).collect()
+        // Dropping the last reference to a connection locks the table, so references are dropped after the lock.
+        let open: Vec<_> = lock(&self.open).values().filter_map(Weak::upgrade).collect();
+        let is_open = |connection: &Arc<Connection>| !connection.is_evicted.load(Ordering::Relaxed);
+        open.into_iter().filter(|connection| is_open(connection) && filter(connection)).collect()
     }
 }
 
@@ -256,6 +257,11 @@ impl Busy {
         *lock(permit) = regular;
         is_reserved.store(false, Ordering::Relaxed);
         true
+    }
+
+    /// Returns `true` if the connection has one of the reserved permits.
+    pub(super) fn is_on_reserved(&self) -> bool {
+        self.connection.is_reserved()
     }
 
     /// Waits for the permit of an HTTP/2 stream. Evicts the slowest connection with streams if there is none.

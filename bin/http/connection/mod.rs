@@ -176,13 +176,11 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             request.extensions_mut().insert(peer);
         }
         async move {
-            if !is_reserved(request.uri().path()) {
-                if !busy.enter_regular().await {
-                    return Ok(too_many_connections(&app));
-                }
-                if request.version() == Version::HTTP_2 {
-                    busy.enter_stream().await;
-                }
+            if !is_reserved(request.uri().path()) && !busy.enter_regular().await {
+                return Ok(too_many_connections(&app));
+            }
+            if request.version() == Version::HTTP_2 && !busy.is_on_reserved() {
+                busy.enter_stream().await;
             }
             let response = service.call(request).await;
             response.map(|response| response.map(|body| Body::new(busy.until_the_end_of(streams::paced(body)))))

@@ -51,7 +51,7 @@ pub(crate) struct Loaded {
     /// Added to every response.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether client certificates are requested.
-    has_client_certs: bool,
+    requires_client_certs: bool,
     /// All files that were read.
     files: Vec<PathBuf>,
 }
@@ -119,19 +119,22 @@ impl Loaded {
         let tls =
             file.tls_server_config.as_ref().map(|of| tls::server_config(of, http2, folder, &mut files)).transpose();
         let tls = tls.with_context(about)?.flatten();
-        let has_client_certs = tls.as_ref().is_some_and(|(_, has_client_certs)| *has_client_certs);
+        let requires_client_certs = tls.as_ref().is_some_and(|(_, requires_client_certs)| *requires_client_certs);
         let tls = tls.map(|(tls, _)| tls);
         let auth = Auth::new(&file, folder, &mut files).with_context(about)?.map(Arc::new);
         let headers = file.http_server_config.headers().with_context(about)?;
-        Ok(Self { tls, http2, auth, headers, has_client_certs, files })
+        Ok(Self { tls, http2, auth, headers, requires_client_certs, files })
     }
 
     /// Checks that a reload disables neither authentication nor TLS. Disabling them takes a restart.
     fn check_successor_of(self, old: &Self) -> Result<Self> {
-        let is_authenticated = |of: &Self| of.auth.is_some() || of.has_client_certs;
         ensure!(
-            is_authenticated(&self) || !is_authenticated(old),
-            "no user, token or client certificate is required any more; disabling authentication requires a restart"
+            self.auth.is_some() || old.auth.is_none(),
+            "no user or token is required any more; disabling authentication requires a restart"
+        );
+        ensure!(
+            self.requires_client_certs || !old.requires_client_certs,
+            "no client certificate is required any more; disabling client certificates requires a restart"
         );
         ensure!(
             self.tls.is_some() || old.tls.is_none(),
@@ -143,7 +146,14 @@ impl Loaded {
 
 impl Default for Loaded {
     fn default() -> Self {
-        Self { tls: None, http2: true, auth: None, headers: Vec::new(), has_client_certs: false, files: Vec::new() }
+        Self {
+            tls: None,
+            http2: true,
+            auth: None,
+            headers: Vec::new(),
+            requires_client_certs: false,
+            files: Vec::new(),
+        }
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn server_config(
     let key =
         PrivateKeyDer::from_pem_slice(&key).map_err(|_| anyhow!("tls_server_config.key: not a private key in PEM"))?;
     let verifier = client_certs::verifier(of, client_ca, provider)?;
-    let has_client_certs = verifier.is_some();
+    let requires_client_certs = verifier.as_ref().is_some_and(|verifier| verifier.client_auth_mandatory());
     let builder = match verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
@@ -54,7 +54,7 @@ pub(super) fn server_config(
     let http1 = &b"http/1.1"[..];
     let spoken = if http2 { vec![ALPN_HTTP2, http1] } else { vec![http1] };
     config.alpn_protocols = spoken.into_iter().map(<[u8]>::to_vec).collect();
-    Ok(Some((Arc::new(config), has_client_certs)))
+    Ok(Some((Arc::new(config), requires_client_certs)))
 }
 
 /// Returns PEM text, inline or from a file.

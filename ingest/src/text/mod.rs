@@ -51,7 +51,18 @@ pub struct BadLine {
 impl<R: BufRead> LineReader<R> {
     /// Creates a reader of a body of any size. A line has at most 2 MiB.
     pub fn new(reader: R, format: TextFormat) -> Self {
-        Self { lines: Lines { reader, line: Vec::new(), number: 0, n_samples: 0, size: 0, size_max: u64::MAX }, format }
+        Self {
+            lines: Lines {
+                reader,
+                line: Vec::new(),
+                number: 0,
+                n_samples: 0,
+                size: 0,
+                size_max: u64::MAX,
+                barren_max: u64::MAX,
+            },
+            format,
+        }
     }
 
     /// Reads the next line. Returns `None` at the end.
@@ -129,6 +140,8 @@ struct Lines<R> {
     n_samples: u64,
     size: u64,
     size_max: u64,
+    /// Maximum number of lines without a sample, besides one for each sample.
+    barren_max: u64,
 }
 
 impl Importer<'_> {
@@ -138,7 +151,15 @@ impl Importer<'_> {
         let size_max = (size_max * SIZE_FACTOR).min(size_max + body.len() as u64 * EXPANSION_MAX);
         let reader =
             BufReader::with_capacity(BUFFER_SIZE, self.import.compression.reader(body, self.receiver.limits())?);
-        let mut lines = Lines { reader, line: Vec::new(), number: 0, n_samples: 0, size: 0, size_max };
+        let mut lines = Lines {
+            reader,
+            line: Vec::new(),
+            number: 0,
+            n_samples: 0,
+            size: 0,
+            size_max,
+            barren_max: BARREN_LINES_MAX,
+        };
         let mut family = Family::default();
         let mut n_lines = 0;
         while !self.batch(&mut lines, &mut family).map_err(|error| self.cut(error, n_lines))? {
@@ -287,7 +308,7 @@ impl<R: BufRead> Lines<R> {
             let flag = "--ingest.decompressed-size-max times 64, or plus 256 times the size as received";
             return Err(WriteError::TooLarge { what, size: self.size, limit: self.size_max, flag }.into());
         }
-        let (n_barren, limit) = (self.number - self.n_samples, BARREN_LINES_MAX + self.n_samples);
+        let (n_barren, limit) = (self.number - self.n_samples, self.barren_max.saturating_add(self.n_samples));
         if n_barren > limit {
             let what = "number of lines without a sample";
             return Err(WriteError::TooLarge { what, size: n_barren, limit, flag: "one for each sample" }.into());

@@ -5,10 +5,9 @@
 //! series, so their inputs are left unchanged; plain selectors and set operators do neither.
 
 use hashbrown::HashSet;
-use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher};
 
-use super::{Chain, Plan, PlanKind, Selector, contains_name};
+use super::{Chain, Plan, PlanKind, Selector, contains_name, is_name_label};
 use crate::functions::{Implementation, SeriesFunction};
 use crate::promql::ast::{BinaryOp, VectorMatching};
 
@@ -37,7 +36,8 @@ fn narrow(Chain { first, links }: &mut Chain) {
 
 /// Returns the matchers on signature labels that all series of an expression satisfy.
 fn matchers_of(plan: &Plan, matching: &VectorMatching) -> Vec<Matcher> {
-    let is_in_signature = |name: &str| name != METRIC_NAME && contains_name(&matching.labels, name) == matching.on;
+    // Operators drop the labels that make up a name, and `rate` drops them even if the signature has them.
+    let is_in_signature = |name: &str| !is_name_label(name) && contains_name(&matching.labels, name) == matching.on;
     let matchers = selector(plan).map_or(&[][..], |selector| &selector.matchers);
     matchers.iter().filter(|matcher| is_in_signature(matcher.name())).cloned().collect()
 }
@@ -98,6 +98,8 @@ mod tests {
         check("a{x=\"1\"} and on(x) b{y=\"2\"}", &["a{x=\"1\"}", "b{y=\"2\", x=\"1\"}"]);
         check("a{x=\"1\"} unless ignoring(x) b{y=\"2\"}", &["a{x=\"1\"}", "b{y=\"2\"}"]);
         check("rate(a{x=\"1\"}[5m]) unless b{y=\"2\"}", &["rate()", "b{y=\"2\", x=\"1\"}"]);
+        check("a{__type__=\"gauge\"} and b", &["a{__type__=\"gauge\"}", "b"]);
+        check("rate(a{__type__=\"gauge\"}[5m]) and on(__type__) b", &["rate()", "b"]);
     }
 
     #[test]

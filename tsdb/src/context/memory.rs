@@ -214,6 +214,10 @@ impl Charge {
     /// [`Error::Limit`] if the budget or its parent has too few free bytes. Nothing is reserved then.
     #[inline]
     pub fn grow(&mut self, size: usize) -> Result<()> {
+        // Fast path: a budget that has shrunk below its use denies nothing to those who need nothing.
+        if size == 0 {
+            return Ok(());
+        }
         self.memory.reserve_waiting(size)?;
         self.size += size;
         Ok(())
@@ -225,6 +229,10 @@ impl Charge {
     /// The errors of [`Charge::grow`].
     #[inline]
     pub fn grow_without_waiting(&mut self, size: usize) -> Result<()> {
+        // Fast path, as in `grow`.
+        if size == 0 {
+            return Ok(());
+        }
         self.memory.reserve_without_waiting(size)?;
         self.size += size;
         Ok(())

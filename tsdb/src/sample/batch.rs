@@ -80,8 +80,9 @@ impl<'a> HistogramQueue<'a> {
     /// before the float in the request.
     #[inline]
     pub(crate) fn take_before(&mut self, float: &Append) -> Option<&'a AppendHistogram> {
-        // Fast path: no histograms.
-        if self.sorted.is_empty() {
+        // Fast path: no histograms, or only those of other series.
+        let (Some(lowest), Some(highest)) = (self.sorted.first(), self.sorted.last()) else { return None };
+        if float.slot < lowest.slot || float.slot > highest.slot {
             return None;
         }
         let first = self.sorted.partition_point(|append| append.slot < float.slot);

@@ -98,8 +98,9 @@ impl Newest {
     /// Returns the newest time to which the age of samples is compared before they are appended, and their greatest
     /// allowed timestamp.
     pub(crate) fn bounds(&self) -> (Option<i64>, i64) {
-        let future_max_ms = self.clock.now().latest_ms().saturating_add(self.ahead_max_ms);
-        let believed_ms = self.believed_sent();
+        let now = self.clock.now();
+        let future_max_ms = now.latest_ms().saturating_add(self.ahead_max_ms);
+        let believed_ms = known(self.sent_ms.load(Ordering::Relaxed)).map(|sent_ms| self.limited(sent_ms, now));
         // Fast path: samples of any age are rejected.
         let newest_ms = self.get();
         if believed_ms >= newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {

@@ -20,8 +20,14 @@ pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Res
         let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
         let wanted = pattern.map(Regexp::parse).transpose();
         let wanted = wanted.map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
-        let is_wanted = |family: &&MetricFamily| wanted.as_ref().is_none_or(|wanted| wanted.is_match(family.name()));
-        Ok::<_, ApiError>(app.gather().iter().filter(is_wanted).map(describe).collect::<Vec<_>>())
+        let ctx = app.context(None);
+        let mut described = Vec::new();
+        for family in app.gather() {
+            if wanted.as_ref().map_or(Ok(true), |wanted| wanted.is_match_in(&ctx, family.name()))? {
+                described.push(describe(&family));
+            }
+        }
+        Ok::<_, ApiError>(described)
     });
     Ok(success(&described.await.map_err(ApiError::internal)??))
 }

@@ -17,9 +17,9 @@ use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 use crate::annotations::{Annotation, AnnotationList};
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, Vector, is_name_label};
+use crate::eval::columns::{GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, Vector};
 use crate::eval::grid::Grid;
-use crate::plan::{Aggregate, Plan, PlanKind, contains_name};
+use crate::plan::{Aggregate, Plan, PlanKind, contains_name, is_name_label};
 use crate::promql::ast::{AggregateOp, Span};
 use fold::Fold;
 

@@ -16,12 +16,10 @@ use varve_tsdb::labels::{LabelHint, LabelsBuilder};
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::combine::{OperatorAnnotations, combine_steps, element};
-use crate::eval::columns::{
-    Column, GroupingKeys, HINT_NAMES_MAX, Limits, NAME_LABELS, Series, StepSet, Vector, is_name_label,
-};
+use crate::eval::columns::{Column, GroupingKeys, HINT_NAMES_MAX, Limits, Series, StepSet, Vector};
 use crate::functions::arithmetic;
 use crate::functions::operators::{self, is_trim};
-use crate::plan::{Link, contains_name};
+use crate::plan::{Link, NAME_LABELS, contains_name, is_name_label};
 use crate::promql::ast::{BinaryOp, Cardinality, VectorMatching};
 
 /// Returns `true` if a label is part of the signature.

@@ -14,10 +14,10 @@ use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{Column, Limits, Series, Vector, is_name_label};
+use crate::eval::columns::{Column, Limits, Series, Vector};
 use crate::eval::grid::Grid;
 use crate::functions::Implementation;
-use crate::plan::{Plan, PlanKind, RangeSelector, Selector, Shift};
+use crate::plan::{Plan, PlanKind, RangeSelector, Selector, Shift, is_name_label};
 use crate::promql::ast::ValueType;
 
 /// The labels that join an info series to others.

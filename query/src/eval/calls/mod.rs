@@ -13,13 +13,13 @@ use varve_tsdb::{Labels, MatchOp, Matcher};
 use crate::date::Civil;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{Column, Series, StepSet, Vector, is_name_label};
+use crate::eval::columns::{Column, Series, StepSet, Vector};
 use crate::eval::grid::Grid;
 use crate::eval::select::SampleField;
 use crate::eval::stream::{Stage, StageKind};
 use crate::functions::{Implementation, SeriesFunction};
 use crate::math::float;
-use crate::plan::{Call, Plan, PlanKind};
+use crate::plan::{Call, Plan, PlanKind, is_name_label};
 
 /// Returns a stage that maps each float of a column to `f(step, value)`.
 fn map_floats<'p>(f: impl Fn(usize, f64) -> f64 + Send + Sync + 'p) -> StageKind<'p> {

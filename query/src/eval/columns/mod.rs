@@ -15,6 +15,6 @@ pub(crate) use column::Column;
 pub(crate) use grouping_keys::{GroupingKeys, HINT_NAMES_MAX};
 pub(crate) use limits::{Limits, SampleLimit};
 pub(crate) use scalars::Scalars;
-pub(crate) use series::{NAME_LABELS, Series, is_name_label, series_size, without_name};
+pub(crate) use series::{Series, series_size, without_name};
 pub(crate) use step_set::StepSet;
 pub(crate) use vector::Vector;

@@ -1,9 +1,9 @@
 //! A series of an evaluation, and removal of its metric name.
 
 use varve_tsdb::Labels;
-use varve_tsdb::labels::METRIC_NAME;
 
 use super::Column;
+use crate::plan::is_name_label;
 
 /// One series over the steps of a grid.
 #[derive(Debug, Clone)]
@@ -22,14 +22,6 @@ impl Series {
             self.labels = without_name(&self.labels);
         }
     }
-}
-
-/// Labels that are removed with the metric name.
-pub(crate) const NAME_LABELS: [&str; 2] = ["__type__", "__unit__"];
-
-/// Returns `true` if a label is the metric name or is removed with it.
-pub(crate) fn is_name_label(name: &str) -> bool {
-    name.starts_with("__") && (name == METRIC_NAME || NAME_LABELS.contains(&name))
 }
 
 /// Returns a label set without the metric name, type and unit.

@@ -114,6 +114,10 @@ impl Vector {
     /// # Errors
     /// [`Error::Execution`] if two series with equal labels have a value at the same step.
     pub(crate) fn merge_same_labels(&mut self) -> Result<()> {
+        // Fast path: labels ascend strictly.
+        if self.series.is_sorted_by(|a, b| a.labels < b.labels) {
+            return Ok(());
+        }
         let mut charge = self.ctx.charge();
         charge.grow(self.series.len() * (size_of::<(&Labels, usize)>() * 2 + size_of::<usize>() * 2))?;
         let Some(first_of) = self.first_of_labels()? else { return Ok(()) };
@@ -139,10 +143,6 @@ impl Vector {
 
     /// Returns for every series the index of the first series with the same labels; `None` if all label sets differ.
     fn first_of_labels(&self) -> Result<Option<Vec<usize>>> {
-        // Fast path: labels ascend strictly.
-        if self.series.is_sorted_by(|a, b| a.labels < b.labels) {
-            return Ok(None);
-        }
         let mut known = HashMap::with_capacity(self.series.len());
         let mut first_of = Vec::with_capacity(self.series.len());
         for (at, series) in self.series.iter().enumerate() {

@@ -6,7 +6,7 @@ use varve_tsdb::context::Charge;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
-use crate::eval::columns::is_name_label;
+use crate::plan::is_name_label;
 
 /// Detects duplicate label sets in a stream of series.
 pub(super) struct DuplicateLabels {

@@ -10,9 +10,10 @@ use super::stage::Stage;
 use crate::annotations::AnnotationList;
 use crate::error::Result;
 use crate::eval::columns::combine::OperatorAnnotations;
-use crate::eval::columns::{Limits, NAME_LABELS, Series, series_size};
+use crate::eval::columns::{Limits, Series, series_size};
 use crate::eval::profile::OutputCount;
 use crate::eval::sample_stats::StepSampleStats;
+use crate::plan::NAME_LABELS;
 
 /// Maximum number of series in a batch. Waking a thread costs as much as computing a few dozen series.
 const BATCH_SERIES_MAX: usize = 256;

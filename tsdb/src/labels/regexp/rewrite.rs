@@ -77,26 +77,39 @@ impl Rewrite {
     }
 
     fn expand(&self, text: &str, ctx: Option<&QueryContext>) -> crate::Result<Option<String>> {
-        let check = || ctx.map_or(Ok(()), QueryContext::check);
         let Some(groups) = self.compiled(ctx)?.groups(text, ctx)? else { return Ok(None) };
-        let mut out = String::new();
+        let mut len = 0;
+        self.each_piece(&groups, ctx, |piece| len += piece.len())?;
+        // The exact capacity: a string that grows needs up to three times its length.
+        let mut out = String::with_capacity(len);
+        self.each_piece(&groups, ctx, |piece| out.push_str(piece))?;
+        Ok(Some(out))
+    }
+
+    /// Calls `f` with each piece of the expanded template, in order.
+    fn each_piece(
+        &self,
+        groups: &Groups<'_>,
+        ctx: Option<&QueryContext>,
+        mut f: impl FnMut(&str),
+    ) -> crate::Result<()> {
         let mut rest = self.template.as_str();
         while let Some((before, after)) = rest.split_once('$') {
-            check()?;
-            out.push_str(before);
+            ctx.map_or(Ok(()), QueryContext::check)?;
+            f(before);
             rest = after;
             if let Some(after) = after.strip_prefix('$') {
-                out.push('$');
+                f("$");
                 rest = after;
             } else if let Some((name, after)) = reference(after) {
-                out.push_str(groups.get(name).unwrap_or(""));
+                f(groups.get(name).unwrap_or(""));
                 rest = after;
             } else {
-                out.push('$');
+                f("$");
             }
         }
-        out.push_str(rest);
-        Ok(Some(out))
+        f(rest);
+        Ok(())
     }
 }
 
