@@ -1,16 +1,16 @@
-//! What must hold for arbitrary bytes, one function a target.
+//! Fuzz targets: one function each, which asserts what must hold for arbitrary bytes.
 #![forbid(unsafe_code)]
 
+mod active_requests;
 mod prometheus;
 mod regexp;
 mod reseal;
-mod ring;
 mod store;
 mod usage;
 
+pub use active_requests::active_requests;
 pub use prometheus::{prometheus_block, prometheus_chunk, prometheus_log};
 pub use regexp::regexp_parse;
-pub use ring::request_ring;
 pub use store::{store_decode, store_open, wal_replay};
 pub use usage::usage_record;
 
@@ -25,8 +25,8 @@ use varve_query::promql::{parse, print};
 use varve_tsdb::fs::{Fs, MemFs};
 use varve_tsdb::testing::RowCodec;
 
-/// Decodes a row of values and a column of timestamps of as many elements as the first two bytes say. What decodes is
-/// encoded and decoded to the same bits.
+/// Decodes a row of values and a column of timestamps. The first two bytes are the number of elements. A decoded row is encoded
+/// and decoded again, to the same bits.
 pub fn row_decode(input: &[u8]) {
     let Some((&[a, b], bytes)) = input.split_first_chunk() else { return };
     let n = usize::from(u16::from_le_bytes([a, b])) % 1024;
@@ -50,8 +50,8 @@ pub fn row_decode(input: &[u8]) {
     }
 }
 
-/// Reads the input as the payload of the file of HA leaders, under a checksum that is right. What is no such payload is set
-/// aside: the next start finds none.
+/// Reads the input as the payload of the file of HA leaders, under a valid checksum. An invalid file is set aside: the next start
+/// finds none.
 pub fn ha_file(input: &[u8]) {
     let (fs, path): (Arc<dyn Fs>, _) = (Arc::new(MemFs::new()), Path::new("/ha"));
     let head = [&b"VHAP\x01\0\0\0"[..], &crc32c::crc32c(input).to_le_bytes()].concat();
@@ -61,21 +61,21 @@ pub fn ha_file(input: &[u8]) {
     assert_eq!(Elections::open(fs, path.to_owned()).1, LoadOutcome::Valid);
 }
 
-/// Decodes a message of remote write 1.0; the second time into the same batch.
+/// Decodes a message of remote write 1.0, twice into the same batch.
 pub fn remote_write_v1(input: &[u8]) {
     let (hasher, limits, mut batch) = (RouteHasher::new(), Limits::default(), DecodedBatch::default());
     let first = decode_v1(input, &hasher, &limits, &mut batch).is_ok();
     assert_eq!(decode_v1(input, &hasher, &limits, &mut batch).is_ok(), first);
 }
 
-/// Decodes a message of remote write 2.0; the second time into the same batch.
+/// Decodes a message of remote write 2.0, twice into the same batch.
 pub fn remote_write_v2(input: &[u8]) {
     let (hasher, limits, mut batch) = (RouteHasher::new(), Limits::default(), DecodedBatch::default());
     let first = decode_v2(input, &hasher, &limits, &mut batch).is_ok();
     assert_eq!(decode_v2(input, &hasher, &limits, &mut batch).is_ok(), first);
 }
 
-/// Parses an expression. What parses is printed, and that parses to what prints the same.
+/// Parses an expression. If it parses, its printed form parses, and prints the same.
 pub fn promql_parse(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let features = Features::default();
@@ -89,7 +89,7 @@ pub fn promql_parse(input: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Runs a target over the seeds as they are, and over many mutations of them: so many, or `FUZZ_INPUTS`.
+    /// Runs a target on the seeds, and on `n_inputs` (or `FUZZ_INPUTS`) mutations of them.
     fn smoke(target: fn(&[u8]), seeds: &[&[u8]], n_inputs: u64) {
         let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
         let n_inputs = number("FUZZ_INPUTS").unwrap_or(n_inputs);
@@ -115,12 +115,12 @@ mod tests {
         }
     }
 
-    /// Lists of one and of three edits.
+    /// Runs a target on lists of one and of three edits.
     fn on_edits(target: fn(&[u8]), n_inputs: u64) {
         on_edits_after(target, &[], n_inputs);
     }
 
-    /// The same behind each of some beginnings.
+    /// As `on_edits`, after each of the heads.
     fn on_edits_after(target: fn(&[u8]), heads: &[&[u8]], n_inputs: u64) {
         let edits: Vec<u8> = (0..64_u64).flat_map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes()).collect();
         let seeds: Vec<&[u8]> = edits.chunks(8).chain(edits.chunks(24)).chain([&[][..]]).collect();
@@ -150,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn request_ring_holds() {
-        let seeds = ring::seeds();
-        smoke(request_ring, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), 5_000);
+    fn active_requests_holds() {
+        let seeds = active_requests::seeds();
+        smoke(active_requests, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), 5_000);
     }
 
     #[test]

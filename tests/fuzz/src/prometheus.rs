@@ -15,25 +15,25 @@ use varve_tsdb::fs::{Fs, MemFs, PowerCut};
 use crate::reseal::reseal_prometheus;
 use crate::store::{damaged, everything, files, open};
 
-/// Decodes a chunk; the first byte is its encoding. What decodes is encoded, and decoded to the same bits.
+/// Decodes a chunk; the first byte is its encoding. The decoded samples are encoded and decoded again, to the same bits.
 pub fn prometheus_chunk(input: &[u8]) {
     let Some((code, bytes)) = input.split_first() else { return };
     let Some(encoding) = Encoding::from_code(1 + code % 6) else { return };
     let mut columns = SampleColumns::default();
-    // What came before damage is there, and is as sound as the rest.
+    // Samples before the damage are returned.
     let _ = chunk::decode(encoding, bytes, &mut columns);
     let mut encoder = Encoder::new(StartTimestamps::Keep);
     encoder.push_columns(&columns);
     let mut back = SampleColumns::default();
     for chunk in encoder.finish() {
-        chunk::decode(chunk.encoding, &chunk.bytes, &mut back).expect("what was just encoded decodes");
+        chunk::decode(chunk.encoding, &chunk.bytes, &mut back).expect("an encoded chunk is valid");
     }
     assert_eq!(back.timestamps_ms, columns.timestamps_ms);
     assert!(back.values.iter().map(|v| v.to_bits()).eq(columns.values.iter().map(|v| v.to_bits())));
     assert!((0..back.len()).all(|idx| back.start_ms(idx) == columns.start_ms(idx)));
 }
 
-/// Damages a block of Prometheus, with checksums that are right if the first byte says so, and reads all of it.
+/// Damages a Prometheus block, with valid checksums if the first byte is odd, and reads all of it.
 pub fn prometheus_block(input: &[u8]) {
     static BLOCK: OnceLock<(MemFs, PathBuf)> = OnceLock::new();
     let (whole, dir) = BLOCK.get_or_init(exported);
@@ -41,12 +41,12 @@ pub fn prometheus_block(input: &[u8]) {
     let fs = whole.crash(PowerCut::KeepsAll);
     for path in damaged(&fs, edits) {
         if sealed % 2 == 1 && !path.ends_with("meta.json") {
-            fs.edit(&path, |bytes| reseal_prometheus(&path, bytes)).expect("the file is there");
+            fs.edit(&path, |bytes| reseal_prometheus(&path, bytes)).expect("the file exists");
         }
     }
     let mut damage = DamageReport::default();
     if let Ok(block) = BlockReader::open(&fs, dir, &mut damage) {
-        // Either may refuse.
+        // It may return an error.
         let _ = block.verify(&mut damage);
         let mut cursor = block.cursor();
         while let Some(series) = cursor.next(&mut damage) {
@@ -55,21 +55,20 @@ pub fn prometheus_block(input: &[u8]) {
     }
 }
 
-/// A disk with nothing but a block that was exported, and the block's folder.
+/// Returns a file system that contains only an exported block, and the directory of the block.
 fn exported() -> (MemFs, PathBuf) {
     let (store, fs) = (everything(), MemFs::new());
     let to: Arc<dyn Fs> = Arc::new(fs.clone());
     let out = Path::new("/out");
-    export(&open(&store), &to, &QueryContext::unbounded(), out, &ExportOptions::default()).expect("there is room");
-    let dirs = BlockReader::list(&fs, out).expect("it was just made");
+    export(&open(&store), &to, &QueryContext::unbounded(), out, &ExportOptions::default()).expect("memory is large enough");
+    let dirs = BlockReader::list(&fs, out).expect("the directory exists");
     for path in dirs[1..].iter().flat_map(|dir| files(&fs, dir)) {
-        fs.remove(&path).expect("the file is there");
+        fs.remove(&path).expect("the file exists");
     }
     (fs, dirs[0].clone())
 }
 
-/// Decodes a record as every type, decompresses it, and reads the input as a segment, as head chunks and as the
-/// description of a block.
+/// Decodes the input as a record of each type, a compressed record, a segment, head chunks and `meta.json`.
 pub fn prometheus_log(input: &[u8]) {
     for record_type in RecordType::ALL {
         let _ = RecordContent::decode(record_type, input);
@@ -85,7 +84,7 @@ pub fn prometheus_log(input: &[u8]) {
     let path = dir.join("000001");
     fs.create(&path).and_then(|file| file.append(input)).expect("a file in memory");
     let mut damage = DamageReport::default();
-    HeadChunkFiles::scan(&*fs, dir, &mut damage).expect("the folder was just made");
+    HeadChunkFiles::scan(&*fs, dir, &mut damage).expect("the directory exists");
     let segment = Segment { path, number: 1, is_last: true, is_checkpoint: false };
     let mut reader = SegmentReader::open(&*fs, &segment).expect("the file was just made");
     let mut size = 0;

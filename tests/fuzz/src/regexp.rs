@@ -1,9 +1,9 @@
-//! Regular expressions: Prometheus' reading of them against the crate `regex`, where the two languages are one.
+//! Regular expressions, compared with the crate `regex` where both languages agree.
 
 use varve_tsdb::labels::regexp::Regexp;
 
-/// Parses the first line of the input as a pattern. What parses matches the other lines as the crate `regex` has it; and
-/// what the pattern says about its matches is true of them.
+/// Parses the first line of the input as a pattern and matches the other lines. The results are those of the crate `regex`, and
+/// agree with the literals and the prefix of the pattern.
 pub fn regexp_parse(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (pattern, texts) = text.split_once('\n').unwrap_or((text, ""));

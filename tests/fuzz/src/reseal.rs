@@ -1,9 +1,8 @@
-//! Checksums that are right over bytes that are not: as long as files are damaged by chance only their checksums are
-//! tested, not what lies behind them.
+//! Valid checksums for damaged files. With invalid checksums, random damage never reaches the decoders behind them.
 
 use std::path::Path;
 
-/// Gives the parts of a damaged file that still look like such parts their checksums, as the pages in docs/format say.
+/// Recomputes the checksums of a damaged file wherever its structure is still recognizable; see docs/format.
 pub(crate) fn reseal(path: &Path, bytes: &mut [u8]) {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     if name.ends_with(".block") {
@@ -15,7 +14,7 @@ pub(crate) fn reseal(path: &Path, bytes: &mut [u8]) {
     }
 }
 
-/// Writes the checksum of what lies before `at` to it.
+/// Writes the checksum of the bytes from `from` to `at` at `at`.
 fn seal(bytes: &mut [u8], from: usize, at: usize) {
     if at + 4 <= bytes.len() && from <= at {
         let crc = crc32c::crc32c(&bytes[from..at]);

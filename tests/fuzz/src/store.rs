@@ -1,4 +1,4 @@
-//! Whole stores whose files are damaged as the input says.
+//! Stores whose files are damaged by the edits in the input.
 //!
 //! The input is a list of edits of 8 bytes each: file, kind, offset (4), value (2). A file may also get the bytes of another.
 
@@ -16,37 +16,36 @@ use crate::reseal::reseal;
 const NOW_MS: i64 = 1_700_000_000_000;
 const ROOT: &str = "/";
 
-/// What a series shows when it is read: time and bits of its samples, or why it cannot be read.
+/// The samples of each series, as times and bits, or the error when it is read.
 type Contents = BTreeMap<String, Result<Vec<(i64, u64)>, String>>;
 
-/// Damages logs, opens the store twice and asserts that both times it holds the same: a refusal refuses again, what was
-/// skipped stays skipped, and no sample comes from nowhere.
+/// Damages logs and opens the store twice. Both attempts give the same result: an error, or the same samples, all of which were
+/// written.
 pub fn wal_replay(input: &[u8]) {
     static STORE: OnceLock<(MemFs, Contents)> = OnceLock::new();
     open_damaged(STORE.get_or_init(|| with_contents(logs())), input);
 }
 
-/// Damages logs with checkpoints, parts, merged blocks and delete rules; as [`wal_replay`]. What was deleted does not come
-/// back either.
+/// As [`wal_replay`], with checkpoints, parts, merged blocks and delete rules. Deleted samples stay deleted.
 pub fn store_open(input: &[u8]) {
     static STORE: OnceLock<(MemFs, Contents)> = OnceLock::new();
     open_damaged(STORE.get_or_init(|| with_contents(everything())), input);
 }
 
-/// As [`store_open`], but gives what was damaged checksums that are right, so that the edits reach the decoders. Anything
-/// may be shown then; nothing panics, whatever is done with the store.
+/// As [`store_open`], but with valid checksums, so that the edits reach the decoders. The contents may be anything, but no operation
+/// on the store panics.
 pub fn store_decode(input: &[u8]) {
     static STORE: OnceLock<MemFs> = OnceLock::new();
     let fs = STORE.get_or_init(everything).crash(PowerCut::KeepsAll);
     for path in damaged(&fs, input) {
-        fs.edit(&path, |bytes| reseal(&path, bytes)).expect("the file is there");
+        fs.edit(&path, |bytes| reseal(&path, bytes)).expect("the file exists");
     }
     read_from_outside(&fs.crash(PowerCut::KeepsAll));
     let first = contents(&fs);
     let second = contents(&fs.crash(PowerCut::KeepsAll));
-    assert_eq!(first.is_some(), second.is_some(), "a store opens once, and not again");
+    assert_eq!(first.is_some(), second.is_some(), "the store opens only once");
     let Ok(db) = Db::open(Path::new(ROOT), options(&fs)) else { return };
-    // Each may refuse.
+    // Each may return an error.
     let ctx = QueryContext::unbounded();
     drop(db.label_names(&ctx, &[], TimeRange::ALL));
     drop(db.label_values(&ctx, "i", &[Matcher::equal("j", "1")], TimeRange::ALL));
@@ -57,7 +56,7 @@ pub fn store_decode(input: &[u8]) {
     drop(db.snapshot("s", false));
 }
 
-/// Looks into the log as the tools do, and mends it; either may refuse.
+/// Inspects and repairs the log as the tools do. Both may return an error.
 fn read_from_outside(fs: &MemFs) {
     drop(inspect::inspect(fs, Path::new(ROOT), &mut |_, _| {}));
     drop(inspect::repair(fs, Path::new(ROOT), true, &mut |_, _| {}));
@@ -75,17 +74,17 @@ fn open_damaged((whole, all): &(MemFs, Contents), input: &[u8]) {
     drop(damaged(&fs, input));
     let first = contents(&fs);
     let second = contents(&fs.crash(PowerCut::LosesAll));
-    assert_eq!(first.is_some(), second.is_some(), "a store opens once, and not again");
+    assert_eq!(first.is_some(), second.is_some(), "the store opens only once");
     let (Some(first), Some(second)) = (first, second) else { return };
     assert_eq!(first, second);
     for (series, samples) in first {
-        let written = all.get(&series).expect("a series from nowhere");
+        let written = all.get(&series).expect("the series was never written");
         let (Ok(samples), Ok(written)) = (samples, written) else { continue };
-        assert!(samples.iter().all(|sample| written.contains(sample)), "a sample from nowhere");
+        assert!(samples.iter().all(|sample| written.contains(sample)), "a sample was never written");
     }
 }
 
-/// Makes the edits of an input and returns the files that they concern.
+/// Applies the edits of an input and returns the edited files.
 pub(crate) fn damaged(fs: &MemFs, input: &[u8]) -> Vec<PathBuf> {
     let mut files = files(fs, Path::new(ROOT));
     files.retain(|path| fs.open(path).and_then(|file| file.size()).is_ok_and(|size| size > 0));
@@ -93,15 +92,15 @@ pub(crate) fn damaged(fs: &MemFs, input: &[u8]) -> Vec<PathBuf> {
     for edit in input.chunks_exact(8) {
         let path = &files[usize::from(edit[0]) % files.len()];
         if edit[1] % 8 == 7 {
-            // A file that was given the name of another.
+            // A file under the name of another.
             let other = &files[usize::from(edit[6]) % files.len()];
-            let bytes = fs.read(other, u64::MAX).expect("the file is there");
-            fs.edit(path, |of| *of = bytes).expect("the file is there");
+            let bytes = fs.read(other, u64::MAX).expect("the file exists");
+            fs.edit(path, |of| *of = bytes).expect("the file exists");
             damaged.push(path.clone());
             continue;
         }
         let offset = u32::from_le_bytes([edit[2], edit[3], edit[4], edit[5]]) as usize;
-        fs.edit(path, |bytes| damage(bytes, edit[1], offset, [edit[6], edit[7]])).expect("the file is there");
+        fs.edit(path, |bytes| damage(bytes, edit[1], offset, [edit[6], edit[7]])).expect("the file exists");
         damaged.push(path.clone());
     }
     damaged
@@ -114,7 +113,7 @@ fn damage(bytes: &mut Vec<u8>, kind: u8, offset: usize, value: [u8; 2]) {
         1 => bytes.extend(value),
         2 => bytes[..].iter_mut().skip(at).take(1 + usize::from(value[1] % 64)).for_each(|byte| *byte = value[0]),
         3 => bytes[..].iter_mut().skip(at).take(1).for_each(|byte| *byte ^= value[0]),
-        // Some bytes come twice, as when an old piece of the disk shows.
+        // Some bytes are repeated, as if an old sector reappeared.
         _ => bytes.extend_from_within(at..(at + usize::from(value[0])).min(bytes.len())),
     }
 }

@@ -1,23 +1,23 @@
 //! The usage record. Its decoder belongs to the binary, which no crate can link: the files are compiled into this one.
 
 #[path = "../../../bin/server/usage/file.rs"]
-#[expect(dead_code, reason = "the file on the disk is read and replaced by the binary")]
+#[expect(dead_code, reason = "only the binary reads and replaces the file")]
 mod file;
 #[path = "../../../bin/server/usage/record.rs"]
-#[expect(dead_code, reason = "what the binary tells of a record")]
+#[expect(dead_code, reason = "only the binary prints a record")]
 mod record;
 
-/// What the record takes from the module around it in the binary.
+/// A constant that the record imports from its parent module in the binary.
 const TOOLS_AGENT: &str = "varve-tools";
 
-/// Decodes the payload of a usage record; what decodes is encoded and decoded to the same.
+/// Decodes the payload of a usage record. A decoded record is encoded and decoded again, to the same record.
 pub fn usage_record(input: &[u8]) {
     let Some(record) = file::decode(input) else { return };
     let again = file::decode(&file::encode(&record)).expect("what was decoded is encoded");
     assert_eq!(again.snapshot(), record.snapshot());
 }
 
-/// Payloads of small records.
+/// Returns the payloads of small records.
 #[cfg(test)]
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut record = record::Record::new(7);
