@@ -1,36 +1,36 @@
-//! The encodings of values: bytes a sample against XOR chunks, and the speed of rows with and without zstd, over data
-//! that is generated and data that a Prometheus recorded (with promtool on the PATH).
-
-#[path = "common/rows.rs"]
-mod rows;
-#[path = "common/xor.rs"]
-mod xor;
+//! The encoding of values: bytes per sample, and the speed of rows with and without zstd, over the fleet of `varve-bench`.
 
 use std::hint::black_box;
-use std::path::Path;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use rows::Row;
+use varve_bench::{Fleet, FleetOptions, SeriesId};
 use varve_tsdb::testing::RowCodec;
 
-/// Neighbouring rows that are compressed together.
+/// Number of rows that are compressed together.
 const PAGE_ROWS: usize = 256;
 const ZSTD_LEVEL: i32 = 1;
-/// Values in a row of a part of ten minutes, of a block of two hours and of a merged one, at 30 s.
+/// Number of values of a row in a part of ten minutes, a block of two hours and a merged block, at 30 s.
 const ROW_LENS: [usize; 3] = [20, 240, 960];
-const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/prometheus-data/mixed");
+/// Number of values in all rows.
+const VALUES: usize = 2_000_000;
+
+/// Consecutive values of a series.
+type Row = Vec<f64>;
 
 fn encoding(c: &mut Criterion) {
-    println!("set             samples  constant | bytes a sample: XOR    rows  +zstd");
+    println!("values of a row  samples  constant | bytes per sample: rows  +zstd");
     for n in ROW_LENS {
-        measure(c, &format!("generated {n}"), &rows::generated(2_000_000 / n.max(200), n));
+        measure(c, n, &rows(n));
     }
-    for n in ROW_LENS {
-        match rows::recorded(Path::new(RECORDED), n) {
-            Ok(rows) => measure(c, &format!("recorded {n}"), &rows),
-            Err(e) => println!("recorded {n}: skipped, no data or no promtool on the PATH: {e}"),
-        }
-    }
+}
+
+/// Returns rows of `n` values, in label order as in a block.
+fn rows(n: usize) -> Vec<Row> {
+    let fleet = Fleet::new(FleetOptions { active_series: VALUES / n, ..FleetOptions::default() });
+    let mut series: Vec<_> = (0..fleet.n_places()).map(|place| SeriesId { place, generation: 0 }).collect();
+    series.sort_by_cached_key(|series| fleet.labels(*series));
+    let value = |series, round| fleet.value(series, round).expect("no series ends without churn");
+    series.into_iter().map(|series| (0..n as i64).map(|round| value(series, round)).collect()).collect()
 }
 
 /// A page before and after compression.
@@ -40,12 +40,12 @@ struct Page {
     compressed: Vec<u8>,
 }
 
-fn measure(c: &mut Criterion, name: &str, rows: &[Row]) {
+fn measure(c: &mut Criterion, n: usize, rows: &[Row]) {
     let n_samples: usize = rows.iter().map(Vec::len).sum();
     let pages = pages(rows);
-    print_sizes(name, rows, n_samples, &pages);
+    print_sizes(n, rows, n_samples, &pages);
 
-    let mut group = c.benchmark_group(name);
+    let mut group = c.benchmark_group(format!("rows of {n}"));
     group.sample_size(10).throughput(Throughput::Elements(n_samples as u64));
     group.bench_function("encode", |b| {
         let (mut codec, mut page) = (RowCodec::default(), Vec::new());
@@ -84,16 +84,15 @@ fn pages(rows: &[Row]) -> Vec<Page> {
     rows.chunks(PAGE_ROWS).map(page).collect()
 }
 
-fn print_sizes(name: &str, rows: &[Row], n_samples: usize, pages: &[Page]) {
+fn print_sizes(n: usize, rows: &[Row], n_samples: usize, pages: &[Page]) {
     let is_constant = |row: &&Row| row.iter().all(|value| value.to_bits() == row[0].to_bits());
     let constant: usize = rows.iter().filter(is_constant).map(Vec::len).sum();
-    let each = |size: usize| size as f64 / n_samples as f64;
+    let per_sample = |size: usize| size as f64 / n_samples as f64;
     println!(
-        "{name:14} {n_samples:8}  {:6.1} % | {:19.3} {:7.3} {:7.3}",
-        100.0 * each(constant),
-        each(rows.iter().map(|row| xor::size(row)).sum()),
-        each(pages.iter().map(|page| page.raw.len()).sum()),
-        each(pages.iter().map(|page| page.compressed.len().min(page.raw.len())).sum()),
+        "{n:15} {n_samples:8}  {:6.1} % | {:22.3} {:6.3}",
+        100.0 * per_sample(constant),
+        per_sample(pages.iter().map(|page| page.raw.len()).sum()),
+        per_sample(pages.iter().map(|page| page.compressed.len().min(page.raw.len())).sum()),
     );
 }
 

@@ -1,4 +1,4 @@
-//! PromQL: parsing, operators over many series, dashboards over six hours, and how late a deadline ends a query.
+//! PromQL: parsing, operators over many series, and how late a deadline ends a query. `varve-bench query` measures dashboards.
 
 mod common;
 #[path = "common/fill.rs"]
@@ -11,7 +11,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use varve_query::promql::{self, Features};
 use varve_query::{Engine, EngineOptions, Request, Times};
 use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::{Db, Labels, QueryContext, Sample, SeriesHandle, TimeRange, WriteBatch};
+use varve_tsdb::{Db, QueryContext, TimeRange, WriteBatch};
 
 const N_SERIES: usize = 100_000;
 const N_STEPS: i64 = 120;
@@ -105,103 +105,5 @@ fn deadline(c: &mut Criterion) {
     });
 }
 
-/// Six hours of samples every 30 s, a step a minute.
-const DASHBOARD_STEPS: i64 = 6 * 120;
-const DASHBOARD_STEP_MS: i64 = 60_000;
-/// Series of the fleet; with the buckets they are 100,000.
-const N_FLEET: usize = 88_000;
-const BOUNDS: [&str; 12] = ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf"];
-const N_HISTOGRAMS: usize = 1_000;
-
-/// Typical queries of dashboards.
-const DASHBOARDS: [(&str, &str); 12] = [
-    ("cpu by namespace", "sum by (namespace) (rate(container_cpu_usage_seconds_total[5m]))"),
-    ("top pods by cpu", "topk(10, sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[5m])))"),
-    ("memory by namespace", "sum by (namespace) (container_memory_working_set_bytes)"),
-    ("network by node", "sum by (node) (rate(container_network_receive_bytes_total[5m])) * 8"),
-    ("pods ready", "count(kube_pod_status_ready == 1) / count(kube_pod_status_ready)"),
-    ("gpu utilisation", "quantile(0.9, DCGM_FI_DEV_GPU_UTIL)"),
-    ("latency", "histogram_quantile(0.99, sum by (le, verb) (rate(apiserver_request_duration_seconds_bucket[5m])))"),
-    ("latency of each", "histogram_quantile(0.5, rate(apiserver_request_duration_seconds_bucket[5m]))"),
-    (
-        "memory for cpu",
-        "sum by (namespace, pod) (container_memory_working_set_bytes) / on (namespace, pod) sum by (namespace, pod) \
-         (rate(container_cpu_usage_seconds_total[5m]))",
-    ),
-    ("peak of an hour", "max_over_time(sum(rate(node_cpu_seconds_total[5m]))[1h:5m])"),
-    ("mean and spread", "avg(rate(container_fs_reads_total[5m])) + 2 * stddev(rate(container_fs_reads_total[5m]))"),
-    ("one node", "sum by (pod) (rate(container_cpu_usage_seconds_total{node=\"gpu-node-00100\"}[5m]))"),
-];
-
-/// The buckets of latencies, bucket by bucket.
-fn buckets(db: &Db) -> Vec<SeriesHandle> {
-    let labels = |i: usize| {
-        Labels::from_pairs([
-            ("__name__", "apiserver_request_duration_seconds_bucket"),
-            ("instance", &*format!("10.0.0.{}:6443", i / BOUNDS.len() % 5)),
-            ("le", BOUNDS[i % BOUNDS.len()]),
-            ("resource", &*format!("resource-{:03}", i / BOUNDS.len())),
-            ("verb", ["GET", "LIST", "PATCH", "WATCH"][i / BOUNDS.len() % 4]),
-        ])
-        .expect("names are unique")
-    };
-    let series = |i| db.series(&labels(i)).expect("write within the limits");
-    (0..N_HISTOGRAMS * BOUNDS.len()).map(series).collect()
-}
-
-fn append_buckets(db: &Db, handles: &[SeriesHandle], step: i64, batch: &mut WriteBatch) {
-    let timestamp_ms = common::START_MS + step * common::STEP_MS;
-    batch.clear();
-    for (i, &handle) in handles.iter().enumerate() {
-        let (histogram, bound) = ((i / BOUNDS.len()) as i64, (i % BOUNDS.len()) as i64);
-        let value = (step * (bound + 1) * (1 + histogram % 7)) as f64;
-        batch.push(handle, Sample { timestamp_ms, value }, 0);
-    }
-    db.append(batch).expect("write within the limits");
-}
-
-/// Six hours in blocks; measures the CPU time of all threads.
-fn dashboards(c: &mut Criterion) {
-    let dir = tempfile::tempdir().expect("create a temporary directory");
-    let db = common::open(dir.path(), 2, 1);
-    let (fleet, buckets, mut batch) = (fill::series(&db, N_FLEET), buckets(&db), WriteBatch::default());
-    for step in 0..DASHBOARD_STEPS {
-        fill::append_step(&db, &fleet, step, &mut batch);
-        append_buckets(&db, &buckets, step, &mut batch);
-    }
-    db.compact_fully().expect("write to disk");
-    let (start_ms, end_ms) = (common::START_MS, common::START_MS + DASHBOARD_STEPS * common::STEP_MS);
-
-    let mut group = c.benchmark_group("dashboard");
-    group.sample_size(10).warm_up_time(Duration::from_millis(1)).measurement_time(Duration::from_secs(1));
-    for parallelism in [1, 2] {
-        let options = EngineOptions { samples_max: usize::MAX, parallelism, ..EngineOptions::default() };
-        let (engine, ctx) = (Engine::new(options), QueryContext::unbounded());
-        for (name, query) in DASHBOARDS {
-            group.bench_function(format!("{name}, {parallelism} threads"), |b| {
-                b.iter_custom(|n| {
-                    let before = cpu_time();
-                    for _ in 0..n {
-                        let times = Times::Range { start_ms, end_ms, step_ms: DASHBOARD_STEP_MS };
-                        let answer = engine.run(&db, &ctx, &Request::new(query, times));
-                        black_box(answer.expect("evaluate a valid query"));
-                    }
-                    cpu_time() - before
-                });
-            });
-        }
-    }
-}
-
-/// Returns the CPU time of all threads, as wall time says little on a busy machine.
-fn cpu_time() -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("read from /proc");
-    let nanos = tasks.flatten().map(|task| {
-        let stat = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        stat.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
-    });
-    Duration::from_nanos(nanos.sum())
-}
-
-criterion_group!(benches, parse, evaluate, dashboards, deadline);
+criterion_group!(benches, parse, evaluate, deadline);
 criterion_main!(benches);

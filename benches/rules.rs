@@ -12,16 +12,24 @@
 
 #[path = "../bin/allocator.rs"]
 mod allocator;
-#[allow(dead_code, reason = "a bench uses of it what it needs")]
+#[path = "common/bodies.rs"]
+mod bodies;
+#[allow(dead_code, reason = "a bench does not use all of it")]
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
 #[allow(dead_code, unused_imports, reason = "requests are of version 1.0 only")]
 mod messages;
 
+#[path = "store/process.rs"]
+#[allow(dead_code, reason = "a bench does not use all of it")]
+mod process;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use bodies::requests;
 use clap::Parser;
+use process::cpu_time;
 use varve_ingest::relabel::{RelabelConfig, Rules};
 use varve_ingest::remote_write::Version;
 use varve_ingest::{Limits, Origin, Receiver};
@@ -32,8 +40,6 @@ use varve_tsdb::{Db, Options, WalSync};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// As Prometheus' default `max_samples_per_send`.
-const SERIES_PER_REQUEST: usize = 2_000;
 /// Ten minutes.
 const ROUNDS_PER_FLUSH: i64 = 20;
 
@@ -69,9 +75,11 @@ fn main() {
     let args = Args::parse();
     let is_asked = |case: &&str| args.case.as_deref().is_none_or(|asked| asked == *case);
     let mut cases: Vec<_> = ["0", "40", "400", "dropped"].into_iter().filter(is_asked).map(Case::new).collect();
-    bodies(args.series, 0).iter().for_each(|body| cases.iter().for_each(|case| case.write(body)));
+    let bodies =
+        |step| requests(0..args.series, common::START_MS, step).map(|request| request.to_body()).collect::<Vec<_>>();
+    bodies(0).iter().for_each(|body| cases.iter().for_each(|case| case.write(body)));
     for step in 1..=args.rounds {
-        let bodies = bodies(args.series, step);
+        let bodies = bodies(step);
         // Rotate, so that no case always runs first.
         let n_cases = cases.len();
         cases.rotate_left(1.min(n_cases));
@@ -139,19 +147,6 @@ fn rules(name: &str) -> Vec<RelabelConfig> {
     (0..n_rules).map(rule).collect()
 }
 
-/// Returns requests with one sample of each series.
-fn bodies(n_series: usize, step: i64) -> Vec<Vec<u8>> {
-    let of_request = |first: usize| {
-        let series = (first..n_series.min(first + SERIES_PER_REQUEST)).map(|i| {
-            let labels = common::labels(i);
-            let pairs: Vec<_> = labels.iter().collect();
-            messages::series(&pairs, &[(common::START_MS + step * common::STEP_MS, common::value(i, step))])
-        });
-        messages::WriteRequest::new(series).to_body()
-    };
-    (0..n_series).step_by(SERIES_PER_REQUEST).map(of_request).collect()
-}
-
 fn report(cases: &mut [Case], n_samples: f64) {
     cases.sort_by_key(|case| ["0", "40", "400", "dropped"].iter().position(|name| *name == case.name));
     let Some(first) = cases.first() else { return };
@@ -175,13 +170,4 @@ fn report(cases: &mut [Case], n_samples: f64) {
 fn median(mut of: Vec<f64>) -> f64 {
     of.sort_by(f64::total_cmp);
     of.get(of.len() / 2).copied().unwrap_or_default()
-}
-
-/// Returns the CPU time of this thread, which does all of the work.
-fn cpu_time() -> Duration {
-    // The kernel updates the counter at ticks, milliseconds apart, and on every context switch.
-    std::thread::yield_now();
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("read from /proc");
-    let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");
-    Duration::from_nanos(ns)
 }

@@ -1,9 +1,8 @@
-//! What a store costs at full size: memory, disk, CPU and waiting, over the fleet of `varve-bench`. Prints one table.
+//! The cost of a store at full size: memory, disk, CPU and latency, over the fleet of `varve-bench`. Prints one table.
 //!
-//! Not a criterion bench: most of these figures are sizes, and a million series are filled once, not a hundred times.
-//! Phases run one after the other in one process; CPU is that of the calling thread, memory is that of the process less
-//! what it took before the store was opened. To be run as the server runs, with MIMALLOC_PURGE_DELAY=0. See
-//! docs/performance.md.
+//! Not a criterion bench: most of these figures are sizes, and a store of a million series is filled only once. Phases run one
+//! after the other in one process. CPU time is that of the calling thread. Memory is that of the process, minus its memory
+//! before the store was opened. Run it with MIMALLOC_PURGE_DELAY=0, as the server runs. See docs/performance.md.
 
 #[path = "store/apart.rs"]
 mod apart;
@@ -29,12 +28,12 @@ use varve_tsdb::{
     WriteBatch, inspect,
 };
 
-/// The server's.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const REQUEST_SAMPLES: usize = 2_000;
-/// Ten minutes at 30 s, as between two flushes of a server.
+/// Rounds between two flushes: ten minutes at 30 s.
 const FLUSH_ROUNDS: i64 = 20;
 const HOUR_ROUNDS: i64 = 120;
 
@@ -48,17 +47,17 @@ struct Args {
     hours: i64,
     #[arg(long, default_value = "2")]
     shards: usize,
-    /// Logs that the shards share; as the server has them on two cores
+    /// Logs that the shards share; the default is that of a server on two cores
     #[arg(long, default_value = "2")]
     logs: usize,
-    /// What cargo tells every bench.
+    /// Passed by cargo to every bench.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Series that get samples while the store is flushed, to see how long an append waits.
+/// Number of series that get samples during a flush, to measure how long an append waits.
 const N_PROBES: usize = 64;
-/// How often it is looked how much memory is resident.
+/// How often the resident memory is sampled.
 const RESIDENT_INTERVAL: Duration = Duration::from_millis(10);
 
 struct Bench {
@@ -70,7 +69,7 @@ struct Bench {
     round: Vec<Sample>,
     batch: WriteBatch,
     next_round: i64,
-    /// Resident before the store was opened.
+    /// Resident memory before the store was opened.
     empty_bytes: u64,
 }
 
@@ -119,7 +118,7 @@ impl Bench {
             clock: Arc::new(ManualClock::at(end_ms)),
             ..Options::default()
         };
-        Db::open(self.dir.path(), options).expect("the folder opens")
+        Db::open(self.dir.path(), options).expect("open the data directory")
     }
 
     fn n_series(&self) -> f64 {
@@ -140,7 +139,7 @@ impl Bench {
         line("CPU of a new series", format!("{:.2} us", cpu.as_secs_f64() * 1e6 / self.n_series()));
     }
 
-    /// Computes what the next round scrapes; not measured.
+    /// Computes the samples of the next round; not measured.
     fn scrape(&mut self) {
         let (round, mut at) = (self.next_round, 0);
         let samples = &mut self.round;
@@ -151,7 +150,7 @@ impl Bench {
         self.next_round += 1;
     }
 
-    /// Appends the round; returns the CPU that took.
+    /// Appends the round and returns the CPU time.
     fn append(&mut self, db: &Db) -> Duration {
         let started = cpu_time();
         for (samples, handles) in self.round.chunks(REQUEST_SAMPLES).zip(self.handles.chunks(REQUEST_SAMPLES)) {
@@ -204,8 +203,7 @@ impl Bench {
         line("log of a new series", format!("{:.1} bytes", definitions as f64 / self.n_series()));
     }
 
-    /// Flushes while another thread appends a sample to each of some series, again and again; returns the longest time
-    /// that took.
+    /// Flushes while another thread repeatedly appends a sample to each of a few series; returns the longest append.
     fn flush_under_load(&self, db: &Db) -> (FlushStats, Duration) {
         let probe = |i: usize| Labels::from_pairs([("__name__", "probe"), ("i", &*i.to_string())]);
         let is_over = AtomicBool::new(false);
@@ -232,7 +230,7 @@ impl Bench {
             });
             let stats = db.flush().expect("write to disk");
             is_over.store(true, Ordering::Relaxed);
-            (stats, probing.join().expect("it asserts nothing"))
+            (stats, probing.join().expect("it does not panic"))
         })
     }
 
@@ -253,7 +251,7 @@ impl Bench {
     }
 
     fn reads(&self, db: &Db) {
-        // The cache is empty: the block was just made.
+        // The cache is empty: the block is new.
         self.single_series(db, "read for the first time");
         for which in ["first", "second"] {
             self.scan(
@@ -271,7 +269,7 @@ impl Bench {
         self.single_series(db, "read before");
     }
 
-    /// Reads all samples, and as much of the labels as is asked for.
+    /// Reads all samples, and the labels in the hint.
     fn scan(&self, db: &Db, what: &str, labels: LabelHint) {
         let mut columns = SampleColumns::default();
         let (mut n_samples, mut n_series) = (0, 0);
@@ -296,17 +294,17 @@ impl Bench {
         line(&what, format!("{:.0?}, {:.0?}", times[times.len() / 2], times[times.len() * 99 / 100]));
     }
 
-    /// Returns how long it took to find and read a series; `None` if other series have the same name, instance and pod.
+    /// Returns the time to find and read a series; `None` if other series have the same name, instance and pod.
     fn one_series(&self, db: &Db, place: u32) -> Option<Duration> {
         let labels = self.fleet.labels(self.fleet.series_at(place, 0));
         let matchers: Vec<_> = labels
             .iter()
             .filter(|(name, _)| matches!(*name, "__name__" | "instance" | "pod"))
-            .map(|(name, value)| Matcher::new(MatchOp::Equal, name, value).expect("it is no regular expression"))
+            .map(|(name, value)| Matcher::new(MatchOp::Equal, name, value).expect("an equality matcher is valid"))
             .collect();
         let (mut columns, started) = (SampleColumns::default(), Instant::now());
         let mut set = db.select(&query(), &matchers, TimeRange::ALL).expect("read without limits");
-        let series = set.next().expect("it is there").expect("read without limits");
+        let series = set.next().expect("the series exists").expect("read without limits");
         series.read(&mut columns).expect("read without limits");
         let took = started.elapsed();
         assert!(!columns.is_empty());
@@ -319,9 +317,9 @@ impl Bench {
         drop(db);
         self.log_parts();
         for workers in [1, 2] {
-            let (started, cpu) = (Instant::now(), cpu_of_process());
+            let (started, cpu) = (Instant::now(), cpu_of_process("self"));
             let (db, peak) = self.open_watched(workers);
-            let (took, cpu) = (started.elapsed().as_secs_f64(), cpu_of_process() - cpu);
+            let (took, cpu) = (started.elapsed().as_secs_f64(), cpu_of_process("self") - cpu);
             let peak = peak.saturating_sub(self.empty_bytes);
             let mib = |bytes: u64| bytes >> 20;
             line(
@@ -335,9 +333,9 @@ impl Bench {
         }
     }
 
-    /// What takes the bytes of the log behind the last flush.
+    /// Prints the parts of the log since the last flush.
     fn log_parts(&self) {
-        let log = inspect::inspect(&RealFs, self.dir.path(), &mut |_, _| {}).expect("the log is there").parts;
+        let log = inspect::inspect(&RealFs, self.dir.path(), &mut |_, _| {}).expect("the log exists").parts;
         let of_sample = |bits: u64| bits as f64 / 8.0 / log.n_samples as f64;
         let inspect::SampleSizes { head, refs, times, values, .. } = log.samples;
         let parts = [log.sample_frames * 8, head, refs, times, values].map(of_sample);
@@ -350,7 +348,7 @@ impl Bench {
         line("checkpoint of a series", format!("{:.1} bytes", log.checkpoints as f64 / self.n_series()));
     }
 
-    /// Opens the store, and returns the most that was resident meanwhile.
+    /// Opens the store, and returns the peak of resident memory meanwhile.
     fn open_watched(&self, workers: usize) -> (Db, u64) {
         let is_open = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -364,23 +362,23 @@ impl Bench {
             });
             let db = self.open(workers);
             is_open.store(true, Ordering::Relaxed);
-            (db, watching.join().expect("it asserts nothing"))
+            (db, watching.join().expect("it does not panic"))
         })
     }
 
-    /// Returns what the store takes: the process less what it took before, and the handles.
+    /// Returns the memory of the store: that of the process, minus its memory before and the handles.
     fn own_bytes(&self) -> u64 {
         let handles = (self.handles.len() * size_of::<SeriesHandle>()) as u64;
         resident_bytes().saturating_sub(self.empty_bytes + handles)
     }
 }
 
-/// A query as a server has them: with a deadline and a bound on its memory.
+/// Returns the context of a query with a deadline and a memory budget, as in a server.
 fn query() -> QueryContext {
     QueryContext::new(Duration::from_secs(3600), MemoryBudget::new("memory", 1 << 30))
 }
 
-/// What a sample in blocks takes.
+/// Returns the bytes per sample in blocks, in total and by part.
 fn sizes(stats: &Stats) -> String {
     let of_sample = |bytes: u64| bytes as f64 / stats.blocks_samples as f64;
     let [all, values, timestamps, index] =

@@ -5,11 +5,16 @@
 //! encoded ahead, so that senders only wait for responses. Quiet phases and bursts alternate; each burst has other
 //! series and retries as it is told to. At the end all samples are counted.
 
+#[path = "common/bodies.rs"]
+mod bodies;
 #[allow(dead_code, reason = "no store is opened in this process")]
 mod common;
 #[path = "../tests/harness/remote_write.rs"]
 #[allow(dead_code, unused_imports, reason = "this bench uses remote write 1.0 only")]
 mod messages;
+#[path = "store/process.rs"]
+#[allow(dead_code, reason = "a bench does not use all of it")]
+mod process;
 #[path = "storm/server.rs"]
 mod server;
 
@@ -20,11 +25,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use bodies::{SERIES_PER_REQUEST, requests};
 use clap::Parser;
-use server::{Connection, Outcome, Server, request};
+use process::cpu_of_process;
+use server::{Connection, Outcome, Server};
 
-/// Prometheus' default `max_samples_per_send`.
-const SERIES_PER_REQUEST: usize = 2_000;
 /// Age of the first sample.
 const AGE_MS: i64 = 3_600_000;
 
@@ -71,20 +76,20 @@ fn main() {
     let server = Server::start(&args.server, &dir.path().join("data"));
     let start_ms = now_ms() - AGE_MS;
     let mut connection = server.connect();
-    for request in requests(0..args.known, start_ms, 0) {
+    for request in bodies(0..args.known, start_ms, 0) {
         assert_eq!(connection.send(&request), Outcome::Stored, "there is room");
     }
     // A burst lasts at most as long as its series would at 10,000 per second.
     let n_quiet = (args.rate * args.quiet_seconds) as usize;
     let n_storm = args.rate as usize * (args.new / 10_000 + 1);
     let n_requests = args.storms * (n_quiet + n_storm);
-    let bodies = (1..).flat_map(|step| requests(0..args.known, start_ms, step)).take(n_requests).collect();
-    let mut known = Known { bodies, next: 0 };
+    let known = (1..).flat_map(|step| bodies(0..args.known, start_ms, step)).take(n_requests).collect();
+    let mut known = Known { bodies: known, next: 0 };
     println!("{} known series at {} requests per second, {} new series per storm", args.known, args.rate, args.new);
     let (mut quiet, mut stormy) = (Vec::new(), Vec::new());
     for storm in 0..args.storms {
         let first = args.known + storm * args.new;
-        let bodies: Vec<_> = requests(first..first + args.new, start_ms, 1).collect();
+        let storm_bodies: Vec<_> = bodies(first..first + args.new, start_ms, 1).collect();
         let quiet_latencies = send_steadily(&mut connection, known.take(n_quiet), args.rate, &AtomicBool::new(false));
         report("quiet", &quiet_latencies);
         let over = AtomicBool::new(false);
@@ -92,7 +97,7 @@ fn main() {
             let known_bodies = known.take(n_storm);
             let connection = &mut connection;
             let steady = scope.spawn(|| send_steadily(connection, known_bodies, args.rate, &over));
-            let outcome = send_storm(&server, &bodies, &args);
+            let outcome = send_storm(&server, &storm_bodies, &args);
             over.store(true, Ordering::Relaxed);
             (steady.join().expect("no panic"), outcome)
         });
@@ -105,7 +110,7 @@ fn main() {
     report("storm, all", &stormy);
     let n_acknowledged = args.known + args.storms * args.new + SERIES_PER_REQUEST * (quiet.len() + stormy.len());
     assert_eq!(n_samples(&mut connection), n_acknowledged, "every acknowledged sample is stored");
-    println!("CPU of the server {:.1?}", cpu_of(server.id()));
+    println!("CPU of the server {:.1?}", cpu_of_process(&server.id().to_string()));
 }
 
 impl Known {
@@ -116,17 +121,9 @@ impl Known {
     }
 }
 
-/// Returns requests with one sample of each of `series`.
-fn requests(series: Range<usize>, start_ms: i64, step: i64) -> impl Iterator<Item = Vec<u8>> {
-    let end = series.end;
-    series.step_by(SERIES_PER_REQUEST).map(move |first| {
-        let of_request = (first..end.min(first + SERIES_PER_REQUEST)).map(|i| {
-            let labels = common::labels(i);
-            let pairs: Vec<_> = labels.iter().collect();
-            messages::series(&pairs, &[(start_ms + step * common::STEP_MS, common::value(i, step))])
-        });
-        request(&messages::WriteRequest::new(of_request).to_body())
-    })
+/// Returns the bodies of requests with one sample of each of `series`.
+fn bodies(series: Range<usize>, start_ms: i64, step: i64) -> impl Iterator<Item = Vec<u8>> {
+    requests(series, start_ms, step).map(|request| request.to_body())
 }
 
 /// Sends requests at a rate until `over` is set, and returns their latencies, measured from the time a request was due or sent,
@@ -193,15 +190,6 @@ fn n_samples(connection: &mut Connection) -> usize {
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later than 1970");
     i64::try_from(since.as_millis()).expect("milliseconds since 1970 fit an i64")
-}
-
-/// Returns the CPU time of a process.
-fn cpu_of(id: u32) -> Duration {
-    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("read CPU time of the server");
-    // After the name of the program: user and system time are the 12th and 13th field, in hundredths of a second.
-    let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("it is a number")).sum();
-    Duration::from_millis(ticks * 10)
 }
 
 fn report(phase: &str, latencies: &[Duration]) {

@@ -1,5 +1,5 @@
-//! Figures of stores of their own, a tenth as large: many parts, many shards, and what a real Prometheus recorded. And what
-//! is left of the large one when its series leave.
+//! Separate stores of a tenth of the size: many parts, many shards, and samples that a real Prometheus recorded. And the memory of
+//! the large store after its series have left.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use varve_tsdb::staleness::STALE_NAN_BITS;
 use super::process::size_of_dir;
 use super::{Args, Bench, FLUSH_ROUNDS, SeriesId, line, sizes};
 
-/// Blocks that a real Prometheus wrote, which scraped every three seconds; not part of this repository.
+/// Blocks of a real Prometheus with a scrape interval of three seconds; not part of this repository.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/prometheus-data/mixed");
 
 impl Bench {
-    /// Half of the series end with a staleness marker, then all others but one fall silent, for longer than they are kept.
+    /// Ends half of the series with a staleness marker, then lets all others but one fall silent until they are evicted.
     pub(crate) fn series_leave(&mut self) {
         let db = self.open(2);
         self.resolve(&db);
@@ -29,7 +29,7 @@ impl Bench {
         self.append(&db);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let mut after = [0; 2];
-        // Minutes after the last round of all. What is known of a series that leaves with a flush is freed with it.
+        // Minutes after the last complete round. A flush evicts series and frees their memory.
         for (after, minutes) in after.iter_mut().zip([vec![6, 12], (120..=240).step_by(10).collect()]) {
             for minutes in minutes {
                 self.batch.clear();
@@ -65,7 +65,7 @@ impl Bench {
         line(&format!("opening {N_BLOCKS} parts of {} series", small.args.series), format!("{took:.2?}"));
     }
 
-    /// The same samples in stores of more and more shards.
+    /// Appends the same samples to stores with more and more shards.
     pub(crate) fn many_shards(&self) {
         let mut few = None;
         for shards in [self.args.shards, 16, 64] {
@@ -84,10 +84,10 @@ impl Bench {
         }
     }
 
-    /// What the recorded data take in a block.
+    /// Prints the size of the recorded samples in a block.
     pub(crate) fn recorded(&self) {
         let what = "recorded data, a sample: all = values + timestamps + index";
-        let Ok(blocks) = std::fs::read_dir(RECORDED) else { return line(what, "skipped, there is none".to_owned()) };
+        let Ok(blocks) = std::fs::read_dir(RECORDED) else { return line(what, "skipped, no data".to_owned()) };
         let small = self.a_tenth(self.args.shards);
         let db = small.open(1);
         let (fs, import_dir): (Arc<dyn Fs>, _) = (Arc::new(RealFs), small.dir.path().join("import"));
@@ -100,12 +100,12 @@ impl Bench {
         line(what, format!("{}, {} samples", sizes(&db.stats()), db.stats().blocks_samples));
     }
 
-    /// Makes a bench of fewer series.
+    /// Returns a bench with a tenth of the series.
     fn a_tenth(&self, shards: usize) -> Self {
         Self::new(Args { series: (self.args.series / 10).max(1), shards, ..self.args })
     }
 
-    /// Looks all series up, or makes them.
+    /// Finds or creates all series.
     fn resolve(&mut self, db: &varve_tsdb::Db) {
         let labels = |place| self.fleet.labels(SeriesId { place, ..self.fleet.series_at(place, 0) });
         let handles =
@@ -116,5 +116,5 @@ impl Bench {
 
 fn import(fs: &Arc<dyn Fs>, block: &Path, import_dir: &Path, number: u64) -> u64 {
     let mut damage = DamageReport::default();
-    import_block(fs, block, import_dir, number, &mut damage).expect("it is a block").n_blocks
+    import_block(fs, block, import_dir, number, &mut damage).expect("the directory is a block").n_blocks
 }

@@ -5,14 +5,16 @@ use std::time::Duration;
 
 /// Returns the CPU time of this thread.
 pub(crate) fn cpu_time() -> Duration {
+    // The kernel updates the counter at ticks, milliseconds apart, and on every context switch.
+    std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("read from /proc");
     let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first figure is in ns");
     Duration::from_nanos(ns)
 }
 
-/// Returns the CPU time of the process.
-pub(crate) fn cpu_of_process() -> Duration {
-    let text = std::fs::read_to_string("/proc/self/stat").expect("read from /proc");
+/// Returns the CPU time of a process; `id` is a number or `self`.
+pub(crate) fn cpu_of_process(id: &str) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("read from /proc");
     // After the name of the program, which may contain any character: user and system time are the 12th and 13th field, in
     // hundredths of a second.
     let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();

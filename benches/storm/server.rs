@@ -1,11 +1,13 @@
 //! The server of the bench, and connections to it.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use ureq::Agent;
 
 /// A running `varve serve`; it is killed on drop.
 #[derive(Debug)]
@@ -34,9 +36,8 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        let stream = TcpStream::connect(self.address).expect("it listens");
-        stream.set_nodelay(true).expect("it is a TCP connection");
-        Connection { stream: BufReader::new(stream) }
+        let config = Agent::config_builder().http_status_as_error(false).proxy(None);
+        Connection { agent: config.build().into(), address: self.address }
     }
 }
 
@@ -57,7 +58,8 @@ fn listening_address(line: &str) -> Option<SocketAddr> {
 /// A persistent connection with one request at a time.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: BufReader<TcpStream>,
+    agent: Agent,
+    address: SocketAddr,
 }
 
 /// The outcome of a request.
@@ -69,57 +71,27 @@ pub(crate) enum Outcome {
     Again(Duration),
 }
 
-/// Returns the bytes of a remote-write request.
-pub(crate) fn request(body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "POST /api/v1/write HTTP/1.1\r\nHost: varve\r\nContent-Encoding: snappy\r\n\
-         Content-Type: application/x-protobuf\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
-}
-
 impl Connection {
-    /// Sends a request and waits for the response.
-    pub(crate) fn send(&mut self, request: &[u8]) -> Outcome {
-        self.stream.get_mut().write_all(request).expect("the server reads");
-        let (status, retry_after, body) = self.answer();
-        match status {
-            204 => Outcome::Stored,
-            503 => Outcome::Again(Duration::from_secs(retry_after)),
-            _ => panic!("{status}: {body}"),
+    /// Sends a remote-write request and waits for the response.
+    pub(crate) fn send(&mut self, body: &[u8]) -> Outcome {
+        let request = self.agent.post(format!("http://{}/api/v1/write", self.address));
+        let request = request.header("content-encoding", "snappy").header("content-type", "application/x-protobuf");
+        let mut response = request.send(body).expect("the server responds");
+        let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = response.body_mut().read_to_string().expect("the response is complete");
+        match (response.status().as_u16(), retry_after) {
+            (204, _) => Outcome::Stored,
+            (503, Some(seconds)) => Outcome::Again(Duration::from_secs(seconds)),
+            (status, _) => panic!("{status}: {body}"),
         }
     }
 
     /// Sends a GET request and returns the body.
     pub(crate) fn get(&mut self, path: &str) -> String {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: varve\r\n\r\n");
-        self.stream.get_mut().write_all(request.as_bytes()).expect("the server reads");
-        let (status, _, body) = self.answer();
-        assert_eq!(status, 200, "{body}");
+        let mut response =
+            self.agent.get(format!("http://{}{path}", self.address)).call().expect("the server responds");
+        let body = response.body_mut().read_to_string().expect("the response is complete");
+        assert_eq!(response.status(), 200, "{body}");
         body
-    }
-
-    /// Reads a response with a content length: status, `Retry-After`, body.
-    fn answer(&mut self) -> (u16, u64, String) {
-        let (mut status, mut retry_after, mut size) = (0, 0, 0);
-        let mut line = String::new();
-        loop {
-            line.clear();
-            self.stream.read_line(&mut line).expect("the server answers");
-            let text = line.trim_end().to_ascii_lowercase();
-            if let Some(code) = text.strip_prefix("http/1.1 ") {
-                status = code.get(..3).and_then(|code| code.parse().ok()).expect("a status has three digits");
-            } else if let Some(seconds) = text.strip_prefix("retry-after: ") {
-                retry_after = seconds.parse().expect("it is in seconds");
-            } else if let Some(length) = text.strip_prefix("content-length: ") {
-                size = length.parse().expect("a length is a number");
-            } else if text.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; size];
-        self.stream.read_exact(&mut body).expect("the answer is whole");
-        (status, retry_after, String::from_utf8_lossy(&body).into_owned())
     }
 }
