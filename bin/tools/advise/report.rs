@@ -27,11 +27,7 @@ pub(super) struct Report {
 impl Report {
     /// Returns the report as text, with at most `lines_max` lines per table.
     pub(super) fn print(&self, format: Format, lines_max: usize) -> anyhow::Result<String> {
-        Ok(match format {
-            Format::Table => self.table(lines_max),
-            Format::Yaml => serde_yaml_ng::to_string(self)?,
-            Format::Json => serde_json::to_string_pretty(self)? + "\n",
-        })
+        self::format(format, self, || self.table(lines_max))
     }
 
     fn table(&self, lines_max: usize) -> String {
@@ -74,6 +70,15 @@ impl Report {
         list(&mut text, "Notes", &self.notes, lines_max);
         text
     }
+}
+
+/// Returns a report in a format.
+pub(super) fn format(format: Format, report: &impl Serialize, table: impl Fn() -> String) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Table => table(),
+        Format::Yaml => serde_yaml_ng::to_string(report)?,
+        Format::Json => serde_json::to_string_pretty(report)? + "\n",
+    })
 }
 
 /// Appends a table of findings.

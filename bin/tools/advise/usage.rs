@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::args::{Format, UsageArgs};
-use super::report::columns;
+use super::args::UsageArgs;
+use super::report::{columns, format};
 use crate::tools::client::Client;
 
 /// Runs `varve advise usage`.
@@ -24,23 +24,15 @@ pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
         let names = get(&mut client, "/api/v1/label/__name__/values")?;
         let names = names.as_array().context("the server returned no metric names")?.iter().filter_map(Value::as_str);
         let unused: Vec<_> = names.filter(|name| name.starts_with(&args.prefix) && !queried.contains(*name)).collect();
-        return print(args, &json!({"unused": unused}), || {
-            let rows: Vec<_> = unused.iter().map(|name| [(*name).to_owned()]).collect();
-            rows_text(&["metric without a query".to_owned()], &rows, args.limit, 0)
-        });
+        let rows: Vec<_> = unused.iter().map(|name| [(*name).to_owned()]).collect();
+        let table = || rows_text(&["metric without a query".to_owned()], &rows, args.limit, 0);
+        print!("{}", format(args.format, &json!({"unused": unused}), table)?);
+        return Ok(());
     }
     metrics.retain(has_prefix);
     let rows: Vec<_> = metrics.iter().map(row).collect();
     let head = ["queries", "last", "metric", "labels", "queried by"].map(str::to_owned);
-    print(args, &record, || rows_text(&head, &rows, args.limit, 1))
-}
-
-fn print(args: &UsageArgs, json: &Value, table: impl Fn() -> String) -> Result<()> {
-    match args.format {
-        Format::Table => print!("{}", table()),
-        Format::Yaml => print!("{}", serde_yaml_ng::to_string(json)?),
-        Format::Json => println!("{}", serde_json::to_string_pretty(json)?),
-    }
+    print!("{}", format(args.format, &record, || rows_text(&head, &rows, args.limit, 1))?);
     Ok(())
 }
 

@@ -95,39 +95,26 @@ fn is_camel_case(name: &str) -> bool {
 
 /// Returns the first unit in a name, and its base unit.
 fn unit_of(name: &str) -> Option<(&str, &'static str)> {
-    let base = |word: &str| UNITS.iter().find(|(unit, _)| *unit == word).map(|(_, base)| *base);
+    let base =
+        |word: &str| UNITS.iter().find(|(_, units)| units.split(' ').any(|unit| unit == word)).map(|(base, _)| *base);
     name.split('_').find_map(|word| {
         let prefixed = || PREFIXES.iter().find_map(|prefix| base(word.strip_prefix(prefix)?));
         base(word).or_else(prefixed).map(|base| (word, base))
     })
 }
 
-/// Units of Prometheus' linter, and their base units.
-const UNITS: [(&str, &str); 24] = [
+/// Base units, and the units of Prometheus' linter that are converted to them.
+const UNITS: [(&str, &str); 10] = [
     ("amperes", "amperes"),
-    ("bytes", "bytes"),
-    ("celsius", "celsius"),
-    ("grams", "grams"),
-    ("joules", "joules"),
-    ("kelvin", "kelvin"),
-    ("meters", "meters"),
+    ("bytes", "bytes bits"),
+    ("celsius", "celsius fahrenheit rankine"),
+    ("grams", "grams pounds ounces"),
+    ("joules", "joules calories"),
+    ("kelvin", "kelvin kelvins"),
+    ("meters", "meters inches yards miles"),
     ("metres", "metres"),
-    ("seconds", "seconds"),
+    ("seconds", "seconds minutes hours days weeks"),
     ("volts", "volts"),
-    ("minutes", "seconds"),
-    ("hours", "seconds"),
-    ("days", "seconds"),
-    ("weeks", "seconds"),
-    ("kelvins", "kelvin"),
-    ("fahrenheit", "celsius"),
-    ("rankine", "celsius"),
-    ("inches", "meters"),
-    ("yards", "meters"),
-    ("miles", "meters"),
-    ("bits", "bytes"),
-    ("calories", "joules"),
-    ("pounds", "grams"),
-    ("ounces", "grams"),
 ];
 
 /// Prefixes of units.

@@ -21,30 +21,11 @@ use super::template::{self, Variables};
 pub(super) use grafana::read_grafana;
 
 /// Data sources whose queries are not PromQL, though some have an `expr`.
-const OTHER_SOURCES: [&str; 22] = [
-    "__expr__",
-    "alertmanager",
-    "cloudwatch",
-    "dashboard",
-    "elasticsearch",
-    "grafana",
-    "graphite",
-    "influxdb",
-    "jaeger",
-    "loki",
-    "mssql",
-    "mysql",
-    "opentsdb",
-    "parca",
-    "postgres",
-    "pyroscope",
-    "stackdriver",
-    "tempo",
-    "testdata",
-    "zipkin",
-    "grafana-azure-monitor-datasource",
-    "-- Grafana --",
-];
+const OTHER_SOURCES: &str = "__expr__ alertmanager cloudwatch dashboard elasticsearch grafana graphite influxdb jaeger loki mssql \
+                             mysql opentsdb parca postgres pyroscope stackdriver tempo testdata zipkin \
+                             grafana-azure-monitor-datasource";
+/// The name of Grafana's built-in data source.
+const BUILT_IN_SOURCE: &str = "-- Grafana --";
 
 /// Collects the needs of dashboards.
 #[derive(Debug)]
@@ -209,7 +190,8 @@ fn is_promql(object: &Map<String, Value>) -> Option<bool> {
         // Version 2 has the type of the data source in `group`.
         _ => object.get("group").and_then(text).filter(|_| object.get("kind").is_some_and(|kind| kind == "DataQuery")),
     };
-    source.map(|source| !OTHER_SOURCES.iter().any(|other| source.eq_ignore_ascii_case(other)))
+    let mut others = OTHER_SOURCES.split(' ').chain([BUILT_IN_SOURCE]);
+    source.map(|source| !others.any(|other| source.eq_ignore_ascii_case(other)))
 }
 
 #[cfg(test)]
