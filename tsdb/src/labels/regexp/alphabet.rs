@@ -115,10 +115,10 @@ impl Alphabet {
         } else {
             &self.ranges[self.position(first.max(FIRST.into()))..=self.position(last)]
         };
-        let mut symbols: Vec<u8> = others.iter().map(|(_, symbol)| *symbol).collect();
-        symbols.sort_unstable();
-        symbols.dedup();
-        ascii.into_iter().chain(symbols.into_iter().map(|symbol| ClassBytesRange::new(symbol, symbol))).collect()
+        let mut is_member = [false; 256];
+        others.iter().for_each(|(_, symbol)| is_member[usize::from(*symbol)] = true);
+        let symbols = (0..=u8::MAX).filter(|symbol| is_member[usize::from(*symbol)]);
+        ascii.into_iter().chain(symbols.map(|symbol| ClassBytesRange::new(symbol, symbol))).collect()
     }
 }
 

@@ -17,12 +17,10 @@ pub(super) struct CharSet {
 }
 
 impl CharSet {
+    /// `build` returns the class before its negation, with case folding applied.
     fn new(src: &Scanner<'_>, n_ranges: usize, negated: bool, build: impl FnOnce() -> ClassUnicode) -> Self {
         let class = src.builds.then(|| {
             let mut class = build();
-            if src.flags.fold_case {
-                class.case_fold_simple();
-            }
             if negated {
                 class.negate();
             }
@@ -33,12 +31,20 @@ impl CharSet {
 
     fn from_table(src: &Scanner<'_>, table: &[(char, char)], negated: bool) -> Self {
         let ranges = table.iter().map(|&(low, high)| ClassUnicodeRange::new(low, high));
-        Self::new(src, table.len(), negated, || ClassUnicode::new(ranges))
+        Self::new(src, table.len(), negated, || folded(src, ClassUnicode::new(ranges)))
     }
 }
 
 /// Ranges of brackets are merged when there are more than this plus twice their number after the last merge.
 const UNMERGED_RANGES_MAX: usize = 4096;
+
+/// Returns a class with case folding applied, if the pattern ignores case. Cost: linear in the number of characters.
+fn folded(src: &Scanner<'_>, mut class: ClassUnicode) -> ClassUnicode {
+    if src.flags.fold_case {
+        class.case_fold_simple();
+    }
+    class
+}
 
 /// Parses a class in brackets.
 pub(super) fn parse_brackets(src: &mut Scanner<'_>) -> Result<CharSet, RegexpError> {
@@ -63,7 +69,8 @@ pub(super) fn parse_brackets(src: &mut Scanner<'_>) -> Result<CharSet, RegexpErr
         }
     }
     let class = src.builds.then(|| {
-        let mut class = ClassUnicode::new(ranges);
+        // Ranges are folded once, after they are merged: a range of few bytes may have a million characters.
+        let mut class = folded(src, ClassUnicode::new(ranges));
         if negated {
             class.negate();
         }
@@ -163,28 +170,39 @@ fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<CharSet, Regex
         None => "",
     };
     let (name, inverted) = name.strip_prefix('^').map_or((name, false), |name| (name, true));
-    let Some(class) = property(name) else {
+    let Some(class) = property(name, false) else {
         return Err(failure("invalid character class range", &src.pattern[start..src.at]));
     };
-    Ok(CharSet::new(src, class.ranges().len(), negated != inverted, || (*class).clone()))
+    let n_ranges = class.ranges().len();
+    let class = if src.builds && src.flags.fold_case { property(name, true).unwrap_or(class) } else { class };
+    Ok(CharSet::new(src, n_ranges, negated != inverted, || (*class).clone()))
 }
 
-/// The general categories and scripts that patterns have used, by name. There is a fixed number of names.
-static PROPERTIES: LazyLock<Mutex<HashMap<String, Arc<ClassUnicode>>>> = LazyLock::new(Mutex::default);
+/// The general categories and scripts that patterns have used, by name and case folding. There is a fixed number of
+/// names.
+static PROPERTIES: LazyLock<Mutex<HashMap<(String, bool), Arc<ClassUnicode>>>> = LazyLock::new(Mutex::default);
 
-/// Finds a general category or script of Unicode. Ignores case, spaces, hyphens and underscores.
-fn property(name: &str) -> Option<Arc<ClassUnicode>> {
+/// Finds a general category or script of Unicode, with case folding applied if `fold_case`. Ignores case, spaces, hyphens
+/// and underscores in `name`.
+fn property(name: &str, fold_case: bool) -> Option<Arc<ClassUnicode>> {
     if name.len() > PROPERTY_NAME_SIZE_MAX || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_- ".contains(&b)) {
         return None;
     }
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     let mut known = PROPERTIES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(class) = known.get(&name) {
+    let key = (name, fold_case);
+    if let Some(class) = known.get(&key) {
         return Some(Arc::clone(class));
     }
+    let name = &key.0;
     let parse = |kind: &str| regex_syntax::parse(&format!("\\p{{{kind}={name}}}")).ok();
     match parse("gc").or_else(|| parse("sc"))?.into_kind() {
-        HirKind::Class(Class::Unicode(class)) => Some(Arc::clone(known.entry(name).or_insert(Arc::new(class)))),
+        HirKind::Class(Class::Unicode(mut class)) => {
+            if fold_case {
+                class.case_fold_simple();
+            }
+            Some(Arc::clone(known.entry(key).or_insert(Arc::new(class))))
+        }
         _ => None,
     }
 }
