@@ -219,11 +219,15 @@ fn connections_use_tls_and_require_client_certificates() {
     assert!(!plain.contains("Healthy"), "{plain}");
     assert!(server.metric("varve_http_tls_handshakes_failed_total") >= 2.0);
 
-    // A new certificate and a weaker client_auth_type take effect without a restart.
+    // A weaker client_auth_type takes a restart.
+    std::fs::write(&path, config("VerifyClientCertIfGiven")).expect("write a file");
+    wait_until("a rejected reload", || server.metric("varve_web_config_reload_failures_total") >= 1.0);
+    assert!(without.try_get("/-/healthy").is_err(), "a client without a certificate is not let in");
+    // A new certificate takes effect without a restart.
     let again = make();
     again.write_to(dir.path());
-    std::fs::write(&path, config("VerifyClientCertIfGiven")).expect("write a file");
-    let again = server.http().with(&Access { tls: Some(again.tls(false)), authorization: None });
+    std::fs::write(&path, config("RequireAndVerifyClientCert")).expect("write a file");
+    let again = server.http().with(&Access { tls: Some(again.tls(true)), authorization: None });
     wait_until("the new certificate", || again.try_get("/-/healthy").is_ok_and(|answer| answer.status == 200));
 }
 
