@@ -7,7 +7,7 @@
 //! bombs: many matchers, wide regexes, long strings, deep nesting, huge steps. The data are hostile too: long label
 //! values, many labels, native histograms with invalid bounds.
 //!
-//! `cargo test` runs a few thousand requests. `VARVE_ACCOUNTING_REQUESTS=200000` sets another number, and
+//! `cargo test` runs a thousand requests. `VARVE_ACCOUNTING_REQUESTS=200000` sets another number, and
 //! `VARVE_ACCOUNTING_SEED` the seed that a failure prints. One test runs all requests, because the allocator counts for
 //! the whole process.
 #![cfg(test)]
@@ -76,7 +76,7 @@ impl<T: PartialOrd + Copy + Default + Debug> Overshoots<T> {
 
 #[test]
 fn requests_charge_their_memory_and_stop_at_their_deadline() {
-    let n_requests = from_env("VARVE_ACCOUNTING_REQUESTS", 3_000);
+    let n_requests = from_env("VARVE_ACCOUNTING_REQUESTS", 1_000);
     let seed = from_env("VARVE_ACCOUNTING_SEED", 1);
     let (_directory, db) = store::hostile();
     let engine = Engine::new(EngineOptions { features: requests::features(), ..EngineOptions::default() });
