@@ -180,7 +180,8 @@ fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<CharSet, Regex
 
 /// The general categories and scripts that patterns have used, by name and case folding. There is a fixed number of
 /// names.
-static PROPERTIES: LazyLock<Mutex<HashMap<(String, bool), Arc<ClassUnicode>>>> = LazyLock::new(Mutex::default);
+static PROPERTIES: LazyLock<Mutex<Properties>> = LazyLock::new(Mutex::default);
+type Properties = HashMap<(String, bool), Arc<ClassUnicode>>;
 
 /// Finds a general category or script of Unicode, with case folding applied if `fold_case`. Ignores case, spaces, hyphens
 /// and underscores in `name`.
