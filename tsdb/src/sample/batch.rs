@@ -42,6 +42,8 @@ pub(crate) struct ShardBatch<'a> {
     /// The indexes of `floats` with a start timestamp, ascending, with the start timestamp.
     pub(crate) starts: &'a [(u32, i64)],
     pub(crate) histograms: &'a [AppendHistogram],
+    /// `true` if any sample of the batch, of any shard, has a start timestamp.
+    pub(crate) has_starts: bool,
 }
 
 impl<'a> ShardBatch<'a> {
@@ -54,26 +56,27 @@ impl<'a> ShardBatch<'a> {
             start_ms
         }
     }
-
-    /// Returns `true` if any sample has a start timestamp.
-    pub(crate) fn has_starts(self) -> bool {
-        !self.starts.is_empty() || self.histograms.iter().any(|append| append.start_ms != 0)
-    }
 }
 
 /// The histograms of a shard that are still to be appended, by series, then time, then position in the request.
+///
+/// If the batch has start timestamps, all histograms come after all floats, in the order of the request: a log record
+/// has floats or histograms, and a replay must set the start timestamps of a series in the order of the append.
 #[derive(Debug)]
 pub(crate) struct HistogramQueue<'a> {
+    has_starts: bool,
     sorted: Vec<&'a AppendHistogram>,
     /// At the index of the first histogram of a series: how many of its histograms were taken.
     n_taken: Vec<usize>,
 }
 
 impl<'a> HistogramQueue<'a> {
-    pub(crate) fn new(histograms: &'a [AppendHistogram]) -> Self {
-        let mut sorted: Vec<_> = histograms.iter().collect();
-        sorted.sort_by_key(|append| (append.slot, append.timestamp_ms));
-        Self { n_taken: vec![0; sorted.len()], sorted }
+    pub(crate) fn new(batch: ShardBatch<'a>) -> Self {
+        let mut sorted: Vec<_> = batch.histograms.iter().collect();
+        if !batch.has_starts {
+            sorted.sort_by_key(|append| (append.slot, append.timestamp_ms));
+        }
+        Self { has_starts: batch.has_starts, n_taken: vec![0; sorted.len()], sorted }
     }
 
     /// Takes a histogram that precedes a float of the same series: an older one, or one at the same timestamp that is
@@ -82,7 +85,7 @@ impl<'a> HistogramQueue<'a> {
     pub(crate) fn take_before(&mut self, float: &Append) -> Option<&'a AppendHistogram> {
         // Fast path: no histograms, or only those of other series.
         let (Some(lowest), Some(highest)) = (self.sorted.first(), self.sorted.last()) else { return None };
-        if float.slot < lowest.slot || float.slot > highest.slot {
+        if self.has_starts || float.slot < lowest.slot || float.slot > highest.slot {
             return None;
         }
         let first = self.sorted.partition_point(|append| append.slot < float.slot);
@@ -97,7 +100,7 @@ impl<'a> HistogramQueue<'a> {
 
     /// Takes all others.
     pub(crate) fn take_rest(self) -> impl Iterator<Item = &'a AppendHistogram> {
-        let Self { sorted, n_taken } = self;
+        let Self { sorted, n_taken, .. } = self;
         let mut n_skipped = 0;
         sorted.into_iter().zip(n_taken).filter_map(move |(append, n_taken)| {
             n_skipped += n_taken;
@@ -217,7 +220,8 @@ impl WriteBatch {
         });
     }
 
-    /// Adds a histogram. An append stores floats and histograms of a series in order of time.
+    /// Adds a histogram. An append stores floats and histograms of a series in order of time, unless the
+    /// batch has start timestamps: then histograms come last.
     pub fn push_histogram(&mut self, series: SeriesHandle, timestamp_ms: i64, histogram: Arc<Histogram>, tag: u32) {
         self.push_histogram_with_start(series, timestamp_ms, histogram, 0, tag);
     }
@@ -277,7 +281,9 @@ impl WriteBatch {
         let floats = self.shards.get(shard).map_or(&[][..], |floats| floats);
         let starts = self.starts.get(shard).map_or(&[][..], |starts| starts);
         let histograms = self.histograms.get(shard).map_or(&[][..], |histograms| histograms);
-        (!floats.is_empty() || !histograms.is_empty()).then_some(ShardBatch { floats, starts, histograms })
+        let has_starts = self.starts.iter().any(|starts| !starts.is_empty())
+            || self.histograms.iter().flatten().any(|append| append.start_ms != 0);
+        (!floats.is_empty() || !histograms.is_empty()).then_some(ShardBatch { floats, starts, histograms, has_starts })
     }
 
     /// Returns the size of the histograms in bytes.

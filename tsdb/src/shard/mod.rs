@@ -278,7 +278,7 @@ impl Shard {
     ) -> ShardAppend {
         let (n_floats, n_histograms) = (log_batch.n_floats(), log_batch.n_histograms());
         let mut appender = HeadAppender { context, log_batch, rejected, newest_ms: i64::MIN };
-        let mut histograms = HistogramQueue::new(batch.histograms);
+        let mut histograms = HistogramQueue::new(batch);
         let mut head = self.head_mut();
         head.set_horizon(context.horizon);
         let mut next_start = batch.starts();
@@ -308,7 +308,7 @@ impl Shard {
         let mut buffer = self.buffer();
         // Two samples may share a timestamp while only one has a start timestamp. To tell them apart, log the start
         // timestamps of all samples if any sample of the batch has one.
-        let log_all_starts = batch.has_starts();
+        let log_all_starts = batch.has_starts;
         log_batch.mark_buffered();
         let mut next_start = batch.starts();
         for &Append { slot, generation, tag, place, sample } in batch.floats {

@@ -143,8 +143,13 @@ impl Model {
 }
 
 /// Returns the order in which samples are appended: floats as they are sent; before each float the older histograms of
-/// its series, in order of time; at the end the other histograms.
+/// its series, in order of time; at the end the other histograms. With start timestamps, floats precede histograms.
 fn order_of_appends(samples: &[(usize, i64, Sent)]) -> Vec<usize> {
+    if samples.iter().any(|(i, t, sent)| start_of(*i, *t, sent.value()) != 0) {
+        let mut order: Vec<_> = (0..samples.len()).collect();
+        order.sort_by_key(|&tag| matches!(samples[tag].2, Sent::Histogram(_)));
+        return order;
+    }
     let mut histograms = BTreeSet::new();
     let mut floats = Vec::new();
     for (tag, (i, t, sent)) in samples.iter().enumerate() {
