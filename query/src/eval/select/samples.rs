@@ -60,6 +60,11 @@ impl RangeSamples {
     /// the steps.
     pub(in crate::eval) fn read_column(&mut self, column: &Column, grid: Grid) -> Result<()> {
         self.clear();
+        let n_floats = column.float_steps().count();
+        // The lists may have more capacity, from the series before.
+        self.charge.grow(n_floats.max(self.floats.values.capacity()) * (size_of::<i64>() + size_of::<f64>()))?;
+        self.floats.timestamps_ms.reserve_exact(n_floats);
+        self.floats.values.reserve_exact(n_floats);
         for step in column.float_steps().iter().filter(|&step| !is_stale_nan(column.values[step])) {
             self.floats.timestamps_ms.push(grid.time_ms(step));
             self.floats.values.push(column.values[step]);
