@@ -7,7 +7,8 @@
 //! Invariants
 //! 1. The bytes of a [`Charge`] are released to the budget, and to its parent, when it is dropped.
 //! 2. A budget holds at most its limit, plus at most a sixteenth for callers that cannot wait.
-//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while holding a lock. So every wait ends.
+//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while it holds a lock, and no worker of a thread pool waits
+//!    at all: the request that is about to release memory may need that lock or worker. So every wait ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -156,16 +157,24 @@ impl MemoryBudget {
         Ok(())
     }
 
-    /// Reserves bytes. Waits for memory that others are about to release.
+    /// Reserves bytes. Waits for memory that others are about to release, unless the thread is a worker of a pool.
     fn reserve_waiting(&self, size: usize) -> Result<()> {
         // Fast path: memory is free.
         let mut refused = match self.reserve(size, 0) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
+        if rayon::current_thread_index().is_some() {
+            return self.reserve_without_waiting(size);
+        }
         let started = Instant::now();
-        while matches!(refused, Refused::Parent(_)) && self.make_room(size) && started.elapsed() < WAIT_MAX {
-            thread::sleep(WAIT_INTERVAL);
+        let mut is_expected = true;
+        while is_expected && matches!(refused, Refused::Parent(_)) && started.elapsed() < WAIT_MAX {
+            is_expected = self.make_room(size);
+            if is_expected {
+                thread::sleep(WAIT_INTERVAL);
+            }
+            // Another request may have released its memory just before `make_room` looked for it.
             match self.reserve(size, 0) {
                 Ok(()) => return Ok(()),
                 Err(again) => refused = again,
@@ -176,11 +185,12 @@ impl MemoryBudget {
 
     /// Reserves bytes without waiting. Uses the reserve while other requests end.
     pub(super) fn reserve_without_waiting(&self, size: usize) -> Result<()> {
-        let slack = self.account.parent.as_ref().map_or(0, |parent| parent.limit() / RESERVE_PART);
-        match self.reserve(size, 0) {
-            Err(Refused::Parent(_)) if self.make_room(size) => self.reserve(size, slack).map_err(Refused::into_error),
-            reserved => reserved.map_err(Refused::into_error),
+        let mut reserved = self.reserve(size, 0);
+        if let (Err(Refused::Parent(_)), Some(parent)) = (&reserved, &self.account.parent) {
+            let slack = if self.make_room(size) { parent.limit() / RESERVE_PART } else { 0 };
+            reserved = self.reserve(size, slack);
         }
+        reserved.map_err(Refused::into_error)
     }
 
     fn make_room(&self, size: usize) -> bool {
@@ -207,8 +217,8 @@ pub struct Charge {
 
 impl Charge {
     /// Reserves `size` more bytes. Call this before the buffer grows. If the shared budget is exhausted, waits up to a
-    /// second while heavier requests are ended. Must not be called while holding a lock, or where waiting is not
-    /// allowed.
+    /// second while heavier requests are ended. A worker of a thread pool does not wait. Must not be called while holding
+    /// a lock, or where waiting is not allowed.
     ///
     /// # Errors
     /// [`Error::Limit`] if the budget or its parent has too few free bytes. Nothing is reserved then.
@@ -366,6 +376,52 @@ mod tests {
             second.grow_without_waiting(1).unwrap_err();
             assert!(!second.grow_if_free(1), "no request is ended for it, and it does not use the reserve");
             assert_eq!(all.used(), expect);
+        }
+    }
+    /// A pool with one worker, which an ending request needs to release its memory.
+    #[test]
+    fn a_worker_does_not_wait_for_a_request_that_needs_it() {
+        #[derive(Debug)]
+        struct Ending;
+        impl MemoryReclaimer for Ending {
+            fn make_room(&self, _asking: &MemoryBudget, _size: usize) -> bool {
+                true
+            }
+        }
+        let all = MemoryBudget::with_reclaimer("all queries", 100, Arc::new(Ending));
+        let mut ending = all.child("another query", 100).charge();
+        ending.grow(100).unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let mut charge = all.child("one query", 100).charge();
+        pool.install(|| {
+            rayon::spawn(move || drop(ending));
+            charge.grow(6).unwrap();
+            assert_eq!(all.used(), 106);
+        });
+        charge.grow(90).unwrap();
+        assert_eq!(all.used(), 96);
+    }
+
+    /// Releases its charge while the caller looks for requests to end, and finds none.
+    #[test]
+    fn memory_that_was_just_released_is_used() {
+        #[derive(Debug)]
+        struct Ended(Mutex<Option<Charge>>);
+        impl MemoryReclaimer for Ended {
+            fn make_room(&self, _asking: &MemoryBudget, _size: usize) -> bool {
+                *self.0.lock().unwrap() = None;
+                false
+            }
+        }
+        for grow in [Charge::grow, Charge::grow_without_waiting] {
+            let ended = Arc::new(Ended(Mutex::default()));
+            let all = MemoryBudget::with_reclaimer("all queries", 100, Arc::<Ended>::clone(&ended));
+            let mut other = all.child("another query", 100).charge();
+            other.grow(100).unwrap();
+            *ended.0.lock().unwrap() = Some(other);
+            let mut charge = all.child("one query", 100).charge();
+            grow(&mut charge, 100).unwrap();
+            grow(&mut charge, 1).unwrap_err();
         }
     }
 }
