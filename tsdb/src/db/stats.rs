@@ -1,14 +1,17 @@
 //! Statistics of an open store.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::block::BlockMeta;
+use crate::block::set::metas_in;
 use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::db::cardinality;
 use crate::db::cardinality::Cardinality;
 use crate::error::Result;
+use crate::fs::RealFs;
 use crate::replay::ReplayStats;
 use crate::sample::TimeRange;
 use crate::shard::exemplars::ExemplarStats;
@@ -98,13 +101,27 @@ impl Db {
     /// Lists the blocks and parts, ascending by time.
     #[must_use]
     pub fn blocks(&self) -> Vec<BlockSummary> {
-        let mut blocks: Vec<_> = self.store.blocks.metas().iter().map(BlockSummary::of).collect();
-        blocks.sort_by_key(|block| (block.range.start_ms, block.range.end_ms, block.number));
-        blocks
+        BlockSummary::in_order(&self.store.blocks.metas())
     }
 }
 
 impl BlockSummary {
+    /// Lists the blocks and parts of a data directory, ascending by time. Takes no lock and changes nothing. A block that
+    /// a running server removes meanwhile, or that cannot be read, may be missing.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed, and
+    /// [`Error::Version`](crate::Error::Version) if a block has a newer format.
+    pub fn list(data_dir: &Path) -> Result<Vec<Self>> {
+        Ok(Self::in_order(&metas_in(&RealFs, data_dir)?))
+    }
+
+    fn in_order(metas: &[BlockMeta]) -> Vec<Self> {
+        let mut blocks: Vec<_> = metas.iter().map(Self::of).collect();
+        blocks.sort_by_key(|block| (block.range.start_ms, block.range.end_ms, block.number));
+        blocks
+    }
+
     pub(super) fn of(meta: &BlockMeta) -> Self {
         Self {
             number: meta.origin.id.0,

@@ -6,14 +6,17 @@
 
 use std::ops::Range;
 
+use roaring::RoaringBitmap;
+
 use super::{Head, STEP, SlotRef};
 use crate::index::SymbolId;
+use crate::sample::TimeRange;
 
-/// A series whose newest sample was a staleness marker when it was flushed.
+/// A series whose newest sample was a staleness marker when it was flushed, or was deleted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StaleSeries {
     pub(crate) slot_ref: SlotRef,
-    /// The timestamp of the marker.
+    /// The timestamp of the marker or deleted sample.
     pub(crate) at_ms: i64,
 }
 
@@ -64,6 +67,18 @@ impl Head {
             }
         }
         n_removed
+    }
+
+    /// Returns the series of `slots` whose newest sample is in `range`, as series that became stale with it.
+    pub(crate) fn ended_in(&self, slots: &RoaringBitmap, range: TimeRange) -> Vec<StaleSeries> {
+        let ended = |slot| {
+            let at_ms = self.table.row(slot).map(|row| row.last_ms)?;
+            if at_ms == i64::MIN || !range.contains(at_ms) {
+                return None;
+            }
+            Some(StaleSeries { slot_ref: self.slot_ref(slot), at_ms })
+        };
+        slots.iter().filter_map(ended).collect()
     }
 
     /// Forgets the evicted series in one piece of their table whose newest sample is older than `before_ms`. Returns

@@ -27,8 +27,10 @@ use crate::head::{
     StaleSeries,
 };
 use crate::index::SymbolId;
-use crate::labels::Labels;
-use crate::sample::{Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, SeriesHandle, ShardBatch};
+use crate::labels::{Labels, Matcher};
+use crate::sample::{
+    Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, SeriesHandle, ShardBatch, TimeRange,
+};
 use crate::wal::{LoggedHistogram, StartTimestamp, Wal};
 
 pub(crate) use self::buffered::{BUFFERED_SAMPLE_SIZE, BufferedSample, SampleBuffer};
@@ -440,11 +442,33 @@ impl Shard {
         Ok(Arc::new(SeriesOrder::new(sorted, n_removed, charge)))
     }
 
-    /// Evicts series, reclaims their memory, removes them from `stale` and returns their number. Locks the head for a
-    /// few hundred series at a time.
-    pub(crate) fn evict(&self, limits: EvictionLimits, stale: &mut Vec<StaleSeries>) -> usize {
+    /// Returns the series that pass all matchers and whose newest sample is in `range`.
+    ///
+    /// # Errors
+    /// If the request is interrupted.
+    pub(crate) fn ended_in(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<Vec<StaleSeries>> {
+        let head = self.head();
+        Ok(head.ended_in(&head.select(ctx, matchers)?, range))
+    }
+
+    /// Evicts series, reclaims their memory, removes them from `stale` and `deleted` and returns their number. Locks
+    /// the head for a few hundred series at a time.
+    pub(crate) fn evict(
+        &self,
+        limits: EvictionLimits,
+        stale: &mut Vec<StaleSeries>,
+        deleted: &mut Vec<StaleSeries>,
+    ) -> usize {
         let EvictionLimits { idle_before_ms, stale_before_ms, forget_before_ms } = limits;
         let mut n_removed = 0;
+        for batch in std::mem::take(deleted).chunks(BATCH_STALE) {
+            n_removed += self.head_mut().evict_stale(i64::MAX, batch, deleted);
+        }
         (0..).take_while(|&piece| self.head_mut().forget_evicted(piece, forget_before_ms)).for_each(drop);
         for batch in std::mem::take(stale).chunks(BATCH_STALE) {
             n_removed += self.head_mut().evict_stale(stale_before_ms, batch, stale);

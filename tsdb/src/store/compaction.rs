@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use crate::block::{Block, BlockId, Replaced, StoredBlock};
 use crate::compact::retention::{Expired, Retention};
@@ -79,7 +80,11 @@ impl Store {
         let origin = next.origin(id, deletions);
         let merging =
             Merging { fs: Arc::clone(&self.options.fs), dir: self.blocks.dir(), throttle: &self.throttle, stop };
+        let started = Instant::now();
         let merged = merge(&sources, origin, &merging)?;
+        let (n_sources, from) = (sources.len(), sources.iter().map(|source| source.meta().size).sum::<u64>());
+        let bytes = merged.meta.as_ref().map_or(0, |meta| meta.size);
+        tracing::info!(n_sources, from, bytes, duration = ?started.elapsed(), "merged blocks");
         let new = merged.meta.map(|_| self.verified(id)).transpose()?;
         if self.blocks.replace(&sources, new, deletions)? == Replaced::Outdated {
             tracing::info!(?id, "samples were deleted while their blocks were merged; the merge is repeated");

@@ -8,7 +8,7 @@
 //! 3. The parts are put in place (synced, renamed, directory synced) and added to the block list.
 //! 4. Once no reader uses the previous list, the frozen chunks are dropped, and every log gets a checkpoint, which
 //!    durably replaces the segments that the parts cover.
-//! 5. Idle and stale series are evicted once no reader may look them up. Only readers that began before step 4 may,
+//! 5. Idle, stale and deleted series are evicted once no reader may look them up. Only readers that began before step 4 may,
 //!    because a selection includes only series with samples in memory. If such a reader is still active, the flush task
 //!    evicts the series later.
 //!
@@ -54,8 +54,9 @@ impl Store {
         self.flush_under(&mut self.flushing())
     }
 
-    /// Flushes, then deletes from blocks. See [`Db::delete`](crate::Db::delete). No other flush runs in between,
-    /// because its samples may have been appended after the deletion.
+    /// Flushes, then deletes from blocks, and evicts the series whose newest samples are deleted. See
+    /// [`Db::delete`](crate::Db::delete). No other flush runs in between, because its samples may have been appended
+    /// after the deletion.
     ///
     /// # Errors
     /// The errors of [`Db::delete`](crate::Db::delete).
@@ -63,7 +64,14 @@ impl Store {
         self.replay.wait(&QueryContext::unbounded())?;
         let mut flushing = self.flushing();
         self.flush_under(&mut flushing)?;
-        self.blocks.delete(matchers, range)
+        let ctx = QueryContext::unbounded();
+        let ended = self.shards.iter().map(|shard| shard.ended_in(&ctx, &matchers, range)).collect::<Result<_>>()?;
+        self.blocks.delete(matchers, range)?;
+        flushing.note_deleted(ended);
+        // All samples of these series left the memory at this epoch or before.
+        flushing.dropped.get_or_insert_with(|| self.series_readers.advance_epoch());
+        self.evict(&mut flushing);
+        Ok(())
     }
 
     fn flush_under(&self, flushing: &mut Flushing) -> Result<FlushStats> {
@@ -81,6 +89,10 @@ impl Store {
         // Now every shard has flushed the samples that it replayed from them.
         self.remove_old_epochs()?;
         self.newest.cut();
+        if stats.n_parts > 0 {
+            let FlushStats { n_parts, n_samples, n_evicted, .. } = stats;
+            tracing::info!(n_parts, n_samples, n_evicted, duration = ?started.elapsed(), "flushed the head");
+        }
         Ok(stats)
     }
 
@@ -210,9 +222,10 @@ impl Store {
             stale_before_ms: newest_ms.saturating_sub(series_stale_ms.min(series_idle_ms)),
             forget_before_ms: sent_ms.saturating_sub(self.options.age_max_ms()),
         };
-        flushing.stale.resize_with(self.shards.len(), Vec::new);
-        let shards = self.shards.iter().zip(&mut flushing.stale);
-        shards.map(|(shard, of_shard)| shard.evict(limits, of_shard) as u64).sum()
+        let Flushing { stale, deleted, .. } = flushing;
+        [&mut *stale, &mut *deleted].into_iter().for_each(|all| all.resize_with(self.shards.len(), Vec::new));
+        let shards = self.shards.iter().zip(stale.iter_mut().zip(deleted));
+        shards.map(|(shard, (stale, deleted))| shard.evict(limits, stale, deleted) as u64).sum()
     }
 }
 

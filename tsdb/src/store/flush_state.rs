@@ -31,6 +31,8 @@ pub(crate) struct Flushing {
     /// when they are evicted or get new samples. After a restart the list is empty, and these series are evicted as
     /// idle ones.
     pub(super) stale: StaleByShard,
+    /// Series whose newest samples were deleted, and that are not evicted yet.
+    pub(super) deleted: StaleByShard,
     /// The epoch in which frozen samples were dropped, if no series was evicted since. Readers of earlier epochs may
     /// look these series up.
     pub(super) dropped: Option<u64>,
@@ -39,11 +41,21 @@ pub(crate) struct Flushing {
 impl Flushing {
     /// Adds stale series. A series that is in the list already had new samples and became stale again.
     pub(super) fn note(&mut self, stale: StaleByShard) {
-        self.stale.resize_with(stale.len(), Vec::new);
-        for (known, new) in self.stale.iter_mut().zip(stale) {
-            known.extend(new);
-            known.sort_unstable_by_key(|stale| (stale.slot_ref.slot, Reverse(stale.at_ms)));
-            known.dedup_by_key(|stale| stale.slot_ref.slot);
-        }
+        add(&mut self.stale, stale);
+    }
+
+    /// Adds series whose newest samples were deleted.
+    pub(super) fn note_deleted(&mut self, deleted: StaleByShard) {
+        add(&mut self.deleted, deleted);
+    }
+}
+
+/// Adds series to a list, each once with its newest timestamp.
+fn add(all: &mut StaleByShard, new: StaleByShard) {
+    all.resize_with(new.len(), Vec::new);
+    for (known, new) in all.iter_mut().zip(new) {
+        known.extend(new);
+        known.sort_unstable_by_key(|stale| (stale.slot_ref.slot, Reverse(stale.at_ms)));
+        known.dedup_by_key(|stale| stale.slot_ref.slot);
     }
 }

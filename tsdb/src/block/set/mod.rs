@@ -141,6 +141,18 @@ impl Found {
     }
 }
 
+/// Returns the metadata of the blocks of a data directory, without those that a merged block has replaced. Takes no lock
+/// and changes nothing. A block that is removed meanwhile, or cannot be read, may be missing.
+///
+/// # Errors
+/// [`Error::Io`] if the directory cannot be listed; [`Error::Version`] if a block has a newer format.
+pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
+    let found = Found::list(fs, &data_dir.join("blocks"), &Arc::new(PageCache::new(0)))?;
+    let metas: Vec<_> = found.blocks.iter().map(|block| block.meta()).collect();
+    let replaced = superseded(metas.iter().copied());
+    Ok(metas.into_iter().filter(|meta| !replaced.contains(&meta.origin.id)).cloned().collect())
+}
+
 /// Logs and counts a block that is damaged or unreadable, and returns `None`. Its file is kept.
 fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
     match read {

@@ -120,3 +120,29 @@ fn the_memory_of_stale_series_is_freed() {
         assert!(db.n_series() == 1 && size() < full / left_of, "{full} {}", size());
     }
 }
+
+/// The next flush would evict them as idle only an hour later.
+#[test]
+fn series_whose_newest_samples_are_deleted_are_evicted_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_at(dir.path(), options());
+    let n_series = 1_000;
+    append(&db, &(0..n_series).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
+    append(&db, &[(CLOCK, NOW_MS, 1.0), (0, NOW_MS + 1, 1.0)]);
+    let delete = |end_ms| {
+        let all_but_clock = Matcher::new(MatchOp::NotEqual, "i", &CLOCK.to_string()).unwrap();
+        db.delete(vec![all_but_clock], TimeRange { start_ms: i64::MIN, end_ms }).unwrap();
+    };
+    delete(NOW_MS - 1);
+    assert_eq!(db.n_series(), n_series as u64 + 1, "no newest sample is deleted");
+    let reader = db.select_labels(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap();
+    delete(NOW_MS);
+    assert_eq!(db.n_series(), n_series as u64 + 1, "a selection is looking them up");
+    drop(reader);
+    append(&db, &[(1, NOW_MS + 1, 1.0)]);
+    db.store.evict_deferred();
+    assert_eq!(db.n_series(), 3, "those with newer samples stay");
+    append(&db, &[(2, NOW_MS + 1, 1.0)]);
+    delete(NOW_MS + 1);
+    assert_eq!((db.n_series(), everything(&db).len()), (1, 1));
+}
