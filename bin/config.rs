@@ -5,7 +5,7 @@
 mod ingest;
 mod otlp;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use varve_tsdb::exemplars::EXEMPLARS_MAX;
 use varve_tsdb::labels::METRIC_NAME;
 
@@ -112,10 +113,12 @@ impl Config {
     /// If the file cannot be read, is not YAML, or has an unknown key or a value out of bounds. The message names the key.
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read configuration file {path:?}"))?;
-        let mut config = Self::parse(&text).with_context(|| format!("configuration file {path:?}"))?;
+        let about = || format!("configuration file {path:?}");
+        let mut config = Self::parse(&text).with_context(about)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let log_file = config.global.query_log_file.take().filter(|file| !file.as_os_str().is_empty());
         config.global.query_log_file = log_file.map(|file| folder.join(file));
+        config.ingest.load_files(folder).and_then(|()| config.ingest.rules().map(drop)).with_context(about)?;
         Ok(config)
     }
 
@@ -153,10 +156,39 @@ impl Config {
         Ok(config)
     }
 
+    /// Returns the keys whose values differ, down to two levels, sorted: `ingest.teams`.
+    pub(crate) fn keys_that_differ(&self, other: &Self) -> Vec<String> {
+        let (new, old) = (self.values(), other.values());
+        let all: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
+        all.into_iter().filter(|key| new.get(*key) != old.get(*key)).cloned().collect()
+    }
+
+    /// Returns the values of the keys, down to two levels.
+    fn values(&self) -> BTreeMap<String, Value> {
+        let mut values = BTreeMap::new();
+        let whole = serde_json::to_value(self.self_contained()).expect("strings, numbers and maps of them are JSON");
+        for (section, keys) in whole.as_object().into_iter().flatten() {
+            for (key, value) in keys.as_object().into_iter().flatten() {
+                values.insert(format!("{section}.{key}"), value.clone());
+            }
+        }
+        values
+    }
+
+    /// Returns the configuration with the contents of the files that it includes.
+    pub(crate) fn self_contained(&self) -> Self {
+        Self { ingest: self.ingest.self_contained(), ..self.clone() }
+    }
+
     /// Prints the configuration with all defaults.
     pub(crate) fn to_yaml(&self) -> String {
         serde_yaml_ng::to_string(self).expect("strings, numbers and maps of them are YAML")
     }
+}
+
+/// Returns `true` if a change of a key, as [`Config::keys_that_differ`] returns it, takes effect with a restart only.
+pub(crate) fn needs_restart(key: &str) -> bool {
+    key.starts_with("storage.")
 }
 
 fn print<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -209,6 +241,26 @@ mod tests {
         assert!(printed.starts_with("global:\n  external_labels:\n    a: '1'\n    b: x\n"), "{printed}");
         assert!(printed.contains("    in_order_max_age: 1h30m\n"), "{printed}");
         assert_eq!(Config::parse(&printed).unwrap(), config);
+    }
+
+    #[test]
+    fn the_page_lists_each_key_and_whether_a_reload_applies_it() {
+        let page = include_str!("../docs/config.md");
+        let (_, example) = page.split_once("```yaml\nglobal:").unwrap();
+        let (example, rest) = example.split_once("```").unwrap();
+        let config = Config::parse(&format!("global:{example}")).unwrap();
+        let (_, table) = rest.split_once("| key | takes effect on reload |").unwrap();
+        let row = |line: &str| {
+            let mut cells = line.split('|').map(str::trim).skip(1);
+            let keys: Vec<_> = cells.next()?.split(", ").map(|key| key.trim_matches('`').to_owned()).collect();
+            Some((keys, cells.next()?.starts_with("yes")))
+        };
+        let rows = table.trim_start().lines().skip(1).map_while(row);
+        let listed: BTreeMap<_, _> =
+            rows.flat_map(|(keys, is_applied)| keys.into_iter().map(move |key| (key, is_applied))).collect();
+        let expect: BTreeMap<_, _> =
+            config.values().into_keys().map(|key| (key.clone(), !needs_restart(&key))).collect();
+        assert_eq!(listed, expect);
     }
 
     #[test]

@@ -5,8 +5,9 @@ mod ha;
 mod preset;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Deserializer, Serialize};
 use varve_ingest::admission::Budgets;
 use varve_ingest::ha::HaSettings;
@@ -21,6 +22,11 @@ use ha::HaConfig;
 pub(crate) struct IngestConfig {
     /// Relabel rules, applied in this order. Default none; up to 4,096 with those of presets.
     metric_relabel_configs: Vec<RuleConfig>,
+    /// Patterns of files with more relabel rules, relative to the directory of the configuration file. Default none.
+    relabel_files: Vec<String>,
+    /// The rules of these files, applied after `metric_relabel_configs`. Set by [`Self::load_files`].
+    #[serde(skip)]
+    rules_of_files: Vec<RuleConfig>,
     /// Names of rule sets that come with Varve, applied after the others. Default none.
     presets: Vec<String>,
     /// The budget of all teams together. Default unlimited.
@@ -56,8 +62,34 @@ struct RuleConfig {
     #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     state: StateConfig,
-    /// Whether the rule switches to `dry_run` when a query asks for what it drops. Default `false`.
+    /// Whether the rule switches to `dry_run` when a query names a metric that it drops. Default `false`.
     disable_on_use: bool,
+    /// Whether a query without a metric name also disables the rule. Default `false`.
+    disable_on_nameless_use: bool,
+}
+
+/// A file with relabel rules: a configuration file with nothing but `ingest.metric_relabel_configs`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RulesFile {
+    ingest: RulesSection,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RulesSection {
+    metric_relabel_configs: Vec<RuleConfig>,
+}
+
+/// Maximum number of files with relabel rules.
+const FILES_MAX: usize = 1_000;
+
+/// Reads and checks the rules of a file.
+fn load_file(path: &Path) -> Result<Vec<RuleConfig>> {
+    let file: Option<RulesFile> = serde_yaml_ng::from_str(&std::fs::read_to_string(path)?)?;
+    let rules = file.unwrap_or_default().ingest.metric_relabel_configs;
+    Rules::new(rules.iter().map(RuleConfig::to_relabel).collect())?;
+    Ok(rules)
 }
 
 /// The state of a rule as written.
@@ -75,12 +107,46 @@ impl IngestConfig {
     /// # Errors
     /// An unknown preset, or an invalid rule, in Prometheus' words.
     pub(crate) fn rules(&self) -> Result<Rules> {
-        let mut configs: Vec<RelabelConfig> = self.metric_relabel_configs.iter().map(RuleConfig::to_relabel).collect();
+        let own = self.metric_relabel_configs.iter().chain(&self.rules_of_files);
+        let mut configs: Vec<RelabelConfig> = own.map(RuleConfig::to_relabel).collect();
         for name in &self.presets {
             let preset = preset::load(name)?;
             configs.extend(preset.iter().map(RuleConfig::to_relabel));
         }
         Rules::new(configs).context("ingest.metric_relabel_configs")
+    }
+
+    /// Reads the files that match `relabel_files`, in the order of the patterns and then of the paths.
+    ///
+    /// # Errors
+    /// An invalid pattern, a file without wildcards that does not exist, more than [`FILES_MAX`] files, or an invalid
+    /// file.
+    pub(super) fn load_files(&mut self, folder: &Path) -> Result<()> {
+        let mut files = Vec::new();
+        for pattern in &self.relabel_files {
+            let path = Path::new(&glob::Pattern::escape(&folder.to_string_lossy())).join(pattern);
+            let found =
+                glob::glob(&path.to_string_lossy()).with_context(|| format!("ingest.relabel_files: {pattern:?}"))?;
+            let n_before = files.len();
+            files.extend(found.take(FILES_MAX + 1).filter_map(Result::ok));
+            if files.len() == n_before && !pattern.contains(['*', '?', '[']) {
+                bail!("ingest.relabel_files: {pattern:?} does not exist");
+            }
+            ensure!(files.len() <= FILES_MAX, "ingest.relabel_files: more than {FILES_MAX} files");
+        }
+        for file in files {
+            let rules = load_file(&file).with_context(|| format!("ingest.relabel_files: {file:?}"))?;
+            self.rules_of_files.extend(rules);
+        }
+        Ok(())
+    }
+
+    /// Returns the section with the rules of files in place of their patterns.
+    pub(super) fn self_contained(&self) -> Self {
+        let mut whole = self.clone();
+        whole.metric_relabel_configs.append(&mut whole.rules_of_files);
+        whole.relabel_files.clear();
+        whole
     }
 
     /// Returns the label whose value is the team of a series; empty if not set.
@@ -130,6 +196,7 @@ impl RuleConfig {
                 StateConfig::DryRun => RuleState::DryRun,
             },
             disable_on_use: of.disable_on_use,
+            disable_on_nameless_use: of.disable_on_nameless_use,
         }
     }
 }

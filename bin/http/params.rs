@@ -65,9 +65,9 @@ impl Form {
 
     /// Returns the parameters that lists and logs show.
     pub(crate) fn shown(&self) -> Parameters {
-        let text = match self.first("query") {
-            "" => self.all("match[]").collect::<Vec<_>>().join(", "),
-            query => query.to_owned(),
+        let text = match [self.first("query"), self.first("name")] {
+            ["", ""] => self.all("match[]").collect::<Vec<_>>().join(", "),
+            ["", text] | [text, _] => text.to_owned(),
         };
         let start = if self.first("start").is_empty() { self.first("time") } else { self.first("start") };
         Parameters {

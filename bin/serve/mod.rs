@@ -32,6 +32,7 @@ use crate::machine::Memory;
 use crate::server::app::App;
 use crate::server::live_config::LiveConfig;
 use crate::server::notifications::{SHUTTING_DOWN, STARTING_UP};
+use crate::server::observer::Observer;
 use crate::server::pressure::Pressure;
 use crate::server::query_log::QueryLog;
 use crate::server::shutdown::{Received, Signals};
@@ -107,7 +108,7 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions) -> Result
     if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {
         tokio::spawn(auto_reload::run(Arc::clone(&app), path, args.config_auto_reload_interval));
     }
-    let saving = tokio::spawn(save_periodically(Arc::clone(&store)));
+    let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
     let of_replay = Arc::clone(&app);
     let mut replay = Replay::watch(store, of_error, started, move || of_replay.notifications.set(STARTING_UP, false));
 
@@ -191,26 +192,21 @@ async fn shut_down(
     Ok(())
 }
 
-/// Saves the state that is not in the WAL, periodically.
-async fn save_periodically(store: Arc<Store>) {
+/// Saves the state that is not in the WAL, and logs what has changed, periodically.
+async fn save_periodically(app: Arc<App>, store: Arc<Store>) {
+    let mut observer = Observer::default();
     loop {
         tokio::time::sleep(SAVE_INTERVAL).await;
-        let store = Arc::clone(&store);
-        if tokio::task::spawn_blocking(move || save(&store)).await.is_err() {
-            return;
+        let (app, store) = (Arc::clone(&app), Arc::clone(&store));
+        let work = move || {
+            store.save();
+            observer.observe(&store, &app.senders);
+            observer
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(returned) => observer = returned,
+            Err(_panic_is_logged) => return,
         }
-    }
-}
-
-fn save(store: &Store) {
-    if let Err(error) = store.usage.save() {
-        tracing::error!(%error, "Cannot save the usage record; retrying later");
-    }
-    if let Err(error) = store.elections.save() {
-        tracing::error!(%error, "Cannot save the leaders of HA pairs; retrying later");
-    }
-    if let Err(error) = store.receiver.disabled_rules().save() {
-        tracing::error!(%error, "Cannot save which rules are disabled by use; retrying later");
     }
 }
 
@@ -222,6 +218,6 @@ async fn wait_for_queries(app: &App) {
 }
 
 fn close(store: Arc<Store>) -> Result<()> {
-    save(&store);
+    store.save();
     store.db.sync().map_err(|e| anyhow!("sync the WAL: {e}"))
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use anyhow::bail;
 use jiff::Timestamp;
 use prometheus::proto::MetricFamily;
 use varve_tsdb::context::MemoryBudget;
@@ -16,7 +17,9 @@ use super::active_requests::log::{self, ActiveRequestLog, State};
 use super::active_requests::{ActiveRequest, ActiveRequests, Stage};
 use super::live_config::LiveConfig;
 use super::metrics::{MemoryStats, Metrics};
+
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
+use super::observer::Senders;
 use super::pressure::Pressure;
 use super::query_log::QueryLog;
 use super::rejects::RejectLog;
@@ -39,6 +42,7 @@ pub(crate) struct App {
     pub(crate) pressure: Pressure,
     pub(crate) query_log: QueryLog,
     pub(crate) rejects: RejectLog,
+    pub(crate) senders: Senders,
     phase: AtomicU8,
     store: RwLock<Option<Arc<Store>>>,
     /// Opened with the store, in its directory.
@@ -80,6 +84,7 @@ impl App {
             pressure,
             query_log: metrics.query_log(),
             rejects: RejectLog::default(),
+            senders: Senders::default(),
             active_request_log: OnceLock::new(),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,
@@ -125,16 +130,20 @@ impl App {
     /// Reloads the configuration.
     ///
     /// # Errors
-    /// The errors of [`LiveConfig::reload`], and if the query log cannot be opened. The previous configuration stays in
-    /// force.
+    /// The errors of [`LiveConfig::reload`], if the query log cannot be opened, and if the server was started without a
+    /// file. The previous configuration stays in force.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
+        if !self.config.has_file() {
+            tracing::warn!("No configuration was reloaded: the server was started without --config.file");
+            bail!("the server was started without --config.file; restart it with a file, which may be empty");
+        }
         let reloaded = self.config.reload(|config| self.apply(config));
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());
         match &reloaded {
-            Ok(()) => tracing::info!("Completed loading of configuration file"),
+            Ok(changed) => tracing::info!(changed = changed.join(", "), "Completed loading of configuration file"),
             Err(reason) => tracing::error!(reason = format!("{reason:#}"), "Error reloading config"),
         }
-        reloaded
+        reloaded.map(drop)
     }
 
     /// Applies all settings that need no restart, or none of them.
@@ -220,11 +229,8 @@ impl App {
             let active = previous.active();
             let n_active = active.len();
             let heaviest = active.first().map(|record| truncate(&record.text, LOGGED_SIZE_MAX));
-            tracing::warn!(
-                n_active,
-                heaviest,
-                "The previous process did not shut down cleanly, see `varve status last-words`"
-            );
+            let see = format!("varve status last-words {}", dir.display());
+            tracing::warn!(n_active, heaviest, see, "The previous process did not shut down cleanly");
         }
     }
 

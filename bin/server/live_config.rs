@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use jiff::Timestamp;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 
 /// The configuration in force, shared by all requests.
 #[derive(Debug)]
@@ -45,27 +45,37 @@ impl LiveConfig {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).config)
     }
 
+    /// Returns `true` if the server was started with a configuration file.
+    pub(crate) fn has_file(&self) -> bool {
+        self.path.is_some()
+    }
+
     /// Returns the result of reloads.
     pub(crate) fn status(&self) -> ReloadStatus {
         self.state.read().unwrap_or_else(PoisonError::into_inner).status
     }
 
-    /// Reads the file again and puts it into force. `apply` does the same for the rest of the server.
+    /// Reads the file again and puts it into force. `apply` does the same for the rest of the server. Returns the changed
+    /// keys.
     ///
     /// # Errors
     /// The errors of [`Config::load`] and `apply`, and if a setting that needs a restart has changed.
-    pub(crate) fn reload(&self, apply: impl FnOnce(&Config) -> Result<()>) -> Result<()> {
+    pub(crate) fn reload(&self, apply: impl FnOnce(&Config) -> Result<()>) -> Result<Vec<String>> {
         let read = self.path.as_deref().map(Config::load).transpose().map(Option::unwrap_or_default);
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let checked = read.and_then(|config| {
-            ensure!(config.storage == state.config.storage, "storage: a change takes effect with a restart only");
+            let changed = config.keys_that_differ(&state.config);
+            if let Some(key) = changed.iter().find(|key| config::needs_restart(key)) {
+                bail!("{key}: a change takes effect with a restart only");
+            }
             apply(&config)?;
-            Ok(config)
+            Ok((config, changed))
         });
         state.status.is_success = checked.is_ok();
-        state.config = Arc::new(checked?);
+        let (config, changed) = checked?;
+        state.config = Arc::new(config);
         state.status.last_success = Timestamp::now();
-        Ok(())
+        Ok(changed)
     }
 }
 
@@ -86,13 +96,16 @@ mod tests {
         };
         for (text, expect) in [
             ("nonsense: 1", Err("unknown field `nonsense`")),
-            ("storage: {tsdb: {ahead_max: 1m}}", Err("storage: a change takes effect")),
+            ("storage: {tsdb: {ahead_max: 1m}}", Err("storage.tsdb: a change takes effect")),
             ("global: {external_labels: {a: invalid}}", Err("cannot be applied")),
             ("global: {external_labels: {a: c}}", Ok("c")),
         ] {
             std::fs::write(&path, text).unwrap();
             match (live.reload(apply), expect) {
-                (Ok(()), Ok(value)) => assert_eq!((label().as_deref(), live.status().is_success), (Some(value), true)),
+                (Ok(changed), Ok(value)) => {
+                    assert_eq!((label().as_deref(), live.status().is_success), (Some(value), true));
+                    assert_eq!(changed, ["global.external_labels"]);
+                }
                 (Err(error), Err(part)) => {
                     assert!(format!("{error:#}").contains(part), "{error:#}");
                     assert_eq!((label().as_deref(), live.status().is_success), (Some("b"), false));

@@ -10,6 +10,7 @@ pub(crate) mod churn;
 pub(crate) mod live_config;
 pub(crate) mod metrics;
 pub(crate) mod notifications;
+pub(crate) mod observer;
 pub(crate) mod pressure;
 pub(crate) mod query_log;
 pub(crate) mod rejects;

@@ -15,7 +15,7 @@ use super::app::App;
 use super::store::Store;
 
 /// The label `job` of all series.
-const JOB: &str = "varve";
+pub(crate) const JOB: &str = "varve";
 
 /// Stores the metrics now and then every `interval`, until the store is closed.
 pub(crate) async fn run(app: Arc<App>, instance: String, interval: Duration) {

@@ -1,16 +1,18 @@
 //! The open store, with the receiver of writes and the query engine.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_ingest::ha::Elections;
-use varve_ingest::relabel::{DisabledByUse, DisabledRules};
+use varve_ingest::relabel::{DisabledByUse, DisabledRules, UsedRule};
 use varve_ingest::{LoadOutcome, Receiver};
-use varve_query::promql::ast::Expr;
-use varve_query::usage::{self, LabelSet, SelectorUse};
+use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
 use varve_tsdb::fs::{Clock, RealFs, SystemClock};
-use varve_tsdb::{Db, Matcher, Options, QueryContext};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Db, Error, Matcher, Options, QueryContext, TimeRange};
 
 use super::usage::{Requester, Usage};
 use crate::config::Config;
@@ -26,7 +28,17 @@ pub(crate) struct Store {
     /// The leaders of HA pairs.
     pub(crate) elections: Arc<Elections>,
     lookback_delta_ms: i64,
+    /// The data directory.
+    path: PathBuf,
 }
+
+/// The files of the data directory with the state that is not in the WAL.
+const STATE_FILES: [&str; 3] = [USAGE_FILE, HA_FILE, DISABLED_RULES_FILE];
+const USAGE_FILE: &str = "usage";
+const HA_FILE: &str = "ha";
+const DISABLED_RULES_FILE: &str = "disabled-rules";
+/// The file of a snapshot with the configuration in force.
+const CONFIG_FILE: &str = "config.yml";
 
 /// Options of a [`Store`].
 #[derive(Debug, Clone)]
@@ -48,58 +60,134 @@ impl Store {
         let lookback_delta_ms = options.engine.lookback_delta_ms;
         // The open database holds the lock of the directory.
         let usage = Usage::open(path);
-        let (elections, found) = Elections::open(Arc::new(RealFs), path.join("ha"));
+        let (elections, found) = Elections::open(Arc::new(RealFs), path.join(HA_FILE));
         report(found, "HA pairs", "leaders are elected again");
         let elections = Arc::new(elections);
-        let (disabled_rules, found) = DisabledRules::open(Arc::new(RealFs), path.join("disabled-rules"));
+        let (disabled_rules, found) = DisabledRules::open(Arc::new(RealFs), path.join(DISABLED_RULES_FILE));
         report(found, "rules disabled by use", "all rules are enabled again");
         let receiver = Receiver::new(Arc::clone(&db), options.ingest).with_disabled_rules(disabled_rules);
         let engine = Engine::new(options.engine);
-        let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms };
+        let path = path.to_owned();
+        let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms, path };
         store.reload(&options.config)?;
         Ok(store)
     }
 
-    /// Records the uses of a query.
-    pub(crate) fn note_query(&self, ctx: &QueryContext, who: &Requester, expr: &Expr) {
-        self.note(ctx, who, &usage::of(expr));
-    }
-
-    /// Records the selectors of a metadata request, and the labels that it shows.
-    pub(crate) fn note_selectors(
+    /// Records the selectors of a metadata request, and the labels that it shows. It disables no rules: users browse
+    /// metrics and labels without needing their samples.
+    pub(crate) fn note_metadata(
         &self,
         ctx: &QueryContext,
         who: &Requester,
         selectors: &[Vec<Matcher>],
         labels: &LabelSet,
     ) {
-        let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
-        self.note(ctx, who, &selectors.iter().map(used).collect::<Vec<_>>());
+        self.record(ctx, who, &uses(selectors, labels));
     }
 
-    /// Records uses, and disables rules that drop the selected series if they have `disable_on_use`. Reads of Varve's
-    /// own tools do not count.
-    fn note(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
-        if who.is_tool() || selectors.is_empty() {
+    /// Records the selectors of a request for samples without an expression.
+    pub(crate) fn note_selectors(&self, ctx: &QueryContext, who: &Requester, selectors: &[Vec<Matcher>]) {
+        self.note_query(ctx, who, &uses(selectors, &LabelSet::all()));
+    }
+
+    /// Records the uses of a query, and disables rules that drop the selected series if they have `disable_on_use`.
+    /// Reads of Varve's own tools do not count.
+    pub(crate) fn note_query(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
+        if !self.record(ctx, who, selectors) {
             return;
         }
-        // Regular expressions are compiled within the limits of the request. If that fails, so does the request.
-        let mut matchers = selectors.iter().flat_map(|used| &used.matchers);
-        if matchers.try_for_each(|matcher| matcher.compile(ctx)).is_err() {
-            return;
-        }
-        self.usage.note(who, selectors);
         for SelectorUse { matchers, .. } in selectors {
             let by = || DisabledByUse {
                 at_ms: SystemClock.now_ms(),
                 selector: promql_text::selector(matchers),
                 who: who.to_string(),
             };
-            for rule in self.receiver.note_use(matchers, by) {
+            for UsedRule { name: rule, is_disabled } in self.receiver.note_use(matchers, by) {
                 let (selector, who) = (promql_text::selector(matchers), who.to_string());
-                tracing::warn!(rule, selector, who, "Rule disabled because a query used series that it drops");
+                if is_disabled {
+                    tracing::warn!(rule, selector, who, "Rule disabled because a query used series that it drops");
+                } else {
+                    tracing::info!(rule, selector, who, "Rule in dry run would have been disabled by a query");
+                }
             }
         }
+    }
+
+    /// Adds uses to the usage record. Returns `false` if they do not count.
+    fn record(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) -> bool {
+        if who.is_tool() || selectors.is_empty() {
+            return false;
+        }
+        // Regular expressions are compiled within the limits of the request. If that fails, so does the request.
+        let mut matchers = selectors.iter().flat_map(|used| &used.matchers);
+        if matchers.try_for_each(|matcher| matcher.compile(ctx)).is_err() {
+            return false;
+        }
+        self.usage.note(who, selectors);
+        true
+    }
+
+    /// Returns an info for each rule that drops the series of a query with an empty result: of its selectors by name
+    /// for which the store has no series, at most [`DROPPED_INFOS_MAX`].
+    ///
+    /// # Errors
+    /// If the request is interrupted.
+    pub(crate) fn dropped_infos(
+        &self,
+        ctx: &QueryContext,
+        selectors: &[SelectorUse],
+    ) -> varve_tsdb::Result<Vec<String>> {
+        let mut infos = Vec::new();
+        for SelectorUse { matchers, .. } in selectors {
+            let rules = self.receiver.rules_dropping(matchers);
+            if rules.is_empty() || self.db.select_labels(ctx, matchers, TimeRange::ALL)?.next().is_some() {
+                continue;
+            }
+            let metric = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME).map_or("", Matcher::value);
+            for info in rules.iter().map(|rule| format!("metric {metric:?} is dropped by relabel rule {rule:?}")) {
+                if infos.len() < DROPPED_INFOS_MAX && !infos.contains(&info) {
+                    infos.push(info);
+                }
+            }
+            if infos.len() == DROPPED_INFOS_MAX {
+                break;
+            }
+        }
+        Ok(infos)
+    }
+
+    /// Saves the state that is not in the WAL. A failure is logged, and the next call repeats the write.
+    pub(crate) fn save(&self) {
+        for (what, saved) in [
+            ("the usage record", self.usage.save()),
+            ("the leaders of HA pairs", self.elections.save()),
+            ("which rules are disabled by use", self.receiver.disabled_rules().save()),
+        ] {
+            if let Err(error) = saved {
+                tracing::error!(%error, "Cannot save {what}; retrying later");
+            }
+        }
+    }
+
+    /// Creates a snapshot of the store, with the state that is not in the WAL, and the configuration in force.
+    ///
+    /// # Errors
+    /// The errors of [`Db::snapshot`], and if a file cannot be written. A partially created directory stays.
+    pub(crate) fn snapshot(&self, name: &str, skip_head: bool, config: &Config) -> varve_tsdb::Result<()> {
+        let dir = self.db.snapshot(name, skip_head)?;
+        self.save();
+        for file in STATE_FILES {
+            let (from, to) = (self.path.join(file), dir.join(file));
+            match std::fs::copy(&from, &to).and_then(|_| File::open(&to)?.sync_all()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io("copy", &from)(error)),
+                _copied_or_not_there => {}
+            }
+        }
+        let path = dir.join(CONFIG_FILE);
+        std::fs::write(&path, config.self_contained().to_yaml())
+            .and_then(|()| File::open(&path)?.sync_all())
+            .and_then(|()| File::open(&dir)?.sync_all())
+            .map_err(Error::io("write", &path))
     }
 
     /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with the old one. Other
@@ -117,6 +205,15 @@ impl Store {
         Ok(())
     }
 }
+
+/// Returns the uses of selectors that show some labels.
+fn uses(selectors: &[Vec<Matcher>], labels: &LabelSet) -> Vec<SelectorUse> {
+    let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
+    selectors.iter().map(used).collect()
+}
+
+/// Maximum number of infos about dropped metrics in a response.
+const DROPPED_INFOS_MAX: usize = 10;
 
 /// Logs that a state file cannot be used, and the consequence.
 fn report(found: LoadOutcome, of: &str, outcome: &str) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use prost::Message;
@@ -217,7 +218,7 @@ fn a_query_for_dropped_series_disables_the_rule() {
     let rule = "{source_labels: [__name__, job], regex: up;a, action: drop, name: no-up, disable_on_use: true}";
     let text = format!("ingest: {{metric_relabel_configs: [{rule}]}}");
     let config = ConfigFile::new(&text);
-    let mut server = Server::start(&[&config.flag()]);
+    let mut server = Server::start(&[&config.flag(), "--web.enable-admin-api"]);
     let write = |time_ms: i64| {
         let up = series(&[("__name__", "up"), ("job", "a")], &[(time_ms, 1.0)]);
         server.http().write(&WriteRequest::new([up])).expect_status(204);
@@ -248,22 +249,158 @@ fn a_query_for_dropped_series_disables_the_rule() {
     assert_eq!(server.metric("varve_ingest_rules_disabled_total{rule=\"no-up\"}"), 1.0);
     wait_until("the log line", || server.log().contains("Rule disabled because"));
 
-    // The rule stays disabled after a restart or a kill, until its entry changes.
+    // The rule stays disabled after a restart or a kill, until its entry changes or an operator enables it.
     let state = |server: &Server| {
         let rule = server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
         (rule["state"].as_str().expect("a text").to_owned(), rule["disabledByUse"]["who"].clone())
     };
     let disabled = ("dry_run".to_owned(), json!("Grafana/12 (dashboard d1)"));
     server.kill();
-    server.restart(&[&config.flag()]);
+    server.restart(&[&config.flag(), "--web.enable-admin-api"]);
     assert_eq!(state(&server), disabled);
     assert!(server.terminate().success());
-    server.restart(&[&config.flag()]);
+    server.restart(&[&config.flag(), "--web.enable-admin-api"]);
     assert_eq!(state(&server), disabled);
+    let enable = |rule: &str| {
+        let url = server.http().url("");
+        Command::new(env!("CARGO_BIN_EXE_varve")).args(["relabel", "enable", rule, "--url", &url]).output()
+    };
+    let refused = enable("no-down").expect("run varve");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("no relabel rule has the name \\\"no-down"),
+        "{refused:?}"
+    );
+    assert!(enable("no-up").expect("run varve").status.success());
+    assert_eq!(state(&server), ("enforce".to_owned(), Value::Null));
+    ask("up", "Grafana/12");
     config.write(&text.replace("no-up", "no-up-again"));
     assert!(server.terminate().success());
-    server.restart(&[&config.flag()]);
+    server.restart(&[&config.flag(), "--web.enable-admin-api"]);
     assert_eq!(state(&server), ("enforce".to_owned(), Value::Null));
+}
+
+#[test]
+fn browsing_and_nameless_selectors_leave_rules_enforced() {
+    let rule = "{source_labels: [__name__], regex: up, action: drop, name: no-up, disable_on_use: true}";
+    let config = ConfigFile::new(&format!("ingest: {{metric_relabel_configs: [{rule}]}}"));
+    let server = Server::start(&[&config.flag(), "--enable-feature=search-api"]);
+    let http = server.http();
+    let stored = |name| series(&[("__name__", name), ("job", "a")], &[(T0, 1.0)]);
+    http.write(&WriteRequest::new([stored("up"), stored("down")])).expect_status(204);
+    let rule = || http.get("/api/v1/status/relabel").data()["rules"][0].clone();
+    for query in
+        ["count({__name__=~\".+\"})", "{job=\"a\"}", "count by (__name__) ({__name__!=\"\"})", "{__name__=~\"u.*\"}"]
+    {
+        http.query("/api/v1/query", &[("query", query)]).expect_status(200);
+    }
+    // Metadata calls do not count even if they name the metric.
+    for path in
+        ["/api/v1/series", "/api/v1/labels", "/api/v1/label/__name__/values", "/api/v1/label/job/values", "/federate"]
+    {
+        http.query(path, &[("match[]", "{job=\"a\"}")]).expect_status(200);
+    }
+    for path in ["/api/v1/series", "/api/v1/labels", "/api/v1/label/job/values", "/api/v1/search/metric_names"] {
+        http.query(path, &[("match[]", "up"), ("search[]", "up")]).expect_status(200);
+    }
+    assert_eq!([&rule()["state"], &rule()["disabledByUse"]], [&json!("enforce"), &Value::Null]);
+    http.query("/federate", &[("match[]", "up")]).expect_status(200);
+    assert_eq!(rule()["state"], "dry_run");
+}
+
+#[test]
+fn a_dry_run_shows_the_query_that_would_have_disabled_the_rule() {
+    let rule =
+        "{source_labels: [__name__], regex: up, action: drop, name: no-up, state: dry_run, disable_on_use: true}";
+    let config = ConfigFile::new(&format!("ingest: {{metric_relabel_configs: [{rule}]}}"));
+    let server = Server::start(&[&config.flag()]);
+    server.http().write(&WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])])).expect_status(204);
+    let would_be_disabled = || server.metric("varve_ingest_rules_would_be_disabled{rule=\"no-up\"}");
+    assert_eq!(would_be_disabled(), 0.0);
+    server.http().query("/api/v1/query", &[("query", "sum(up)")]).expect_status(200);
+    let rule = server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
+    assert_eq!(
+        (&rule["disabledByUse"], &rule["wouldBeDisabledBy"]["selector"]),
+        (&Value::Null, &json!("{__name__=\"up\"}"))
+    );
+    assert!(rule["wouldBeDisabledBy"]["who"].is_string() && rule["wouldBeDisabledBy"]["atMs"].is_i64(), "{rule}");
+    assert_eq!(would_be_disabled(), 1.0);
+    let (url, rules) = (server.http().url(""), config.dir().join("rules.yml"));
+    std::fs::write(&rules, "{groups: [{name: g, rules: [{alert: a, expr: up}]}]}").expect("write rules");
+    let mut advise = Command::new(env!("CARGO_BIN_EXE_varve"));
+    let output = advise.args(["advise", "drops", &url, "--rules"]).arg(&rules).output().expect("run varve");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("the rule \"no-up\" in dry run would have been disabled by {__name__=\"up\"}"), "{output:?}");
+}
+
+#[test]
+fn an_empty_result_names_the_rule_that_drops_the_metric() {
+    let rule = "{source_labels: [__name__, job], regex: up;a, action: drop, name: no-up}";
+    let config = ConfigFile::new(&format!("ingest: {{metric_relabel_configs: [{rule}]}}"));
+    let server = Server::start(&[&config.flag()]);
+    let now_ms = now_ms();
+    let stored = |name, job| series(&[("__name__", name), ("job", job)], &[(now_ms, 1.0)]);
+    server
+        .http()
+        .write(&WriteRequest::new([stored("up", "a"), stored("up", "b"), stored("down", "a")]))
+        .expect_status(204);
+    let infos = |path: &str, query: &str| {
+        let range = [("start", "0"), ("end", "1000"), ("step", "500")];
+        let params = [&[("query", query)][..], if path.ends_with("range") { &range } else { &[] }].concat();
+        server.http().query(path, &params).expect_status(200).json()["infos"].clone()
+    };
+    let expect = json!(["metric \"up\" is dropped by relabel rule \"no-up\""]);
+    for query in ["up{job=\"a\"}", "sum(up{job=\"a\"})", "down / up{job=\"a\"}"] {
+        assert_eq!(infos("/api/v1/query", query), expect, "{query}");
+        assert_eq!(infos("/api/v1/query_range", query), expect, "{query}");
+    }
+    for query in ["up", "up > 1", "up{job=\"b\"} > 1", "{job=\"c\"}", "missing", "count(up{job=\"a\"}) or vector(0)"] {
+        assert_eq!(infos("/api/v1/query", query), Value::Null, "{query}");
+    }
+}
+
+#[test]
+fn rules_of_files_follow_those_of_the_configuration_file() {
+    let rule = |name: &str| {
+        format!(
+            "ingest: {{metric_relabel_configs: [{{action: drop, regex: {name}, source_labels: [__name__], name: {name}}}]}}"
+        )
+    };
+    let config = ConfigFile::new(
+        "ingest: {relabel_files: ['rules/*.yml', one.yml], metric_relabel_configs: [{action: keep, name: own}]}",
+    );
+    std::fs::create_dir(config.dir().join("rules")).expect("make a directory");
+    let write = |path: &str, text: &str| std::fs::write(config.dir().join(path), text).expect("write rules");
+    write("rules/b.yml", &rule("b"));
+    write("rules/a.yml", &rule("a"));
+    write("one.yml", &rule("one"));
+    let server = Server::start(&[&config.flag(), "--config.auto-reload", "--config.auto-reload-interval=20ms"]);
+    let names = || {
+        let rules = server.http().get("/api/v1/status/relabel").data()["rules"].clone();
+        rules
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|rule| rule["name"].as_str().unwrap_or("").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(), ["own", "a", "b", "one"]);
+    write("rules/c.yml", &rule("c"));
+    wait_until("the new file to be loaded", || names() == ["own", "a", "b", "c", "one"]);
+    write("rules/c.yml", "ingest: {presets: [x]}");
+    wait_until("the file to be rejected", || server.log().contains("c.yml"));
+    assert_eq!(names(), ["own", "a", "b", "c", "one"]);
+    std::fs::remove_file(config.dir().join("rules/c.yml")).expect("remove a file");
+    wait_until("the file to be gone", || names().len() == 4);
+    let check = |file: &str| {
+        let command = ["check", "config", file];
+        let output = Command::new(env!("CARGO_BIN_EXE_varve")).args(command).output().expect("run varve");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let path = config.dir().join("varve.yml").display().to_string();
+    assert!(check(&path).0);
+    std::fs::remove_file(config.dir().join("one.yml")).expect("remove a file");
+    let (is_valid, text) = check(&path);
+    assert!(!is_valid && text.contains("ingest.relabel_files: \"one.yml\" does not exist"), "{text}");
 }
 
 const T0: i64 = 1_700_000_000_000;

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 
-use super::admin::{lifecycle, tsdb as admin};
+use super::admin::{lifecycle, relabel as relabel_admin, tsdb as admin};
 use super::document;
 use super::endpoint::{Endpoint, get, get_head, get_post, post, post_put, unavailable};
 use super::metadata::{families as metadata, labels, series};
@@ -271,7 +271,7 @@ fn state() -> Vec<Endpoint> {
             .gives::<teams::Teams>(),
         get("/api/v1/status/churn", churn::status)
             .about("status", "Returns which labels created new series")
-            .takes(const { &[optional("time", Time, "End of the examined hour; now by default."), TIMEOUT] })
+            .takes(const { &[optional("time", Time, "End of the examined hour; now by default."), LIMIT, TIMEOUT] })
             .gives::<Untyped>(),
         get("/api/v1/status/rejects", rejects::status)
             .about("status", "Returns rejected samples by reason, each with its last example")
@@ -348,6 +348,10 @@ fn administration() -> Vec<Endpoint> {
         post("/api/v1/admin/tsdb/import", admin::import)
             .about("admin", "Imports blocks from the directory `import`")
             .gives::<admin::Imported>(),
+        post("/api/v1/admin/relabel/enable", relabel_admin::enable)
+            .about("admin", "Enables a relabel rule that a query has disabled")
+            .takes(const { &[required("name", Text, "Name of the rule.")] })
+            .gives::<relabel_admin::Enabled>(),
     ]
 }
 

@@ -4,9 +4,9 @@ use prometheus::proto::MetricFamily;
 
 use super::table::{counts, families, family};
 use crate::server::store::Store;
-use varve_ingest::admission::TeamStatus;
+use varve_ingest::admission::{Amounts, TeamStatus};
 use varve_ingest::ha::HaCluster;
-use varve_ingest::relabel::RuleStats;
+use varve_ingest::relabel::{DisabledByUse, RuleStats};
 use varve_tsdb::labels::regexp;
 use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus, Stats};
 
@@ -149,11 +149,16 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
     ];
     let mut may_be_disabled = rules.iter().filter(|rule| rule.disable_on_use).peekable();
     if may_be_disabled.peek().is_some() {
-        let is_disabled = |rule: &RuleStats| f64::from(u8::from(rule.disabled_by_use.is_some()));
-        all.push(family(
-            "varve_ingest_rules_disabled_total",
-            may_be_disabled.map(|rule| ([&*rule.name], is_disabled(rule))),
-        ));
+        for (name, query) in [
+            (
+                "varve_ingest_rules_disabled_total",
+                (|rule| &rule.disabled_by_use) as fn(&RuleStats) -> &Option<DisabledByUse>,
+            ),
+            ("varve_ingest_rules_would_be_disabled", |rule| &rule.would_be_disabled_by),
+        ] {
+            let is_used = |rule: &RuleStats| f64::from(u8::from(query(rule).is_some()));
+            all.push(family(name, may_be_disabled.clone().map(|rule| ([&*rule.name], is_used(rule)))));
+        }
         let n_failures = store.receiver.disabled_rules().n_write_failures();
         all.extend(counts([("varve_ingest_rule_state_write_failures_total", n_failures)]));
     }
@@ -180,19 +185,48 @@ fn ha(store: &Store) -> Vec<MetricFamily> {
 
 /// Returns the metrics of teams, if there are any.
 fn teams(store: &Store) -> Vec<MetricFamily> {
-    let (_, teams) = store.receiver.team_stats();
+    let (all, teams) = store.receiver.team_stats();
+    let of_all = amounts(all.budget.maximum).map(|(of, n)| ([of], n));
+    let mut families = Vec::from_iter(limits("varve_ingest_budget_maximum", of_all));
     if teams.iter().all(|team| team.name.is_empty()) {
-        return Vec::new();
+        return families;
     }
+    let mut by_amount = |name, amounts_of: fn(&TeamStatus) -> Amounts| {
+        let of_team = teams.iter().flat_map(|team| amounts(amounts_of(team)).map(|(of, n)| ([&*team.name, of], n)));
+        families.extend(limits(name, of_team));
+    };
+    by_amount("varve_ingest_team_guaranteed", |team| team.budget.guaranteed);
+    by_amount("varve_ingest_team_maximum", |team| team.budget.maximum);
     let by_team =
         |name, n: fn(&TeamStatus) -> u64| family(name, teams.iter().map(|team| ([&*team.name], n(team) as f64)));
-    vec![
+    families.extend([
         by_team("varve_ingest_team_active_series", |team| team.use_now.active_series),
         by_team("varve_ingest_team_borrowed_series", |team| team.borrowed.active_series),
         by_team("varve_ingest_team_new_series_total", |team| team.new_series),
         by_team("varve_ingest_team_samples_total", |team| team.samples),
         by_team("varve_ingest_team_series_rejected_total", |team| team.series_refused),
+    ]);
+    families
+}
+
+/// Returns the amounts of a budget by the key in the configuration. `None` is unlimited.
+fn amounts(amounts: Amounts) -> [(&'static str, Option<u64>); 3] {
+    let Amounts { active_series, new_series_per_second, samples_per_second } = amounts;
+    [
+        ("active_series", active_series),
+        ("new_series_per_second", new_series_per_second),
+        ("samples_per_second", samples_per_second),
     ]
+}
+
+/// Returns a family of limits, if any is set.
+fn limits<'a, const N: usize>(
+    name: &str,
+    limits: impl IntoIterator<Item = ([&'a str; N], Option<u64>)>,
+) -> Option<MetricFamily> {
+    let mut set = limits.into_iter().filter_map(|(labels, limit)| Some((labels, limit? as f64))).peekable();
+    set.peek()?;
+    Some(family(name, set))
 }
 
 fn usage(store: &Store) -> Vec<MetricFamily> {

@@ -17,7 +17,7 @@ use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
 use crate::otlp::{self, OtlpSettings};
 use crate::outcome::{Rejects, Written};
-use crate::relabel::{ActiveRules, DisabledByUse, DisabledRules, RuleStats, Rules};
+use crate::relabel::{ActiveRules, DisabledByUse, DisabledRules, RuleStats, Rules, UsedRule};
 use crate::remote_write::{snappy, v1, v2};
 use crate::request::Request;
 use crate::resolve::Resolver;
@@ -120,16 +120,33 @@ impl Receiver {
         disabled.update(&rules);
     }
 
-    /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may select. Returns the names
-    /// of the newly disabled rules. Waits for the disk if any rule is disabled.
-    pub fn note_use(&self, matchers: &[Matcher], by: impl Fn() -> DisabledByUse) -> Vec<String> {
-        let names = self.rules().rules.disable_by_use(matchers, by);
-        if !names.is_empty() {
+    /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may select. Returns the rules
+    /// for which this is the first use; those in a dry run record it only. Waits for the disk if there are any.
+    pub fn note_use(&self, matchers: &[Matcher], by: impl Fn() -> DisabledByUse) -> Vec<UsedRule> {
+        let used = self.rules().rules.note_use(matchers, by);
+        if !used.is_empty() {
             let mut disabled = self.disabled_rules.lock();
             let rules = self.change_rules(ActiveRules::next_generation);
             disabled.update(&rules);
         }
-        names
+        used
+    }
+
+    /// Enables a rule that a query has disabled, or forgets the query that would have disabled it. Returns whether there
+    /// was a query, or `None` if no rule has the name. Waits for the disk.
+    pub fn enable_rule(&self, name: &str) -> Option<bool> {
+        let mut disabled = self.disabled_rules.lock();
+        let was_used = self.rules().rules.enable(name)?;
+        let rules = self.change_rules(ActiveRules::next_generation);
+        disabled.update(&rules);
+        Some(was_used)
+    }
+
+    /// Returns the names of the enforced rules that have dropped series that `matchers` may select. Returns none if
+    /// `matchers` select metrics other than by name.
+    #[must_use]
+    pub fn rules_dropping(&self, matchers: &[Matcher]) -> Vec<String> {
+        self.rules().rules.dropping(matchers).into_iter().map(str::to_owned).collect()
     }
 
     fn change_rules(&self, change: impl FnOnce(&ActiveRules) -> ActiveRules) -> Arc<Rules> {

@@ -23,8 +23,11 @@ pub struct RelabelConfig {
     pub name: Option<String>,
     /// Whether the rule takes effect or only counts. Default `enforce`.
     pub state: RuleState,
-    /// Whether the rule switches to `dry_run` when a query may select series that it dropped. Default `false`.
+    /// Whether the rule switches to `dry_run` when a query names a metric whose series it dropped. Default `false`.
     pub disable_on_use: bool,
+    /// Whether a query without a metric name also disables the rule, if it may select series that the rule dropped.
+    /// Default `false`.
+    pub disable_on_nameless_use: bool,
 }
 
 /// Whether a rule takes effect.

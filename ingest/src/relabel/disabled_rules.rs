@@ -1,4 +1,4 @@
-//! The rules that were disabled by use, persisted across restarts. Format: docs/format/disabled-rules.md, version 1.
+//! The rules that were disabled by use, or would have been in a dry run, persisted across restarts. Format: docs/format/disabled-rules.md, version 1.
 //!
 //! A rule is identified by the fingerprint of its entry in the configuration. A changed entry is a new rule, even if
 //! only the name has changed. The file contains the rules in force that are disabled.
@@ -89,15 +89,15 @@ impl State {
     pub(crate) fn restore(&self, rules: &Rules) {
         for rule in rules.rules.iter().filter(|rule| rule.config.disable_on_use) {
             if let Some(by) = self.disabled.get(&fingerprint(&rule.config)) {
-                // A rule that was disabled since the start keeps its record.
-                let _is_disabled = rule.disabled_by_use.set(by.clone());
+                // A rule that was used since the start keeps its record.
+                let _is_first = rule.used.set(by.clone());
             }
         }
     }
 
     /// Persists which of the rules in force are disabled. Waits for the disk if that has changed.
     pub(crate) fn update(&mut self, rules: &Rules) {
-        let entry = |rule: &super::Rule| Some((fingerprint(&rule.config), rule.disabled_by_use.get()?.truncated()));
+        let entry = |rule: &super::Rule| Some((fingerprint(&rule.config), rule.used.get()?.truncated()));
         let disabled: ByRule = rules.rules.iter().filter_map(entry).collect();
         if disabled != self.disabled {
             self.disabled = disabled;
@@ -127,6 +127,7 @@ fn fingerprint(config: &RelabelConfig) -> u128 {
         name,
         state,
         disable_on_use,
+        disable_on_nameless_use,
     } = config;
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&(source_labels.len() as u64).to_le_bytes());
@@ -138,6 +139,8 @@ fn fingerprint(config: &RelabelConfig) -> u128 {
     }
     bytes.extend_from_slice(&modulus.to_le_bytes());
     bytes.extend_from_slice(&[u8::from(*state == RuleState::DryRun), u8::from(*disable_on_use)]);
+    // Only if set, so that the entries of older files keep their fingerprints.
+    bytes.extend_from_slice(if *disable_on_nameless_use { &[1] } else { &[] });
     xxh3_128(&bytes)
 }
 
@@ -217,7 +220,7 @@ mod tests {
     fn disable(rules: &Rules, job: &str, who: &str) {
         rules.relabel(&Labels::from_pairs([("__name__", "up"), ("job", job)]).unwrap()).unwrap();
         let by = || DisabledByUse { at_ms: 7, selector: format!("up{{job={job:?}}}"), who: who.to_owned() };
-        assert_eq!(rules.disable_by_use(&[Matcher::equal("job", job)], by).len(), 1);
+        assert_eq!(rules.note_use(&[Matcher::equal("__name__", "up"), Matcher::equal("job", job)], by).len(), 1);
     }
 
     /// Applies rules and returns the names of the disabled ones.
@@ -226,7 +229,7 @@ mod tests {
         let mut state = state.lock();
         state.restore(&rules);
         state.update(&rules);
-        rules.rules.iter().filter(|rule| rule.disabled_by_use.get().is_some()).map(|rule| rule.name.clone()).collect()
+        rules.rules.iter().filter(|rule| rule.used.is_known()).map(|rule| rule.name.clone()).collect()
     }
 
     #[test]

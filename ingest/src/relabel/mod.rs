@@ -5,14 +5,15 @@
 //! cache keeps the result and its [`Attribution`], so that a later sample of a dropped series costs one look-up.
 //!
 //! A rule in `dry_run` is evaluated and counted, and changes nothing. A rule with `disable_on_use` switches to
-//! `dry_run` when a query may select series that it dropped (`footprints`), and stays in this state across restarts
-//! (`disabled_rules`).
+//! `dry_run` when a query names a metric of series that it dropped (`footprints`), and stays in this state across
+//! restarts (`disabled_rules`) until an operator enables it. In a dry run, the query that would have disabled the rule
+//! is recorded.
 //!
 //! Invariants
 //! 1. An attribution is used only with the rules that created it: routes of other rules have other keys in the route
 //!    cache.
 //!
-//! Threads: rules are immutable, except that each may be disabled once. A request uses the rules that were in force
+//! Threads: rules are immutable, except for the query that disabled each. A request uses the rules that were in force
 //! when it started.
 
 mod attribution;
@@ -26,8 +27,8 @@ mod rule;
 
 use std::sync::Arc;
 
-use varve_tsdb::labels::LabelsError;
-use varve_tsdb::{Labels, Matcher};
+use varve_tsdb::labels::{LabelsError, METRIC_NAME};
+use varve_tsdb::{Labels, MatchOp, Matcher};
 
 pub(crate) use attribution::{AttributedSamples, Attribution, Attributions};
 use builder::Builder;
@@ -41,8 +42,19 @@ use rule::{Effect, Rule};
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
-    /// Footprints of the series that the rules with `disable_on_use` have dropped.
+    /// Footprints of the series that the rules with `disable_on_use` have dropped, or would have in a dry run.
     dropped: Footprints,
+    /// Footprints of the series that the other rules have dropped. Separate, so that they take no room from the above.
+    dropped_by_others: Footprints,
+}
+
+/// A rule that a query used first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsedRule {
+    /// The rule's name.
+    pub name: String,
+    /// Whether the query disabled the rule. Otherwise, it would have, but the rule is in a dry run.
+    pub is_disabled: bool,
 }
 
 /// The result of relabelling a label set.
@@ -60,10 +72,12 @@ pub struct RuleStats {
     pub name: String,
     /// The current state.
     pub state: RuleState,
-    /// Whether it switches to `dry_run` when a query may select series that it dropped.
+    /// Whether it switches to `dry_run` when a query uses series that it dropped.
     pub disable_on_use: bool,
     /// The query that disabled the rule, if any.
     pub disabled_by_use: Option<DisabledByUse>,
+    /// The first query that would have disabled the rule, if it is in a dry run.
+    pub would_be_disabled_by: Option<DisabledByUse>,
     /// Number of label sets that it dropped or changed, or would have, since the rules were loaded.
     pub series: u64,
     /// Number of samples of these label sets.
@@ -91,7 +105,7 @@ impl Rules {
             }
             rules.push(rule);
         }
-        Ok(Self { rules, dropped: Footprints::default() })
+        Ok(Self { rules, ..Self::default() })
     }
 
     /// Returns the relabelled label set, or `None` if a rule drops it.
@@ -106,14 +120,34 @@ impl Rules {
         }
     }
 
-    /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may select, and returns their
-    /// names.
-    pub(crate) fn disable_by_use(&self, matchers: &[Matcher], by: impl Fn() -> DisabledByUse) -> Vec<String> {
-        if !self.rules.iter().any(Rule::may_be_disabled) {
+    /// Notes a query with a selector. Disables the rules with `disable_on_use` that have dropped series that `matchers`
+    /// may select, and returns the rules for which this is the first use.
+    pub(crate) fn note_use(&self, matchers: &[Matcher], by: impl Fn() -> DisabledByUse) -> Vec<UsedRule> {
+        let is_named = names_metrics(matchers);
+        if !self.rules.iter().any(|rule| rule.awaits_use(is_named)) {
             return Vec::new();
         }
         let used = self.dropped.matching(matchers).into_iter().map(|idx| &self.rules[usize::from(idx)]);
-        used.filter(|rule| rule.disabled_by_use.set(by()).is_ok()).map(|rule| rule.name.clone()).collect()
+        used.filter(|rule| rule.awaits_use(is_named) && rule.used.set(by()))
+            .map(|rule| UsedRule { name: rule.name.clone(), is_disabled: rule.config.state == RuleState::Enforce })
+            .collect()
+    }
+
+    /// Returns the names of the enforced rules that have dropped series that `matchers` may select, if `matchers` name
+    /// their metrics.
+    pub(crate) fn dropping(&self, matchers: &[Matcher]) -> Vec<&str> {
+        if self.rules.is_empty() || !names_metrics(matchers) {
+            return Vec::new();
+        }
+        let found = [&self.dropped, &self.dropped_by_others].into_iter().flat_map(|all| all.matching(matchers));
+        let rules = found.map(|idx| &self.rules[usize::from(idx)]);
+        rules.filter(|rule| rule.state() == RuleState::Enforce).map(|rule| &*rule.name).collect()
+    }
+
+    /// Enables a rule that a query has disabled, and forgets the query. Returns whether there was a query, or `None` if
+    /// no rule has the name.
+    pub(crate) fn enable(&self, name: &str) -> Option<bool> {
+        self.rules.iter().find(|rule| rule.name == name).map(|rule| rule.used.clear())
     }
 
     /// Relabels a label set. Stores the indexes of the rules that changed or dropped it, or would have, in `matched`.
@@ -126,14 +160,19 @@ impl Rules {
         for (idx, rule) in (0..).zip(&self.rules) {
             match rule.apply(&mut builder) {
                 Effect::None => continue,
-                Effect::Drops if rule.state() == RuleState::Enforce => {
+                Effect::Drops => {
                     matched.push(idx);
+                    let is_enforced = rule.state() == RuleState::Enforce;
                     if rule.config.disable_on_use {
                         self.dropped.note(idx, rule.compared_labels(), &builder);
+                    } else if is_enforced {
+                        self.dropped_by_others.note(idx, rule.compared_labels(), &builder);
                     }
-                    return Relabeled::Dropped;
+                    if is_enforced {
+                        return Relabeled::Dropped;
+                    }
                 }
-                Effect::Drops | Effect::Changes => matched.push(idx),
+                Effect::Changes => matched.push(idx),
             }
         }
         if !builder.is_changed() {
@@ -145,6 +184,19 @@ impl Rules {
             Err(invalid) => Relabeled::Invalid(invalid),
         }
     }
+}
+
+/// Returns `true` if matchers select their metrics by name: by equality, or by a regular expression that is a finite set
+/// of names.
+fn names_metrics(matchers: &[Matcher]) -> bool {
+    matchers.iter().filter(|matcher| matcher.name() == METRIC_NAME).any(|matcher| match matcher.op() {
+        MatchOp::Equal => !matcher.value().is_empty(),
+        MatchOp::Regexp => {
+            let names = matcher.regexp().and_then(|regexp| regexp.literals());
+            names.is_some_and(|names| names.iter().all(|name| !name.is_empty()))
+        }
+        MatchOp::NotEqual | MatchOp::NotRegexp => false,
+    })
 }
 
 /// The rules in force, and their counts.

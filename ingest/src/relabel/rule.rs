@@ -1,7 +1,8 @@
 //! One compiled rule, and its effect on a label set.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::RuleStats;
 use super::builder::Builder;
@@ -14,10 +15,48 @@ pub(super) struct Rule {
     separator: String,
     action: Action,
     pub(super) config: RelabelConfig,
-    pub(super) disabled_by_use: OnceLock<DisabledByUse>,
+    pub(super) used: FirstUse,
 }
 
-/// The query that disabled a rule.
+/// The first query for series that the rule drops: it disables an enforced rule, and is recorded in a dry run.
+#[derive(Debug, Default)]
+pub(super) struct FirstUse {
+    /// Whether there is a query. Read for each rule and new label set, without the lock.
+    is_known: AtomicBool,
+    by: Mutex<Option<DisabledByUse>>,
+}
+
+impl FirstUse {
+    /// Sets the query unless one is known. Returns `true` if it was set.
+    pub(super) fn set(&self, by: DisabledByUse) -> bool {
+        let mut known = self.lock();
+        let is_first = known.is_none();
+        known.get_or_insert(by);
+        self.is_known.store(true, Ordering::Release);
+        is_first
+    }
+
+    /// Forgets the query. Returns `true` if there was one.
+    pub(super) fn clear(&self) -> bool {
+        let mut known = self.lock();
+        self.is_known.store(false, Ordering::Release);
+        known.take().is_some()
+    }
+
+    pub(super) fn get(&self) -> Option<DisabledByUse> {
+        self.lock().clone()
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<DisabledByUse>> {
+        self.by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A query that disabled a rule, or would have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisabledByUse {
     /// Time of the query in milliseconds since the epoch.
@@ -42,23 +81,33 @@ impl Rule {
         if config.disable_on_use && !action.only_drops() {
             return Err(RelabelError("'disable_on_use' is only for rules that drop series".to_owned()));
         }
+        if config.disable_on_nameless_use && !config.disable_on_use {
+            return Err(RelabelError("'disable_on_nameless_use' needs 'disable_on_use'".to_owned()));
+        }
         let separator = config.separator().to_owned();
         let name = config.name.clone().unwrap_or_else(|| format!("#{idx}"));
-        Ok(Self { name, separator, action, config, disabled_by_use: OnceLock::new() })
+        Ok(Self { name, separator, action, config, used: FirstUse::default() })
     }
 
-    /// Returns `true` if a query can still disable the rule.
-    pub(super) fn may_be_disabled(&self) -> bool {
-        self.config.disable_on_use && self.disabled_by_use.get().is_none()
+    /// Returns `true` if the next query for series that the rule drops is its first use. `is_named` tells whether the
+    /// query names a metric.
+    pub(super) fn awaits_use(&self, is_named: bool) -> bool {
+        self.config.disable_on_use && (is_named || self.config.disable_on_nameless_use) && !self.used.is_known()
     }
 
     /// Returns the statistics of the rule with all counts 0.
     pub(super) fn stats(&self) -> RuleStats {
+        let used = self.used.get();
+        let (disabled_by_use, would_be_disabled_by) = match self.config.state {
+            RuleState::Enforce => (used, None),
+            RuleState::DryRun => (None, used),
+        };
         RuleStats {
             name: self.name.clone(),
             state: self.state(),
             disable_on_use: self.config.disable_on_use,
-            disabled_by_use: self.disabled_by_use.get().cloned(),
+            disabled_by_use,
+            would_be_disabled_by,
             series: 0,
             samples: 0,
             samples_per_second: 0.0,
@@ -67,7 +116,7 @@ impl Rule {
 
     /// Returns the current state.
     pub(super) fn state(&self) -> RuleState {
-        if self.disabled_by_use.get().is_some() { RuleState::DryRun } else { self.config.state }
+        if self.used.is_known() { RuleState::DryRun } else { self.config.state }
     }
 
     /// Returns the labels that decide whether the rule drops a series.

@@ -320,6 +320,7 @@ pub(super) const RICH: &[Call] = &[
     ("POST", "/api/v1/admin/tsdb/compact", ""),
     ("POST", "/api/v1/admin/tsdb/import", ""),
     ("POST", "/api/v1/admin/tsdb/confirm_retention", ""),
+    ("POST", "/api/v1/admin/relabel/enable", "name=unknown"),
 ];
 
 /// Intended differences from these releases of Prometheus, and why.

@@ -6,8 +6,10 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::audit;
 use crate::http::error::ApiError;
 use crate::server::app::App;
+use crate::server::request_context::RequestContext;
 
 /// POST and PUT /-/reload.
 pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Result<Response, ApiError> {
@@ -16,8 +18,10 @@ pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Resul
     }
     let failed = |reason: String| ApiError::internal(format!("failed to reload config: {reason}")).plain();
     let reloaded = tokio::task::spawn_blocking(move || app.reload()).await;
-    let reloaded = reloaded.map_err(|panicked| failed(panicked.to_string()))?;
-    reloaded.map_err(|error| failed(format!("{error:#}")))?;
+    let reloaded = reloaded.map_err(|panicked| failed(panicked.to_string()));
+    let reloaded = reloaded.and_then(|reloaded| reloaded.map_err(|error| failed(format!("{error:#}"))));
+    audit(&RequestContext::current(), reloaded.as_ref().err().map(|error| &*error.message));
+    reloaded?;
     Ok(StatusCode::OK.into_response())
 }
 
@@ -25,6 +29,7 @@ pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Resul
 pub(crate) async fn quit(State(app): State<Arc<App>>, method: Method) -> Response {
     reject(&app, &method).unwrap_or_else(|| {
         let is_first = app.quit.request();
+        audit(&RequestContext::current(), None);
         let message = if is_first { "Requesting termination... Goodbye!" } else { "Termination already in progress." };
         text(StatusCode::OK, message)
     })

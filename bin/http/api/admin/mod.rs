@@ -1,4 +1,60 @@
 //! Reload, termination, and administration of the store.
+//!
+//! The requests below /api/v1/admin are enabled by `--web.enable-admin-api`. They have no deadline and run to their end
+//! even if the client disconnects. Each is logged with its sender and its outcome.
 
 pub(crate) mod lifecycle;
+pub(crate) mod relabel;
 pub(crate) mod tsdb;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use crate::http::error::{ApiError, ErrorKind};
+use crate::server::app::App;
+use crate::server::request_context::{RequestContext, truncate};
+use crate::server::store::Store;
+
+/// Bytes of the parameters of a request in a log message.
+const LOGGED_SIZE_MAX: usize = 1_000;
+
+/// Runs `job` on a blocking thread, to its end in any case.
+async fn run(
+    app: Arc<App>,
+    job: impl FnOnce(&Store) -> Result<Response, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    if !app.settings.args.enable_admin_api {
+        return Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"));
+    }
+    let store = app.store().ok_or_else(ApiError::stopping)?;
+    let context = RequestContext::current();
+    let run = move || {
+        let result = job(&store);
+        audit(&context, result.as_ref().err().map(|error| &*error.message));
+        result
+    };
+    tokio::task::spawn_blocking(run).await.map_err(ApiError::internal)?
+}
+
+/// Logs an administrative request: its sender, its parameters and its outcome.
+pub(crate) fn audit(context: &RequestContext, failure: Option<&str>) {
+    let RequestContext { method, route, client, user, user_agent, .. } = context;
+    let client = client.map(|client| client.to_string()).unwrap_or_default();
+    let parameters = context.parameters();
+    let what = truncate(&parameters.text, LOGGED_SIZE_MAX);
+    let (start, end) = (&*parameters.start, &*parameters.end);
+    let duration = Duration::try_from(jiff::Timestamp::now() - context.started).unwrap_or_default();
+    let result = failure.unwrap_or("success");
+    tracing::info!(
+        %method, path = route, what, start, end, ?client, %user, user_agent, ?duration, result,
+        "Administrative request"
+    );
+}
+
+/// Returns a successful response without a body.
+fn no_content() -> Result<Response, ApiError> {
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,19 +1,17 @@
-//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import, confirm retention. Enabled by `--web.enable-admin-api`.
-//!
-//! These requests have no deadline and run to their end even if the client disconnects. Requests that flush wait for
-//! WAL replay.
+//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import, confirm retention. Requests that flush wait for WAL
+//! replay.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use jiff::Timestamp;
 use varve_prometheus::export::{ExportOptions, export};
 use varve_query::promql::parse_selector;
 use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Db, QueryContext};
 
+use super::{no_content, run};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::openapi::described;
 use crate::http::params::Form;
@@ -38,7 +36,8 @@ described! {
 
 /// Deletes samples of matching series.
 pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
-    run(app, move |db| {
+    run(app, move |store| {
+        let db = &store.db;
         form.check_encoding()?;
         let selectors = form.required_selectors()?;
         let range = form.time_range()?;
@@ -49,24 +48,25 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
         // A selector without matchers selects nothing.
         let selectors = selectors.into_iter().filter(|matchers| !matchers.is_empty());
         selectors.into_iter().try_for_each(|matchers| db.delete(matchers, range).map_err(failed))?;
-        Ok(StatusCode::NO_CONTENT.into_response())
+        no_content()
     })
     .await
 }
 
 /// Rewrites the blocks that hold deleted samples.
 pub(crate) async fn clean_tombstones(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    run(app, |db| {
-        db.clean_tombstones().map_err(failed)?;
-        Ok(StatusCode::NO_CONTENT.into_response())
+    run(app, |store| {
+        store.db.clean_tombstones().map_err(failed)?;
+        no_content()
     })
     .await
 }
 
 /// Creates a snapshot and responds with its name.
 pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
-    let ctx = app.context_without_deadline();
-    run(app, move |db| {
+    let (ctx, config) = (app.context_without_deadline(), app.config.current());
+    run(app, move |store| {
+        let db = &store.db;
         let skip_head = form.boolean("skip_head")?;
         let is_prometheus = match form.first("format") {
             "" | "varve" => false,
@@ -81,7 +81,7 @@ pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result<
         let name = format!("{}-{:016x}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"), random >> 1);
         let created = match is_prometheus {
             true => export_blocks(db, &name, &ctx),
-            false => db.snapshot(&name, skip_head).map(drop),
+            false => store.snapshot(&name, skip_head, &config),
         };
         created.map_err(|error| {
             let error = failed(error);
@@ -101,26 +101,26 @@ fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<
 
 /// Removes all blocks that are too old, however many there are.
 pub(crate) async fn confirm_retention(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    run(app, |db| {
-        db.confirm_retention().map_err(failed)?;
-        Ok(StatusCode::NO_CONTENT.into_response())
+    run(app, |store| {
+        store.db.confirm_retention().map_err(failed)?;
+        no_content()
     })
     .await
 }
 
 /// Flushes the head and merges all blocks.
 pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    run(app, |db| {
-        db.compact_fully().map_err(failed)?;
-        Ok(StatusCode::NO_CONTENT.into_response())
+    run(app, |store| {
+        store.db.compact_fully().map_err(failed)?;
+        no_content()
     })
     .await
 }
 
 /// Imports the blocks in the directory `import` of the data directory.
 pub(crate) async fn import(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    run(app, |db| {
-        let n_blocks = db.import().map_err(failed)?;
+    run(app, |store| {
+        let n_blocks = store.db.import().map_err(failed)?;
         Ok(success(&Imported { blocks: n_blocks as u64 }))
     })
     .await
@@ -134,16 +134,4 @@ fn failed(error: varve_tsdb::Error) -> ApiError {
         _ => ErrorKind::Internal,
     };
     ApiError::new(kind, error.to_string())
-}
-
-/// Runs `job` on a blocking thread, to its end in any case.
-async fn run(
-    app: Arc<App>,
-    job: impl FnOnce(&Db) -> Result<Response, ApiError> + Send + 'static,
-) -> Result<Response, ApiError> {
-    if !app.settings.args.enable_admin_api {
-        return Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"));
-    }
-    let store = app.store().ok_or_else(ApiError::stopping)?;
-    tokio::task::spawn_blocking(move || job(&store.db)).await.map_err(ApiError::internal)?
 }

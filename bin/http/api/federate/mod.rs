@@ -18,7 +18,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_query::usage::LabelSet;
 use varve_tsdb::context::Charge;
 use varve_tsdb::fs::{Clock, SystemClock};
 use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
@@ -58,7 +57,7 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: F
     external.entry(INSTANCE.to_owned()).or_default();
     let mut response = run(state, RequestClass::Query, timeout, move |work| {
         let selectors = read_selectors(&work.ctx, &form)?;
-        work.store.note_selectors(&work.ctx, &who, &selectors, &LabelSet::all());
+        work.store.note_selectors(&work.ctx, &who, &selectors);
         write(work, &selectors, range, format, external)
     })
     .await?;

@@ -90,7 +90,7 @@ impl Request {
         find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<StringSet>,
     ) -> Result<(), ApiError> {
         let selectors = parse_selectors(&work.ctx, &self.selectors, ApiError::bad_data)?;
-        work.store.note_selectors(&work.ctx, &used.who, &selectors, &used.labels);
+        work.store.note_metadata(&work.ctx, &used.who, &selectors, &used.labels);
         let mut selectors = selectors.into_iter();
         let mut texts = find(work, &selectors.next().unwrap_or_default(), self.range)?;
         for matchers in selectors {

@@ -37,7 +37,7 @@ impl Request {
     fn respond(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
-        work.store.note_selectors(&work.ctx, who, &selectors, &LabelSet::all());
+        work.store.note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
         work.open();
         work.out.buffer().push(b'[');
         let is_truncated = self.write_series(work, &selectors)?;

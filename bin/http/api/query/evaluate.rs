@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use varve_query::stats::StatsMode;
-use varve_query::{QueryResult, Request, Times};
+use varve_query::{QueryResult, Request, Times, Value, usage};
 use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::result::write_result;
@@ -41,7 +41,7 @@ pub(crate) async fn explain(State(state): State<HttpState>, who: Requester, form
     note_times(times);
     let context = RequestContext::current();
     run(&state, RequestClass::Query, options.timeout, move |work| {
-        let result = options.evaluate(work, &who, times, options.stats.asked())?;
+        let (result, infos) = options.evaluate(work, &who, times, options.stats.asked())?;
         result.stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
         work.open();
@@ -49,7 +49,6 @@ pub(crate) async fn explain(State(state): State<HttpState>, who: Requester, form
             query_stats::write_explained(work.out.buffer(), stats, work.queued);
         }
         let warnings: Vec<String> = result.annotations.warnings().collect();
-        let infos: Vec<String> = result.annotations.infos().collect();
         work.close(&warnings, &infos)
     })
     .await
@@ -71,8 +70,8 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
     run_shared(state, RequestClass::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
         // The query log has statistics even where the response has none.
         let asked = if is_logged { options.stats.asked_for_log() } else { options.stats.asked() };
-        let QueryResult { value, annotations, stats, charge: _value_charge } =
-            options.evaluate(work, &who, times, asked)?;
+        let (result, infos) = options.evaluate(work, &who, times, asked)?;
+        let QueryResult { value, annotations, stats, charge: _value_charge } = result;
         stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
         let shown = stats.as_deref().filter(|_| options.stats != Wanted::None).map(|stats| (stats, options.stats));
@@ -80,7 +79,6 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
         let mut warnings: Vec<String> = annotations.warnings().collect();
         warnings.extend(is_truncated.then(|| TRUNCATED.to_owned()));
         warnings.extend(options.stats_warning);
-        let infos: Vec<String> = annotations.infos().collect();
         work.close(&warnings, &infos)
     })
     .await
@@ -115,11 +113,30 @@ impl Options {
         Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit, stats, stats_warning })
     }
 
-    fn evaluate(&self, work: &Work, who: &Requester, times: Times, stats: StatsMode) -> Result<QueryResult, ApiError> {
+    /// Returns the result and its infos.
+    fn evaluate(
+        &self,
+        work: &Work,
+        who: &Requester,
+        times: Times,
+        stats: StatsMode,
+    ) -> Result<(QueryResult, Vec<String>), ApiError> {
         let Self { query, lookback_delta_ms, .. } = self;
+        let Work { store, ctx, .. } = work;
         let request = Request { query, times, lookback_delta_ms: *lookback_delta_ms, stats };
-        let parsed = work.store.engine.parse(&work.ctx, query)?;
-        work.store.note_query(&work.ctx, who, parsed.expr());
-        Ok(work.store.engine.run_parsed(&work.store.db, &work.ctx, parsed, &request)?)
+        let parsed = store.engine.parse(ctx, query)?;
+        let selectors = usage::of(parsed.expr());
+        store.note_query(ctx, who, &selectors);
+        let result = store.engine.run_parsed(&store.db, ctx, parsed, &request)?;
+        let mut infos: Vec<String> = result.annotations.infos().collect();
+        let is_empty = match &result.value {
+            Value::Vector(samples) => samples.is_empty(),
+            Value::Matrix(series) => series.is_empty(),
+            Value::Scalar(_) | Value::String { .. } => false,
+        };
+        if is_empty {
+            infos.extend(store.dropped_infos(ctx, &selectors)?);
+        }
+        Ok((result, infos))
     }
 }

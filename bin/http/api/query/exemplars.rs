@@ -4,7 +4,6 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_query::Error;
 use varve_query::promql::{self, Features};
-use varve_query::usage::LabelSet;
 use varve_tsdb::TimeRange;
 use varve_tsdb::exemplars::{Exemplar, SeriesExemplars};
 
@@ -53,7 +52,7 @@ fn respond(
         return Ok(());
     }
     // The response has the whole label set of each selected series.
-    work.store.note_selectors(&work.ctx, who, &selectors, &LabelSet::all());
+    work.store.note_selectors(&work.ctx, who, &selectors);
     let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
     work.out.drop_permit();
     work.respond(|work| {

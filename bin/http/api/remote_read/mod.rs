@@ -19,7 +19,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use prost::Message;
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
-use varve_query::usage::LabelSet;
 use varve_tsdb::context::Charge;
 use varve_tsdb::{Labels, SampleColumns};
 
@@ -147,7 +146,7 @@ impl Reader {
             // As in Prometheus, such a query selects nothing.
             return Ok(());
         }
-        work.store.note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers), &LabelSet::all());
+        work.store.note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers));
         let mut columns = SampleColumns::default();
         let (db, ctx) = (&work.store.db, &work.ctx);
         let set = match query.wants_labels_only() {

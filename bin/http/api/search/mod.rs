@@ -159,7 +159,7 @@ impl Search {
     }
 
     fn respond(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<(), ApiError> {
-        work.store.note_selectors(&work.ctx, who, &self.selectors, &field.labels());
+        work.store.note_metadata(&work.ctx, who, &self.selectors, &field.labels());
         let names = self.find(work, field)?;
         let mut charge = work.ctx.charge();
         charge.grow(names.len() * size_of::<(&str, f64)>())?;

@@ -7,11 +7,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
+use crate::http::api::admin::audit;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::response::success;
 use crate::server::active_requests::{ActiveRequest, RequestClass};
 use crate::server::app::App;
-use crate::server::request_context::truncate;
+use crate::server::request_context::{RequestContext, truncate};
 
 /// Bytes of a query that are listed.
 const LISTED_SIZE_MAX: usize = 16 << 10;
@@ -32,7 +33,7 @@ pub(crate) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) ->
     if !app.active_requests.kill(id) {
         return Err(ApiError::new(ErrorKind::NotFound, format!("no active request has the id {id}")));
     }
-    tracing::warn!(id, "Request killed by an operator");
+    audit(&RequestContext::current(), None);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -27,6 +27,8 @@ described! {
         disable_on_use: bool,
         /// The query that disabled it.
         disabled_by_use: Option<DisabledByUse>,
+        /// The first query that would have disabled it, if it is in a dry run.
+        would_be_disabled_by: Option<DisabledByUse>,
         /// Label sets that it dropped or changed, or would have in a dry run.
         series: u64,
         /// Their samples.
@@ -37,7 +39,7 @@ described! {
 }
 
 described! {
-    /// The reason why a rule is disabled.
+    /// A query for series that a rule drops.
     pub(crate) struct DisabledByUse {
         /// When, in milliseconds since the epoch.
         at_ms: i64,
@@ -56,13 +58,16 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
 
 impl RelabelRule {
     fn of(stats: RuleStats) -> Self {
-        let RuleStats { name, state, disable_on_use, disabled_by_use, series, samples, samples_per_second } = stats;
-        let disabled_by_use = disabled_by_use.map(|relabel::DisabledByUse { at_ms, selector, who }| DisabledByUse {
-            at_ms,
-            selector,
-            who,
-        });
-        let state = state.name().to_owned();
-        Self { name, state, disable_on_use, disabled_by_use, series, samples, samples_per_second }
+        let query = |relabel::DisabledByUse { at_ms, selector, who }| DisabledByUse { at_ms, selector, who };
+        Self {
+            name: stats.name,
+            state: stats.state.name().to_owned(),
+            disable_on_use: stats.disable_on_use,
+            disabled_by_use: stats.disabled_by_use.map(query),
+            would_be_disabled_by: stats.would_be_disabled_by.map(query),
+            series: stats.series,
+            samples: stats.samples,
+            samples_per_second: stats.samples_per_second,
+        }
     }
 }

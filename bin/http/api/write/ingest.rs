@@ -39,6 +39,7 @@ pub(super) async fn ingest(
     let team = named_team(request.headers());
     let user = request.extensions().get::<User>().map(|user| Arc::clone(&user.0));
     let context = RequestContext::current();
+    state.app.senders.note(context.sender(), Instant::now());
     let body = read(request.into_body(), limits, &mut charge).await.map_err(|error| {
         state.app.rejects.add_request(context.sender(), reason(&error), error.to_string());
         unread(error)

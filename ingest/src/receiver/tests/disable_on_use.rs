@@ -1,5 +1,7 @@
 //! Rules with `disable_on_use`, in a receiver.
 
+use varve_tsdb::MatchOp;
+
 use super::*;
 use crate::relabel::{DisabledByUse, RuleState};
 
@@ -11,12 +13,16 @@ fn set(fixture: &Fixture, rules: Vec<RelabelConfig>) {
     fixture.receiver.set_rules(Rules::new(rules).unwrap());
 }
 
-/// Queries the metric `up`, of one job or of all.
+/// Queries the metric `up`, of one job or of all. Returns the names of the rules whose first use this is.
 fn query(fixture: &Fixture, job: Option<&str>) -> Vec<String> {
     let name = Matcher::equal("__name__", "up");
     let matchers: Vec<_> = [name].into_iter().chain(job.map(|job| Matcher::equal("job", job))).collect();
+    select(fixture, &matchers)
+}
+
+fn select(fixture: &Fixture, matchers: &[Matcher]) -> Vec<String> {
     let by = || DisabledByUse { at_ms: T, selector: "up".to_owned(), who: "test".to_owned() };
-    fixture.receiver.note_use(&matchers, by)
+    fixture.receiver.note_use(matchers, by).into_iter().map(|rule| rule.name).collect()
 }
 
 #[test]
@@ -42,4 +48,63 @@ fn a_query_for_what_a_rule_drops_disables_the_rule() {
     assert_eq!(write(5), (0, 2));
     assert_eq!(query(&fixture, None), ["#0", "#1"]);
     assert_eq!(write(6), (2, 0));
+}
+
+#[test]
+fn only_a_query_that_names_the_metric_disables_a_rule_by_default() {
+    use MatchOp::{Equal, NotEqual, Regexp};
+    let matcher = |(op, name, value): (MatchOp, &str, &str)| Matcher::new(op, name, value).unwrap();
+    let check = |nameless: bool, selector: &[(MatchOp, &str, &str)], disables: bool| {
+        let fixture = Fixture::new(Limits::default());
+        set(&fixture, vec![RelabelConfig { disable_on_nameless_use: nameless, ..drop_job("a") }]);
+        fixture.write(&[up("a", &[(T, 1.0)])]).unwrap();
+        let matchers: Vec<_> = selector.iter().copied().map(matcher).collect();
+        assert_eq!(select(&fixture, &matchers).len(), usize::from(disables), "{nameless} {selector:?}");
+    };
+    for named in [&[(Equal, "__name__", "up")][..], &[(Regexp, "__name__", "up|down"), (Equal, "job", "a")]] {
+        check(false, named, true);
+    }
+    for nameless in [
+        &[(Regexp, "__name__", ".+")][..],
+        &[(Regexp, "__name__", "up.*")],
+        &[(Regexp, "__name__", "up|")],
+        &[(NotEqual, "__name__", "down")],
+        &[(Equal, "job", "a")],
+    ] {
+        check(false, nameless, false);
+        check(true, nameless, true);
+    }
+    let needs = RelabelConfig { disable_on_nameless_use: true, ..drop_where("job", "a") };
+    assert!(Rules::new(vec![needs]).unwrap_err().to_string().contains("needs 'disable_on_use'"));
+}
+
+#[test]
+fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
+    let fixture = Fixture::new(Limits::default());
+    set(&fixture, vec![RelabelConfig { state: RuleState::DryRun, ..drop_job("a") }, drop_job("b")]);
+    let write = |t: i64| fixture.write(&[up("a", &[(T + t, 1.0)]), up("b", &[(T + t, 1.0)])]).unwrap().stored.total;
+    assert_eq!((write(0), query(&fixture, Some("a"))), (1, vec!["#0".to_owned()]));
+    let used = || {
+        let stats = fixture.receiver.rule_stats();
+        stats.into_iter().map(|rule| (rule.disabled_by_use.is_some(), rule.would_be_disabled_by.is_some()))
+    };
+    assert!(used().eq([(false, true), (false, false)]));
+    assert_eq!(fixture.receiver.enable_rule("#0"), Some(true));
+    assert!(used().eq([(false, false), (false, false)]));
+}
+
+#[test]
+fn an_enabled_rule_drops_again_until_the_next_use() {
+    let fixture = Fixture::new(Limits::default());
+    set(&fixture, vec![drop_job("a")]);
+    let write = |t: i64| fixture.write(&[up("a", &[(T + t, 1.0)])]).unwrap().stored.total;
+    let dropping = || fixture.receiver.rules_dropping(&[Matcher::equal("__name__", "up")]);
+    assert_eq!((write(0), dropping()), (0, vec!["#0".to_owned()]));
+    query(&fixture, Some("a"));
+    assert_eq!((write(1), dropping()), (1, vec![]));
+    assert_eq!(fixture.receiver.enable_rule("unknown"), None);
+    assert_eq!((fixture.receiver.enable_rule("#0"), write(2), dropping().len()), (Some(true), 0, 1));
+    assert_eq!((fixture.receiver.enable_rule("#0"), write(3)), (Some(false), 0));
+    assert!(fixture.receiver.rules_dropping(&[Matcher::equal("job", "a")]).is_empty(), "not by name");
+    assert_eq!((query(&fixture, None), write(4)), (vec!["#0".to_owned()], 1));
 }

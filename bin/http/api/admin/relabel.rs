@@ -1,0 +1,31 @@
+//! /api/v1/admin/relabel/enable: enables a relabel rule that a query has disabled.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+
+use crate::http::error::{ApiError, ErrorKind};
+use crate::http::openapi::described;
+use crate::http::params::Form;
+use crate::http::response::success;
+use crate::server::app::App;
+
+described! {
+    /// The result of enabling a rule.
+    pub(crate) struct Enabled {
+        /// Whether a query had disabled the rule, or would have in a dry run. The query is forgotten.
+        was_used: bool,
+    }
+}
+
+/// Enables the rule `name`.
+pub(crate) async fn enable(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+    super::run(app, move |store| {
+        form.check_encoding()?;
+        let name = form.first("name");
+        let unknown = || ApiError::new(ErrorKind::NotFound, format!("no relabel rule has the name {name:?}"));
+        Ok(success(&Enabled { was_used: store.receiver.enable_rule(name).ok_or_else(unknown)? }))
+    })
+    .await
+}
