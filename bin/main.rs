@@ -50,6 +50,7 @@ fn main() -> ExitCode {
             tools::wal::run(&command)
         }
         Command::Advise(command) => tools::advise::run(&command),
+        Command::Relabel(command) => exit_code(tools::relabel::run(&command)),
         Command::Status(command) => exit_code(tools::status::run(&command)),
         Command::Completion(args) => exit_code(tools::manual::completion(&args, cli::description())),
         Command::Man(args) => exit_code(tools::manual::man(&args, cli::description())),

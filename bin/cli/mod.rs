@@ -16,6 +16,7 @@ use crate::tools::advise::AdviseCommand;
 use crate::tools::check::CheckCommand;
 use crate::tools::manual::{CompletionArgs, ManArgs};
 use crate::tools::query::QueryCommand;
+use crate::tools::relabel::RelabelCommand;
 use crate::tools::status::StatusCommand;
 use crate::tools::tsdb::TsdbCommand;
 use crate::tools::wal::WalCommand;
@@ -50,7 +51,10 @@ pub(crate) enum Command {
     /// Find unused metrics, buckets and labels
     #[command(subcommand)]
     Advise(AdviseCommand),
-    /// Show the state of a server from its data directory
+    /// Enable relabel rules of a server
+    #[command(subcommand)]
+    Relabel(RelabelCommand),
+    /// Show the state of a server
     #[command(subcommand)]
     Status(StatusCommand),
     /// Print shell completions

@@ -8,6 +8,7 @@
 //! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the earlier range, series by series. Hashes of
 //! label values are held in memory and charged to the request.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -34,13 +35,16 @@ pub(crate) struct Churn {
     /// The examined range in milliseconds since the epoch, start excluded. The earlier range has the same length.
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
+    /// Series with samples in the earlier range. If there are none, every series counts as new, and labels tell nothing.
+    pub(crate) earlier_series: u64,
     /// Series with samples in the range.
     pub(crate) series: u64,
     /// New series.
     pub(crate) new_series: u64,
     /// New series without a new label value.
     pub(crate) new_combinations: u64,
-    /// Labels with new values, sorted by the number of series that they created, the largest first.
+    /// Labels with new values: those that created most series first, then those with most new values, then those of
+    /// fewest metrics. So the label that changed precedes the labels that changed with it.
     pub(crate) labels: Vec<LabelChurn>,
     /// Metrics with new series, sorted by their number, the largest first.
     pub(crate) metrics: Vec<MetricChurn>,
@@ -108,6 +112,7 @@ struct Search {
     known: HashSet<u64>,
     /// Hashes of new label pairs.
     new: HashSet<u64>,
+    n_earlier: u64,
     n_series: u64,
     n_new: u64,
     n_combinations: u64,
@@ -135,6 +140,7 @@ impl Search {
             hasher: RandomState::new(),
             known: HashSet::new(),
             new: HashSet::new(),
+            n_earlier: 0,
             n_series: 0,
             n_new: 0,
             n_combinations: 0,
@@ -144,6 +150,7 @@ impl Search {
     }
 
     fn know(&mut self, labels: &Labels) -> Result<()> {
+        self.n_earlier += 1;
         for label in labels.iter() {
             let hash = self.hasher.hash_one(label);
             if !self.known.contains(&hash) {
@@ -195,8 +202,11 @@ impl Search {
                 of_label.entry(label).or_default().push((*n_series, metric.as_str()));
             }
         }
-        let mut labels: Vec<_> = self.labels.iter().collect();
-        labels.sort_by(|a, b| b.1.n_series.cmp(&a.1.n_series).then_with(|| a.0.cmp(b.0)));
+        let mut labels: Vec<_> = self.labels.iter().filter(|_| self.n_earlier > 0).collect();
+        labels.sort_by_key(|(label, counts)| {
+            let n_metrics = of_label.get(label.as_str()).map_or(0, Vec::len);
+            (Reverse(counts.n_series), Reverse(counts.n_values), n_metrics, *label)
+        });
         let shown = |(label, counts): (&String, &OfLabel)| {
             let mut metrics = of_label.remove(label.as_str()).unwrap_or_default();
             metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
@@ -212,6 +222,7 @@ impl Search {
         Churn {
             start_ms,
             end_ms,
+            earlier_series: self.n_earlier,
             series: self.n_series,
             new_series: self.n_new,
             new_combinations: self.n_combinations,
@@ -242,36 +253,6 @@ fn entry<'a, T: Default>(map: &'a mut HashMap<String, T>, key: &str) -> (&'a mut
 
 fn percent(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
-}
-
-impl Churn {
-    /// Returns a report for humans.
-    pub(crate) fn print(&self) -> String {
-        let mut text = format!(
-            "{} of {} series are new, {} of them new combinations of known values.\n",
-            self.new_series, self.series, self.new_combinations
-        );
-        for label in &self.labels {
-            text.push_str(&format!(
-                "{:5.1} %  {} series by {} new values of `{}` ({} by nothing else): {}\n",
-                label.percent,
-                label.new_series,
-                label.new_values,
-                label.label,
-                label.new_series_alone,
-                label.metrics.join(", ")
-            ));
-        }
-        for metric in &self.metrics {
-            let by = if metric.label.is_empty() {
-                String::new()
-            } else {
-                format!(", {:.0} % by `{}`", metric.percent, metric.label)
-            };
-            text.push_str(&format!("{:>10} new series of {}{by}\n", metric.new_series, metric.metric));
-        }
-        text
-    }
 }
 
 #[cfg(test)]
@@ -336,7 +317,29 @@ mod tests {
         let metrics: Vec<_> =
             churn.metrics.iter().map(|of| (of.metric.as_str(), of.new_series, of.label.as_str(), of.percent)).collect();
         assert_eq!(metrics, [("DCGM_X", 2, "pod", 100.0), ("up", 2, "job", 50.0)]);
-        assert!(churn.print().contains(" 75.0 %  3 series by 2 new values of `pod` (2 by nothing else): DCGM_X, up\n"));
+    }
+
+    #[test]
+    fn the_label_with_most_new_values_precedes_those_that_changed_with_it() {
+        let late = [HOUR_MS + HOUR_MS / 2];
+        let old = [("__name__", "up"), ("job", "x")];
+        let ids: Vec<_> = (0..20).map(|id| id.to_string()).collect();
+        // Each series has a new `id`, and the same new `app` and `container`.
+        let set = |id| [("__name__", "m"), ("app", "bad"), ("container", "bad"), ("id", id)];
+        let new: Vec<_> = ids.iter().map(|id| set(id.as_str())).collect();
+        let mut all: Vec<Given<'_>> = new.iter().map(|labels| (&labels[..], &late[..])).collect();
+        all.push((&old, &[HOUR_MS / 2]));
+        let (_folder, db) = store(&all);
+        let found = churn(&db, usize::MAX).unwrap();
+        let labels: Vec<_> = found.labels.iter().map(|of| (of.label.as_str(), of.new_values)).collect();
+        assert_eq!(labels, [("id", 20), ("__name__", 1), ("app", 1), ("container", 1)]);
+    }
+
+    #[test]
+    fn a_store_without_an_earlier_hour_names_no_label() {
+        let (_folder, db) = store(&[(&[("__name__", "up")], &[HOUR_MS + 1])]);
+        let found = churn(&db, usize::MAX).unwrap();
+        assert_eq!((found.earlier_series, found.new_series, found.labels.len()), (0, 1, 0));
     }
 
     #[test]

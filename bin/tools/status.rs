@@ -1,12 +1,16 @@
-//! `varve status`: the state of a server, from its data directory.
+//! `varve status`: the state of a server, from its API; and its last words, from its data directory.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use serde_json::Value;
 
+use super::client::ServerArgs;
+use super::output::{OutputArgs, table};
 use crate::server::active_requests::log;
 use crate::server::active_requests::log::{LogFile, Record, State};
 
@@ -16,8 +20,30 @@ const ENDED_SHOWN: usize = 10;
 /// `varve status ...`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StatusCommand {
+    /// Show the budgets of teams and their usage
+    Teams(ViewArgs),
+    /// Show the leaders of HA pairs
+    Ha(ViewArgs),
+    /// Show relabel rules, what they drop, and the queries that disabled them
+    Relabel(ViewArgs),
+    /// Show rejected samples by reason, each with its last example
+    Rejects(ViewArgs),
+    /// Show the active requests for data
+    Queries(ViewArgs),
+    /// Show the progress of WAL replay, in files
+    Replay(ViewArgs),
     /// List the requests that were active when the server died, largest memory first
     LastWords(LastWordsArgs),
+}
+
+/// Arguments of the commands that show a part of the state.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ViewArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Arguments of `varve status last-words`.
@@ -28,13 +54,128 @@ pub(crate) struct LastWordsArgs {
     pub(crate) path: PathBuf,
 }
 
+/// A part of the state of a server: its path, the list in the response, and the columns of its table with their
+/// location in an element.
+struct View {
+    path: &'static str,
+    list: &'static str,
+    columns: &'static [(&'static str, &'static str)],
+}
+
+const TEAMS: View = View {
+    path: "/api/v1/status/teams",
+    list: "/teams",
+    columns: &[
+        ("team", "/team"),
+        ("active series", "/use/activeSeries"),
+        ("guaranteed", "/guaranteed/activeSeries"),
+        ("maximum", "/maximum/activeSeries"),
+        ("borrowed", "/borrowed/activeSeries"),
+        ("new series/s", "/use/newSeriesPerSecond"),
+        ("samples/s", "/use/samplesPerSecond"),
+        ("rejected series", "/seriesRejected"),
+    ],
+};
+const HA: View = View {
+    path: "/api/v1/status/ha",
+    list: "/clusters",
+    columns: &[
+        ("cluster", "/cluster"),
+        ("leader", "/leader/replica"),
+        ("silent ms", "/leader/silentMs"),
+        ("since", "/sinceMs"),
+        ("standby", "/standbys/0/replica"),
+        ("changes", "/changes"),
+        ("deduplicated samples", "/samplesDeduplicated"),
+    ],
+};
+const RELABEL: View = View {
+    path: "/api/v1/status/relabel",
+    list: "/rules",
+    columns: &[
+        ("rule", "/name"),
+        ("state", "/state"),
+        ("series", "/series"),
+        ("samples/s", "/samplesPerSecond"),
+        ("disabled by", "/disabledByUse/who"),
+        ("selector", "/disabledByUse/selector"),
+        ("would be disabled by", "/wouldBeDisabledBy/who"),
+        ("selector", "/wouldBeDisabledBy/selector"),
+    ],
+};
+const REJECTS: View = View {
+    path: "/api/v1/status/rejects",
+    list: "/rejects",
+    columns: &[
+        ("reason", "/reason"),
+        ("requests", "/requests"),
+        ("samples", "/samples"),
+        ("last", "/lastMs"),
+        ("sender", "/sender/userAgent"),
+        ("example", "/example/text"),
+    ],
+};
+const QUERIES: View = View {
+    path: "/api/v1/status/queries",
+    list: "",
+    columns: &[
+        ("id", "/id"),
+        ("stage", "/stage"),
+        ("age s", "/ageSeconds"),
+        ("memory bytes", "/memoryBytes"),
+        ("samples", "/samples"),
+        ("user agent", "/userAgent"),
+        ("query", "/query"),
+    ],
+};
+const REPLAY: View = View {
+    path: "/api/v1/status/walreplay",
+    list: "",
+    columns: &[("replayed files", "/current"), ("all files", "/max")],
+};
+
 /// Runs `varve status ...`.
 ///
 /// # Errors
-/// If no log of active requests can be read.
+/// If the server cannot be reached, or no log of active requests can be read.
 pub(crate) fn run(command: &StatusCommand) -> Result<()> {
-    let StatusCommand::LastWords(args) = command;
-    last_words(args)
+    let (view, args) = match command {
+        StatusCommand::Teams(args) => (TEAMS, args),
+        StatusCommand::Ha(args) => (HA, args),
+        StatusCommand::Relabel(args) => (RELABEL, args),
+        StatusCommand::Rejects(args) => (REJECTS, args),
+        StatusCommand::Queries(args) => (QUERIES, args),
+        StatusCommand::Replay(args) => (REPLAY, args),
+        StatusCommand::LastWords(args) => return last_words(args),
+    };
+    let data = args.server.client()?.get_data(view.path)?;
+    args.output.print(|| view.print(&data), || &data);
+    Ok(())
+}
+
+impl View {
+    /// Returns the table of a response.
+    fn print(&self, data: &Value) -> String {
+        let listed = data.pointer(self.list).unwrap_or(&Value::Null);
+        let elements = listed.as_array().map_or(std::slice::from_ref(listed), Vec::as_slice);
+        if elements.is_empty() {
+            return "none\n".to_owned();
+        }
+        let cells = |element: &Value| self.columns.iter().map(|(_, at)| cell(at, element.pointer(at))).collect();
+        let header: Vec<_> = self.columns.iter().map(|(head, _)| *head).collect();
+        table(&header, elements.iter().map(cells).collect::<Vec<Vec<String>>>())
+    }
+}
+
+/// Returns a value of a response as a cell.
+fn cell(at: &str, value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) if matches!(at, "/sinceMs" | "/lastMs") => value.as_i64().map(time).unwrap_or_default(),
+        Some(value) if value.is_f64() => format!("{:.1}", value.as_f64().unwrap_or_default()),
+        Some(value) => value.to_string(),
+    }
 }
 
 fn last_words(args: &LastWordsArgs) -> Result<()> {
@@ -43,7 +184,8 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
         match log::read(&path) {
             Ok(found) => {
                 let gap = if n_read == 0 { "" } else { "\n" };
-                print!("{gap}{}", report(&found));
+                // Only the newest log can be that of a running server.
+                print!("{gap}{}", report(&found, n_read == 0 && is_open(&args.path)));
                 n_read += 1;
             }
             // After the first start there is no log of a previous process.
@@ -58,10 +200,19 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
     }
 }
 
+/// Returns `true` if a server has the data directory open.
+fn is_open(dir: &Path) -> bool {
+    File::open(dir.join("lock")).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// Returns the report of a process.
-fn report(found: &LogFile) -> String {
+fn report(found: &LogFile, is_running: bool) -> String {
     let mut out = String::new();
-    let end = if found.is_clean_shutdown { "shut down" } else { "was killed, crashed, or is still running" };
+    let end = match (found.is_clean_shutdown, is_running) {
+        (true, _) => "shut down",
+        (false, true) => "is running",
+        (false, false) => "was killed or crashed",
+    };
     line(&mut out, format_args!("Process {}, started {}, {end}.", found.pid, time(found.started_ms)));
     let active = found.active();
     if active.is_empty() {
@@ -137,7 +288,7 @@ mod tests {
             record(4, State::Waiting, 0),
         ];
         let found = LogFile { pid: 7, started_ms: 0, is_clean_shutdown: false, records, n_damaged: 1 };
-        let text = report(&found);
+        let text = report(&found, false);
         let position = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}"));
         let order = ["Process 7", "(3)", "query_3", "query_2", "query_4", "Finished requests", "query_1", "1 records"];
         assert!(order.map(position).is_sorted(), "{text}");

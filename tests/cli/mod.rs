@@ -3,6 +3,7 @@
 mod check;
 mod pipes;
 mod query;
+mod recipes;
 mod tsdb;
 
 use std::ffi::OsStr;

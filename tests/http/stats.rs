@@ -66,7 +66,7 @@ fn explain_shows_the_plan_with_statistics_of_operators() {
     let range = ["rate(up[1m])", "--start", &start, "--end", &end, "--step", "15s", "--output", "json"];
     let told = explain(&range);
     let answer: Value = serde_json::from_slice(&told.stdout).expect("it is JSON");
-    assert_eq!(answer["data"]["operators"][0]["operator"], "rate()", "{answer}");
+    assert_eq!(answer["operators"][0]["operator"], "rate()", "{answer}");
     let told = explain(&["sum("]);
     let error = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(!told.status.success() && error.contains("bad_data"), "{error}");

@@ -223,7 +223,7 @@ fn a_query_for_dropped_series_disables_the_rule() {
         let up = series(&[("__name__", "up"), ("job", "a")], &[(time_ms, 1.0)]);
         server.http().write(&WriteRequest::new([up])).expect_status(204);
     };
-    let ask = |query: &str, agent: &str| {
+    let ask = |server: &Server, query: &str, agent: &str| {
         let body = format!("query={query}");
         let form = ("Content-Type", "application/x-www-form-urlencoded");
         let headers = [form, ("User-Agent", agent), ("X-Dashboard-Uid", "d1")];
@@ -232,15 +232,15 @@ fn a_query_for_dropped_series_disables_the_rule() {
     let rule = || server.http().get("/api/v1/status/relabel").data()["rules"][0].clone();
     write(T0);
     // Other queries, and Varve's own tools, do not use it.
-    ask("up{job=\"b\"}", "Grafana/12");
-    ask("down", "Grafana/12");
-    ask("up", "varve-tools");
+    ask(&server, "up{job=\"b\"}", "Grafana/12");
+    ask(&server, "down", "Grafana/12");
+    ask(&server, "up", "varve-tools");
     write(T0 + 1);
     assert_eq!(
         [&rule()["state"], &rule()["disabledByUse"], &rule()["samples"]],
         [&json!("enforce"), &Value::Null, &json!(2)]
     );
-    ask("sum(rate(up[5m]))", "Grafana/12");
+    ask(&server, "sum(rate(up[5m]))", "Grafana/12");
     write(T0 + 2);
     let (rule, used) = (rule(), rule()["disabledByUse"].clone());
     assert_eq!([&rule["state"], &rule["disableOnUse"], &rule["samples"]], [&json!("dry_run"), &json!(true), &json!(3)]);
@@ -261,18 +261,18 @@ fn a_query_for_dropped_series_disables_the_rule() {
     assert!(server.terminate().success());
     server.restart(&[&config.flag(), "--web.enable-admin-api"]);
     assert_eq!(state(&server), disabled);
-    let enable = |rule: &str| {
+    let enable = |server: &Server, rule: &str| {
         let url = server.http().url("");
         Command::new(env!("CARGO_BIN_EXE_varve")).args(["relabel", "enable", rule, "--url", &url]).output()
     };
-    let refused = enable("no-down").expect("run varve");
+    let refused = enable(&server, "no-down").expect("run varve");
     assert!(
         String::from_utf8_lossy(&refused.stderr).contains("no relabel rule has the name \\\"no-down"),
         "{refused:?}"
     );
-    assert!(enable("no-up").expect("run varve").status.success());
+    assert!(enable(&server, "no-up").expect("run varve").status.success());
     assert_eq!(state(&server), ("enforce".to_owned(), Value::Null));
-    ask("up", "Grafana/12");
+    ask(&server, "up", "Grafana/12");
     config.write(&text.replace("no-up", "no-up-again"));
     assert!(server.terminate().success());
     server.restart(&[&config.flag(), "--web.enable-admin-api"]);

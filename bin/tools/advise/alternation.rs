@@ -6,12 +6,12 @@ use varve_tsdb::labels::regexp::Regexp;
 /// Maximum nesting of groups. Deeper names are written out.
 const DEPTH_MAX: usize = 32;
 
-/// Returns expressions that together match exactly `names`, each of at most `size_max` bytes unless one name is longer.
-/// `names` ascend and are unique.
-pub(super) fn alternations(names: &[&str], size_max: usize) -> Vec<String> {
+/// Returns expressions that together match exactly `names`, each of at most `size_max` bytes unless one name is longer,
+/// and with the number of names that it matches. `names` ascend and are unique. The expressions match them in order.
+pub(super) fn alternations(names: &[&str], size_max: usize) -> Vec<(String, usize)> {
     let whole = factor(names, 0);
     if whole.len() <= size_max || names.len() < 2 {
-        return vec![whole];
+        return vec![(whole, names.len())];
     }
     let (first, second) = names.split_at(names.len() / 2);
     let mut parts = alternations(first, size_max);
@@ -70,7 +70,8 @@ mod tests {
         let names: Vec<_> = (0..100).map(|i| format!("metric{i:03}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         let parts = alternations(&names, 256);
-        assert!(parts.len() > 3 && parts.iter().all(|part| part.len() <= 256));
+        assert!(parts.len() > 3 && parts.iter().all(|(part, _)| part.len() <= 256));
+        assert_eq!(parts.iter().map(|(_, n_names)| n_names).sum::<usize>(), 100);
         let deep = "_".repeat(500);
         let factored = factor(&[&deep, &format!("{deep}a")], 0);
         assert!(Regexp::parse(&factored).unwrap().is_match(&deep));
@@ -81,9 +82,13 @@ mod tests {
         fn they_match_exactly_the_names(names in prop::collection::btree_set("[ab_.]{1,6}", 1..20), other in "[ab_.]{1,6}") {
             let names: BTreeSet<String> = names;
             let sorted: Vec<_> = names.iter().map(String::as_str).collect();
-            let parts: Vec<_> = alternations(&sorted, 24).iter().map(|part| Regexp::parse(part).unwrap()).collect();
+            let parse = |(part, n_names): (String, usize)| (Regexp::parse(&part).unwrap(), n_names);
+            let parts: Vec<_> = alternations(&sorted, 24).into_iter().map(parse).collect();
+            for (part, n_names) in &parts {
+                prop_assert_eq!(sorted.iter().filter(|name| part.is_match(name)).count(), *n_names);
+            }
             for name in sorted.iter().copied().chain([other.as_str()]) {
-                let matched = parts.iter().any(|part| part.is_match(name));
+                let matched = parts.iter().any(|(part, _)| part.is_match(name));
                 prop_assert_eq!(matched, names.contains(name), "{}", name);
             }
         }

@@ -1,14 +1,14 @@
 //! The arguments of `varve advise`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use super::relabel_rules::Dialect;
 use crate::quantity::parse_duration;
-use crate::tools::client::{Access, Client, Url};
+use crate::tools::client::{ServerArgs, Url};
+use crate::tools::output::OutputArgs;
 
 /// Commands of `varve advise`.
 #[derive(Debug, Subcommand)]
@@ -16,35 +16,16 @@ pub(crate) enum AdviseCommand {
     /// Find metrics, buckets and labels that no rule, dashboard or query uses, and write rules that drop them
     Drops(Box<DropsArgs>),
     /// Show which metrics were queried recently and by whom, or which were not
-    Usage(UsageArgs),
-}
-
-/// TLS flags.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct TrustArgs {
-    /// PEM file of the trusted certificate authorities for https, instead of the operating system's
-    #[arg(long, value_name = "FILE")]
-    pub(crate) ca_file: Option<PathBuf>,
-
-    /// Accept any certificate for https; an attacker in between can read and change everything
-    #[arg(long, conflicts_with = "ca_file")]
-    pub(crate) insecure_skip_verify: bool,
-}
-
-impl TrustArgs {
-    /// Creates a client of a server, with the bearer token of a file, if any.
-    ///
-    /// # Errors
-    /// If a file cannot be read or is invalid.
-    pub(crate) fn client(&self, url: &Url, token_file: Option<&Path>) -> Result<Client> {
-        let access = Access::with_token_file(token_file)?;
-        Client::with_access(url, access.trusting(self.ca_file.clone(), self.insecure_skip_verify))
-    }
+    Usage(Box<UsageArgs>),
 }
 
 /// Arguments of `varve advise drops`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DropsArgs {
+    // The server whose series are analyzed; the usage record of a Varve is read, too.
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
     /// Rule file, PrometheusRule manifest, or directory of them; may be repeated
     #[arg(long, value_name = "PATH")]
     pub(crate) rules: Vec<PathBuf>,
@@ -61,18 +42,7 @@ pub(crate) struct DropsArgs {
     #[arg(long, value_name = "FILE", requires = "grafana")]
     pub(crate) grafana_token_file: Option<PathBuf>,
 
-    /// Varve or Prometheus server whose series are analyzed; the usage record of a Varve is read, too
-    #[arg(long, value_name = "URL", value_parser = Url::parse, conflicts_with = "scrape")]
-    pub(crate) url: Option<Url>,
-
-    /// File with a bearer token for --url
-    #[arg(long, value_name = "FILE", requires = "url")]
-    pub(crate) token_file: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub(crate) trust: TrustArgs,
-
-    /// File with a scrape of one target of a job, instead of --url; may be repeated
+    /// File with a scrape of one target of a job, instead of a server; may be repeated
     #[arg(long, value_name = "JOB=FILE", value_parser = parse_scrape)]
     pub(crate) scrape: Vec<(String, PathBuf)>,
 
@@ -92,7 +62,7 @@ pub(crate) struct DropsArgs {
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_positive)]
     pub(crate) usage_since: Duration,
 
-    /// Ignore the usage record of --url
+    /// Ignore the usage record of the server
     #[arg(long)]
     pub(crate) no_usage: bool,
 
@@ -104,7 +74,7 @@ pub(crate) struct DropsArgs {
     #[arg(long)]
     pub(crate) ignore_nameless: bool,
 
-    /// Bytes per sample on disk [default: the value of --url if it is a Varve that stores its own metrics, else 1]
+    /// Bytes per sample on disk [default: the value of the server if it is a Varve that stores its own metrics, else 1]
     #[arg(long, value_name = "N", value_parser = parse_bytes)]
     pub(crate) bytes_per_sample: Option<f64>,
 
@@ -112,9 +82,8 @@ pub(crate) struct DropsArgs {
     #[arg(long, value_name = "DURATION", default_value = "15d", value_parser = parse_positive)]
     pub(crate) retention: Duration,
 
-    /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 
     /// Maximum number of lines per table
     #[arg(long, value_name = "N", default_value = "50")]
@@ -148,16 +117,11 @@ pub(crate) struct DropsArgs {
 /// Arguments of `varve advise usage`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UsageArgs {
-    /// Varve server
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
-    pub(crate) url: Url,
-
-    /// File with a bearer token
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 
     #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) output: OutputArgs,
 
     /// Show the metrics that exist and were not queried, instead
     #[arg(long)]
@@ -167,21 +131,9 @@ pub(crate) struct UsageArgs {
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) prefix: String,
 
-    /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) format: Format,
-
     /// Maximum number of lines
     #[arg(long, value_name = "N", default_value = "50")]
     pub(crate) limit: usize,
-}
-
-/// Output format of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    Table,
-    Yaml,
-    Json,
 }
 
 fn parse_scrape(text: &str) -> Result<(String, PathBuf), String> {

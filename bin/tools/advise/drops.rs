@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
+use jiff::Timestamp;
+use serde_json::Value;
 
 use super::args::DropsArgs;
 use super::dashboards::{Dashboards, read_grafana};
@@ -35,7 +37,7 @@ const RECORD_AGE_MIN: Duration = Duration::from_secs(7 * 86_400);
 /// # Errors
 /// If an input cannot be read or the rules cannot be written.
 pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
-    ensure!(args.url.is_some() || !args.scrape.is_empty(), "no inventory: give --url or --scrape");
+    ensure!(args.server.given().is_some() != args.scrape.is_empty(), "no inventory: give either a server or --scrape");
     let mut inputs = Inputs::default();
     inputs.read(args)?;
     if inputs.needs.is_empty() {
@@ -49,7 +51,7 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
         problems: inputs.problems,
         notes: inputs.notes,
     };
-    print!("{}", report.print(args.format, args.limit)?);
+    args.output.print(|| report.table(args.limit), || &report);
     if let Some(path) = &args.write {
         write(path, args, &report.findings)?;
     }
@@ -79,7 +81,7 @@ impl Inputs {
             dashboards.read(&file.name, &file.text);
         }
         if let Some(url) = &args.grafana {
-            read_grafana(&mut args.trust.client(url, args.grafana_token_file.as_deref())?, &mut dashboards)?;
+            read_grafana(&mut args.server.access.client_of(url, args.grafana_token_file.as_deref())?, &mut dashboards)?;
         }
         dashboards.finish();
         self.read_records(args)
@@ -90,8 +92,15 @@ impl Inputs {
             let file = documents::read_file(path)?;
             self.read_record(&file.name, &file.text, args.usage_since);
         }
-        let Some(url) = args.url.as_ref().filter(|_| !args.no_usage) else { return Ok(()) };
-        let response = args.trust.client(url, args.token_file.as_deref())?.get("/api/v1/status/usage")?;
+        let Some(url) = args.server.given() else { return Ok(()) };
+        let mut client = args.server.client()?;
+        // Only Varve has this endpoint.
+        let rules = client.get_data("/api/v1/status/relabel").unwrap_or_default();
+        self.notes.extend(rules["rules"].as_array().into_iter().flatten().filter_map(would_be_disabled));
+        if args.no_usage {
+            return Ok(());
+        }
+        let response = client.get("/api/v1/status/usage")?;
         if response.is_success() {
             let text = String::from_utf8_lossy(&response.body).into_owned();
             self.read_record(&format!("{url}/api/v1/status/usage"), &text, args.usage_since);
@@ -111,6 +120,15 @@ impl Inputs {
     }
 }
 
+/// Returns a note about a rule in a dry run that a query would have disabled.
+fn would_be_disabled(rule: &Value) -> Option<String> {
+    let query = rule.get("wouldBeDisabledBy").filter(|query| query.is_object())?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let time = Timestamp::from_millisecond(query["atMs"].as_i64()?).ok()?;
+    let (name, selector, who) = (text(&rule["name"]), text(&query["selector"]), text(&query["who"]));
+    Some(format!("the rule {name:?} in dry run would have been disabled by {selector} of {who} at {time:.0}"))
+}
+
 fn before_now_ms(duration: Duration) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.saturating_sub(duration).as_millis()).unwrap_or(i64::MAX)
@@ -121,9 +139,9 @@ fn find(args: &DropsArgs, needs: &Needs) -> Result<Findings> {
     let interval = args.scrape_interval.iter().rev().find_map(all).unwrap_or(SCRAPE_INTERVAL);
     let intervals = args.scrape_interval.iter().filter_map(|(job, interval)| Some((job.clone()?, *interval))).collect();
     let mut bytes_per_sample = args.bytes_per_sample;
-    let mut inventory: Box<dyn Inventory> = match &args.url {
-        Some(url) => {
-            let mut server = Server::new(args.trust.client(url, args.token_file.as_deref())?, interval, intervals);
+    let mut inventory: Box<dyn Inventory> = match args.server.given() {
+        Some(_) => {
+            let mut server = Server::new(args.server.client()?, interval, intervals);
             bytes_per_sample = bytes_per_sample.or_else(|| server.bytes_per_sample());
             Box::new(server)
         }

@@ -4,6 +4,7 @@
 //! none of its selectors match. A histogram bucket is unused if its metric is used, but only with other values of `le`.
 //! A label is unused if the metric's selectors use other labels only. The results of recording rules, series that the
 //! server creates (`up`, `scrape_*`, `ALERTS`) and `target_info`, which joins read without naming it, are never unused.
+//! The series of Varve's self-scrape are ignored: relabel rules do not apply to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use varve_query::usage::LabelSet;
 
 use super::inventory::{Inventory, MetricId, MetricSize};
 use super::needs::{Needs, Selector};
+use crate::server::self_scrape;
 
 /// Options of the analysis.
 #[derive(Debug, Clone, Copy)]
@@ -122,6 +124,9 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn check_metric(&mut self, metric: &MetricId, size: MetricSize, inventory: &mut dyn Inventory) -> Result<()> {
+        if metric.job == self_scrape::JOB {
+            return Ok(());
+        }
         let totals = &mut self.found.totals;
         totals.metrics += 1;
         totals.series += size.n_series;
@@ -281,6 +286,8 @@ mod tests {
         std::fs::write(file.path(), scrape).unwrap();
         let mut scrapes = Scrapes::new(Duration::from_secs(10), BTreeMap::new(), [("j".to_owned(), 2)].into());
         scrapes.add("j", file.path()).unwrap();
+        // The series of the self-scrape are neither counted nor unused.
+        scrapes.add("varve", file.path()).unwrap();
         let (mut needs, mut problems) = (Needs::default(), Vec::new());
         let rule = |expr: &&str| match expr.split_once(" = ") {
             Some((record, expr)) => serde_json::json!({"record": record, "expr": expr}),

@@ -92,14 +92,18 @@ fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
 
 /// Adds the rules for some metrics of a job.
 fn add(rules: &mut Vec<Rule>, job: &str, of: &str, unused: &[&Finding], label: Option<&str>) {
-    let mut names: Vec<_> = unused.iter().map(|finding| finding.metric.as_str()).collect();
-    names.sort_unstable();
-    let series: u64 = unused.iter().map(|finding| finding.series).sum();
+    let mut sizes: Vec<_> = unused.iter().map(|finding| (finding.metric.as_str(), finding.series)).collect();
+    sizes.sort_unstable();
+    let names: Vec<_> = sizes.iter().map(|(name, _)| *name).collect();
+    let mut rest = &sizes[..];
     let what = label.map_or_else(|| "metrics".to_owned(), |label| format!("metrics without label {label}"));
-    for part in alternations(&names, REGEX_SIZE_MAX) {
+    for (part, n_names) in alternations(&names, REGEX_SIZE_MAX) {
+        let (own, others) = rest.split_at(n_names);
+        rest = others;
+        let series: u64 = own.iter().map(|(_, series)| series).sum();
         rules.push(Rule {
             name: format!("unused-{job}{of}"),
-            comment: format!("job {job:?}: {} {what}, {series} series", names.len()),
+            comment: format!("job {job:?}: {n_names} {what}, {series} series"),
             sources: "[job, __name__]",
             regex: format!("{};({part})", Regexp::escape(job)),
             label: label.map(str::to_owned),

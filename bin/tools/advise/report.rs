@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::args::Format;
 use super::findings::{Finding, Findings, Kind};
 use super::problems::Problem;
+use crate::tools::output::table;
 
 /// The report of `varve advise drops`.
 #[derive(Debug, Serialize)]
@@ -26,11 +25,7 @@ pub(super) struct Report {
 
 impl Report {
     /// Returns the report as text, with at most `lines_max` lines per table.
-    pub(super) fn print(&self, format: Format, lines_max: usize) -> anyhow::Result<String> {
-        self::format(format, self, || self.table(lines_max))
-    }
-
-    fn table(&self, lines_max: usize) -> String {
+    pub(super) fn table(&self, lines_max: usize) -> String {
         let totals = &self.findings.totals;
         let mut text = format!(
             "{} of {} series ({:.1} %) belong to unused metrics: {} of {} metrics.\n",
@@ -72,18 +67,9 @@ impl Report {
     }
 }
 
-/// Returns a report in a format.
-pub(super) fn format(format: Format, report: &impl Serialize, table: impl Fn() -> String) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Table => table(),
-        Format::Yaml => serde_yaml_ng::to_string(report)?,
-        Format::Json => serde_json::to_string_pretty(report)? + "\n",
-    })
-}
-
 /// Appends a table of findings.
 fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize) {
-    let head = ["series", "samples/s", "disk", "job", "metric", ""].map(str::to_owned);
+    let head = ["series", "samples/s", "disk", "job", "metric", ""];
     let rows = findings.iter().take(lines_max).map(|finding| {
         let what = match finding.kind {
             Kind::Metric => String::new(),
@@ -100,9 +86,8 @@ fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize)
             what,
         ]
     });
-    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-    if rows.len() > 1 {
-        add(text, format_args!("\n{title}\n{}", columns(&rows, 3)));
+    if !findings.is_empty() {
+        add(text, format_args!("\n{title}\n{}", table(&head, rows)));
         more(text, findings.len(), lines_max);
     }
 }
@@ -119,17 +104,6 @@ fn more(text: &mut String, n: usize, lines_max: usize) {
     if n > lines_max {
         add(text, format_args!("  and {} more, see --limit\n", n - lines_max));
     }
-}
-
-/// Returns rows in columns. The first `n_numbers` columns are right-aligned.
-pub(super) fn columns<const N: usize>(rows: &[[String; N]], n_numbers: usize) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).add_rows(rows);
-    for (column, idx) in table.column_iter_mut().zip(0..) {
-        column.set_padding((2, 0));
-        column.set_cell_alignment(if idx < n_numbers { CellAlignment::Right } else { CellAlignment::Left });
-    }
-    table.trim_fmt() + "\n"
 }
 
 fn add(text: &mut String, line: std::fmt::Arguments<'_>) {
@@ -181,7 +155,7 @@ mod tests {
 
     #[test]
     fn tables_list_what_is_unused_and_what_was_not_parsed() {
-        let table = report().print(Format::Table, 1).unwrap();
+        let table = report().table(1);
         let expect = "\
 20 of 50 series (40.0 %) belong to unused metrics: 1 of 4 metrics.
 With unused buckets 25 series (50.0 %), 0.0 of 0.0 samples per second, 0.0 B on disk. 7 expressions were read.
@@ -206,10 +180,8 @@ Not parsed, and counted as using every metric that it names
 
     #[test]
     fn reports_are_machine_readable() {
-        let json: serde_json::Value = serde_json::from_str(&report().print(Format::Json, 0).unwrap()).unwrap();
+        let json = serde_json::to_value(report()).unwrap();
         assert_eq!(json["unused"][1]["buckets"], serde_json::json!(["1", "5"]));
         assert_eq!((&json["totals"]["series"], &json["problems"][0]["file"]), (&50.into(), &"f".into()));
-        let yaml: serde_json::Value = serde_yaml_ng::from_str(&report().print(Format::Yaml, 0).unwrap()).unwrap();
-        assert_eq!(yaml, json);
     }
 }

@@ -2,45 +2,43 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::args::UsageArgs;
-use super::report::{columns, format};
-use crate::tools::client::Client;
+use crate::tools::output::table;
 
 /// Runs `varve advise usage`.
 ///
 /// # Errors
 /// If the server cannot be reached or has no usage record.
 pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
-    let mut client = args.trust.client(&args.url, args.token_file.as_deref())?;
-    let mut record = get(&mut client, "/api/v1/status/usage")?;
+    let mut client = args.server.client()?;
+    let mut record = client.get_data("/api/v1/status/usage")?;
     let has_prefix = |entry: &Value| name(entry).starts_with(&args.prefix);
     let metrics = record.get_mut("metrics").and_then(Value::as_array_mut).context("the server has no usage record")?;
     if args.unused {
         let queried: BTreeSet<String> = metrics.iter().map(|entry| name(entry).to_owned()).collect();
-        let names = get(&mut client, "/api/v1/label/__name__/values")?;
+        let names = client.get_data("/api/v1/label/__name__/values")?;
         let names = names.as_array().context("the server returned no metric names")?.iter().filter_map(Value::as_str);
         let unused: Vec<_> = names.filter(|name| name.starts_with(&args.prefix) && !queried.contains(*name)).collect();
         let rows: Vec<_> = unused.iter().map(|name| [(*name).to_owned()]).collect();
-        let table = || rows_text(&["metric without a query".to_owned()], &rows, args.limit, 0);
-        print!("{}", format(args.format, &json!({"unused": unused}), table)?);
+        args.output.print(|| limited(&["metric without a query"], &rows, args.limit), || json!({"unused": unused}));
         return Ok(());
     }
     metrics.retain(has_prefix);
     let rows: Vec<_> = metrics.iter().map(row).collect();
-    let head = ["queries", "last", "metric", "labels", "queried by"].map(str::to_owned);
-    print!("{}", format(args.format, &record, || rows_text(&head, &rows, args.limit, 1))?);
+    let head = ["queries", "last", "metric", "labels", "queried by"];
+    args.output.print(|| limited(&head, &rows, args.limit), || &record);
     Ok(())
 }
 
-fn rows_text<const N: usize>(head: &[String; N], rows: &[[String; N]], limit: usize, n_numbers: usize) -> String {
-    let shown: Vec<_> = std::iter::once(head).chain(rows.iter().take(limit)).cloned().collect();
+/// Returns a table of at most `limit` rows.
+fn limited<const N: usize>(head: &[&str; N], rows: &[[String; N]], limit: usize) -> String {
     let more = rows.len().saturating_sub(limit);
     let rest = if more > 0 { format!("  and {more} more, see --limit\n") } else { String::new() };
-    columns(&shown, n_numbers) + &rest
+    table(head, &rows[..rows.len() - more]) + &rest
 }
 
 fn name(entry: &Value) -> &str {
@@ -74,12 +72,4 @@ fn requester(requester: &Value) -> String {
         (None, Some(dashboard), None) => format!("dashboard {dashboard}"),
         (None, None, _) => text("userAgent").unwrap_or("unknown").to_owned(),
     }
-}
-
-fn get(client: &mut Client, path: &str) -> Result<Value> {
-    let response = client.get(path)?;
-    ensure!(response.is_success(), "{} returned {} for {path}: {}", client.url(), response.status, response.text());
-    let mut json: Value =
-        serde_json::from_slice(&response.body).with_context(|| format!("parse the response of {path}"))?;
-    Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
 }

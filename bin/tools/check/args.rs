@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::quantity::parse_duration;
-use crate::tools::client::Url;
-use crate::tools::query::AccessArgs;
+use crate::tools::client::ServerArgs;
 
 /// `varve check ...`.
 #[derive(Debug, Subcommand)]
@@ -53,6 +52,10 @@ pub(crate) struct ConfigArgs {
     #[arg(long)]
     pub(super) syntax_only: bool,
 
+    /// Fail if a section is not checked
+    #[arg(long)]
+    pub(super) strict: bool,
+
     /// Lookback delta of queries; longer scrape intervals are a lint error
     #[arg(long = "query.lookback-delta", value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     pub(super) lookback_delta: Duration,
@@ -89,15 +92,4 @@ pub(crate) struct MetricsArgs {
     /// Print the number of series per metric, largest first
     #[arg(long)]
     pub(super) extended: bool,
-}
-
-/// Arguments of `varve check healthy` and `varve check ready`.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ServerArgs {
-    /// Server
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
-    pub(super) url: Url,
-
-    #[command(flatten)]
-    pub(super) access: AccessArgs,
 }

@@ -1,7 +1,7 @@
 //! `varve check config`: configuration files of Varve, and of a Prometheus that writes to Varve.
 //!
-//! In a Prometheus file it checks the parts that Varve also has: durations, external labels, relabelling, storage and
-//! OTLP settings, jobs, and rule files. It lists the sections that it does not check.
+//! In a Prometheus file it checks keys and values at any depth (`schema`), the parts that Varve also has (external labels,
+//! relabelling, storage and OTLP settings), jobs, and rule files. It lists the sections that it does not check.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_yaml_ng::{Mapping, Value};
 
 use super::args::ConfigArgs;
-use super::{Verdict, read, rules};
+use super::{Verdict, read, rules, schema};
 use crate::config::Config;
 use crate::printing::error_chain;
 use crate::quantity::{parse_duration, print_duration};
@@ -27,8 +27,6 @@ const SECTIONS: [&str; 8] = [
     "scrape_configs",
     "tracing",
 ];
-/// Sections of a Prometheus file that are not checked.
-const UNCHECKED: [&str; 5] = ["alerting", "remote_read", "runtime", "scrape_config_files", "tracing"];
 /// Durations that only Prometheus' `global` has.
 const GLOBAL_DURATIONS: [&str; 4] = ["evaluation_interval", "rule_query_offset", "scrape_interval", "scrape_timeout"];
 /// Maximum number of rule files.
@@ -53,7 +51,11 @@ fn check_file(file: &Path, args: &ConfigArgs) -> Verdict {
         }
     };
     if !checked.unchecked.is_empty() {
-        println!("  not checked: {}", checked.unchecked.join(", "));
+        println!("  not checked: {}", Vec::from_iter(checked.unchecked.iter().map(String::as_str)).join(", "));
+        if args.strict {
+            eprintln!("  FAILED: --strict needs every section to be checked");
+            return Verdict::Invalid;
+        }
     }
     if !checked.rule_files.is_empty() {
         println!("  SUCCESS: {} rule files found", checked.rule_files.len());
@@ -74,7 +76,7 @@ struct Checked {
     rule_files: Vec<PathBuf>,
     /// Jobs and their scrape intervals.
     jobs: Vec<(String, Duration)>,
-    unchecked: Vec<&'static str>,
+    unchecked: BTreeSet<String>,
 }
 
 impl Checked {
@@ -93,7 +95,7 @@ impl Checked {
             return Ok(Self { owner: "varve", ..Self::default() });
         }
         let mut checked = Self { owner: "prometheus", ..Self::default() };
-        checked.unchecked = UNCHECKED.into_iter().filter(|section| top.contains_key(section)).collect();
+        checked.unchecked = schema::check(&Value::Mapping(top.clone()))?;
         checked.check(&top)?;
         if !syntax_only {
             let folder = file.parent().unwrap_or(Path::new(""));
@@ -103,14 +105,7 @@ impl Checked {
     }
 
     fn check(&mut self, top: &Mapping) -> Result<()> {
-        let known = ["global", "storage", "otlp"];
-        for key in top.keys().filter_map(Value::as_str) {
-            ensure!(known.contains(&key) || SECTIONS.contains(&key), "section {key} is unknown");
-        }
         let global = top.get("global").cloned().unwrap_or_default();
-        for key in GLOBAL_DURATIONS {
-            duration(&global, key).context("global")?;
-        }
         check_shared(top, &global)?;
         let default = duration(&global, "scrape_interval").context("global")?.unwrap_or(SCRAPE_INTERVAL);
         let mut names = BTreeSet::new();
@@ -118,7 +113,7 @@ impl Checked {
             let name = text(job, "job_name").unwrap_or_default();
             ensure!(!name.is_empty(), "scrape_configs: entry {i} has no job_name");
             ensure!(names.insert(name.clone()), "found multiple scrape configs with job name {name:?}");
-            let interval = check_job(job).with_context(|| format!("job {name:?}"))?.unwrap_or(default);
+            let interval = check_job(job, default).with_context(|| format!("job {name:?}"))?;
             self.jobs.push((name, interval));
         }
         for (target, i) in items(top.get("remote_write")).zip(1..) {
@@ -168,9 +163,11 @@ fn pick(of: &Value, keys: &[&str]) -> Option<Value> {
     (!picked.is_empty()).then_some(Value::Mapping(picked))
 }
 
-fn check_job(job: &Value) -> Result<Option<Duration>> {
-    let interval = duration(job, "scrape_interval")?;
-    duration(job, "scrape_timeout")?;
+/// Checks a job and returns its scrape interval.
+fn check_job(job: &Value, default: Duration) -> Result<Duration> {
+    let interval = duration(job, "scrape_interval")?.unwrap_or(default);
+    let timeout = duration(job, "scrape_timeout")?.unwrap_or_default();
+    ensure!(timeout <= interval, "scrape_timeout is greater than the scrape interval");
     check_relabelling(job, "relabel_configs")?;
     check_relabelling(job, "metric_relabel_configs")?;
     Ok(interval)
@@ -234,12 +231,12 @@ mod tests {
         let checked = check(
             "global: {scrape_interval: 6m, external_labels: {a: b}}\nrule_files: [rules.yml, 'more*.yml']\nalerting: {}\n\
              scrape_configs:\n- {job_name: x, relabel_configs: [{action: drop, source_labels: [a], regex: b}]}\n\
-             - {job_name: y, scrape_interval: 1m}\nremote_write: [{url: 'http://v'}]\n",
+             - {job_name: y, scrape_interval: 1m}\nremote_write: [{url: 'http://v', azuread: {}}]\n",
         );
         let checked = checked.unwrap();
         assert_eq!(
-            (checked.owner, checked.rule_files.len(), &checked.unchecked[..]),
-            ("prometheus", 1, &["alerting"][..])
+            (checked.owner, checked.rule_files.len(), &checked.unchecked),
+            ("prometheus", 1, &BTreeSet::from(["remote_write.azuread".to_owned()]))
         );
         assert!(checked.has_too_long_interval(Duration::from_secs(300)));
         assert!(!checked.has_too_long_interval(Duration::from_secs(600)));
@@ -256,8 +253,9 @@ mod tests {
         fails("scrape_configs: [{job_name: a}, {job_name: a}]", "multiple scrape configs with job name \"a\"");
         fails(
             "scrape_configs: [{job_name: a, scrape_interval: x}]",
-            "job \"a\": scrape_interval: not a valid duration",
+            "scrape_configs: entry 1: scrape_interval: not a valid duration",
         );
+        fails("scrape_configs: [{job_name: a, scrape_timeout: 2m}]", "job \"a\": scrape_timeout is greater than");
         fails(
             "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]",
             "job \"a\": metric_relabel_configs: ingest.metric_relabel_configs: rule 0: unknown relabel action \"no\"",
@@ -265,7 +263,7 @@ mod tests {
         fails("remote_write: [{}]", "remote_write: entry 1: url for remote_write is empty");
         fails("{rule_files: [nowhere.yml]}", "\"nowhere.yml\" does not point to an existing file");
         fails("{rule_files: [], global: {external_labels: {__name__: a}}}", "external_labels");
-        fails("{rule_files: [], scrapes: 1}", "section scrapes is unknown");
+        fails("{rule_files: [], scrapes: 1}", "unknown key scrapes");
         fails("- a", "expected a mapping of sections");
     }
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _};
 
 use anyhow::{Context, Result, ensure};
-use comfy_table::{CellAlignment, Table};
 
 use super::args::MetricsArgs;
 use super::families::{self, Family, Kind};
 use super::{INPUT_SIZE_MAX, Verdict};
+use crate::tools::output::table;
 
 /// Lints standard input.
 pub(super) fn check(args: &MetricsArgs) -> Result<Verdict> {
@@ -127,7 +127,7 @@ const PREFIXES: [&str; 18] = [
 const ABBREVIATIONS: [&str; 14] = ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
 
 /// Returns a table of the series per family, largest first.
-fn cardinalities(families: &BTreeMap<String, Family>) -> Table {
+fn cardinalities(families: &BTreeMap<String, Family>) -> String {
     let n_series = |family: &Family| match family.kind {
         Kind::Histogram | Kind::Summary => family.n_metrics * (2 + family.n_parts),
         _ => family.n_metrics,
@@ -135,17 +135,10 @@ fn cardinalities(families: &BTreeMap<String, Family>) -> Table {
     let mut rows: Vec<_> = families.iter().map(|(name, family)| (name.as_str(), n_series(family))).collect();
     rows.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     let total: usize = rows.iter().map(|(_, n)| n).sum();
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(["Metric", "Cardinality", "Percentage"]);
-    for (name, n) in &rows {
-        let percent = format!("{:.2}%", *n as f64 * 100.0 / total as f64);
-        table.add_row([(*name).to_owned(), n.to_string(), percent]);
-    }
-    table.add_row(["Total".to_owned(), total.to_string(), "100%".to_owned()]);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+    let percent = |n: usize| format!("{:.2}%", n as f64 * 100.0 / total as f64);
+    let cells = rows.iter().map(|(name, n)| [(*name).to_owned(), n.to_string(), percent(*n)]);
+    let sum = ["Total".to_owned(), total.to_string(), "100%".to_owned()];
+    table(&["Metric", "Cardinality", "Percentage"], cells.chain([sum]))
 }
 
 #[cfg(test)]
@@ -194,7 +187,7 @@ mod tests {
     #[test]
     fn families_are_listed_largest_first() {
         let body = "a 1\nb{c=\"1\"} 1\nb{c=\"2\"} 1\nb{c=\"3\"} 1\n";
-        let table = cardinalities(&families::read(body.as_bytes()).unwrap()).to_string();
+        let table = cardinalities(&families::read(body.as_bytes()).unwrap());
         let lines: Vec<_> = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(lines, ["Metric Cardinality Percentage", "b 3 75.00%", "a 1 25.00%", "Total 4 100%"]);
     }

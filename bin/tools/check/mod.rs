@@ -8,6 +8,7 @@ mod families;
 mod metrics;
 mod rule_file;
 mod rules;
+mod schema;
 mod server;
 
 use std::process::ExitCode;

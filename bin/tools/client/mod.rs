@@ -4,15 +4,16 @@
 //! It uses hyper, which the server needs anyway, on a tokio runtime of the calling thread.
 
 mod access;
+mod args;
 mod tls;
 mod url;
 
 use std::net::ToSocketAddrs as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use access::Access;
+pub(crate) use args::ServerArgs;
 pub(crate) use url::{Url, escape};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,6 +24,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::HOST;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -33,6 +35,8 @@ use crate::server::usage::TOOLS_AGENT;
 
 /// Timeout of a request. A query of all data can take minutes.
 const TIMEOUT: Duration = Duration::from_secs(1200);
+/// Bytes of a path in an error.
+const SHOWN_SIZE_MAX: usize = 200;
 /// Maximum size of a response.
 const RESPONSE_SIZE_MAX: usize = 64 << 20;
 
@@ -67,15 +71,6 @@ impl Response {
 }
 
 impl Client {
-    /// Creates a client that sends the bearer token of a file, if any, with each request. The first request opens the
-    /// connection.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub(crate) fn with_token_file(url: &Url, path: Option<&Path>) -> Result<Self> {
-        Self::with_access(url, Access::with_token_file(path)?)
-    }
-
     /// Creates a client with credentials and TLS settings.
     ///
     /// # Errors
@@ -101,6 +96,33 @@ impl Client {
     /// Sends a GET request to `path` below the URL.
     pub(crate) fn get(&mut self, path: &str) -> Result<Response> {
         self.send(Request::get(format!("{}{path}", self.url.path)), Bytes::new())
+    }
+
+    /// Sends a GET request to `path` below the URL and returns the `data` of the response.
+    ///
+    /// # Errors
+    /// If the response is an error or is not JSON.
+    pub(crate) fn get_data(&mut self, path: &str) -> Result<Value> {
+        let response = self.get(path)?;
+        self.data(path, &response)
+    }
+
+    /// Returns the `data` of a response.
+    fn data(&self, path: &str, response: &Response) -> Result<Value> {
+        let shown = &path[..path.floor_char_boundary(SHOWN_SIZE_MAX)];
+        ensure!(response.is_success(), "{} returned {} for {shown}: {}", self.url, response.status, response.text());
+        let mut json: Value =
+            serde_json::from_slice(&response.body).with_context(|| format!("parse the response of {shown}"))?;
+        Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
+    }
+
+    /// Sends a form to `path` below the URL and returns the `data` of the response.
+    ///
+    /// # Errors
+    /// As [`Self::get_data`].
+    pub(crate) fn post_data(&mut self, path: &str, form: &str) -> Result<Value> {
+        let response = self.post_form(path, form)?;
+        self.data(path, &response)
     }
 
     /// Sends a form to `path` below the URL.

@@ -10,7 +10,6 @@ use super::args::AnalyzeArgs;
 use super::print::{label_set, metric};
 use super::response::{Labels, Stream, Value};
 use super::{Server, parse_time, range_selector};
-use crate::tools::client::Client;
 
 const HEADER: &str = "\
 Bucket stats for each histogram series over time
@@ -26,7 +25,7 @@ Each line shows min/avg/max over the series above.";
 /// Runs `varve query analyze`.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
     let time_s = args.time.as_deref().map(|time| parse_time(time).context("error parsing time")).transpose()?;
-    let mut server = Server(Client::with_access(&args.server, args.access.access()?)?);
+    let mut server = Server::of(&args.server)?;
     println!("{HEADER}\n");
     let (mut native, mut classic) = (Totals::default(), Totals::default());
     for selector in &args.selectors {

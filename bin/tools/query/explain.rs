@@ -5,25 +5,17 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::args::{ExplainArgs, ExplainOutput};
-use crate::tools::client::{Client, escape};
+use super::args::ExplainArgs;
+use crate::tools::client::escape;
 
 /// Runs `varve query explain`: sends a query to a server and prints the statistics of each operator.
 ///
 /// # Errors
 /// If the server cannot be reached or returns an error.
 pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
-    let response = Client::with_access(&args.url, args.access.access()?)?.get(&path(args)?)?;
-    if !response.is_success() {
-        bail!("{} returned: {}", args.url, response.text());
-    }
-    match args.output {
-        ExplainOutput::Json => println!("{}", String::from_utf8_lossy(&response.body)),
-        ExplainOutput::Text => {
-            let response: Response = serde_json::from_slice(&response.body).context("parse the response")?;
-            print!("{}", print(&response.data));
-        }
-    }
+    let data = args.server.client()?.get_data(&path(args)?)?;
+    let explained = Explained::deserialize(&data).context("parse the response")?;
+    args.output.print(|| print(&explained), || &data);
     Ok(())
 }
 
@@ -40,11 +32,6 @@ fn path(args: &ExplainArgs) -> Result<String> {
         }
     }
     Ok(path)
-}
-
-#[derive(Deserialize)]
-struct Response {
-    data: Explained,
 }
 
 #[derive(Deserialize)]

@@ -16,14 +16,15 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 
-pub(crate) use args::{AccessArgs, QueryCommand};
+pub(crate) use args::QueryCommand;
 
-use args::{Format, InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs, ServerArgs};
+use args::{InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs};
 use response::Data;
 
 use crate::printing::error_chain;
 use crate::quantity::print_duration;
-use crate::tools::client::{Client, escape};
+use crate::tools::client::{Client, ServerArgs, escape};
+use crate::tools::output::Output;
 
 /// Number of points of a range query without a step.
 const POINTS: f64 = 250.0;
@@ -54,8 +55,8 @@ fn instant(args: &InstantArgs) -> Result<()> {
         args.time.as_deref().map(|time| parse_time(time).context("error parsing evaluation time")).transpose()?;
     let mut params = vec![("query", args.expr.clone())];
     params.extend(time_s.map(|time_s| ("time", time_s.to_string())));
-    let data = args.server.client()?.post("/api/v1/query", &params)?;
-    print_value(&data, args.server.format)
+    let data = Server::of(&args.server)?.post("/api/v1/query", &params)?;
+    print_value(&data, args.output.output)
 }
 
 fn range(args: &RangeArgs) -> Result<()> {
@@ -74,16 +75,16 @@ fn range(args: &RangeArgs) -> Result<()> {
         ("end", end_s.to_string()),
         ("step", step_s.to_string()),
     ];
-    let data = args.server.client()?.post("/api/v1/query_range", &params)?;
-    print_value(&data, args.server.format)
+    let data = Server::of(&args.server)?.post("/api/v1/query_range", &params)?;
+    print_value(&data, args.output.output)
 }
 
 fn series(args: &SeriesArgs) -> Result<()> {
-    let data = args.server.client()?.post("/api/v1/series", &args.selection.params(&args.selectors)?)?;
+    let data = Server::of(&args.server)?.post("/api/v1/series", &args.selection.params(&args.selectors)?)?;
     let found = data.label_sets()?;
-    match args.server.format {
-        Format::Promql => found.iter().for_each(|labels| println!("{}", print::label_set(labels))),
-        Format::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
+    match args.output.output {
+        Output::Table => found.iter().for_each(|labels| println!("{}", print::label_set(labels))),
+        Output::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
     }
     Ok(())
 }
@@ -92,23 +93,23 @@ fn labels(args: &LabelsArgs) -> Result<()> {
     let path = format!("/api/v1/label/{}/values", escape(&args.name));
     let params = args.selection.params(&args.selectors)?;
     // This endpoint has no POST.
-    let data = args.server.client()?.get(&path, &params)?;
+    let data = Server::of(&args.server)?.get(&path, &params)?;
     for warning in &data.warnings {
         eprintln!("query warning: {warning}");
     }
     let found = data.strings()?;
-    match args.server.format {
-        Format::Promql => found.iter().for_each(|value| println!("{value}")),
-        Format::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
+    match args.output.output {
+        Output::Table => found.iter().for_each(|value| println!("{value}")),
+        Output::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
     }
     Ok(())
 }
 
-fn print_value(data: &Data, format: Format) -> Result<()> {
+fn print_value(data: &Data, format: Output) -> Result<()> {
     let value = data.value()?;
     match format {
-        Format::Promql => println!("{}", print::promql(&value)),
-        Format::Json => println!("{}", print::json(&value)),
+        Output::Table => println!("{}", print::promql(&value)),
+        Output::Json => println!("{}", print::json(&value)),
     }
     Ok(())
 }
@@ -116,14 +117,11 @@ fn print_value(data: &Data, format: Format) -> Result<()> {
 /// A queried server.
 struct Server(Client);
 
-impl ServerArgs {
-    fn client(&self) -> Result<Server> {
-        let client = Client::with_access(&self.server, self.access.access()?);
-        client.context("error creating API client").map(Server)
-    }
-}
-
 impl Server {
+    fn of(args: &ServerArgs) -> Result<Self> {
+        args.client().context("error creating API client").map(Self)
+    }
+
     /// Sends a POST request, as queries may be long, or a GET request if the server does not allow POST.
     fn post(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
         let response = self.0.post_form(path, &encode(params)).context("query error")?;

@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 use super::export::ExportArgs;
 use super::import::ImportArgs;
 use crate::quantity::parse_duration;
-use crate::tools::client::Url;
+use crate::tools::client::ServerArgs;
+use crate::tools::output::OutputArgs;
 
 /// `varve tsdb ...`.
 #[derive(Debug, Subcommand)]
@@ -44,6 +45,9 @@ pub(crate) struct ListArgs {
     /// Print human-readable times and sizes
     #[arg(short = 'r', long)]
     pub(super) human_readable: bool,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
 }
 
 /// Arguments of `varve tsdb dump` and `varve tsdb dump-openmetrics`.
@@ -147,21 +151,19 @@ pub(crate) struct CompactArgs {
 /// Arguments of `varve tsdb churn`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChurnArgs {
-    /// Varve server
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9898", value_parser = Url::parse)]
-    pub(crate) url: Url,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 
-    /// File with a bearer token
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 
-    /// Data directory that no server has open, instead of --url; shows the hour before its newest sample
-    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    /// Data directory that no server has open, instead of a server; shows the hour before its newest sample
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["server", "url"])]
     pub(crate) path: Option<PathBuf>,
 
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    /// Maximum number of labels
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub(crate) limit: usize,
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {

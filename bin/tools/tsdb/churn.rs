@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use varve_tsdb::QueryContext;
 use varve_tsdb::context::MemoryBudget;
 
@@ -11,7 +11,8 @@ use super::args::{ChurnArgs, CompactArgs};
 use super::source::open_varve;
 use crate::server::churn;
 use crate::server::churn::Churn;
-use crate::tools::client::Client;
+use crate::tools::output::table;
+use crate::tools::wal::time;
 
 /// Runs `varve tsdb compact`: flushes, merges everything, and prints the result.
 ///
@@ -43,20 +44,45 @@ pub(crate) fn churn(args: &ChurnArgs) -> Result<()> {
         Some(path) => churn_of(path)?,
         None => churn_at(args)?,
     };
-    match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&found)?),
-        false => print!("{}", found.print()),
-    }
+    args.output.print(|| print(&found, args.limit), || &found);
     Ok(())
 }
 
+/// Returns a report for people, with at most `limit` labels and metrics, without those of less than a percent.
+fn print(found: &Churn, limit: usize) -> String {
+    let Churn { series, new_series, new_combinations, .. } = found;
+    if found.earlier_series == 0 {
+        let (start, end) = (time(found.start_ms), time(found.end_ms));
+        return format!(
+            "{series} series have samples from {start} to {end}, and none has samples in the hour before: the store \
+             is too young to tell which are new.\n"
+        );
+    }
+    let mut text = format!(
+        "{new_series} of {series} series are new, {new_combinations} of them new combinations of known values.\n"
+    );
+    let part = |n: u64| format!("{:.1} %", 100.0 * n as f64 / *new_series as f64);
+    let is_large = |n: u64| n.saturating_mul(100) >= *new_series;
+    let labels = found.labels.iter().filter(|label| is_large(label.new_series)).take(limit).map(|label| {
+        let numbers = [label.new_series, label.new_values, label.new_series_alone].map(|n| n.to_string());
+        let [n_series, n_values, n_alone] = numbers;
+        [part(label.new_series), n_series, n_values, n_alone, label.label.clone(), label.metrics.join(", ")]
+    });
+    let head = ["new", "series", "new values", "by nothing else", "label", "metrics"];
+    text.push_str(&table(&head, labels));
+    let metrics = found.metrics.iter().filter(|metric| is_large(metric.new_series)).take(limit).map(|metric| {
+        let by = match metric.label.as_str() {
+            "" => String::new(),
+            label => format!("{:.0} % by {label}", metric.percent),
+        };
+        [part(metric.new_series), metric.new_series.to_string(), metric.metric.clone(), by]
+    });
+    text + "\n" + &table(&["new", "series", "metric", "cause"], metrics)
+}
+
 fn churn_at(args: &ChurnArgs) -> Result<Churn> {
-    let mut client = Client::with_token_file(&args.url, args.token_file.as_deref())?;
-    let response = client.get("/api/v1/status/churn")?;
-    ensure!(response.is_success(), "{} returned {}: {}", args.url, response.status, response.text());
-    let mut json: serde_json::Value = serde_json::from_slice(&response.body).context("parse the response")?;
-    let data = json.get_mut("data").map(serde_json::Value::take).unwrap_or_default();
-    serde_json::from_value(data).context("parse the response")
+    let mut client = args.server.client()?;
+    serde_json::from_value(client.get_data("/api/v1/status/churn")?).context("parse the response")
 }
 
 fn churn_of(path: &Path) -> Result<Churn> {
@@ -64,4 +90,38 @@ fn churn_of(path: &Path) -> Result<Churn> {
     let Some(newest_ms) = db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
     let ctx = QueryContext::new(Duration::MAX, MemoryBudget::new("memory", usize::MAX));
     churn::find(&db, &ctx, newest_ms, churn::RANGE_MS).context("find new series")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::churn::{LabelChurn, MetricChurn};
+
+    #[test]
+    fn reports_list_large_causes_up_to_the_limit() {
+        let label = |label: &str, new_series| LabelChurn {
+            label: label.to_owned(),
+            new_series,
+            percent: new_series as f64 / 10.0,
+            new_series_alone: 2,
+            new_values: 3,
+            metrics: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let metric = MetricChurn { metric: "a".to_owned(), new_series: 750, label: "pod".to_owned(), percent: 100.0 };
+        let found = Churn {
+            start_ms: 0,
+            end_ms: 3_600_000,
+            earlier_series: 1,
+            series: 2_000,
+            new_series: 1_000,
+            new_combinations: 0,
+            labels: vec![label("pod", 750), label("uid", 20), label("tiny", 9)],
+            metrics: vec![metric],
+        };
+        let text = print(&found, 10);
+        assert!(text.contains("  75.0 %     750           3                2  pod    a, b\n"), "{text}");
+        assert!(text.contains("uid") && !text.contains("tiny") && text.contains("a       100 % by pod"), "{text}");
+        assert!(!print(&found, 1).contains("uid"));
+        assert!(print(&Churn { earlier_series: 0, ..found }, 10).contains("the store is too young"));
+    }
 }

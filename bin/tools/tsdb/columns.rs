@@ -10,8 +10,9 @@ const WIDTH_MIN: usize = 13;
 const PADDING: usize = 2;
 
 /// Prints rows. Each column except the last is as wide as its longest cell plus two, at least 13.
-pub(super) fn print(rows: &[Vec<String>]) -> String {
-    let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+pub(super) fn print<'a>(rows: impl IntoIterator<Item = &'a Vec<String>>) -> String {
+    let rows: Vec<_> = rows.into_iter().collect();
+    let n_columns = rows.iter().map(|row| row.len()).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count() + PADDING).max().unwrap_or(0).max(WIDTH_MIN)

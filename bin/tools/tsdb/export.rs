@@ -8,9 +8,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
 use varve_tsdb::fs::{Fs, RealFs};
-use varve_tsdb::{QueryContext, TimeRange};
+use varve_tsdb::{MatchOp, Matcher, QueryContext, TimeRange};
 
 use super::source::{open_varve, parse_matchers};
+use crate::server::self_scrape;
 use crate::tools::wal::{self, Verdict, parse_label, time};
 
 /// Arguments of `varve tsdb export`.
@@ -36,6 +37,10 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "MS", allow_hyphen_values = true)]
     pub(crate) end: Option<i64>,
 
+    /// Also export Varve's own metrics, which have job="varve"
+    #[arg(long)]
+    pub(crate) self_scraped: bool,
+
     /// External label for the Thanos section of meta.json; repeatable
     #[arg(long = "external-label", value_name = "NAME=VALUE", value_parser = parse_label)]
     pub(crate) external_labels: Vec<(String, String)>,
@@ -49,7 +54,10 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
 fn run(args: &ExportArgs) -> Result<Verdict> {
     let db = open_varve(&args.path)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
+    let mut matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
+    if !args.self_scraped && matchers.iter().all(|matcher| matcher.name() != "job") {
+        matchers.push(Matcher::new(MatchOp::NotEqual, "job", self_scrape::JOB)?);
+    }
     let range = TimeRange { start_ms: args.start.unwrap_or(i64::MIN), end_ms: args.end.unwrap_or(i64::MAX) };
     let external_labels = args.external_labels.clone();
     let options = ExportOptions { matchers, range, external_labels, ..ExportOptions::default() };

@@ -1,19 +1,23 @@
 //! `varve tsdb list`: the blocks of a data directory.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use varve_prometheus::block::BlockMeta;
 use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::stats::BlockSummary;
 
 use super::super::directory::{Owner, owner};
 use super::args::ListArgs;
 use super::columns;
-use super::source::{open_blocks, open_varve};
+use super::source::open_blocks;
+use crate::tools::output::table;
 
 /// Prints the blocks in ascending order of time.
 pub(super) fn list(args: &ListArgs) -> Result<()> {
-    let mut rows = vec![header()];
+    let mut rows = Vec::new();
     match owner(&args.path)? {
         Owner::Prometheus => {
             for (dir, block) in open_blocks(&args.path, &mut DamageReport::default())? {
@@ -21,7 +25,7 @@ pub(super) fn list(args: &ListArgs) -> Result<()> {
             }
         }
         Owner::Varve => {
-            for block in open_varve(&args.path)?.blocks() {
+            for block in BlockSummary::list(&args.path)? {
                 // As in Prometheus, the end is exclusive.
                 let (min_ms, max_ms) = (block.range.start_ms, block.range.end_ms.saturating_add(1));
                 let counts = [block.n_samples.to_string(), "-".to_owned(), block.n_series.to_string()];
@@ -36,15 +40,41 @@ pub(super) fn list(args: &ListArgs) -> Result<()> {
             }
         }
     }
-    print!("{}", columns::print(&rows));
+    args.output.print(|| print(&rows), || json(&rows));
     Ok(())
 }
 
+/// The columns, as promtool names them, and their names in JSON.
+const COLUMNS: [(&str, &str); 8] = [
+    ("BLOCK ULID", "block"),
+    ("MIN TIME", "minTime"),
+    ("MAX TIME", "maxTime"),
+    ("DURATION", "duration"),
+    ("NUM SAMPLES", "samples"),
+    ("NUM CHUNKS", "chunks"),
+    ("NUM SERIES", "series"),
+    ("SIZE", "bytes"),
+];
+
 /// Returns the column names.
 pub(super) fn header() -> Vec<String> {
-    ["BLOCK ULID", "MIN TIME", "MAX TIME", "DURATION", "NUM SAMPLES", "NUM CHUNKS", "NUM SERIES", "SIZE"]
-        .map(str::to_owned)
-        .to_vec()
+    COLUMNS.map(|(column, _)| column.to_owned()).to_vec()
+}
+
+/// Returns the table: promtool's, or one that fits the terminal.
+fn print(rows: &[Vec<String>]) -> String {
+    if std::io::stdout().is_terminal() {
+        return table(&COLUMNS.map(|(column, _)| column), rows);
+    }
+    columns::print([header()].iter().chain(rows))
+}
+
+/// Returns the rows as objects. Whole numbers are numbers.
+fn json(rows: &[Vec<String>]) -> Vec<serde_json::Map<String, Value>> {
+    let value = |cell: &String| cell.parse::<i64>().map_or_else(|_| Value::from(cell.as_str()), Value::from);
+    let object =
+        |row: &Vec<String>| COLUMNS.iter().map(|(_, key)| (*key).to_owned()).zip(row.iter().map(value)).collect();
+    rows.iter().map(object).collect()
 }
 
 /// Returns the row of a Prometheus block.

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
-use serde_json::Value;
+use clap::{Args, Subcommand};
 
 use crate::quantity::parse_size;
+use crate::tools::output::OutputArgs;
 
 /// `varve wal ...`.
 #[derive(Debug, Subcommand)]
@@ -140,31 +140,6 @@ pub(crate) struct ReplayArgs {
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-/// Output options.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct OutputArgs {
-    /// Output format
-    #[arg(long, value_name = "FORMAT", default_value = "table")]
-    pub(crate) format: Format,
-}
-
-impl OutputArgs {
-    /// Prints a report as `text` or as `json`, which ends with a line feed.
-    pub(super) fn print(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> Value) {
-        match self.format {
-            Format::Table => print!("{}", text()),
-            Format::Json => println!("{}", json()),
-        }
-    }
-}
-
-/// Values of `--format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    Table,
-    Json,
 }
 
 /// Parses an external label, `name=value`.

@@ -8,8 +8,8 @@ use varve_prometheus::recover::histogram_json;
 use varve_tsdb::exemplars::Exemplar;
 use varve_tsdb::histogram::Histogram;
 
-use super::args::Format;
 use super::filter::Filter;
+use crate::tools::output::Output;
 
 /// Returns labels as an object.
 pub(super) fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
@@ -39,7 +39,7 @@ pub(super) fn exemplar(exemplar: &Exemplar) -> Value {
 pub(super) fn print(
     out: &mut impl Write,
     filter: &Filter,
-    format: Format,
+    format: Output,
     (path, offset, name): (&Path, u64, &str),
     fields: &[(&str, Value)],
     items: impl FnOnce() -> Vec<Value>,
@@ -52,12 +52,12 @@ pub(super) fn print(
         return;
     }
     let text = match format {
-        Format::Json => {
+        Output::Json => {
             let mut json = json!({"path": path, "offset": offset, "type": name, "items": items});
             fields.iter().for_each(|(field, value)| json[*field] = value.clone());
             json.to_string()
         }
-        Format::Table => {
+        Output::Table => {
             let head = format!("{}:{offset} {name} ({} items)", path.display(), items.len());
             items.iter().fold(head, |text, item| format!("{text}\n  {item}"))
         }

@@ -1,6 +1,5 @@
 //! Parts of reports: tables, damage, timestamps, resource usage.
 
-use comfy_table::{CellAlignment, Table, presets};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use varve_prometheus::block::BlockMeta;
@@ -8,27 +7,10 @@ use varve_tsdb::fs::damage::{Damage, DamageKind, DamageReport};
 
 use super::Verdict;
 use crate::process;
+use crate::tools::output::table;
 
 /// Maximum number of damage entries in a table. JSON has all that are listed.
 const DAMAGE_LISTED: usize = 50;
-
-/// Prints rows as a table with right-aligned numbers.
-pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let rows: Vec<_> = rows.collect();
-    let is_number = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    if !header.is_empty() {
-        table.set_header(header);
-    }
-    table.add_rows(&rows);
-    for (idx, column) in table.column_iter_mut().enumerate() {
-        if rows.iter().filter_map(|row| row.get(idx)).all(is_number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
 
 /// Returns the verdict on a directory.
 pub(crate) fn verdict(damage: &DamageReport) -> Verdict {
@@ -44,7 +26,7 @@ pub(crate) fn damage_lines(damage: &DamageReport) -> String {
     }
     let n_damaged = damage.n_damaged() + damage.count(DamageKind::TornTail);
     if n_damaged > DAMAGE_LISTED as u64 {
-        text.push_str(&format!("\n... and {} more", n_damaged - DAMAGE_LISTED as u64));
+        text.push_str(&format!("\n... and {} more, see --output json", n_damaged - DAMAGE_LISTED as u64));
     }
     if !text.is_empty() {
         text.push('\n');
@@ -122,15 +104,4 @@ pub(super) fn field_json(owner: &str, fields: &[Field], damage: &DamageReport) -
     json["damage"] = json!(damage.entries().iter().map(damage_json).collect::<Vec<_>>());
     json["damageCount"] = json!(damage.n_damaged());
     json
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_right_aligned() {
-        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["long".to_owned(), "5".to_owned()]];
-        assert_eq!(table(&[], rows.into_iter()), " a     10\n long   5\n");
-    }
 }

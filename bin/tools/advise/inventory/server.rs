@@ -42,7 +42,7 @@ impl Server {
 
     /// Runs an instant query and returns labels and values.
     fn query(&mut self, query: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
-        let data = self.get(&format!("/api/v1/query?query={}", escape(query)))?;
+        let data = self.client.get_data(&format!("/api/v1/query?query={}", escape(query)))?;
         let found = data.get("result").and_then(Value::as_array).context("find the vector in the response")?;
         let sample = |sample: &Value| {
             let labels = sample.get("metric")?.as_object()?;
@@ -53,24 +53,8 @@ impl Server {
         Ok(found.iter().filter_map(sample).collect())
     }
 
-    /// Returns the `data` of a response.
-    fn get(&mut self, path: &str) -> Result<Value> {
-        let response = self.client.get(path)?;
-        let shown: String = path.chars().take(200).collect();
-        ensure!(
-            response.is_success(),
-            "{} returned {} for {shown}: {}",
-            self.client.url(),
-            response.status,
-            response.text()
-        );
-        let mut json: Value =
-            serde_json::from_slice(&response.body).with_context(|| format!("parse the response of {shown}"))?;
-        Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
-    }
-
     fn strings(&mut self, path: &str) -> Result<Vec<String>> {
-        serde_json::from_value(self.get(path)?).with_context(|| format!("parse the response of {path}"))
+        serde_json::from_value(self.client.get_data(path)?).with_context(|| format!("parse the response of {path}"))
     }
 
     /// Returns the scrapes per second of a target of each job.

@@ -42,7 +42,7 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
         let (location, fields) =
             ((record.path, record.offset, name), [("compression", json!(record.compression.name()))]);
         let items = || items(&record, &filter);
-        record_json::print(&mut out, &filter, args.output.format, location, &fields, items);
+        record_json::print(&mut out, &filter, args.output.output, location, &fields, items);
     })?;
     out.flush().context("print")?;
     eprint!("{}", damage_lines(&damage));

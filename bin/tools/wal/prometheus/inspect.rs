@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
 use varve_tsdb::fs::RealFs;
 
+use crate::tools::output::table;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::InspectArgs;
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{block_table, blocks_json, damage_json, damage_lines, table, time, verdict};
+use crate::tools::wal::report::{block_table, blocks_json, damage_json, damage_lines, time, verdict};
 
 /// Runs `inspect`, or `verify` for everything.
 pub(in crate::tools::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {

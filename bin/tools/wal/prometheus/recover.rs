@@ -11,11 +11,12 @@ use varve_prometheus::recover::{CONCURRENCY_MAX, Phase, Progress, RecoverOptions
 use varve_tsdb::fs::{Fs, RealFs};
 
 use crate::machine;
+use crate::tools::output::table;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::RecoverArgs;
 use crate::tools::wal::progress::{Progress as ProgressBar, Unit};
 use crate::tools::wal::report::{
-    Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table, table, verdict,
+    Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table, verdict,
 };
 
 /// Recovers blocks and prints the report.

@@ -40,7 +40,7 @@ pub(in crate::tools::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
                 ];
                 let location = (file.path.as_path(), frame.offset, name);
                 let items = || items(&frame.content, &filter);
-                record_json::print(&mut out, &filter, args.output.format, location, &fields, items);
+                record_json::print(&mut out, &filter, args.output.output, location, &fields, items);
                 Ok(())
             })?;
             done += end.size;

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use varve_tsdb::fs::RealFs;
 use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role};
 
+use crate::tools::output::table;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::InspectArgs;
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{damage_json, damage_lines, table, time};
+use crate::tools::wal::report::{damage_json, damage_lines, time};
 
 /// Maximum number of unknown series in a table.
 const ORPHANS_LISTED: usize = 20;
@@ -24,15 +25,30 @@ pub(in crate::tools::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
 /// Prints whether the WAL has damage.
 pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
-    let text = || {
-        let n_bytes: u64 = found.files.iter().map(|file| file.integrity.size).sum();
-        let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
-        let result = if verdict(&found) == Verdict::Sound { "sound" } else { "damage was found" };
-        let (n_files, damage) = (found.files.len(), damage(&found));
-        format!("{n_files} files, {n_bytes} bytes, {n_frames} sound frames: {result}{damage}\n")
-    };
-    args.output.print(text, || json(&found));
+    args.output.print(|| damage(&found).trim_start().to_owned() + &totals(&found), || json(&found));
     Ok(verdict(&found))
+}
+
+/// Returns the last lines of a verification: totals, and an estimate of what a replay would lose.
+fn totals(found: &Inspection) -> String {
+    let n_bytes: u64 = found.files.iter().map(|file| file.integrity.size).sum();
+    let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
+    let n_samples: u64 = found.files.iter().map(|file| file.n_samples).sum();
+    let text = format!("{} files, {n_bytes} bytes, {n_frames} sound frames, {n_samples} samples: ", found.files.len());
+    if verdict(found) == Verdict::Sound {
+        return text + "sound\n";
+    }
+    let n_damaged: u64 = found.files.iter().map(|file| file.integrity.damaged_bytes).sum();
+    let (per_byte, n_orphaned) = (n_samples as f64 / n_bytes.saturating_sub(n_damaged).max(1) as f64, found.n_orphaned);
+    // A missing frame may be in the damaged bytes.
+    let n_missing: u64 = found.files.iter().map(|file| file.integrity.n_missing_frames).sum();
+    let in_frames = n_missing as f64 * n_samples as f64 / n_frames.max(1) as f64;
+    let n_lost = (n_damaged as f64 * per_byte).max(in_frames).ceil() as u64 + n_orphaned;
+    let percent = 100.0 * n_lost as f64 / (n_samples + n_lost).max(1) as f64;
+    format!(
+        "{text}damage was found\na replay would lose about {n_lost} samples ({percent:.2} %): {n_damaged} damaged bytes, \
+         {n_missing} missing frames, {n_orphaned} samples of unknown series\n"
+    )
 }
 
 fn read(args: &InspectArgs) -> Result<Inspection> {
@@ -113,7 +129,7 @@ fn damage(found: &Inspection) -> String {
     if found.n_orphaned > 0 {
         let orphans = found.orphans.iter().take(ORPHANS_LISTED).map(|(series, n)| format!("{series} ({n})"));
         let listed: Vec<_> = orphans.collect();
-        let more = if found.orphans.len() > listed.len() { ", ..." } else { "" };
+        let more = if found.orphans.len() > listed.len() { ", ..., see --output json" } else { "" };
         let listed = listed.join(", ");
         text.push_str(&format!("\n{} samples of unknown series: {listed}{more}\n", found.n_orphaned));
     }

@@ -1,0 +1,92 @@
+//! The server of a command, and the credentials and TLS settings for it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+
+use super::{Access, Client, Url};
+
+/// The server of commands that are given none.
+const DEFAULT: &str = "http://127.0.0.1:9898";
+
+/// The server, as the first argument or as `--url`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServerArgs {
+    /// Server [default: http://127.0.0.1:9898]
+    #[arg(value_name = "SERVER", value_parser = Url::parse)]
+    server: Option<Url>,
+
+    /// Server, instead of the argument SERVER
+    #[arg(long, alias = "server", value_name = "URL", value_parser = Url::parse, conflicts_with = "server")]
+    url: Option<Url>,
+
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+}
+
+/// Credentials, headers and TLS settings.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AccessArgs {
+    /// HTTP client configuration file, in the format of Prometheus: basic_auth, authorization, tls_config, http_headers
+    #[arg(long = "http.config.file", value_name = "FILE", conflicts_with = "token_file")]
+    http_config_file: Option<PathBuf>,
+
+    /// File with a bearer token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Header to send; may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_header)]
+    headers: Vec<(String, String)>,
+
+    /// PEM file of the trusted certificate authorities for https, instead of the operating system's
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+
+    /// Accept any certificate for https; an attacker in between can read and change everything
+    #[arg(long, conflicts_with = "ca_file")]
+    insecure_skip_verify: bool,
+}
+
+impl ServerArgs {
+    /// Returns the server, if one is given.
+    pub(crate) fn given(&self) -> Option<&Url> {
+        self.server.as_ref().or(self.url.as_ref())
+    }
+
+    /// Creates a client of the server.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let url = self.given().cloned().map_or_else(|| Url::parse(DEFAULT), Ok).map_err(anyhow::Error::msg)?;
+        let AccessArgs { http_config_file, token_file, headers, .. } = &self.access;
+        let mut access = match http_config_file {
+            Some(path) => Access::read(path)?,
+            None => Access::with_token_file(token_file.as_deref())?,
+        };
+        headers.iter().try_for_each(|(name, value)| access.add_header(name, value))?;
+        self.access.connect(&url, access)
+    }
+}
+
+impl AccessArgs {
+    /// Creates a client of another server, with these TLS settings and the bearer token of a file, if any.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub(crate) fn client_of(&self, url: &Url, token_file: Option<&Path>) -> Result<Client> {
+        self.connect(url, Access::with_token_file(token_file)?)
+    }
+
+    fn connect(&self, url: &Url, access: Access) -> Result<Client> {
+        Client::with_access(url, access.trusting(self.ca_file.clone(), self.insecure_skip_verify))
+    }
+}
+
+/// Splits `name=value`, or `name:value`, which promtool accepts too.
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(['=', ':']).ok_or_else(|| "expected NAME=VALUE".to_owned())?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}

@@ -1,0 +1,38 @@
+//! `varve relabel`: administration of the relabel rules of a server.
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+
+use super::client::{ServerArgs, escape};
+
+/// `varve relabel ...`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RelabelCommand {
+    /// Enable a rule that a query has disabled, or forget the query that would have disabled it
+    Enable(EnableArgs),
+}
+
+/// Arguments of `varve relabel enable`.
+#[derive(Debug, Clone, Args)]
+#[command(allow_missing_positional = true, after_help = "The server needs --web.enable-admin-api.")]
+pub(crate) struct EnableArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
+    /// Name of the rule
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+}
+
+/// Runs `varve relabel ...`.
+///
+/// # Errors
+/// If the server cannot be reached or has no such rule.
+pub(crate) fn run(RelabelCommand::Enable(args): &RelabelCommand) -> Result<()> {
+    let name = &args.name;
+    let form = format!("name={}", escape(name));
+    let enabled = args.server.client()?.post_data("/api/v1/admin/relabel/enable", &form)?;
+    let was_used = enabled.get("wasUsed").and_then(serde_json::Value::as_bool).context("parse the response")?;
+    println!("{}", if was_used { format!("rule {name} is enabled") } else { format!("rule {name} was not disabled") });
+    Ok(())
+}
