@@ -57,17 +57,19 @@ impl Wanted {
     }
 }
 
-/// Writes timings and samples as an object; `queued` is the time that the query spent in the queue.
-pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted: Wanted) {
+/// Writes timings, samples and the peak memory as an object; `queued` is the time that the query spent in the queue.
+pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, memory_peak: usize, wanted: Wanted) {
     out.push(b'{');
     write_members(out, stats, queued, wanted);
+    write_memory_peak(out, memory_peak);
     out.push(b'}');
 }
 
-/// Writes timings, samples and operators as an object.
-pub(crate) fn write_explained(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration) {
+/// Writes timings, samples, the peak memory and operators as an object.
+pub(crate) fn write_explained(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, memory_peak: usize) {
     out.push(b'{');
     write_members(out, stats, queued, Wanted::Plan);
+    write_memory_peak(out, memory_peak);
     out.extend_from_slice(b",\"operators\":[");
     for (i, operator) in stats.operators.iter().enumerate() {
         out.extend_from_slice(if i > 0 { b"," } else { b"" });
@@ -78,8 +80,9 @@ pub(crate) fn write_explained(out: &mut Vec<u8>, stats: &QueryStats, queued: Dur
 
 /// Returns timings and samples as an object, for the query log.
 pub(crate) fn to_json(stats: &QueryStats, queued: Duration) -> Value {
-    let mut out = Vec::new();
-    write(&mut out, stats, queued, Wanted::All);
+    let mut out = vec![b'{'];
+    write_members(&mut out, stats, queued, Wanted::All);
+    out.push(b'}');
     serde_json::from_slice(&out).expect("the writer produces JSON")
 }
 
@@ -123,6 +126,10 @@ fn write_members(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, wanted
     write_steps(out, "samplesReadPerStep", steps, |step| step.read);
     let totals = format!("\"samplesRead\":{read},\"seriesTouched\":{series},\"peakSamples\":{peak}}}");
     out.extend_from_slice(totals.as_bytes());
+}
+
+fn write_memory_peak(out: &mut Vec<u8>, memory_peak: usize) {
+    out.extend_from_slice(format!(",\"memoryPeakBytes\":{memory_peak}").as_bytes());
 }
 
 /// Writes counts per step and a comma, unless there are none.

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -98,6 +98,9 @@ impl Work {
     }
 }
 
+/// The header of a response that was computed for an identical concurrent request.
+const SHARED: HeaderName = HeaderName::from_static("x-varve-shared");
+
 /// The warning that `limit` truncated a result.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
@@ -145,7 +148,9 @@ pub(crate) async fn run_shared(
             let result = computation.result().await;
             if result.is_for_followers() {
                 state.app.metrics.requests_coalesced(class.name()).inc();
-                return respond(result, Box::new(computation));
+                let mut response = respond(result, Box::new(computation))?;
+                response.headers_mut().insert(SHARED, HeaderValue::from_static("true"));
+                return Ok(response);
             }
             drop((result, computation));
             let left = timeout.unwrap_or(state.app.settings.args.query_timeout).saturating_sub(started.elapsed());

@@ -46,7 +46,8 @@ pub(crate) async fn explain(State(state): State<HttpState>, who: Requester, form
         work.out.drop_permit();
         work.open();
         if let Some(stats) = &result.stats {
-            query_stats::write_explained(work.out.buffer(), stats, work.queued);
+            let memory_peak = work.ctx.memory().peak();
+            query_stats::write_explained(work.out.buffer(), stats, work.queued, memory_peak);
         }
         let warnings: Vec<String> = result.annotations.warnings().collect();
         work.close(&warnings, &infos)

@@ -25,7 +25,8 @@ pub(crate) fn write_result(
     let is_truncated = write_value(work, value, limit)?;
     if let Some((stats, wanted)) = stats {
         work.out.buffer().extend_from_slice(b",\"stats\":");
-        query_stats::write(work.out.buffer(), stats, work.queued, wanted);
+        let memory_peak = work.ctx.memory().peak();
+        query_stats::write(work.out.buffer(), stats, work.queued, memory_peak, wanted);
     }
     work.out.buffer().push(b'}');
     Ok(is_truncated)
