@@ -16,8 +16,8 @@ use super::metadata::{families as metadata, labels, series};
 use super::query::{evaluate, exemplars, format};
 use super::scraping::{rules, targets};
 use super::status::{
-    churn, features, ha, health, notifications, queries, rejects, relabel, runtime as status, self_metrics, teams,
-    tsdb as tsdb_status, usage,
+    churn, features, ha, health, last_words, notifications, queries, rejects, relabel, runtime as status, self_metrics,
+    teams, tsdb as tsdb_status, usage,
 };
 use super::write::{import, otlp, remote_write as write};
 use super::{federate, remote_read, search};
@@ -234,6 +234,9 @@ fn state() -> Vec<Endpoint> {
         Endpoint::new("/api/v1/status/queries/{id}", &["DELETE"], queries::kill)
             .about("status", "Kills a request for data")
             .takes(const { &[required("id", Path, "Id of the request.")] }),
+        get("/api/v1/status/last_words", last_words::status)
+            .about("status", "Returns the requests that were active when the previous process ended")
+            .gives::<last_words::LastWords>(),
         get("/api/v1/status/config", status::config)
             .about("status", "Returns the configuration in force")
             .gives::<status::ConfigText>(),

@@ -4,6 +4,7 @@ pub(crate) mod churn;
 pub(crate) mod features;
 pub(crate) mod ha;
 pub(crate) mod health;
+pub(crate) mod last_words;
 pub(crate) mod notifications;
 pub(crate) mod queries;
 pub(crate) mod rejects;

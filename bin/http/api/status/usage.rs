@@ -11,7 +11,7 @@ use crate::http::error::ApiError;
 use crate::http::params::Form;
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::{Entry, Requester};
+use crate::server::usage::{Entry, Requester, TOOLS_AGENT};
 
 /// Maximum size of a header.
 const HEADER_SIZE_MAX: usize = 128;
@@ -26,8 +26,10 @@ impl<S: Sync> FromRequestParts<S> for Requester {
             // A truncated character decodes to a replacement character.
             text.chars().take_while(|c| *c != char::REPLACEMENT_CHARACTER).collect::<String>().into()
         };
+        // The web page reads every metric to show what there is, which does not count as a use.
+        let is_inspection = parts.headers.contains_key("x-varve-inspection");
         Ok(Self {
-            user_agent: header("user-agent"),
+            user_agent: if is_inspection { TOOLS_AGENT.into() } else { header("user-agent") },
             dashboard: header("x-dashboard-uid"),
             panel: header("x-panel-id"),
             rule: header("x-rule-uid"),
