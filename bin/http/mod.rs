@@ -22,6 +22,7 @@ pub(crate) mod params;
 mod query_stats;
 mod response;
 mod serving;
+mod ui;
 pub(crate) mod web_config;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub(crate) async fn serve(state: HttpState, listener: TcpListener, stop: watch::
 
 fn routes(state: HttpState) -> Router {
     api::routes::router(&state)
+        .merge(ui::router())
         .route_layer(from_fn_with_state(state.clone(), observe::observe))
         .layer(from_fn(redirect::clean_only))
         .layer(from_fn_with_state(state.clone(), authorize::authorize))

@@ -112,7 +112,7 @@ fn health_and_metrics_are_plain_text() {
 #[test]
 fn other_paths_are_404_and_other_methods_405() {
     let server = Server::start(&[]);
-    for path in ["/nothing", "/api/v1/nothing", "/api/v2/query", "/api/v1/nothing/", "/"] {
+    for path in ["/nothing", "/api/v1/nothing", "/api/v2/query", "/api/v1/nothing/", "/assets/nothing"] {
         server.http().get(path).expect_status(404);
     }
     // The client follows the redirect.

@@ -12,6 +12,7 @@ use super::origin;
 use super::state::HttpState;
 use crate::http::error::RETRY_AFTER_S;
 use crate::http::response::plain;
+use crate::http::ui;
 use crate::http::web_config::{Auth, Denied, Scope};
 use crate::server::request_context::{Peer, User};
 
@@ -19,7 +20,12 @@ use crate::server::request_context::{Peer, User};
 pub(crate) async fn authorize(State(state): State<HttpState>, mut request: Request, next: Next) -> Response {
     let web = state.web.current();
     let allowed = match origin::check(&request, &state.app.settings.args.allowed_hosts) {
-        Ok(()) => authenticate(web.auth.as_ref(), &mut request).await.map_err(deny),
+        // The page has no data, and asks for the credentials that its requests for data need.
+        Ok(()) if ui::is_served(request.method(), request.uri().path()) => Ok(()),
+        Ok(()) => {
+            let challenge = challenge_for(&request);
+            authenticate(web.auth.as_ref(), &mut request).await.map_err(|denied| deny(denied, challenge))
+        }
         Err(reason) => Err(plain(StatusCode::FORBIDDEN, reason)),
     };
     let mut response = match allowed {
@@ -45,11 +51,18 @@ async fn authenticate(auth: Option<&Arc<Auth>>, request: &mut Request) -> Result
     Ok(())
 }
 
-fn deny(denied: Denied) -> Response {
+/// Returns the challenge of a 401. Browsers respond to `Basic` with a dialog of their own, so a script that says what it
+/// is gets another one.
+fn challenge_for(request: &Request) -> HeaderValue {
+    let is_script = request.headers().get("x-requested-with").is_some_and(|value| value == "XMLHttpRequest");
+    HeaderValue::from_static(if is_script { "Bearer" } else { "Basic" })
+}
+
+fn deny(denied: Denied, challenge: HeaderValue) -> Response {
     let (mut response, header, value) = match denied {
         Denied::Unknown => {
             let response = plain(StatusCode::UNAUTHORIZED, "Unauthorized\n");
-            (response, header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"))
+            (response, header::WWW_AUTHENTICATE, challenge)
         }
         Denied::Busy => {
             let response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many passwords wait for their comparison\n");

@@ -34,6 +34,8 @@ const PIECE_SIZE: usize = 32 << 10;
 /// Binary logarithm of an encoder's window in bytes. It keeps a zstd encoder within [`ENCODER_SIZE`].
 const ZSTD_WINDOW_LOG: u32 = 18;
 const ZSTD_LEVEL: i32 = 1;
+/// The level of static files, which are compressed once. Its window of 8 MiB is the limit of RFC 9659.
+const ZSTD_LEVEL_BEST: i32 = 19;
 /// Binary logarithm of the maximum window of a form in zstd, in bytes. This is the limit of RFC 9659.
 const ZSTD_FORM_WINDOW_LOG: u32 = 23;
 /// Bytes of a form decoded and charged at a time.
@@ -93,7 +95,20 @@ impl Coding {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Compresses a static file as small as the coding can. Deflate is not supported: it returns the bytes themselves.
+    pub(crate) fn encode_best(self, plain: &[u8]) -> Vec<u8> {
+        let coded = match self {
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+                encoder.write_all(plain).and_then(|()| encoder.finish())
+            }
+            Self::Zstd => zstd::encode_all(plain, ZSTD_LEVEL_BEST),
+            Self::Deflate => Ok(plain.to_vec()),
+        };
+        coded.expect("a vector accepts all bytes")
+    }
+
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
             Self::Deflate => "deflate",
@@ -102,7 +117,7 @@ impl Coding {
     }
 
     /// Returns the coding that a client prefers, or `None` if it accepts no supported one.
-    fn negotiate(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn negotiate(headers: &HeaderMap) -> Option<Self> {
         let mut best: Option<(Self, f32)> = None;
         for header in headers.get_all(header::ACCEPT_ENCODING) {
             for element in header.to_str().unwrap_or_default().split(',') {

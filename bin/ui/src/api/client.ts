@@ -1,0 +1,176 @@
+/** Requests to the server's HTTP API: Prometheus' envelope, credentials, and waiting while the store is not open. */
+
+import { createStore } from "../parts/store";
+
+/** A response with what it cost to receive it. */
+export interface Answer<T> {
+  data: T;
+  warnings: string[];
+  infos: string[];
+  /** Characters of the body, before compression. */
+  size: number;
+  /** Time from the request to the last byte. */
+  seconds: number;
+  /** Whether an identical concurrent request computed the response. */
+  isShared: boolean;
+}
+
+/** A response other than success. `kind` is Prometheus' `errorType`, or `network`. */
+export class ApiError extends Error {
+  constructor(
+    readonly kind: string,
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export type Params = Record<string, string | number | string[] | undefined>;
+
+export interface RequestOptions {
+  params?: Params;
+  method?: "GET" | "POST" | "DELETE";
+  signal?: AbortSignal;
+  /** Whether the user asked for these data. Otherwise the page only looks at what there is, which is no use of a metric. */
+  isUse?: boolean;
+}
+
+/** What keeps requests waiting: nothing, credentials, or a store that is not open. */
+export type Waiting = "no" | "credentials" | "rejected credentials" | "store";
+
+/** Why requests wait now. The shell shows it and calls [`resume`]. */
+export const waiting = createStore<Waiting>("no");
+
+/** Credentials live in memory only: they end with the page. */
+let authorization: string | undefined;
+let resumed: Array<() => void> = [];
+
+/** Sets credentials: a bearer token, or a user with a password. An empty secret removes them. */
+export function setCredentials(user: string, secret: string): void {
+  const basic = () => "Basic " + btoa(String.fromCharCode(...new TextEncoder().encode(`${user}:${secret}`)));
+  authorization = secret === "" ? undefined : user === "" ? `Bearer ${secret}` : basic();
+  resume();
+}
+
+/** Returns `true` if the page sends credentials. */
+export function hasCredentials(): boolean {
+  return authorization !== undefined;
+}
+
+/** Repeats all requests that wait. */
+export function resume(): void {
+  const all = resumed;
+  resumed = [];
+  waiting.set("no");
+  for (const repeat of all) repeat();
+}
+
+function wait(reason: Waiting, signal?: AbortSignal): Promise<void> {
+  waiting.set(reason);
+  return new Promise((resolve, reject) => {
+    resumed.push(resolve);
+    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}
+
+/** Requests `api/v1/…` relative to the page and returns the data of its envelope. */
+export async function request<T>(path: string, options: RequestOptions = {}): Promise<Answer<T>> {
+  const response = await send(`api/v1/${path}`, options);
+  const { started, text } = response;
+  const answer = { size: text.length, seconds: (performance.now() - started) / 1000 };
+  const isShared = response.headers.get("X-Varve-Shared") === "true";
+  if (response.status === 204) return { data: [] as T, warnings: [], infos: [], isShared, ...answer };
+  const body = parse(text, response.status);
+  if (body.status !== "success") {
+    throw new ApiError(body.errorType ?? "internal", response.status, body.error ?? `status ${response.status}`);
+  }
+  return { data: body.data as T, warnings: body.warnings ?? [], infos: body.infos ?? [], isShared, ...answer };
+}
+
+interface Envelope {
+  status: string;
+  data?: unknown;
+  errorType?: string;
+  error?: string;
+  warnings?: string[];
+  infos?: string[];
+}
+
+function parse(text: string, status: number): Envelope {
+  try {
+    return JSON.parse(text) as Envelope;
+  } catch {
+    const reason = status < 400 ? "the response is not complete: the server aborted it" : text.trim().slice(0, 500);
+    throw new ApiError(status === 403 ? "forbidden" : "internal", status, reason || `status ${status}`);
+  }
+}
+
+interface Received {
+  status: number;
+  headers: Headers;
+  text: string;
+  started: number;
+}
+
+async function send(url: string, options: RequestOptions): Promise<Received> {
+  for (;;) {
+    const started = performance.now();
+    const response = await fetchFromServer(url, options);
+    if (response.status === 401) {
+      await wait(authorization === undefined ? "credentials" : "rejected credentials", options.signal);
+    } else if (response.status === 503 && response.headers.get("X-Prometheus-Stopping") === "false") {
+      await wait("store", options.signal);
+    } else {
+      const text = await response.text().catch((cause: unknown) => {
+        throw unreachable(cause, "the connection broke before the response was complete");
+      });
+      return { status: response.status, headers: response.headers, text, started };
+    }
+  }
+}
+
+/** Requests a URL relative to the page with the credentials, and waits for nothing. */
+export async function fetchFromServer(url: string, options: RequestOptions = {}): Promise<Response> {
+  const { params = {}, method = "GET", signal, isUse = false } = options;
+  const form = encode(params);
+  const hasBody = method === "POST";
+  const query = !hasBody && form !== "" ? `?${form}` : "";
+  const headers = new Headers();
+  // Without it a 401 would open a dialog of the browser.
+  headers.set("X-Requested-With", "XMLHttpRequest");
+  if (authorization !== undefined) headers.set("Authorization", authorization);
+  if (!isUse) headers.set("X-Varve-Inspection", "true");
+  if (hasBody) headers.set("Content-Type", "application/x-www-form-urlencoded");
+  const body = hasBody ? form : null;
+  try {
+    return await fetch(url + query, { method, headers, body, signal: signal ?? null, cache: "no-store" });
+  } catch (cause) {
+    throw unreachable(cause, "the server cannot be reached");
+  }
+}
+
+function unreachable(cause: unknown, message: string): unknown {
+  return cause instanceof DOMException && cause.name === "AbortError" ? cause : new ApiError("network", 0, message);
+}
+
+/** Encodes parameters as a form. Undefined and empty values are left out. */
+export function encode(params: Params): string {
+  const form = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== undefined && one !== "") form.append(name, String(one));
+    }
+  }
+  return form.toString();
+}
+
+/** Returns `true` if an error only says that the request was canceled. */
+export function isAbort(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+/** Returns the text of any error. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

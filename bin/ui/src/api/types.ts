@@ -1,0 +1,205 @@
+/** Shapes of the API's responses, as in docs/http_api.md. */
+
+export type Labels = Record<string, string>;
+export type Sample = [time: number, value: string];
+/** Rule of the bounds, lower bound, upper bound, count. */
+export type Bucket = [rule: number, lower: string, upper: string, count: string];
+export interface Histogram {
+  count: string;
+  sum: string;
+  buckets?: Bucket[];
+}
+export type HistogramSample = [time: number, histogram: Histogram];
+
+export interface VectorElement {
+  metric: Labels;
+  value?: Sample;
+  histogram?: HistogramSample;
+}
+export interface MatrixElement {
+  metric: Labels;
+  values?: Sample[];
+  histograms?: HistogramSample[];
+}
+export interface QueryStats {
+  timings: { evalTotalTime: number; execQueueTime: number; execTotalTime: number; queryPreparationTime: number };
+  samples: {
+    totalQueryableSamples: number;
+    samplesRead: number;
+    seriesTouched: number;
+    peakSamples: number;
+  };
+  memoryPeakBytes?: number;
+}
+export type QueryData = { stats?: QueryStats } & (
+  | { resultType: "vector"; result: VectorElement[] }
+  | { resultType: "matrix"; result: MatrixElement[] }
+  | { resultType: "scalar" | "string"; result: Sample }
+);
+
+export interface Operator {
+  depth: number;
+  operator: string;
+  runs: number;
+  series: number;
+  samples: number;
+  bytes: number;
+  seconds: number;
+}
+export interface Explained extends QueryStats {
+  operators: Operator[];
+}
+export interface ExemplarSeries {
+  seriesLabels: Labels;
+  exemplars: Array<{ labels: Labels; value: string; timestamp: number }>;
+}
+
+export interface NameCount {
+  name: string;
+  value: number;
+}
+export interface TsdbStatus {
+  headStats: { numSeries: number; numLabelPairs: number; minTime: number; maxTime: number };
+  seriesCountByMetricName: NameCount[];
+  labelValueCountByLabelName: NameCount[];
+  memoryInBytesByLabelName: NameCount[];
+  seriesCountByLabelValuePair: NameCount[];
+}
+export interface Block {
+  ulid: string;
+  minTime: number;
+  maxTime: number;
+  stats: { numSamples: number; numSeries: number };
+  compaction: { level: number; sources: string[] };
+}
+export interface ActiveQuery {
+  id: number;
+  class: string;
+  stage: string;
+  path: string;
+  query: string;
+  start: string;
+  end: string;
+  step: string;
+  ageSeconds: number;
+  queuedSeconds: number;
+  client: string;
+  userAgent: string;
+  user: string;
+  memoryBytes: number;
+  memoryPeakBytes: number;
+  series: number;
+  samples: number;
+}
+export interface Requester {
+  userAgent: string;
+  dashboard: string;
+  panel: string;
+  rule: string;
+  queries: number;
+  lastMs: number;
+}
+export interface UsageEntry {
+  metric?: string;
+  selector?: string;
+  queries: number;
+  lastMs: number;
+  matchedLabels: string[];
+  groupedLabels: string[];
+  allLabels: boolean;
+  requesters: Requester[];
+}
+export interface Usage {
+  sinceMs: number;
+  evicted: number;
+  metrics: UsageEntry[];
+  selectors: UsageEntry[];
+}
+export interface Churn {
+  startMs: number;
+  endMs: number;
+  series: number;
+  newSeries: number;
+  newCombinations: number;
+  labels: Array<{
+    label: string;
+    newSeries: number;
+    percent: number;
+    newSeriesAlone: number;
+    newValues: number;
+    metrics: string[];
+  }>;
+  metrics: Array<{ metric: string; newSeries: number; label: string; percent: number }>;
+}
+export interface Budget {
+  activeSeries: number | null;
+  newSeriesPerSecond: number | null;
+  samplesPerSecond: number | null;
+}
+export interface Team {
+  team: string;
+  guaranteed: Budget;
+  maximum: Budget;
+  use: Budget;
+  borrowed: Budget;
+  samples: number;
+  newSeries: number;
+  seriesRejected: number;
+}
+export interface Teams {
+  teamLabel: string | null;
+  all: { maximum: Budget; use: Budget; samples: number; newSeries: number; seriesRejected: number };
+  teams: Team[];
+}
+export interface Reject {
+  reason: string;
+  message: string;
+  requests: number;
+  count: number;
+  samples: number;
+  lastMs: number;
+  example: { text: string; labels: string; timestampMs: number | null; value: string | number | null } | null;
+  sender: { address: string; userAgent: string; user: string; path: string };
+}
+export interface RelabelRule {
+  name: string;
+  state: "enforce" | "dry_run";
+  disableOnUse: boolean;
+  disabledByUse: { atMs: number; selector: string; who: string } | null;
+  series: number;
+  samples: number;
+  samplesPerSecond: number;
+}
+export interface HaCluster {
+  cluster: string;
+  leader: { replica: string; silentMs: number } | null;
+  standbys: Array<{ replica: string; silentMs: number }>;
+  sinceMs: number;
+  changes: number;
+  samplesDeduplicated: number;
+}
+export interface Metadata {
+  type: string;
+  unit: string;
+  help: string;
+}
+export interface RuntimeInfo {
+  startTime: string;
+  CWD: string;
+  hostname: string;
+  serverTime: string;
+  reloadConfigSuccess: boolean;
+  lastConfigTime: string;
+  corruptionCount: number;
+  GOMAXPROCS: number;
+  storageRetention: string;
+}
+export interface BuildInfo {
+  version: string;
+  revision: string;
+}
+export interface WalReplay {
+  min: number;
+  max: number;
+  current: number;
+}

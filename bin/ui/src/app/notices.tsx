@@ -1,0 +1,55 @@
+/** Notices of the server above every page: rejected configuration, shutdown, retention that waits. */
+
+import { useState } from "preact/hooks";
+import { request } from "../api/client";
+import { plural } from "../parts/format";
+import { useLoad } from "../parts/load";
+import { dateTime } from "../parts/time";
+import { PageLink } from "../parts/view";
+import { loadLastWords } from "../pages/last_words";
+
+interface Notification {
+  text: string;
+  date: string;
+  active: boolean;
+}
+
+const POLL_MS = 30_000;
+const DAY_MS = 86_400_000;
+
+export function Notices() {
+  const { data = [] } = useLoad("notices", async (signal) => (await request<Notification[]>("notifications", { signal })).data, POLL_MS);
+  const [hidden, setHidden] = useState<string[]>([]);
+  const shown = data.filter(({ active, text, date }) => active && !hidden.includes(text + date));
+  const killed = useKilled();
+  if (shown.length === 0 && !killed) return null;
+  return (
+    <div class="notices">
+      {killed}
+      {shown.map(({ text, date }) => (
+        <div class="message warning" role="status" key={text + date}>
+          <span>{text} <span class="muted">since {dateTime(Date.parse(date))}</span></span>
+          <button type="button" class="quiet" onClick={() => setHidden([...hidden, text + date])}>Hide</button>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+/** Says that the previous process ended while requests ran, until the user hides it or it is a day old. */
+function useKilled() {
+  const [isHidden, setIsHidden] = useState(false);
+  const { data: process } = useLoad("killed", loadLastWords);
+  if (isHidden || !process || process.isCleanShutdown || process.requests.length === 0) return null;
+  const [heaviest] = process.requests;
+  if (!heaviest || Date.now() - heaviest.recordedMs > DAY_MS) return null;
+  return (
+    <div class="message warning" role="status">
+      <span>
+        The previous process ended without a shutdown at {dateTime(heaviest.recordedMs)} while {plural(process.requests.length, "request")} ran.{" "}
+        <PageLink page="running">What they held</PageLink>
+      </span>
+      <button type="button" class="quiet" onClick={() => setIsHidden(true)}>Hide</button>
+    </div>
+  );
+}

@@ -1,0 +1,75 @@
+/** The frame of all pages: navigation, notices, and what stands between the user and the data. */
+
+import { useEffect, useState } from "preact/hooks";
+import { waiting } from "../api/client";
+import { isUtc } from "../parts/time";
+import { useStore } from "../parts/store";
+import { Credentials } from "./credentials";
+import { Help } from "./help";
+import { Notices } from "./notices";
+import { PAGES, pageOf } from "./pages";
+import { Replay } from "./replay";
+import { pageUrl, useAddress } from "./router";
+import { nextTheme, theme } from "./theme";
+
+export function Shell() {
+  const { page } = useAddress();
+  const reason = useStore(waiting);
+  const active = pageOf(page);
+  const needsCredentials = reason === "credentials" || reason === "rejected credentials";
+  useEffect(() => {
+    document.title = `${active.title} · Varve`;
+  }, [active]);
+  const View = active.view;
+  return (
+    <>
+      <a class="skip" href="#main">Skip to content</a>
+      <Head />
+      {needsCredentials && <Credentials isRejected={reason === "rejected credentials"} />}
+      {reason === "store" && <Replay isBlocking />}
+      <Notices />
+      {/* Requests that wait keep the page mounted, so that it continues where it was. */}
+      <div hidden={reason !== "no"}>
+        <View key={active.id} />
+      </div>
+      <Help />
+    </>
+  );
+}
+
+function Head() {
+  const { page } = useAddress();
+  const [isOpen, setIsOpen] = useState(false);
+  const shownTheme = useStore(theme);
+  const utc = useStore(isUtc);
+  useEffect(() => setIsOpen(false), [page]);
+  const active = pageOf(page).id;
+  return (
+    <header class="head">
+      <a class="brand" data-page href={pageUrl("query")} aria-label="Varve, query page">
+        <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
+          <path d="M1 3h14v2H1zM1 6.5h14v1H1zM1 9h14v3H1zM1 13.5h14v.8H1z" fill="currentColor" />
+        </svg>
+        Varve
+      </a>
+      <button type="button" class="menu quiet" aria-expanded={isOpen} aria-controls="nav" onClick={() => setIsOpen(!isOpen)}>
+        {pageOf(page).title} <span aria-hidden="true">▾</span>
+      </button>
+      <nav id="nav" aria-label="Pages" class={isOpen ? "open" : ""}>
+        {PAGES.map(({ id, title }) => (
+          <a key={id} data-page href={pageUrl(id)} aria-current={id === active ? "page" : undefined}>{title}</a>
+        ))}
+      </nav>
+      <div class="head-end">
+        <button type="button" class="quiet" title="Time zone of all times on the page" onClick={() => isUtc.set(!utc)}>
+          {utc ? "UTC" : "Local time"}
+        </button>
+        <button type="button" class="quiet" title="Color theme" onClick={() => theme.set(nextTheme())}>
+          {shownTheme === "system" ? "Auto" : shownTheme === "dark" ? "Dark" : "Light"}
+          <span class="hidden"> theme</span>
+        </button>
+      </div>
+    </header>
+  );
+}
+

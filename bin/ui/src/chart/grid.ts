@@ -1,0 +1,73 @@
+/** Results of range queries on the grid of their steps, as the chart draws them. */
+
+import type { Labels, MatrixElement } from "../api/types";
+import { compareLabels, printLabels } from "../parts/labels";
+
+export interface Line {
+  labels: Labels;
+  /** Labels in which the lines differ, or the whole label set of a single line. */
+  name: string;
+  /** One value per time; null where the series has no sample. */
+  values: Array<number | null>;
+  last: number | null;
+  min: number;
+  max: number;
+  mean: number;
+}
+
+export interface Grid {
+  /** Seconds since the epoch. */
+  times: number[];
+  lines: Line[];
+  /** Labels that all lines share. */
+  common: Labels;
+}
+
+/** Puts all series on the grid from `startMs` to `endMs`, both included. */
+export function toGrid(elements: MatrixElement[], startMs: number, endMs: number, stepMs: number): Grid {
+  const nTimes = Math.floor((endMs - startMs) / stepMs) + 1;
+  const times = Array.from({ length: nTimes }, (_, i) => (startMs + i * stepMs) / 1000);
+  const { common } = compareLabels(elements.map(({ metric }) => metric));
+  const without = new Set(Object.keys(common));
+  const lines = elements.filter(({ values }) => values).map((element) => toLine(element, without, nTimes, startMs, stepMs));
+  return { times, lines, common };
+}
+
+function toLine(element: MatrixElement, without: ReadonlySet<string>, nTimes: number, startMs: number, stepMs: number): Line {
+  const values = Array.from<number | null>({ length: nTimes }).fill(null);
+  let [min, max, sum, n] = [Infinity, -Infinity, 0, 0];
+  let last: number | null = null;
+  for (const [time, text] of element.values ?? []) {
+    const value = toNumber(text);
+    last = value;
+    const index = Math.round((time * 1000 - startMs) / stepMs);
+    if (!Number.isFinite(value) || index < 0 || index >= nTimes) continue;
+    values[index] = value;
+    min = Math.min(min, value);
+    max = Math.max(max, value);
+    sum += value;
+    n += 1;
+  }
+  const name = printLabels(element.metric, without);
+  const [least, most, mean] = n > 0 ? [min, max, sum / n] : [NaN, NaN, NaN];
+  return { labels: element.metric, name, values, last, min: least, max: most, mean };
+}
+
+/** Parses a value of the API: a number, `NaN`, `+Inf` or `-Inf`. */
+export function toNumber(text: string): number {
+  return text === "+Inf" ? Infinity : text === "-Inf" ? -Infinity : Number(text);
+}
+
+/** Returns the cumulative sums of lines, the first line at the bottom. A gap counts as 0 unless all lines have it. */
+export function stack(lines: ReadonlyArray<Array<number | null>>): Array<Array<number | null>> {
+  const nTimes = lines[0]?.length ?? 0;
+  const sums = Array.from<number>({ length: nTimes }).fill(0);
+  const isGap = Array.from({ length: nTimes }, (_, i) => lines.every((values) => values[i] == null));
+  return lines.map((values) =>
+    values.map((value, i) => {
+      if (isGap[i]) return null;
+      sums[i] = (sums[i] ?? 0) + (value ?? 0);
+      return sums[i] ?? null;
+    }),
+  );
+}

@@ -1,0 +1,65 @@
+/** A heat map of histograms: time, bounds, and the increase of each bucket as color. */
+
+import { useMemo, useState } from "preact/hooks";
+import type uPlot from "uplot";
+import { token } from "../app/theme";
+import { short } from "../parts/format";
+import { dateTime } from "../parts/time";
+import type { Cell, HeatMap } from "./buckets";
+import { Plot } from "./plot";
+
+const HEIGHT = 300;
+
+export function HeatChart({ map, onZoom }: { map: HeatMap; onZoom: (startMs: number, endMs: number) => void }) {
+  const [found, setFound] = useState<Cell>();
+  const data = useMemo<uPlot.AlignedData>(() => [map.times, map.times.map(() => null)], [map]);
+  const series = useMemo<uPlot.Series[]>(() => [{ paths: () => null, points: { show: false } }], []);
+  const nBounds = map.bounds.length;
+  const scales = useMemo<uPlot.Scales>(() => ({ x: { time: false, range: xRange }, y: { range: [0, Math.max(1, nBounds - 1)] } }), [nBounds]);
+  const yAxis = useMemo<Partial<uPlot.Axis>>(
+    () => ({
+      splits: () => map.bounds.map((_, i) => i).filter((i) => i % Math.max(1, Math.ceil(nBounds / 12)) === 0 || i === nBounds - 1),
+      values: (_, splits) => splits.map((i) => short(map.bounds[i] ?? NaN)),
+      grid: { show: false },
+    }),
+    [map],
+  );
+  if (map.reason) return <p class="empty">{map.reason}</p>;
+  const point = (plot: uPlot, index: number | undefined) => {
+    const y = index === undefined ? -1 : plot.posToVal(plot.cursor.top ?? 0, "y");
+    setFound(index === undefined ? undefined : map.cells.find((cell) => cell.timeIndex === index && cell.lower <= y && y < cell.upper));
+  };
+  return (
+    <div class="chart">
+      <Plot data={data} series={series} scales={scales} yAxis={yAxis} height={HEIGHT} label="Heat map" onZoom={onZoom} draw={(plot) => drawCells(plot, map)} onPoint={point} />
+      <p class="chart-note" role="status">
+        {found
+          ? `${dateTime((map.times[found.timeIndex] ?? 0) * 1000)}: ${short(found.count)} from ${short(map.bounds[found.lower] ?? NaN)} to ${short(map.bounds[found.upper] ?? NaN)}`
+          : `Color: 0 to ${short(map.max)} per bucket`}
+      </p>
+    </div>
+  );
+}
+
+/** A cell reaches from its time to the next one, so the last time needs room. */
+function xRange(self: uPlot, min: number, max: number): [number, number] {
+  const times = self.data[0];
+  const step = times.length > 1 ? (times[1] ?? 0) - (times[0] ?? 0) : 1;
+  return [min, max + step];
+}
+
+function drawCells(plot: uPlot, map: HeatMap): void {
+  const { ctx } = plot;
+  const step = map.times.length > 1 ? (map.times[1] ?? 0) - (map.times[0] ?? 0) : 1;
+  const colors = Array.from({ length: 10 }, (_, i) => token(`--heat-${i}`));
+  ctx.save();
+  for (const { timeIndex, lower, upper, count } of map.cells) {
+    const time = map.times[timeIndex] ?? 0;
+    const [left, right] = [plot.valToPos(time, "x", true), plot.valToPos(time + step, "x", true)];
+    const [top, bottom] = [plot.valToPos(upper, "y", true), plot.valToPos(lower, "y", true)];
+    // The square root keeps rare buckets visible beside frequent ones.
+    ctx.fillStyle = colors[Math.min(9, Math.floor(Math.sqrt(count / map.max) * 10))] ?? "";
+    ctx.fillRect(left, top, Math.max(1, right - left - 0.5), Math.max(1, bottom - top - 0.5));
+  }
+  ctx.restore();
+}

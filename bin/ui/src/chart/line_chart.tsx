@@ -1,0 +1,220 @@
+/** Lines, stacked areas or bars of a range query, with exemplars and the values at the pointer. */
+
+import { useMemo, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import type { ExemplarSeries } from "../api/types";
+import { seriesColor, token } from "../app/theme";
+import { short } from "../parts/format";
+import { printLabels } from "../parts/labels";
+import { dateTime } from "../parts/time";
+import { type Grid, stack, toNumber } from "./grid";
+import { Plot } from "./plot";
+
+interface Props {
+  grid: Grid;
+  mode: "lines" | "stacked" | "bars";
+  /** Lines that are not drawn. */
+  hidden: ReadonlySet<number>;
+  /** The line that the legend points at. */
+  pointed?: number;
+  exemplars: ExemplarSeries[];
+  format?: (value: number) => string;
+  isSmall?: boolean;
+  onZoom: (startMs: number, endMs: number) => void;
+}
+
+interface Tip {
+  left: number;
+  top: number;
+  isRight: boolean;
+  title: string;
+  color?: string;
+  lines: string[];
+}
+
+const HEIGHT = 300;
+const HEIGHT_SMALL = 180;
+/** Pixels within which the pointer finds a line or an exemplar. */
+const REACH = 40;
+const EXEMPLAR_REACH = 8;
+
+interface Mark {
+  x: number;
+  y: number;
+  labels: Record<string, string>;
+  series: Record<string, string>;
+}
+
+export function LineChart({ grid, mode, hidden, pointed, exemplars, format = short, isSmall, onZoom }: Props) {
+  const [tip, setTip] = useState<Tip>();
+  const nearest = useRef<number | undefined>(undefined);
+  const overlay = useRef<HTMLCanvasElement>(null);
+  const shown = useMemo(() => grid.lines.map((_, i) => i).filter((i) => !hidden.has(i)), [grid, hidden]);
+  const data = useMemo<uPlot.AlignedData>(() => {
+    const lines = shown.map((i) => grid.lines[i]?.values ?? []);
+    // A stack draws its top first, so that the lines below cover it.
+    const drawn = mode === "lines" ? lines : stack(lines).reverse();
+    return [grid.times, ...drawn];
+  }, [grid, shown, mode]);
+  const order = useMemo(() => (mode === "lines" ? shown : [...shown].reverse()), [shown, mode]);
+  const series = useMemo(() => order.map((i) => seriesOptions(i, mode, grid.times.length)), [order, mode, grid]);
+  const scales = useMemo(() => ({ y: { range: yRange(mode) } }), [mode]);
+  const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map(format) }), [format]);
+  const marks = useMemo(() => exemplars.flatMap(marksOf), [exemplars]);
+  const highlight = (plot: uPlot) => drawHighlight(plot, overlay.current, data, order, pointed ?? nearest.current);
+  const point = (plot: uPlot, index: number | undefined) => {
+    const found = index === undefined ? undefined : findNearest(plot, data, index);
+    const mark = index === undefined ? undefined : findMark(plot, marks);
+    nearest.current = found === undefined ? undefined : order[found];
+    drawHighlight(plot, overlay.current, data, order, nearest.current);
+    setTip(mark ? exemplarTip(plot, mark) : found === undefined || index === undefined ? undefined : lineTip(plot, found, index));
+  };
+  const lineTip = (plot: uPlot, found: number, index: number): Tip | undefined => {
+    const i = order[found] ?? 0;
+    const line = grid.lines[i];
+    const value = line?.values[index];
+    if (!line || value == null) return undefined;
+    const labels = Object.entries(line.labels).map(([name, text]) => `${name}: ${text}`);
+    return { ...placeOf(plot), title: `${dateTime((grid.times[index] ?? 0) * 1000)}   ${value}`, color: seriesColor(i), lines: labels };
+  };
+  return (
+    <div class="chart">
+      <Plot
+        data={data}
+        series={series}
+        scales={scales}
+        yAxis={yAxis}
+        height={isSmall ? HEIGHT_SMALL : HEIGHT}
+        label={`Graph of ${grid.lines.length} series; the table below lists them`}
+        onZoom={onZoom}
+        draw={(plot) => {
+          drawMarks(plot, marks);
+          highlight(plot);
+        }}
+        onPoint={point}
+      />
+      <canvas class="chart-overlay" ref={overlay} aria-hidden="true" />
+      {tip && (
+        <div class={tip.isRight ? "tip left" : "tip"} style={{ left: `${tip.left}px`, top: `${tip.top}px` }}>
+          <b>{tip.color && <i class="swatch" style={{ background: tip.color }} />}{tip.title}</b>
+          {tip.lines.map((line) => <span key={line}>{line}</span>)}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function seriesOptions(index: number, mode: Props["mode"], nTimes: number): uPlot.Series {
+  const color = seriesColor(index);
+  const base = { stroke: color, width: 1.5, spanGaps: false };
+  if (mode === "lines") return { ...base, points: { show: nTimes < 2, size: 5, fill: color } };
+  if (mode === "bars") {
+    return { ...base, width: 0, fill: color, paths: uPlot.paths.bars?.({ size: [0.85, 40] }), points: { show: false } };
+  }
+  return { ...base, width: 1, fill: color + "cc", points: { show: false } };
+}
+
+function yRange(mode: Props["mode"]): uPlot.Range.Function {
+  return (_self, min, max) => {
+    if (min == null || max == null) return [0, 1];
+    if (mode !== "lines") return uPlot.rangeNum(Math.min(0, min), Math.max(0, max), 0.05, true);
+    return min === max ? uPlot.rangeNum(min - Math.abs(min || 1) * 0.1, max + Math.abs(max || 1) * 0.1, 0, false) : uPlot.rangeNum(min, max, 0.08, true);
+  };
+}
+
+/** Returns the drawn line nearest to the pointer at a time, or undefined if none is near. */
+function findNearest(plot: uPlot, data: uPlot.AlignedData, index: number): number | undefined {
+  const top = plot.cursor.top ?? -1;
+  let best: number | undefined;
+  let least = REACH;
+  for (let i = 1; i < data.length; i++) {
+    const value = data[i]?.[index];
+    if (value == null) continue;
+    const distance = Math.abs(plot.valToPos(value, "y") - top);
+    if (distance < least) [best, least] = [i - 1, distance];
+  }
+  return best;
+}
+
+/** Draws one line thicker on a canvas above the chart: drawing all lines again would take too long. */
+function drawHighlight(plot: uPlot, canvas: HTMLCanvasElement | null, data: uPlot.AlignedData, order: number[], line?: number): void {
+  const context = canvas?.getContext("2d");
+  if (!canvas || !context) return;
+  const scale = devicePixelRatio;
+  const [width, height] = [Math.round(plot.width * scale), Math.round(plot.height * scale)];
+  if (canvas.width !== width || canvas.height !== height) {
+    [canvas.width, canvas.height] = [width, height];
+    [canvas.style.width, canvas.style.height] = [`${plot.width}px`, `${plot.height}px`];
+  }
+  context.clearRect(0, 0, width, height);
+  const values = line === undefined ? undefined : data[order.indexOf(line) + 1];
+  if (!values || line === undefined || values === data[0]) return;
+  context.strokeStyle = seriesColor(line);
+  context.lineWidth = 3 * scale;
+  context.lineJoin = "round";
+  context.beginPath();
+  let isPenDown = false;
+  data[0].forEach((time, i) => {
+    const value = values[i];
+    if (value != null) {
+      const [x, y] = [plot.valToPos(time, "x", true), plot.valToPos(value, "y", true)];
+      if (isPenDown) context.lineTo(x, y);
+      else context.moveTo(x, y);
+    }
+    isPenDown = value != null;
+  });
+  context.stroke();
+}
+
+function marksOf({ seriesLabels, exemplars }: ExemplarSeries): Mark[] {
+  return exemplars
+    .map(({ labels, value, timestamp }) => ({ x: timestamp, y: toNumber(value), labels, series: seriesLabels }))
+    .filter(({ y }) => Number.isFinite(y));
+}
+
+function drawMarks(plot: uPlot, marks: Mark[]): void {
+  const { ctx } = plot;
+  const size = 4 * devicePixelRatio;
+  ctx.save();
+  ctx.fillStyle = token("--accent");
+  ctx.strokeStyle = token("--surface");
+  for (const { x, y } of marks) {
+    const [left, top] = [plot.valToPos(x, "x", true), clampY(plot, y)];
+    ctx.beginPath();
+    ctx.moveTo(left, top - size);
+    ctx.lineTo(left + size, top);
+    ctx.lineTo(left, top + size);
+    ctx.lineTo(left - size, top);
+    ctx.closePath();
+    ctx.fill();
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+/** Exemplars beyond the scale lie at its edge: a graph of a rate has another unit than its exemplars. */
+function clampY(plot: uPlot, value: number): number {
+  const { top, height } = plot.bbox;
+  return Math.min(top + height, Math.max(top, plot.valToPos(value, "y", true)));
+}
+
+function findMark(plot: uPlot, marks: Mark[]): Mark | undefined {
+  const [left, top] = [plot.cursor.left ?? -1, plot.cursor.top ?? -1];
+  const offset = plot.bbox.top / devicePixelRatio;
+  return marks.find(
+    ({ x, y }) =>
+      Math.abs(plot.valToPos(x, "x") - left) < EXEMPLAR_REACH &&
+      Math.abs(clampY(plot, y) / devicePixelRatio - offset - top) < EXEMPLAR_REACH,
+  );
+}
+
+function exemplarTip(plot: uPlot, { x, y, labels, series }: Mark): Tip {
+  const lines = [...Object.entries(labels).map(([name, text]) => `${name}: ${text}`), printLabels(series)];
+  return { ...placeOf(plot), title: `Exemplar ${y} at ${dateTime(x * 1000, true)}`, lines };
+}
+
+function placeOf(plot: uPlot): { left: number; top: number; isRight: boolean } {
+  const scale = devicePixelRatio;
+  const left = (plot.cursor.left ?? 0) + plot.bbox.left / scale;
+  return { left, top: (plot.cursor.top ?? 0) + plot.bbox.top / scale, isRight: left > plot.width * 0.6 };
+}

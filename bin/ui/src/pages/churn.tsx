@@ -1,0 +1,103 @@
+/** Churn: which labels and metrics created the new series of an hour, and when series were created. */
+
+import { request } from "../api/client";
+import type { Churn as ChurnData } from "../api/types";
+import { setParams, useAddress } from "../app/router";
+import { count, percent } from "../parts/format";
+import { labelName, metricSelector } from "../parts/labels";
+import { useLoad } from "../parts/load";
+import { type Column, DataTable } from "../parts/table";
+import { dateTime, parseDateTime, toInput } from "../parts/time";
+import { Figures, Page, PageLink, QueryLink, Section, Show } from "../parts/view";
+import { MetricChart } from "./metric_chart";
+
+type LabelRow = ChurnData["labels"][number];
+type MetricRow = ChurnData["metrics"][number];
+
+const NEW_SERIES = "sum(rate(varve_ingest_team_new_series_total[5m]))";
+
+export function Churn() {
+  const { params } = useAddress();
+  const time = params.get("time") ?? "";
+  const timeMs = time === "" ? undefined : Number(time) * 1000;
+  const loaded = useLoad(`churn ${time}`, async (signal) => (await request<ChurnData>("status/churn", { params: { time }, signal })).data);
+  const setTime = (ms: number | undefined) => setParams({ time: ms === undefined ? undefined : String(Math.round(ms / 1000)) });
+  return (
+    <Page
+      title="Churn"
+      about="Series that appeared in an hour and had no sample in the hour before. A label created a series if no series had its value before."
+      controls={
+        <>
+          <label class="field">
+            <span>Hour before</span>
+            <input type="datetime-local" step={1} value={toInput(timeMs ?? Date.now())} onChange={(event) => setTime(parseDateTime(event.currentTarget.value))} />
+          </label>
+          {timeMs !== undefined && <button type="button" onClick={() => setTime(undefined)}>Now</button>}
+        </>
+      }
+    >
+      <Show loaded={loaded}>{(churn) => <Findings churn={churn} />}</Show>
+      <Section title="New series per second" note="Drag over the graph to look at another hour.">
+        <MetricChart lines={[["New series", NEW_SERIES]]} rangeMs={86_400_000} endMs={undefined} onZoom={(_, endMs) => setTime(endMs)} />
+      </Section>
+    </Page>
+  );
+}
+
+/** Names the label that created most series by itself. */
+export function culprit({ labels, newSeries }: ChurnData): string | undefined {
+  const [first] = [...labels].filter(({ label }) => label !== "__name__").sort((a, b) => b.newSeries - a.newSeries);
+  if (!first || newSeries === 0) return undefined;
+  const values = first.newValues === 1 ? "one new value" : `${count(first.newValues)} new values`;
+  const share = percent(first.newSeries / newSeries);
+  return `${values} of the label ${first.label} came with ${count(first.newSeries)} new series (${share}), most of them of ${first.metrics[0] ?? "no metric"}.`;
+}
+
+function Findings({ churn }: { churn: ChurnData }) {
+  const { labels, metrics, newSeries, newCombinations, series } = churn;
+  const named = culprit(churn);
+  return (
+    <>
+      <Figures
+        items={[
+          ["Hour", `${dateTime(churn.startMs).slice(0, 16)} – ${dateTime(churn.endMs).slice(11, 16)}`],
+          ["Series", count(series)],
+          ["New series", count(newSeries)],
+          ["Share", percent(series > 0 ? newSeries / series : 0)],
+          ["New combinations", count(newCombinations), "New series all of whose label values existed before"],
+        ]}
+      />
+      {named && <p class="message info">{named[0]?.toUpperCase()}{named.slice(1)}</p>}
+      <div class="columns">
+        <Section title="Labels"><LabelTable labels={labels} /></Section>
+        <Section title="Metrics"><MetricTable metrics={metrics} /></Section>
+      </div>
+    </>
+  );
+}
+
+function LabelTable({ labels }: { labels: LabelRow[] }) {
+  const columns: Array<Column<LabelRow>> = [
+    { id: "label", title: "Label", value: ({ label }) => label, cell: ({ label }) => <PageLink page="cardinality" params={{ focus: label }}><code>{label}</code></PageLink>, isName: true },
+    { id: "new", title: "New series", value: ({ newSeries }) => newSeries, cell: ({ newSeries, percent: share }) => `${count(newSeries)} (${percent(share / 100)})`, isNumber: true, bar: true },
+    { id: "alone", title: "Alone", hint: "New series that no other label caused", value: ({ newSeriesAlone }) => newSeriesAlone, cell: ({ newSeriesAlone }) => count(newSeriesAlone), isNumber: true },
+    { id: "values", title: "New values", value: ({ newValues }) => newValues, cell: ({ newValues }) => count(newValues), isNumber: true },
+    { id: "metrics", title: "Most in", value: ({ metrics }) => metrics[0] ?? "", cell: ({ metrics }) => <span title={metrics.join("\n")}>{metrics[0]}</span>, isMinor: true, wraps: true },
+  ];
+  return <DataTable id="l" caption="Labels that created series" columns={columns} rows={labels} rowKey={({ label }) => label} sort="new" noun="label" empty="No label created series in this hour." />;
+}
+
+function MetricTable({ metrics }: { metrics: MetricRow[] }) {
+  const columns: Array<Column<MetricRow>> = [
+    { id: "metric", title: "Metric", value: ({ metric }) => metric, cell: ({ metric }) => <PageLink page="explore" params={{ metric }}><code>{metric}</code></PageLink>, isName: true },
+    { id: "new", title: "New series", value: ({ newSeries }) => newSeries, cell: ({ newSeries }) => count(newSeries), isNumber: true, bar: true },
+    {
+      id: "label",
+      title: "Mostly by",
+      value: ({ label }) => label,
+      cell: ({ metric, label, percent: share }) =>
+        label === "" ? "–" : <QueryLink expr={`count by (${labelName(label)}) (${metricSelector(metric)})`}>{label} ({percent(share / 100)})</QueryLink>,
+    },
+  ];
+  return <DataTable id="m" caption="Metrics with new series" columns={columns} rows={metrics} rowKey={({ metric }) => metric} text={({ metric }) => metric} sort="new" noun="metric" empty="No metric has new series in this hour." />;
+}

@@ -1,0 +1,67 @@
+/** The metrics explorer: search all metrics, and look into one. */
+
+import { setParams, useAddress } from "../app/router";
+import { bytes, count, short } from "../parts/format";
+import { useLoad } from "../parts/load";
+import { type Column, DataTable } from "../parts/table";
+import { Figures, Page, PageLink, Show } from "../parts/view";
+import { MetricDetail } from "./metric_detail";
+import { LastUse } from "./requesters";
+import { METRICS_MAX, type MetricRow, type Stored, loadStored } from "./stored";
+
+export function Metrics() {
+  const { params } = useAddress();
+  const metric = params.get("metric") ?? "";
+  const loaded = useLoad("stored", loadStored);
+  return (
+    <Page
+      title={metric === "" ? "Metrics" : metric}
+      controls={metric !== "" && <button type="button" onClick={() => setParams({ metric: undefined, label: undefined })}>All metrics</button>}
+      about={metric === "" && "Metrics with series in memory. Memory is estimated from the average of all series; new series are those of the last hour."}
+    >
+      <Show loaded={loaded}>
+        {(stored) => (metric === "" ? <MetricList stored={stored} /> : <MetricDetail metric={metric} stored={stored} />)}
+      </Show>
+    </Page>
+  );
+}
+
+function MetricList({ stored }: { stored: Stored }) {
+  const { metrics, status, bytesPerSeries, bytesPerSample } = stored;
+  const unused = metrics.filter(({ usage }) => !usage);
+  const unusedSeries = unused.reduce((sum, { series }) => sum + series, 0);
+  const columns: Array<Column<MetricRow>> = [
+    { id: "name", title: "Metric", value: ({ name }) => name, cell: ({ name }) => <PageLink page="explore" params={{ metric: name }}><code>{name}</code></PageLink>, isName: true },
+    { id: "type", title: "Type", value: ({ type }) => type, cell: ({ type }) => <span class="tag">{type}</span> },
+    { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, bar: true },
+    { id: "memory", title: "≈ Memory", hint: "Series times the average memory of a series", value: ({ series }) => series, cell: ({ series }) => bytes(series * bytesPerSeries), isNumber: true, isMinor: true },
+    { id: "new", title: "New series", hint: "Series created in the last hour", value: ({ newSeries }) => newSeries, cell: ({ newSeries }) => count(newSeries), isNumber: true, isMinor: true },
+    { id: "used", title: "Last used", value: ({ usage }) => -(usage?.lastMs ?? 0), cell: ({ usage }) => <LastUse usage={usage} />, isMinor: true, wraps: true },
+    { id: "help", title: "Help", value: ({ help }) => help, isMinor: true, wraps: true },
+  ];
+  return (
+    <>
+      <Figures
+        items={[
+          ["Metrics", count(metrics.length)],
+          ["Series in memory", count(status.headStats.numSeries)],
+          ["Memory per series", bytes(bytesPerSeries), "Series, labels and samples in the head"],
+          ["Disk per sample", bytesPerSample > 0 ? `${short(bytesPerSample)} B` : "–", "Average of all blocks"],
+          ["Series of unused metrics", count(unusedSeries), "No query used their metric since the usage record began"],
+        ]}
+      />
+      <DataTable
+        id="m"
+        caption="Metrics"
+        columns={columns}
+        rows={metrics}
+        rowKey={({ name }) => name}
+        text={({ name, help, type }) => `${name} ${type} ${help}`}
+        sort="series"
+        noun="metric"
+        empty="The store has no series in memory."
+        controls={metrics.length >= METRICS_MAX && <span class="muted">the {count(METRICS_MAX)} with the most series</span>}
+      />
+    </>
+  );
+}

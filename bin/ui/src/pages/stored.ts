@@ -1,0 +1,63 @@
+/** What the store has, joined by metric: series, type, last use, churn, and estimates of what a series costs. */
+
+import { request } from "../api/client";
+import type { Churn, Metadata, NameCount, TsdbStatus, Usage, UsageEntry } from "../api/types";
+import { loadOwnMetrics } from "./own_metrics";
+
+/** Metrics that are listed at most. */
+export const METRICS_MAX = 10_000;
+
+export interface MetricRow {
+  name: string;
+  series: number;
+  type: string;
+  unit: string;
+  help: string;
+  usage?: UsageEntry;
+  newSeries: number;
+}
+
+export interface Stored {
+  metrics: MetricRow[];
+  status: TsdbStatus;
+  usage: Usage;
+  /** Average memory of a series with its samples in the head; 0 if unknown. */
+  bytesPerSeries: number;
+  /** Average disk usage of a sample in blocks; 0 if there are no blocks. */
+  bytesPerSample: number;
+}
+
+const SUFFIXES = ["_bucket", "_count", "_sum", "_total", "_info"];
+
+/** Returns the metadata of a metric: its own, or that of the family that it belongs to. */
+export function metadataOf(name: string, all: Record<string, Metadata[]>): Metadata | undefined {
+  const own = all[name]?.[0];
+  if (own) return own;
+  const suffix = SUFFIXES.find((end) => name.endsWith(end));
+  return suffix === undefined ? undefined : all[name.slice(0, -suffix.length)]?.[0];
+}
+
+/** Loads and joins everything. */
+export async function loadStored(signal: AbortSignal): Promise<Stored> {
+  const [status, metadata, usage, churn, own] = await Promise.all([
+    request<TsdbStatus>("status/tsdb", { params: { limit: METRICS_MAX }, signal }),
+    request<Record<string, Metadata[]>>("metadata", { params: { limit: 2 * METRICS_MAX }, signal }),
+    request<Usage>("status/usage", { signal }),
+    request<Churn>("status/churn", { signal }),
+    loadOwnMetrics("varve_tsdb_(head_size_bytes|blocks_samples)|prometheus_tsdb_(head_series|storage_blocks_bytes)", signal),
+  ]);
+  const used = new Map(usage.data.metrics.map((entry) => [entry.metric ?? "", entry]));
+  const created = new Map(churn.data.metrics.map(({ metric, newSeries }) => [metric, newSeries]));
+  const metrics = status.data.seriesCountByMetricName.map(({ name, value }: NameCount) => {
+    const { type = "unknown", unit = "", help = "" } = metadataOf(name, metadata.data) ?? {};
+    return { name, series: value, type, unit, help, usage: used.get(name), newSeries: created.get(name) ?? 0 };
+  });
+  const [series, samples] = [own.value("prometheus_tsdb_head_series"), own.value("varve_tsdb_blocks_samples")];
+  return {
+    metrics,
+    status: status.data,
+    usage: usage.data,
+    bytesPerSeries: series > 0 ? own.value("varve_tsdb_head_size_bytes") / series : 0,
+    bytesPerSample: samples > 0 ? own.value("prometheus_tsdb_storage_blocks_bytes") / samples : 0,
+  };
+}

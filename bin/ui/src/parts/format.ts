@@ -1,0 +1,67 @@
+/** Numbers, sizes and shares as text. */
+
+const SUFFIXES: ReadonlyArray<[number, string]> = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
+/** Formats a count: 1,234, then 12.3k. */
+export function count(value: number): string {
+  if (Math.abs(value) < 10_000) return group(Math.round(value * 100) / 100);
+  return short(value);
+}
+
+/** Formats a number in full, with thousands separated: 1,234,567. */
+export function group(value: number): string {
+  const [whole = "", fraction] = String(value).split(".");
+  if (!/^-?\d+$/.test(whole)) return String(value);
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ",");
+  return fraction === undefined ? grouped : `${grouped}.${fraction}`;
+}
+
+/** Formats a number with at most four significant digits and a suffix, for axes and legends. */
+export function short(value: number): string {
+  if (!Number.isFinite(value)) return value > 0 ? "+Inf" : value < 0 ? "-Inf" : "NaN";
+  const size = Math.abs(value);
+  for (const [unit, suffix] of SUFFIXES) {
+    if (size >= unit * 0.99995) return digits(value / unit) + suffix;
+  }
+  return size !== 0 && size < 0.001 ? value.toExponential(2).replace("e-", "e-") : digits(value);
+}
+
+function digits(value: number): string {
+  return String(Number(value.toPrecision(4)));
+}
+
+/** Formats bytes in binary units: 1.5 MiB. */
+export function bytes(value: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  let size = value;
+  while (Math.abs(size) >= 1024 && unit < units.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  return `${size >= 100 || unit === 0 ? Math.round(size) : Number(size.toPrecision(3))} ${units[unit]}`;
+}
+
+/** Formats a share of 1 as a percentage. */
+export function percent(share: number): string {
+  const value = share * 100;
+  return `${value !== 0 && Math.abs(value) < 10 ? value.toFixed(1) : Math.round(value)} %`;
+}
+
+/** Formats a measured time: 840 µs, 12.3 ms, 1.25 s, 3.5 min. */
+export function seconds(value: number): string {
+  if (value < 0.001) return `${Math.round(value * 1e6)} µs`;
+  if (value < 1) return `${Number((value * 1000).toPrecision(3))} ms`;
+  if (value < 120) return `${Number(value.toPrecision(3))} s`;
+  return value < 7200 ? `${Number((value / 60).toPrecision(3))} min` : `${Number((value / 3600).toPrecision(3))} h`;
+}
+
+/** Formats `n` with a noun: 1 series, 2 panels. The plural is `noun` with an s unless it is given. */
+export function plural(n: number, noun: string, nouns = `${noun}s`): string {
+  return `${count(n)} ${n === 1 ? noun : nouns}`;
+}

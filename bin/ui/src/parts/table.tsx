@@ -1,0 +1,166 @@
+/** A table that sorts by a click on a header, searches, and keeps both in the address. */
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { setParams, useAddress } from "../app/router";
+import { plural } from "./format";
+
+export interface Column<Row> {
+  /** Identifies the column in the address. */
+  id: string;
+  title: string;
+  /** What the column means, shown at its header. */
+  hint?: string;
+  /** What the table sorts by. Numbers sort in descending order first. */
+  value: (row: Row) => number | string;
+  /** What the cell shows; the value if absent. */
+  cell?: (row: Row) => ComponentChildren;
+  /** Draws a bar whose length is the value's share of `whole`, or of the largest value. */
+  bar?: boolean;
+  whole?: number;
+  isNumber?: boolean;
+  /** Whether narrow screens hide the column. */
+  isMinor?: boolean;
+  /** Whether the cell may break into lines. */
+  wraps?: boolean;
+  /** Whether the cell names the row, and gets room for it. */
+  isName?: boolean;
+}
+
+interface Props<Row> {
+  /** Identifies the table in the address. */
+  id: string;
+  caption: string;
+  columns: Array<Column<Row>>;
+  rows: Row[];
+  rowKey: (row: Row) => string;
+  /** Text that the search box looks for; without it there is no box. */
+  text?: (row: Row) => string;
+  sort?: string;
+  empty: ComponentChildren;
+  /** Further controls beside the search box. */
+  controls?: ComponentChildren;
+  noun?: string;
+  nouns?: string;
+}
+
+const ROWS_SHOWN = 100;
+
+export function DataTable<Row>(props: Props<Row>) {
+  const { id, caption, columns, rows, rowKey, text, empty, controls, noun = "row", nouns } = props;
+  const { params } = useAddress();
+  const [shown, setShown] = useState(ROWS_SHOWN);
+  const sort = params.get(`${id}.sort`) ?? props.sort ?? "";
+  const find = params.get(`${id}.find`) ?? "";
+  useEffect(() => setShown(ROWS_SHOWN), [sort, find]);
+  const found = useMemo(() => {
+    const words = find.toLowerCase().split(/\s+/).filter(Boolean);
+    if (words.length === 0 || !text) return rows;
+    return rows.filter((row) => words.every((word) => text(row).toLowerCase().includes(word)));
+  }, [rows, find]);
+  const sorted = useMemo(() => sortRows(found, columns, sort), [found, sort, columns.length]);
+  if (rows.length === 0) return <div class="empty">{empty}</div>;
+  const n = find === "" ? plural(rows.length, noun, nouns) : `${found.length} of ${plural(rows.length, noun, nouns)}`;
+  return (
+    <div class="table-block">
+      {(text || controls) && (
+        <div class="table-tools">
+          {text && <Search value={find} onInput={(value) => setParams({ [`${id}.find`]: value }, true)} label={`Search: ${caption}`} />}
+          {controls}
+          <span class="muted" role="status">{n}</span>
+        </div>
+      )}
+      <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
+        <table class="data">
+          <caption class="hidden">{caption}</caption>
+          <thead>
+            <tr>{columns.map((column) => <Header key={column.id} table={id} column={column} sort={sort} />)}</tr>
+          </thead>
+          <tbody>
+            {sorted.slice(0, shown).map((row) => (
+              <tr key={rowKey(row)}>{columns.map((column) => <Cell key={column.id} column={column} row={row} rows={rows} />)}</tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {sorted.length > shown && (
+        <button type="button" class="quiet" onClick={() => setShown(shown * 4)}>
+          Show more: {plural(sorted.length - shown, "further row")}
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** Sorts rows by a column: `id` in its natural direction, `-id` in the other one. */
+export function sortRows<Row>(rows: Row[], columns: Array<Column<Row>>, sort: string): Row[] {
+  const isReversed = sort.startsWith("-");
+  const column = columns.find(({ id }) => id === (isReversed ? sort.slice(1) : sort));
+  if (!column) return rows;
+  const sign = (column.isNumber ? -1 : 1) * (isReversed ? -1 : 1);
+  const keyed = rows.map((row) => ({ row, value: column.value(row) }));
+  keyed.sort((a, b) => sign * compare(a.value, b.value));
+  return keyed.map(({ row }) => row);
+}
+
+function compare(a: number | string, b: number | string): number {
+  if (typeof a === "number" && typeof b === "number") return Number.isNaN(a) ? -1 : Number.isNaN(b) ? 1 : a - b;
+  return String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0;
+}
+
+function Header<Row>({ table, column, sort }: { table: string; column: Column<Row>; sort: string }) {
+  const isSorted = sort === column.id || sort === `-${column.id}`;
+  const isDescending = isSorted && (sort.startsWith("-") !== (column.isNumber ?? false));
+  const next = sort === column.id ? `-${column.id}` : column.id;
+  const direction = isSorted ? (isDescending ? "descending" : "ascending") : "none";
+  return (
+    <th scope="col" class={cellClass(column)} aria-sort={direction}>
+      <button type="button" title={column.hint} onClick={() => setParams({ [`${table}.sort`]: next }, true)}>
+        {column.title}
+        <span class="sort-mark" aria-hidden="true">{isSorted ? (isDescending ? "↓" : "↑") : ""}</span>
+      </button>
+    </th>
+  );
+}
+
+function Cell<Row>({ column, row, rows }: { column: Column<Row>; row: Row; rows: Row[] }) {
+  const content = column.cell ? column.cell(row) : column.value(row);
+  if (!column.bar) return <td class={cellClass(column)}>{content}</td>;
+  const whole = column.whole ?? rows.reduce((most, other) => Math.max(most, Number(column.value(other))), 0);
+  return (
+    <td class={cellClass(column)}>
+      <Bar share={whole > 0 ? Number(column.value(row)) / whole : 0}>{content}</Bar>
+    </td>
+  );
+}
+
+function cellClass<Row>({ isNumber, isMinor, wraps, isName }: Column<Row>): string {
+  return [isNumber && "number", isMinor && "minor", (wraps || isName) && "wraps", isName && "name"].filter(Boolean).join(" ");
+}
+
+/** Content with a bar below that shows a share of 1. */
+export function Bar({ share, children }: { share: number; children: ComponentChildren }) {
+  const width = `${Math.min(100, Math.max(share > 0 ? 1 : 0, share * 100))}%`;
+  return (
+    <span class="bar">
+      <span>{children}</span>
+      <span class="bar-fill" aria-hidden="true" style={{ width }} />
+    </span>
+  );
+}
+
+/** A search box that reports its value as the user types. */
+export function Search({ value, onInput, label }: { value: string; onInput: (value: string) => void; label: string }) {
+  return (
+    <input
+      type="search"
+      class="search"
+      placeholder="Search"
+      aria-label={label}
+      spellcheck={false}
+      autocomplete="off"
+      value={value}
+      onInput={(event) => onInput(event.currentTarget.value)}
+    />
+  );
+}

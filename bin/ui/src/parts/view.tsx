@@ -1,0 +1,106 @@
+/** Small parts that all pages share: a page's frame, figures, errors, links to queries. */
+
+import type { ComponentChildren } from "preact";
+import { messageOf } from "../api/client";
+import { pageUrl } from "../app/router";
+import type { Loaded } from "./load";
+import { ago, dateTime } from "./time";
+
+/** A page: its title, controls beside it, content. */
+export function Page({ title, about, controls, children }: { title: string; about?: ComponentChildren; controls?: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <main class="page" id="main" tabIndex={-1}>
+      <header class="page-head">
+        <h1>{title}</h1>
+        {controls && <div class="page-controls">{controls}</div>}
+        {about && <p class="about">{about}</p>}
+      </header>
+      {children}
+    </main>
+  );
+}
+
+/** A part of a page with a heading. */
+export function Section({ title, note, children }: { title: string; note?: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <section class="section">
+      <h2>{title}</h2>
+      {note && <p class="about">{note}</p>}
+      {children}
+    </section>
+  );
+}
+
+/** Shows loaded data, the error that prevented it, or that it is loading. Old data remain visible beside an error. */
+export function Show<T>({ loaded, children }: { loaded: Loaded<T>; children: (data: T) => ComponentChildren }) {
+  const { data, error, isLoading } = loaded;
+  return (
+    <>
+      {error !== undefined && !isLoading && <ErrorBox error={error} onRetry={loaded.reload} />}
+      {data !== undefined ? children(data) : isLoading && <p class="empty" role="status">Loading…</p>}
+    </>
+  );
+}
+
+/** An error, as the server worded it. */
+export function ErrorBox({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+  return (
+    <div class="message error" role="alert">
+      <span>{messageOf(error)}</span>
+      {onRetry && <button type="button" class="quiet" onClick={onRetry}>Try again</button>}
+    </div>
+  );
+}
+
+/** A list of figures with their names. */
+export function Figures({ items }: { items: Array<[name: string, value: ComponentChildren, hint?: string]> }) {
+  return (
+    <dl class="figures">
+      {items.map(([name, value, hint]) => (
+        <div key={name} title={hint}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** A link that opens an expression on the query page. */
+export function QueryLink({ expr, tab = "graph", range, children, title }: { expr: string; tab?: string; range?: string; children: ComponentChildren; title?: string }) {
+  const params: Record<string, string> = { "g0.expr": expr, "g0.tab": tab };
+  if (range) params["g0.range_input"] = range;
+  return <a data-page href={pageUrl("query", params)} title={title ?? expr}>{children}</a>;
+}
+
+/** A link to another page. */
+export function PageLink({ page, params, children, title }: { page: string; params?: Record<string, string>; children: ComponentChildren; title?: string }) {
+  return <a data-page href={pageUrl(page, params)} title={title}>{children}</a>;
+}
+
+/** How long ago a time was, with the time itself as a hint. */
+export function Ago({ ms }: { ms: number }) {
+  return ms > 0 ? <time dateTime={new Date(ms).toISOString()} title={dateTime(ms)}>{ago(ms)}</time> : <span class="muted">never</span>;
+}
+
+/** A select box with a label. */
+export function Select({ label, value, options, onChange, isLabelHidden }: { label: string; value: string; options: Array<[value: string, text: string]>; onChange: (value: string) => void; isLabelHidden?: boolean }) {
+  return (
+    <label class="field">
+      <span class={isLabelHidden ? "hidden" : ""}>{label}</span>
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {options.map(([option, text]) => <option key={option} value={option}>{text}</option>)}
+      </select>
+    </label>
+  );
+}
+
+/** Offers text as a file. */
+export function download(name: string, type: string, text: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

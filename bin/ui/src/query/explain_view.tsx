@@ -1,0 +1,60 @@
+/** The plan of a query: operators with their time, series, samples and memory. */
+
+import type { Explained, Operator } from "../api/types";
+import { bytes, count, percent, seconds } from "../parts/format";
+import { Bar } from "../parts/table";
+
+interface Node extends Operator {
+  /** Time without the operands. */
+  ownSeconds: number;
+}
+
+export function ExplainView({ explained }: { explained: Explained }) {
+  const nodes = withOwnTime(explained.operators);
+  const total = nodes[0]?.seconds ?? 0;
+  const hottest = nodes.reduce((max, { ownSeconds }) => Math.max(max, ownSeconds), 0);
+  return (
+    <div class="table-scroll" tabIndex={0} role="region" aria-label="Plan">
+      <table class="data explain">
+        <thead>
+          <tr>
+            <th scope="col">Operator</th>
+            <th scope="col" class="number" title="Time of the operator without its operands">Own time</th>
+            <th scope="col" class="number" title="Time with operands">Time</th>
+            <th scope="col" class="number" title="Evaluations; 0 if the result of an equal operator was used, or if the operator is part of its parent">Runs</th>
+            <th scope="col" class="number">Series</th>
+            <th scope="col" class="number">Samples</th>
+            <th scope="col" class="number" title="Size of the result, if it was held as a whole; 0 if series were streamed">Held</th>
+          </tr>
+        </thead>
+        <tbody>
+          {nodes.map((node, i) => (
+            <tr key={i} class={node.ownSeconds === hottest && hottest > 0 ? "hot" : ""}>
+              <td class="wraps" style={{ paddingLeft: `${8 + node.depth * 18}px` }}>
+                <span class="hidden">Level {node.depth + 1}: </span><code>{node.operator}</code>
+              </td>
+              <td class="number"><Bar share={total > 0 ? node.ownSeconds / total : 0}>{node.runs === 0 ? "–" : `${seconds(node.ownSeconds)} (${percent(total > 0 ? node.ownSeconds / total : 0)})`}</Bar></td>
+              <td class="number">{node.runs === 0 ? "–" : seconds(node.seconds)}</td>
+              <td class="number">{node.runs}</td>
+              <td class="number">{node.runs === 0 ? "–" : count(node.series)}</td>
+              <td class="number">{node.runs === 0 ? "–" : count(node.samples)}</td>
+              <td class="number">{node.bytes === 0 ? "–" : bytes(node.bytes)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Subtracts the time of the operands. Operands may run at the same time, so the difference is at least 0. */
+export function withOwnTime(operators: Operator[]): Node[] {
+  return operators.map((operator, i) => {
+    let operands = 0;
+    for (const below of operators.slice(i + 1)) {
+      if (below.depth <= operator.depth) break;
+      if (below.depth === operator.depth + 1) operands += below.seconds;
+    }
+    return { ...operator, ownSeconds: Math.max(0, operator.seconds - operands) };
+  });
+}

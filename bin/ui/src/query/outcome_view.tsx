@@ -1,0 +1,79 @@
+/** The outcome of a run: table, graph or plan, and what it cost. */
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import type { MatrixElement } from "../api/types";
+import { toHeatMap } from "../chart/buckets";
+import { toGrid } from "../chart/grid";
+import { HeatChart } from "../chart/heat_chart";
+import { LineChart } from "../chart/line_chart";
+import { printDuration } from "../parts/time";
+import { Cost } from "./cost";
+import { ExplainView } from "./explain_view";
+import { Legend } from "./legend";
+import type { Panel } from "./panel_state";
+import { ResultTable } from "./result_table";
+import type { Outcome } from "./run";
+
+interface Props {
+  index: number;
+  panel: Panel;
+  outcome?: Outcome;
+  isRunning: boolean;
+  onChange: (changes: Partial<Panel>) => void;
+}
+
+export function OutcomeView({ index, panel, outcome, isRunning, onChange }: Props) {
+  if (!outcome) return isRunning ? <p class="empty" role="status">Running…</p> : null;
+  const { answer } = outcome;
+  const stats = outcome.kind === "explain" ? outcome.answer.data : outcome.answer.data.stats;
+  return (
+    <div class={isRunning ? "outcome stale" : "outcome"} aria-busy={isRunning}>
+      {outcome.kind === "table" && <ResultTable id={`t${index}`} data={outcome.answer.data} />}
+      {outcome.kind === "graph" && <GraphView panel={panel} outcome={outcome} onChange={onChange} />}
+      {outcome.kind === "explain" && <ExplainView explained={outcome.answer.data} />}
+      <Cost stats={stats} totalSeconds={answer.seconds} size={answer.size} isShared={answer.isShared} />
+    </div>
+  );
+}
+
+interface GraphProps {
+  panel: Panel;
+  outcome: Extract<Outcome, { kind: "graph" }>;
+  onChange: (changes: Partial<Panel>) => void;
+}
+
+function GraphView({ panel, outcome, onChange }: GraphProps) {
+  const { answer, range, exemplars } = outcome;
+  const elements = answer.data.resultType === "matrix" ? answer.data.result : [];
+  const { startMs, endMs, stepMs } = range;
+  const [hidden, setHidden] = useState<ReadonlySet<number>>(new Set());
+  const [pointed, setPointed] = useState<number>();
+  const names = useMemo(() => elements.map(({ metric }) => JSON.stringify(metric)).join(), [outcome]);
+  useEffect(() => setHidden(new Set()), [names]);
+  const grid = useMemo(() => toGrid(elements, startMs, endMs, stepMs), [outcome]);
+  const isHeatMap = panel.mode === "heatmap";
+  const heatMap = useMemo(() => (isHeatMap ? toHeatMap(elements, startMs, endMs, stepMs) : undefined), [outcome, isHeatMap]);
+  if (elements.length === 0) return <p class="empty">The result is empty: no series matches in this range.</p>;
+  const zoom = (fromMs: number, toMs: number) => {
+    const rangeMs = Math.max(1000, Math.round((toMs - fromMs) / 1000) * 1000);
+    onChange({ rangeMs, endMs: Math.round(toMs / 1000) * 1000 });
+  };
+  if (heatMap) return <HeatChart map={heatMap} onZoom={zoom} />;
+  if (grid.lines.length === 0) return <OnlyHistograms elements={elements} onChange={onChange} />;
+  return (
+    <>
+      <LineChart grid={grid} mode={panel.mode as "lines"} hidden={hidden} pointed={pointed} exemplars={exemplars} onZoom={zoom} />
+      <p class="chart-note">Step {printDuration(stepMs)}. Drag to zoom; the browser's back button returns.</p>
+      <Legend grid={grid} hidden={hidden} onHide={setHidden} onPoint={setPointed} />
+    </>
+  );
+}
+
+function OnlyHistograms({ elements, onChange }: { elements: MatrixElement[]; onChange: GraphProps["onChange"] }) {
+  return (
+    <p class="empty">
+      The result has {elements.length} series of native histograms, which have no single value.{" "}
+      <button type="button" onClick={() => onChange({ mode: "heatmap" })}>Show the heat map</button>
+    </p>
+  );
+}

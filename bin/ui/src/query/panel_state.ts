@@ -1,0 +1,108 @@
+/** Panels of the query page, as the address holds them. Names and values are Prometheus', so its links work here. */
+
+import { parseDateTime, parseDuration, printDuration } from "../parts/time";
+
+export type Tab = "table" | "graph" | "explain";
+export type Mode = "lines" | "stacked" | "bars" | "heatmap";
+export type Density = "low" | "medium" | "high";
+
+export interface Panel {
+  expr: string;
+  tab: Tab;
+  mode: Mode;
+  rangeMs: number;
+  /** End of the range, or time of the table; undefined is now. */
+  endMs?: number;
+  /** Points of a graph, unless the step is fixed. */
+  density: Density;
+  /** Fixed resolution step. */
+  stepMs?: number;
+  hasExemplars: boolean;
+}
+
+export const RANGE_DEFAULT_MS = 3_600_000;
+/** Points that a graph has at each density. */
+export const POINTS: Record<Density, number> = { low: 100, medium: 250, high: 1000 };
+
+export function newPanel(expr = ""): Panel {
+  return { expr, tab: "table", mode: "lines", rangeMs: RANGE_DEFAULT_MS, density: "medium", hasExemplars: false };
+}
+
+const TABS: Record<string, Tab> = { "0": "graph", "1": "table", graph: "graph", table: "table", explain: "explain" };
+const MODES: readonly Mode[] = ["lines", "stacked", "bars", "heatmap"];
+
+/** Reads all panels of an address; there is at least one. */
+export function parsePanels(params: URLSearchParams): Panel[] {
+  const indexes = new Set<number>();
+  for (const name of params.keys()) {
+    const index = /^g(\d{1,3})\./.exec(name)?.[1];
+    if (index !== undefined) indexes.add(Number(index));
+  }
+  const panels = [...indexes].sort((a, b) => a - b).map((index) => parsePanel((name) => params.get(`g${index}.${name}`)));
+  return panels.length > 0 ? panels : [newPanel()];
+}
+
+function parsePanel(get: (name: string) => string | null): Panel {
+  const panel = newPanel(get("expr") ?? "");
+  panel.tab = TABS[get("tab") ?? ""] ?? panel.tab;
+  const mode = get("display_mode") as Mode | null;
+  panel.mode = mode && MODES.includes(mode) ? mode : get("stacked") === "1" ? "stacked" : "lines";
+  panel.rangeMs = positive(parseDuration(get("range_input") ?? "")) ?? RANGE_DEFAULT_MS;
+  panel.endMs = readTime(get(panel.tab === "table" ? "moment_input" : "end_input") ?? get("end_input") ?? get("moment_input"));
+  const density = get("res_density") as Density | null;
+  if (density && density in POINTS) panel.density = density;
+  const step = get("res_step") ?? get("step_input");
+  const isAuto = get("res_type") === "auto";
+  panel.stepMs = isAuto ? undefined : positive(parseDuration(step ?? ""));
+  panel.hasExemplars = get("show_exemplars") === "1";
+  return panel;
+}
+
+function positive(ms: number | undefined): number | undefined {
+  return ms !== undefined && ms > 0 ? ms : undefined;
+}
+
+/** Reads a time in Prometheus' form, which is UTC, or RFC 3339. */
+function readTime(text: string | null): number | undefined {
+  if (!text) return undefined;
+  const ms = parseDateTime(text, true) ?? Date.parse(text);
+  return Number.isNaN(ms) ? undefined : ms;
+}
+
+function printTime(ms: number): string {
+  return new Date(ms).toISOString().replace("T", " ").replace(/(\.000)?Z$/, "");
+}
+
+/** Prints panels as parameters of the address. Defaults are left out, except for the tab. */
+export function printPanels(panels: Panel[]): URLSearchParams {
+  const params = new URLSearchParams();
+  panels.forEach((panel, i) => {
+    const set = (name: string, value: string | false | undefined) => {
+      if (value) params.set(`g${i}.${name}`, value);
+    };
+    params.set(`g${i}.expr`, panel.expr);
+    set("tab", panel.tab);
+    set("display_mode", panel.mode !== "lines" && panel.mode);
+    set("range_input", panel.rangeMs !== RANGE_DEFAULT_MS && printDuration(panel.rangeMs));
+    set(panel.tab === "table" ? "moment_input" : "end_input", panel.endMs !== undefined && printTime(panel.endMs));
+    set("res_density", panel.density !== "medium" && panel.density);
+    set("res_type", panel.stepMs !== undefined && "fixed");
+    set("res_step", panel.stepMs !== undefined && printDuration(panel.stepMs));
+    set("show_exemplars", panel.hasExemplars && "1");
+  });
+  return params;
+}
+
+export interface Range {
+  startMs: number;
+  endMs: number;
+  stepMs: number;
+}
+
+/** Returns the time range of a graph and its step. A range that ends now ends at a multiple of the step, so that points
+ * stay where they are when it is refreshed, and identical requests share a result. */
+export function rangeOf(panel: Panel, nowMs: number): Range {
+  const stepMs = panel.stepMs ?? Math.max(1000, Math.ceil(panel.rangeMs / POINTS[panel.density] / 1000) * 1000);
+  const endMs = panel.endMs ?? Math.floor(nowMs / stepMs) * stepMs;
+  return { startMs: endMs - panel.rangeMs, endMs, stepMs };
+}

@@ -1,0 +1,39 @@
+/** Runs the query of a panel: instant, range or explain. */
+
+import { type Answer, type Params, request } from "../api/client";
+import type { ExemplarSeries, Explained, QueryData } from "../api/types";
+import { type Panel, type Range, rangeOf } from "./panel_state";
+
+export type Outcome =
+  | { kind: "table"; answer: Answer<QueryData>; timeMs: number }
+  | { kind: "graph"; answer: Answer<QueryData>; range: Range; exemplars: ExemplarSeries[] }
+  | { kind: "explain"; answer: Answer<Explained> };
+
+/** Series that a graph shows at most; the server truncates the result and says so. */
+export const GRAPH_SERIES_MAX = 2000;
+/** Elements that a table shows at most. */
+export const TABLE_ELEMENTS_MAX = 10_000;
+
+/** Sends the query and returns its outcome. Aborting `signal` cancels it on the server. */
+export async function runPanel(panel: Panel, signal: AbortSignal): Promise<Outcome> {
+  const query = panel.expr;
+  const post = <T>(path: string, params: Params) => request<T>(path, { method: "POST", params: { query, ...params }, signal, isUse: true });
+  if (panel.tab === "table") {
+    const timeMs = panel.endMs ?? Date.now();
+    const answer = await post<QueryData>("query", { time: timeMs / 1000, stats: "all", limit: TABLE_ELEMENTS_MAX });
+    return { kind: "table", answer, timeMs };
+  }
+  const range = rangeOf(panel, Date.now());
+  const times = { start: range.startMs / 1000, end: range.endMs / 1000, step: range.stepMs / 1000 };
+  if (panel.tab === "explain") return { kind: "explain", answer: await post<Explained>("query_explain", times) };
+  const [answer, exemplars] = await Promise.all([
+    post<QueryData>("query_range", { ...times, stats: "true", limit: GRAPH_SERIES_MAX }),
+    panel.hasExemplars ? post<ExemplarSeries[]>("query_exemplars", { start: times.start, end: times.end }) : undefined,
+  ]);
+  return { kind: "graph", answer, range, exemplars: exemplars?.data ?? [] };
+}
+
+/** Returns the formatted text of an expression. */
+export async function formatQuery(query: string): Promise<string> {
+  return (await request<string>("format_query", { method: "POST", params: { query } })).data;
+}

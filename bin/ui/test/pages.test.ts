@@ -1,0 +1,106 @@
+import { deepStrictEqual, match, strictEqual } from "node:assert";
+import { test } from "node:test";
+import { historyCompletion } from "../src/editor/history_completion";
+import { compare, pairSelector } from "../src/pages/cardinality";
+import { withLabel } from "../src/pages/cardinality_data";
+import { culprit } from "../src/pages/churn";
+import { dropRules } from "../src/pages/drop_rules";
+import { countLabels, queryFor } from "../src/pages/metric_detail";
+import { index } from "../src/pages/own_metrics";
+import { nameOf } from "../src/pages/requesters";
+import { isShown } from "../src/pages/rules";
+import { metadataOf } from "../src/pages/stored";
+import { unusedSince } from "../src/pages/usage";
+import { type Column, sortRows } from "../src/parts/table";
+import { check } from "./check";
+
+check("a query that suits the type", queryFor, [
+  [["a_total", "counter"], "sum(rate(a_total[5m]))"],
+  [["a_bucket", "histogram"], "histogram_quantile(0.95, sum by (le) (rate(a_bucket[5m])))"],
+  [["a_count", "histogram"], "sum(rate(a_count[5m]))"],
+  [["a", "histogram"], "histogram_quantile(0.95, sum(rate(a[5m])))"],
+  [["a", "gauge"], "a"],
+  [["a b", "unknown"], '{"a b"}'],
+]);
+check("a matcher is added to a selector", withLabel, [
+  [["up", "job"], 'up{job!=""}'],
+  [["{}", "job"], '{job!=""}'],
+  [['up{a="b"}', "x.y"], 'up{a="b","x.y"!=""}'],
+  [['up{a="b", }', "c"], 'up{a="b",c!=""}'],
+]);
+check("a pair becomes a selector", pairSelector, [[["__name__=up"], "up"], [['a=b="c'], '{a="b=\\"c"}']]);
+check("counts are compared", compare, [
+  [[[{ name: "a", value: 3 }]], [{ name: "a", value: 3, change: undefined }]],
+  [[[{ name: "a", value: 3 }, { name: "b", value: 1 }], [{ name: "a", value: 5 }]], [{ name: "a", value: 3, change: -2 }, { name: "b", value: 1, change: 1 }]],
+]);
+
+test("drop rules are in dry run, escape names, and name few metrics each", () => {
+  const yaml = dropRules(Array.from({ length: 21 }, (_, i) => `m${String(i).padStart(2, "0")}`).concat('a.b"c'));
+  match(yaml, /^ingest:\n {2}metric_relabel_configs:\n {2}- name: unused-1\n {4}action: drop\n/);
+  strictEqual(yaml.match(/state: dry_run/g)?.length, 2);
+  match(yaml, /regex: "a\\\\\.b\\"c\|m00\|/);
+  strictEqual(dropRules([]), "ingest:\n  metric_relabel_configs: []\n");
+});
+
+test("labels are counted", () => {
+  const counts = countLabels([{ __name__: "a", x: "1" }, { __name__: "a", x: "1", y: "" }]);
+  deepStrictEqual([...counts].map(([name, values]) => [name, [...values]]), [["x", [["1", 2]]], ["y", [["", 1]]]]);
+});
+
+test("churn has a culprit", () => {
+  const label = { label: "pod", newSeries: 80, percent: 80, newSeriesAlone: 0, newValues: 4, metrics: ["m"] };
+  const churn = { startMs: 0, endMs: 1, series: 200, newSeries: 100, newCombinations: 0, labels: [{ ...label, label: "__name__", newSeries: 90 }, label], metrics: [] };
+  strictEqual(culprit(churn), "4 new values of the label pod came with 80 new series (80 %), most of them of m.");
+  strictEqual(culprit({ ...churn, newSeries: 0 }), undefined);
+});
+
+test("own metrics are summed by labels", () => {
+  const own = index([
+    { name: "c", metric: [{ label: [{ name: "a", value: "x" }], counter: { value: 1 } }, { label: [{ name: "a", value: "y" }], counter: { value: 2 } }] },
+    { name: "h", metric: [{ histogram: { sampleCount: "3", sampleSum: 1.5 } }] },
+  ]);
+  deepStrictEqual([own.value("c"), own.value("c", { a: "y" }), own.value("none")], [3, 2, 0]);
+  deepStrictEqual(own.histogram("h"), { count: 3, sum: 1.5 });
+});
+
+const requester = { userAgent: "", dashboard: "", panel: "", rule: "", queries: 1, lastMs: 5 };
+check("requesters have names", nameOf, [
+  [[{ ...requester, rule: "r" }], "rule r"],
+  [[{ ...requester, dashboard: "d", panel: "2" }], "dashboard d, panel 2"],
+  [[{ ...requester, userAgent: "Mozilla/5.0 (X11) Gecko Firefox/130.0" }], "this page, in Firefox"],
+  [[{ ...requester, userAgent: "curl/8" }], "curl/8"],
+  [[requester], "unknown"],
+]);
+
+test("metadata of a family serves its metrics", () => {
+  const all = { h: [{ type: "histogram", unit: "", help: "" }], h_sum: [{ type: "gauge", unit: "", help: "" }] };
+  deepStrictEqual([metadataOf("h_bucket", all)?.type, metadataOf("h_sum", all)?.type, metadataOf("x", all)], ["histogram", "gauge", undefined]);
+});
+
+test("unused metrics are those without use, or without use since a time", () => {
+  const usage = { queries: 1, lastMs: 100, matchedLabels: [], groupedLabels: [], allLabels: false, requesters: [] };
+  const row = { name: "a", series: 1, type: "", unit: "", help: "", newSeries: 0 };
+  const all = [{ ...row, usage }, { ...row, name: "b" }];
+  deepStrictEqual(unusedSince(all, undefined).map(({ name }) => name), ["b"]);
+  deepStrictEqual(unusedSince(all, 101).map(({ name }) => name), ["a", "b"]);
+});
+
+test("rules are filtered by state and words", () => {
+  const rule = { type: "alerting" as const, name: "High", query: "up == 0", state: "firing", health: "ok", evaluationTime: 0, lastEvaluation: "" };
+  deepStrictEqual(["", "firing", "pending", "err", "recording"].map((state) => isShown(rule, state, "")), [true, true, false, false, false]);
+  deepStrictEqual(["high UP", "low"].map((find) => isShown(rule, "", find)), [true, false]);
+});
+
+test("tables sort numbers in descending order first, NaN last", () => {
+  const columns: Array<Column<number>> = [{ id: "n", title: "", value: (n) => n, isNumber: true }, { id: "s", title: "", value: String }];
+  deepStrictEqual(sortRows([2, NaN, 10], columns, "n"), [10, 2, NaN]);
+  deepStrictEqual(sortRows([2, 10], columns, "-n"), [2, 10]);
+  deepStrictEqual(sortRows([2, 10], columns, "s"), [10, 2]);
+  deepStrictEqual(sortRows([2, 10], columns, "unknown"), [2, 10]);
+});
+
+test("the history completes the beginning of a query", () => {
+  const at = (text: string, explicit = false) =>
+    historyCompletion(() => ["sum(up)", "up"])({ state: { doc: { length: text.length, toString: () => text } }, pos: text.length, explicit } as never)?.options.map(({ label }) => label);
+  deepStrictEqual([at("su"), at("x"), at(""), at("", true)], [["sum(up)"], undefined, undefined, ["sum(up)", "up"]]);
+});

@@ -1,0 +1,107 @@
+import { deepStrictEqual, match, ok, strictEqual } from "node:assert";
+import { test } from "node:test";
+import type { MatrixElement, Operator, QueryData } from "../src/api/types";
+import { toHeatMap } from "../src/chart/buckets";
+import { stack, toGrid, toNumber } from "../src/chart/grid";
+import { annotate, offsetAt } from "../src/query/annotation";
+import { selectorsOf, warningFor } from "../src/query/estimate";
+import { withOwnTime } from "../src/query/explain_view";
+import { toCsv } from "../src/query/export";
+import { toggled } from "../src/query/legend";
+import { newPanel, parsePanels, printPanels, rangeOf } from "../src/query/panel_state";
+import { check } from "./check";
+
+const panels = (search: string) => parsePanels(new URLSearchParams(search));
+
+test("links of Prometheus 2 open the same panels", () => {
+  const [first, second] = panels("g0.expr=up&g0.tab=0&g0.stacked=1&g0.range_input=2h&g0.step_input=30&g0.end_input=2026-11-23%2010:00&g1.expr=x&g1.tab=1");
+  deepStrictEqual(first, { ...newPanel("up"), tab: "graph", mode: "stacked", rangeMs: 7_200_000, stepMs: 30_000, endMs: Date.UTC(2026, 10, 23, 10) });
+  deepStrictEqual(second, { ...newPanel("x"), endMs: undefined, stepMs: undefined });
+});
+
+test("panels survive the address", () => {
+  const all = [
+    { ...newPanel('up{job="a&b"}'), tab: "graph" as const, mode: "heatmap" as const, endMs: Date.UTC(2026, 0, 2, 3, 4, 5), density: "high" as const, hasExemplars: true, stepMs: undefined },
+    { ...newPanel("1"), tab: "explain" as const, stepMs: 90_000, endMs: undefined, rangeMs: 600_000 },
+  ];
+  deepStrictEqual(panels(printPanels(all).toString()), all);
+  strictEqual(panels("").length, 1);
+});
+
+test("a range that ends now ends at a multiple of its step", () => {
+  const panel = { ...newPanel("up"), tab: "graph" as const, rangeMs: 3_600_000 };
+  deepStrictEqual(rangeOf(panel, 100_000_007), { startMs: 96_390_000, endMs: 99_990_000, stepMs: 15_000 });
+});
+
+check("positions in messages", (text: string, query: string) => annotate("error", text, query).position, [
+  [['invalid parameter "query": 1:5: parse error: x', "sum("], 4],
+  [["PromQL info: metric might not be a counter (2:3)", "sum(\n  up)"], 7],
+  [["no position", "up"], undefined],
+  [["(9:1)", "up"], undefined],
+]);
+check("columns count bytes", offsetAt, [[['{a="ä"}b', 1, 9], 7], [["😀x", 1, 5], 2]]);
+
+const element = (metric: Record<string, string>, values: Array<[number, string]>): MatrixElement => ({ metric, values });
+
+test("series lie on the grid of steps with gaps and special values", () => {
+  const grid = toGrid([element({ __name__: "m", i: "a" }, [[10, "1"], [30, "NaN"], [40, "+Inf"]]), element({ __name__: "m", i: "b" }, [[20, "3"], [90, "5"]])], 10_000, 40_000, 10_000);
+  deepStrictEqual(grid.times, [10, 20, 30, 40]);
+  deepStrictEqual(grid.lines.map(({ values }) => values), [[1, null, null, null], [null, 3, null, null]]);
+  deepStrictEqual(grid.common, { __name__: "m" });
+  deepStrictEqual(grid.lines.map(({ name, last, mean }) => [name, last, mean]), [['{i="a"}', Infinity, 1], ['{i="b"}', 5, 3]]);
+});
+
+check("numbers of the API", toNumber, [[["+Inf"], Infinity], [["-Inf"], -Infinity], [["1e3"], 1000], [["NaN"], NaN]]);
+check("stacks count a gap as 0 unless all lines have it", stack, [[[[[1, null, null], [2, 3, null]]], [[1, 0, null], [3, 3, null]]]]);
+
+test("classic buckets become differences", () => {
+  const map = toHeatMap([element({ le: "1" }, [[0, "2"]]), element({ le: "+Inf" }, [[0, "5"]]), element({ le: "x" }, [[0, "9"]])], 0, 0, 1000);
+  deepStrictEqual(map.bounds, [0, 1, Infinity]);
+  deepStrictEqual(map.cells, [{ timeIndex: 0, lower: 0, upper: 1, count: 2 }, { timeIndex: 0, lower: 1, upper: 2, count: 3 }]);
+});
+
+test("native buckets of several series are added, and bounds are limited", () => {
+  const native = (n: number): MatrixElement => ({ metric: {}, histograms: [[0, { count: "1", sum: "1", buckets: Array.from({ length: n }, (_, i) => [0, String(i), String(i + 1), "1"]) }]] });
+  const two = toHeatMap([native(2), native(2)], 0, 0, 1000);
+  deepStrictEqual(two.cells.map(({ count }) => count), [2, 2]);
+  const many = toHeatMap([native(1000)], 0, 0, 1000);
+  ok(many.bounds.length <= 161, String(many.bounds.length));
+  strictEqual(many.cells.reduce((sum, { count }) => sum + count, 0), 1000);
+  match(toHeatMap([element({}, [[0, "1"]])], 0, 0, 1000).reason ?? "", /label le/);
+});
+
+test("a file for spreadsheets runs no formula and keeps quotes", () => {
+  const data: QueryData = { resultType: "vector", result: [{ metric: { __name__: "m", a: '=cmd("x")' }, value: [0, "-1"] }, { metric: { b: "1,2" }, histogram: [0, { count: "3", sum: "4" }] }] };
+  strictEqual(
+    toCsv(data),
+    '__name__,a,b,time,value,count,sum\r\nm,"\'=cmd(""x"")",,1970-01-01T00:00:00.000Z,-1,,\r\n,,"1,2",1970-01-01T00:00:00.000Z,,3,4\r\n',
+  );
+  strictEqual(toCsv({ resultType: "scalar", result: [1, "2"] }), "time,value\r\n1970-01-01T00:00:01.000Z,2\r\n");
+});
+
+test("an operator's own time leaves out its operands", () => {
+  const operator = (depth: number, seconds: number): Operator => ({ depth, seconds, operator: "", runs: 1, series: 0, samples: 0, bytes: 0 });
+  deepStrictEqual(withOwnTime([operator(0, 10), operator(1, 4), operator(2, 3), operator(1, 2), operator(0, 9)]).map(({ ownSeconds }) => ownSeconds), [4, 1, 3, 2, 9]);
+});
+
+check("a click in the legend", (n: number, hidden: number[], index: number, isMany: boolean) => [...toggled(n, new Set(hidden), index, isMany)], [
+  [[3, [], 1, false], [0, 2]],
+  [[3, [0, 2], 1, false], []],
+  [[3, [0, 2], 0, false], [1, 2]],
+  [[3, [], 1, true], [1]],
+  [[3, [1], 1, true], []],
+]);
+
+const selector = (matchers: Array<[string, string]>) => ({ type: "vectorSelector", matchers: matchers.map(([name, value]) => ({ name, type: "=", value })) });
+
+test("a query that will hit a limit is announced", () => {
+  const known = { series: new Map([["big", 5_000_000], ["small", 3]]), total: 6_000_000, flags: { "query.max-points": "11000", "query.max-samples": "50000000" } };
+  const graph = { ...newPanel("x"), tab: "graph" as const };
+  const big = selector([["__name__", "big"]]);
+  match(warningFor(big, graph, known) ?? "", /selects 5M series; the graph shows 2,000/);
+  match(warningFor(selector([["__name__", "big"], ["a", "b"]]), graph, known) ?? "", /up to 5M series/);
+  match(warningFor({ type: "call", args: [big] }, { ...graph, stepMs: 100 }, known) ?? "", /--query.max-points/);
+  strictEqual(warningFor(selector([["__name__", "small"]]), graph, known), undefined);
+  strictEqual(warningFor({ type: "call", args: [big] }, graph, known), undefined);
+  deepStrictEqual(selectorsOf({ type: "binaryExpr", lhs: big, rhs: selector([["a", "b"]]) }), [{ metric: "big", hasMatchers: false }, { metric: undefined, hasMatchers: true }]);
+});
