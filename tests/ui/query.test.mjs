@@ -1,0 +1,161 @@
+// The query page: a query typed with completion, run, zoomed, shown as a table, shared by its address, and canceled.
+
+import { deepStrictEqual, match, ok, strictEqual } from "node:assert";
+import { after, before, describe, test } from "node:test";
+import { missing, openPage, settle, startBrowser, startServer, waitUntil, writeFleet } from "./harness.mjs";
+
+const query = (expr, more = "") => `/query?g0.expr=${encodeURIComponent(expr)}${more}`;
+
+describe("query page", { skip: missing() }, () => {
+  let server;
+  let browser;
+  before(async () => {
+    server = await startServer();
+    writeFleet(server);
+    browser = await startBrowser();
+  });
+  after(async () => {
+    await browser?.close();
+    await server?.stop();
+  });
+  const open = (path, options) => openPage(browser, server.url + path, options);
+
+  test("a query is typed with completion, run, zoomed, shown as a table, and reopened by its address", async () => {
+    const { page, problems, close } = await open("/");
+    match(page.url(), /\/query$/);
+    await page.locator(".editor .cm-content").click();
+    await page.keyboard.type("node_cpu_sec");
+    await page.getByRole("option", { name: /node_cpu_seconds_total/ }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Enter");
+    await page.getByText("1,152 series").or(page.getByText(/\d+ series/)).first().waitFor();
+    match(page.url(), /g0\.expr=node_cpu_seconds_total/);
+
+    await page.goto(server.url + query("sum by (mode) (rate(node_cpu_seconds_total[5m]))", "&g0.tab=graph&g0.range_input=20m"));
+    await page.locator(".plot canvas").waitFor();
+    await settle(page);
+    const plot = await page.locator(".plot .u-over").boundingBox();
+    await page.mouse.move(plot.x + plot.width * 0.3, plot.y + 50);
+    await page.mouse.down();
+    await page.mouse.move(plot.x + plot.width * 0.6, plot.y + 80, { steps: 5 });
+    await page.mouse.up();
+    await page.waitForURL(/g0\.end_input=/);
+    const zoomed = new URL(page.url()).searchParams.get("g0.range_input");
+    match(zoomed, /^[56]m/);
+    await page.goBack();
+    await page.waitForURL((url) => url.searchParams.get("g0.range_input") === "20m");
+
+    await page.getByRole("button", { name: "Table", exact: true }).click();
+    await page.getByRole("cell", { name: "softirq", exact: true }).waitFor();
+    const shared = page.url();
+    const again = await open(shared.slice(server.url.length));
+    await again.page.getByRole("cell", { name: "softirq", exact: true }).waitFor();
+    deepStrictEqual([...problems, ...again.problems], []);
+    await again.close();
+    await close();
+  });
+
+  test("the cost of a result is shown", async () => {
+    const { page, close } = await open(query("sum(node_cpu_seconds_total)"));
+    const cost = page.getByLabel("Cost of the query");
+    await cost.waitFor();
+    const text = await cost.innerText();
+    for (const name of ["Evaluation", "Queue", "Series", "Samples", "Peak samples", "Peak memory", "Size"]) ok(text.includes(name), `${name} in ${text}`);
+    await close();
+  });
+
+  test("an error is shown where it is in the text", async () => {
+    const { page, close } = await open(query("sum(up"), { expected: ["400"] });
+    await page.getByRole("alert").getByText("unclosed left parenthesis").waitFor();
+    await page.locator(".cm-lintRange-error").first().waitFor();
+    await close();
+  });
+
+  test("a warning precedes a query that will hit a limit", async () => {
+    const { page, close } = await open(query("node_cpu_seconds_total", "&g0.tab=graph&g0.range_input=1d&g0.res_step=1s"), { expected: ["400"] });
+    await page.getByText(/The graph has 86\.4k points per series/).waitFor();
+    await close();
+  });
+
+  test("a query is canceled on the server", async () => {
+    const { page, close } = await open(query(""));
+    // Hours of steps over all series: it does not end by itself within this test.
+    const heavy = 'sum(count_over_time({__name__!=""}[30m:1s]))';
+    await page.locator(".editor .cm-content").click();
+    await page.keyboard.insertText(heavy);
+    await page.getByRole("button", { name: "Run" }).click();
+    const active = async () => (await (await fetch(`${server.url}/api/v1/status/queries`)).json()).data.filter((one) => one.query === heavy).length;
+    await waitUntil("the query runs", async () => (await active()) === 1);
+    await page.getByRole("button", { name: /^Cancel/ }).click();
+    await page.getByText("The query was canceled.").waitFor();
+    await waitUntil("the server stops it", async () => (await active()) === 0);
+    await close();
+  });
+
+  test("the legend shows one series, and the history offers the query", async () => {
+    const { page, problems, close } = await open(query("sum by (mode) (node_cpu_seconds_total)", "&g0.tab=graph&g0.range_input=20m"));
+    const idle = page.getByRole("button", { name: '{mode="idle"}' });
+    await idle.click();
+    strictEqual(await page.locator(".legend tr.off").count(), 7);
+    await page.getByRole("button", { name: "Show all" }).click();
+    strictEqual(await page.locator(".legend tr.off").count(), 0);
+    await page.getByRole("button", { name: "Run" }).click();
+    await page.getByRole("button", { name: "History" }).click();
+    await page.getByRole("dialog").getByText("sum by (mode) (node_cpu_seconds_total)").waitFor();
+    await page.keyboard.press("Escape");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "CSV" }).click()]);
+    strictEqual(file.suggestedFilename(), "varve.csv");
+    await page.getByRole("button", { name: "Format" }).click();
+    await page.getByRole("button", { name: "Add panel" }).click();
+    strictEqual(await page.locator(".panel").count(), 2);
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("a link of Prometheus opens the same graph", async () => {
+    const { page, problems, close } = await open("/graph?g0.expr=node_load1&g0.tab=0&g0.stacked=1&g0.range_input=20m");
+    await page.locator(".plot canvas").or(page.getByText("The result is empty")).first().waitFor();
+    strictEqual(await page.getByLabel("Display").inputValue(), "stacked");
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("the keyboard reaches pages, the editor and the list of keys", async () => {
+    const { page, problems, close } = await open("/store");
+    await page.getByRole("heading", { name: "Store" }).waitFor();
+    await page.keyboard.press("g");
+    await page.keyboard.press("q");
+    await page.waitForURL(/\/query/);
+    await page.locator(".cm-content").waitFor();
+    await page.keyboard.press("?");
+    await page.getByRole("dialog").getByText("Go to the query").waitFor();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("/");
+    await page.keyboard.type("up");
+    strictEqual(await page.locator(".cm-content").innerText(), "up");
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("memory stays flat over 100 queries", async () => {
+    const { page, close } = await open(query("sum by (mode) (rate(node_cpu_seconds_total[5m]))", "&g0.tab=graph&g0.range_input=20m"));
+    await settle(page);
+    const session = await page.context().newCDPSession(page);
+    const heap = async () => {
+      await session.send("HeapProfiler.collectGarbage");
+      return (await session.send("Runtime.getHeapUsage")).usedSize;
+    };
+    const run = async (n) => {
+      for (let i = 0; i < n; i++) {
+        await page.getByRole("button", { name: "Run" }).click();
+        await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]'));
+      }
+    };
+    await run(20);
+    const before = await heap();
+    await run(100);
+    const grown = (await heap()) - before;
+    ok(grown < 2_000_000, `the heap grew by ${grown} bytes in 100 queries`);
+    await close();
+  });
+});
