@@ -11,6 +11,11 @@ pub(crate) fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
+/// Returns the name of the machine, or an empty string if the system reports none.
+pub(crate) fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
+}
+
 /// The memory that the process may use.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {

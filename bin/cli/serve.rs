@@ -9,6 +9,7 @@ use varve_ingest::Limits;
 use varve_tsdb::labels::regexp::Regexp;
 
 use crate::quantity::{parse_duration, parse_size};
+use crate::server::external_url::ExternalUrl;
 use crate::{log, machine};
 
 /// Flags of `varve serve`.
@@ -29,6 +30,14 @@ pub(crate) struct ServeArgs {
     /// Address to listen on; port 0 picks a free port and logs it
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub(crate) listen_address: String,
+
+    /// URL under which clients reach this server, for links; its path is the default of --web.route-prefix [empty: host name and port of the listener]
+    #[arg(long = "web.external-url", value_name = "URL", default_value = "", value_parser = ExternalUrl::parse)]
+    pub(crate) external_url: ExternalUrl,
+
+    /// Path under which all endpoints are served [empty: path of --web.external-url]
+    #[arg(long = "web.route-prefix", value_name = "PATH", default_value = "")]
+    pub(crate) route_prefix: String,
 
     /// File with TLS, passwords and tokens, in the format of Prometheus' exporter-toolkit; reloaded when it changes
     #[arg(long = "web.config.file", value_name = "FILE")]

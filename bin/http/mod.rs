@@ -27,12 +27,12 @@ pub(crate) mod web_config;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use connection::Server;
+use serving::route_prefix::Routes;
 use serving::{authorize, observe, redirect};
 
 pub(crate) use connection::requests_max;
@@ -45,11 +45,12 @@ pub(crate) async fn serve(state: HttpState, listener: TcpListener, stop: watch::
     connection::serve(Server { app, web, routes: routes(state) }, listener, stop).await;
 }
 
-fn routes(state: HttpState) -> Router {
-    api::routes::router(&state)
+fn routes(state: HttpState) -> Routes {
+    let inside = api::routes::router(&state)
         .merge(ui::router())
         .route_layer(from_fn_with_state(state.clone(), observe::observe))
-        .layer(from_fn(redirect::clean_only))
+        .layer(from_fn_with_state(state.clone(), redirect::clean_only))
         .layer(from_fn_with_state(state.clone(), authorize::authorize))
-        .with_state(state)
+        .with_state(state.clone());
+    Routes::new(inside, state)
 }

@@ -23,6 +23,11 @@ pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     (status, headers, text.into()).into_response()
 }
 
+/// Responds to a path that is not served.
+pub(crate) fn no_page() -> Response {
+    plain(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
 fn json<T: Serialize + ?Sized>(data: &T) -> String {
     serde_json::to_string(data).expect("responses are strings, numbers, arrays and objects of them")
 }

@@ -60,7 +60,8 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     log::set_level(config.runtime.log_level);
     let features = options::features(&args);
     let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
-    let settings = options::settings(&args, &memory, features, flags);
+    let web = WebConfig::load(args.web_config_file.as_deref())?;
+    let settings = options::settings(&args, &memory, features, flags, web.current().tls.is_some());
     let options = options::store_options(&args, &memory, config.clone(), features);
     let query_log_file = config.global.query_log_file.clone();
     let config = LiveConfig::new(args.config_file.clone(), config);
@@ -70,7 +71,6 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
         .build()
         .context("start the threads of the server")?;
     let pressure = Pressure::new(memory, args.memory_refuse_at);
-    let web = WebConfig::load(args.web_config_file.as_deref())?;
     let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
     app.query_log.write_to(QueryLog::open(query_log_file.as_deref())?);
     let result = runtime.block_on(run(args, HttpState::new(app, web), options));

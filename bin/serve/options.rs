@@ -11,6 +11,7 @@ use crate::cli::{OnCorruption, QueueTimeoutStatus, ServeArgs, WalSync};
 use crate::config::Config;
 use crate::machine::{self, Memory};
 use crate::quantity::{print_duration, print_size};
+use crate::server::external_url::RoutePrefix;
 use crate::server::settings::{ResponseLimits, Settings};
 use crate::server::store::StoreOptions;
 
@@ -56,11 +57,15 @@ pub(super) fn settings(
     memory: &Memory,
     features: Features,
     flags: BTreeMap<String, String>,
+    is_tls: bool,
 ) -> Settings {
     // By default, all queries together use at most 40 % of the memory, and a single one a quarter of that.
     let total = or_default(args.query_max_memory_total, || share_of_memory(memory, 2, 5));
+    let external_url = args.external_url.clone().or_listener(&args.listen_address, is_tls);
     Settings {
         args: args.clone(),
+        route_prefix: RoutePrefix::new(&args.route_prefix, &external_url),
+        external_url,
         response: ResponseLimits {
             buffer_size: args.response_buffer,
             size_max: or_default(args.max_response_size, || usize::MAX),

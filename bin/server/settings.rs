@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use varve_query::promql::Features;
 
+use super::external_url::{ExternalUrl, RoutePrefix};
 use crate::cli::ServeArgs;
 
 /// Checked flags of a server.
@@ -13,6 +14,8 @@ use crate::cli::ServeArgs;
 pub(crate) struct Settings {
     /// The flags, for values that need no conversion.
     pub(crate) args: ServeArgs,
+    pub(crate) external_url: ExternalUrl,
+    pub(crate) route_prefix: RoutePrefix,
     pub(crate) response: ResponseLimits,
     pub(crate) metadata_concurrency: usize,
     /// Series that a metadata request may read. `None`: no limit.

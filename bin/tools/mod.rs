@@ -2,7 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod check;
-mod client;
+pub(crate) mod client;
 mod directory;
 pub(crate) mod manual;
 mod output;

@@ -21,6 +21,8 @@ pub(crate) struct Http {
     address: SocketAddr,
     agent: Agent,
     scheme: &'static str,
+    /// Prepended to all paths.
+    prefix: String,
 }
 
 /// TLS and credentials of a client.
@@ -60,12 +62,17 @@ impl Http {
             });
         }
         let scheme = if access.tls.is_some() { "https" } else { "http" };
-        Self { address, agent: config.build().into(), scheme }
+        Self { address, agent: config.build().into(), scheme, prefix: String::new() }
     }
 
     /// Returns a client of the same server with other TLS settings and credentials.
     pub(crate) fn with(&self, access: &Access) -> Self {
-        Self::of(self.address, access)
+        Self::of(self.address, access).below(&self.prefix)
+    }
+
+    /// Returns a client that prepends a prefix to all paths, as in `--web.route-prefix`.
+    pub(crate) fn below(self, prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned(), ..self }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -74,7 +81,7 @@ impl Http {
 
     /// Returns the URL of a path.
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("{}://{}{path}", self.scheme, self.address)
+        format!("{}://{}{}{path}", self.scheme, self.address, self.prefix)
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {

@@ -85,7 +85,12 @@ impl Release {
 
     /// Starts a Prometheus that accepts remote writes, and waits until it is ready.
     pub(crate) fn start(&self, config: &str, flags: &[&str]) -> Prometheus {
-        Prometheus::run(&self.program, config, flags, |_| {})
+        self.start_below("", config, flags)
+    }
+
+    /// As [`Self::start`], for a Prometheus that serves below a prefix.
+    pub(crate) fn start_below(&self, prefix: &str, config: &str, flags: &[&str]) -> Prometheus {
+        Prometheus::run(&self.program, prefix, config, flags, |_| {})
     }
 }
 
@@ -111,10 +116,10 @@ impl Prometheus {
 
     /// As [`Self::start`], on a data directory that `fill` creates.
     pub(crate) fn start_on(config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
-        Self::run(&RELEASES.first().expect("the test has looked for one").program, config, flags, fill)
+        Self::run(&RELEASES.first().expect("the test has looked for one").program, "", config, flags, fill)
     }
 
-    fn run(program: &Path, config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
+    fn run(program: &Path, prefix: &str, config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
         fill(&dir.path().join("data"));
         let config_file = dir.path().join("prometheus.yml");
@@ -126,7 +131,7 @@ impl Prometheus {
             .args(["--web.listen-address=127.0.0.1:0", "--web.enable-remote-write-receiver", "--web.enable-lifecycle"])
             .args(flags);
         let mut process = Process::start("prometheus", &mut command);
-        let http = Http::new(process.listening_address());
+        let http = Http::new(process.listening_address()).below(prefix);
         wait_until("prometheus to be ready", || {
             assert!(process.is_running(), "prometheus has exited:\n{}", process.output());
             http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)

@@ -1,5 +1,6 @@
 //! A Varve server on a free port with its own data directory.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -30,13 +31,18 @@ impl Server {
     pub(crate) fn start_on(flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
         let (dir, data_dir) = new_data_dir();
         fill(&data_dir);
-        Self::run(&mut command(&data_dir, flags), dir, &Access::default())
+        Self::run(&mut command(&data_dir, flags), dir, Http::new)
     }
 
     /// As [`Self::start`], for a server with TLS or authentication.
     pub(crate) fn start_as(flags: &[&str], access: &Access) -> Self {
+        Self::start_with(flags, |address| Http::of(address, access))
+    }
+
+    /// As [`Self::start`], with another client.
+    pub(crate) fn start_with(flags: &[&str], http: impl FnOnce(SocketAddr) -> Http) -> Self {
         let (dir, data_dir) = new_data_dir();
-        Self::run(&mut command(&data_dir, flags), dir, access)
+        Self::run(&mut command(&data_dir, flags), dir, http)
     }
 
     /// Starts a server whose data directory is a tmpfs of the given size, which ends with the process. Returns `None` if the
@@ -55,18 +61,18 @@ impl Server {
             eprintln!("skipped: cannot mount a disk of {size}");
             return None;
         }
-        Some(Self::run(&mut unshare(&command(&data_dir, flags)), dir, &Access::default()))
+        Some(Self::run(&mut unshare(&command(&data_dir, flags)), dir, Http::new))
     }
 
     /// Starts a server in a cgroup.
     pub(crate) fn start_in(group: &MemoryGroup, flags: &[&str]) -> Self {
         let (dir, data_dir) = new_data_dir();
-        Self::run(&mut group.wrap(&command(&data_dir, flags)), dir, &Access::default())
+        Self::run(&mut group.wrap(&command(&data_dir, flags)), dir, Http::new)
     }
 
     /// Runs a command that starts a server with its data in `dir`, and waits until it is ready.
-    fn run(command: &mut Command, dir: TempDir, access: &Access) -> Self {
-        let (process, http) = wait_for_ready(Process::start("varve", command), access);
+    fn run(command: &mut Command, dir: TempDir, http: impl FnOnce(SocketAddr) -> Http) -> Self {
+        let (process, http) = wait_for_ready(Process::start("varve", command), http);
         Self { process, http, dir }
     }
 
@@ -74,7 +80,7 @@ impl Server {
     pub(crate) fn restart(&mut self, flags: &[&str]) {
         assert!(!self.process.is_running(), "two servers on one directory");
         let process = Process::start("varve", &mut command(&self.data_dir(), flags));
-        (self.process, self.http) = wait_for_ready(process, &Access::default());
+        (self.process, self.http) = wait_for_ready(process, Http::new);
     }
 
     /// As [`Self::restart`], but returns as soon as the server listens.
@@ -156,9 +162,8 @@ fn new_data_dir() -> (TempDir, PathBuf) {
     (dir, data_dir)
 }
 
-fn wait_for_ready(mut process: Process, access: &Access) -> (Process, Http) {
-    let address = process.listening_address();
-    let http = Http::of(address, access);
+fn wait_for_ready(mut process: Process, http: impl FnOnce(SocketAddr) -> Http) -> (Process, Http) {
+    let http = http(process.listening_address());
     wait_until("varve to be ready", || {
         assert!(process.is_running(), "varve has exited:\n{}", process.output());
         http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)

@@ -8,6 +8,7 @@ mod metadata;
 mod protocol;
 mod query;
 mod rejects;
+mod route_prefix;
 mod stats;
 mod usage;
 mod web_config;

@@ -18,8 +18,8 @@ struct Document {
     components: Value,
 }
 
-/// Returns the document as YAML, in this version of the specification.
-pub(super) fn describe(endpoints: &[Endpoint], version: &'static str) -> String {
+/// Returns the document as YAML, in this version of the specification, for clients that reach the API under the URL `server`.
+pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &str) -> String {
     let mut schemas = Schemas::default();
     let string = || json!({ "type": "string" });
     let error = schemas.object("Error", "Why a request failed.", |_| {
@@ -43,7 +43,7 @@ pub(super) fn describe(endpoints: &[Endpoint], version: &'static str) -> String 
             "description": "A Prometheus-compatible metrics store.",
             "version": env!("CARGO_PKG_VERSION"),
         }),
-        servers: json!([{ "url": "/" }]),
+        servers: json!([{ "url": server }]),
         paths,
         components: json!({ "schemas": schemas.all() }),
     };
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn every_endpoint_is_described_once() {
-        let yaml = describe(&endpoints(), "3.1.0");
+        let yaml = describe(&endpoints(), "3.1.0", "/");
         let document: Value = serde_yaml_ng::from_str(&yaml).unwrap();
         let mut ids = std::collections::BTreeSet::new();
         for endpoint in endpoints() {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn every_reference_resolves() {
-        let yaml = describe(&endpoints(), "3.1.0");
+        let yaml = describe(&endpoints(), "3.1.0", "/");
         let document: Value = serde_yaml_ng::from_str(&yaml).unwrap();
         let mut left = vec![&document];
         let mut n = 0;

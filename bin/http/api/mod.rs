@@ -2,7 +2,7 @@
 
 mod admin;
 mod document;
-mod endpoint;
+pub(super) mod endpoint;
 mod federate;
 mod metadata;
 mod query;

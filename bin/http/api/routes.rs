@@ -1,6 +1,6 @@
 //! The table of endpoints: paths, methods, parameters and responses. The router and the OpenAPI document are built from it.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -26,10 +26,11 @@ use crate::http::openapi::{
     ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, SyntaxTree, Untyped, optional, required,
 };
 use crate::http::params::Form;
-use crate::http::response::plain;
+use crate::http::response::no_page;
 use crate::http::serving::redirect::API;
 use crate::http::serving::state::HttpState;
 use crate::http::serving::{cors, redirect};
+use crate::server::app::App;
 
 const LIMIT: Parameter = optional("limit", Integer, "Maximum number of elements in the result.");
 const TIMEOUT: Parameter = optional("timeout", Duration, "Timeout of the request, at most --query.timeout.");
@@ -214,7 +215,7 @@ fn scraping() -> Vec<Endpoint> {
             .takes(const { &[POOL] })
             .gives::<Untyped>(),
         get("/api/v1/alertmanagers", targets::alertmanagers)
-            .about("alerts", "Returns Alertmanagers; there are none")
+            .about("alerts", "Returns Alertmanagers")
             .gives::<targets::Alertmanagers>(),
         get("/api/v1/alerts", rules::alerts)
             .about("alerts", "Returns active alerts; there are none")
@@ -403,19 +404,19 @@ pub(crate) fn router(state: &HttpState) -> Router<HttpState> {
 }
 
 /// GET /api/v1/openapi.yaml, in version 3.1 of the specification, or 3.2 with `openapi_version=3.2`.
-async fn openapi_yaml(form: Form) -> Response {
+async fn openapi_yaml(State(app): State<Arc<App>>, form: Form) -> Response {
     let version = if matches!(form.first("openapi_version"), "3.2" | "3.2.0") { "3.2.0" } else { "3.1.0" };
     let headers = [
         (header::CONTENT_TYPE, "application/yaml; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
     ];
-    (headers, document::describe(&endpoints(), version)).into_response()
+    (headers, document::describe(&endpoints(), version, app.settings.external_url.as_str())).into_response()
 }
 
 /// Responds to OPTIONS of an API path that is not served. Any other method gets 404.
 async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
     if request.method() != Method::OPTIONS {
-        return not_found(request).await;
+        return not_found(State(state), request).await;
     }
     if let Some(is_stopping) = state.app.stopping() {
         return unavailable(is_stopping);
@@ -430,10 +431,10 @@ async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
 }
 
 /// Responds to a path that is not served: with a redirect if another spelling of it is.
-async fn not_found(request: Request) -> Response {
+async fn not_found(State(state): State<HttpState>, request: Request) -> Response {
     static SERVED: LazyLock<Vec<&str>> = LazyLock::new(|| endpoints().iter().map(|endpoint| endpoint.path).collect());
-    let redirect = redirect::to_served(request.method(), request.uri(), &SERVED);
-    redirect.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "404 page not found\n"))
+    let prefix = state.app.settings.route_prefix.escaped();
+    redirect::to_served(&prefix, request.method(), request.uri(), &SERVED).unwrap_or_else(no_page)
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Version, header};
 use axum::response::{IntoResponse, Response};
@@ -29,6 +28,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::error::ApiError;
+use super::serving::route_prefix::Routes;
 use super::web_config::{ALPN_HTTP2, WebConfig};
 use crate::server::app::App;
 use crate::server::request_context::Peer;
@@ -64,7 +64,7 @@ const CONNECTIONS_FLAG: &str = "--web.max-connections";
 pub(crate) struct Server {
     pub(crate) app: Arc<App>,
     pub(crate) web: Arc<WebConfig>,
-    pub(crate) routes: Router,
+    pub(crate) routes: Routes,
 }
 
 /// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many HTTP/2 streams on all connections
@@ -161,16 +161,16 @@ struct Talk {
 /// Serves HTTP until client or server ends the connection.
 async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     app: &Arc<App>,
-    routes: Router,
+    routes: Routes,
     socket: S,
     talk: Talk,
     connection: &Arc<Connection>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let service = TowerToHyperService::new(routes);
     let (shared_connection, shared_app) = (Arc::clone(connection), Arc::clone(app));
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (service, app, mut busy) = (service.clone(), Arc::clone(&shared_app), shared_connection.busy());
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let service = TowerToHyperService::new(routes.choose(&mut request));
+        let (app, mut busy) = (Arc::clone(&shared_app), shared_connection.busy());
         let mut request = request.map(|body| Body::new(busy.receive(body)));
         if let Some(peer) = talk.peer {
             request.extensions_mut().insert(peer);

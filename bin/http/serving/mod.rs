@@ -12,6 +12,7 @@ pub(crate) mod redirect;
 pub(crate) mod request_body;
 mod response_body;
 mod response_writer;
+pub(crate) mod route_prefix;
 pub(crate) mod run;
 mod singleflight;
 pub(crate) mod state;

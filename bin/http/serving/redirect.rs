@@ -3,45 +3,55 @@
 
 use std::borrow::Cow;
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+
+use super::state::HttpState;
 
 /// The prefix of the API's paths.
 pub(crate) const API: &str = "/api/v1/";
 
 /// Redirects paths that are not clean: an empty path element is not a valid label name.
-pub(crate) async fn clean_only(request: Request, next: Next) -> Response {
-    match to_clean(request.method(), request.uri()) {
+pub(crate) async fn clean_only(State(state): State<HttpState>, request: Request, next: Next) -> Response {
+    let prefix = state.app.settings.route_prefix.escaped();
+    match to_clean(&prefix, request.method(), request.uri()) {
         Some(elsewhere) => elsewhere,
         None => next.run(request).await,
     }
 }
 
-/// Redirects to the clean spelling of a path. Returns `None` if the path is clean.
-fn to_clean(method: &Method, uri: &Uri) -> Option<Response> {
+/// Redirects to the clean spelling of a path, below `prefix`. Returns `None` if the path is clean.
+fn to_clean(prefix: &str, method: &Method, uri: &Uri) -> Option<Response> {
     let path = uri.path();
-    let is_plain = path.starts_with('/') && !path.contains("//") && !path.contains("/.");
-    let plain = if is_plain { Cow::Borrowed(path) } else { Cow::Owned(clean(path)) };
+    let plain = clean(path);
     if plain != path {
-        return redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, &plain);
+        return redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, &format!("{prefix}{plain}"));
     }
     let is_api = path == API.trim_end_matches('/');
-    if is_api { redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, API) } else { None }
+    if is_api { redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, &format!("{prefix}{API}")) } else { None }
 }
 
-/// Redirects to one of the `served` paths that differs by a trailing slash. Returns `None` if there is none.
-pub(crate) fn to_served(method: &Method, uri: &Uri, served: &[&str]) -> Option<Response> {
+/// Redirects to one of the `served` paths that differs by a trailing slash, below `prefix`. Returns `None` if there is none.
+pub(crate) fn to_served(prefix: &str, method: &Method, uri: &Uri, served: &[&str]) -> Option<Response> {
     let path = uri.path().strip_suffix('/')?;
     let is_served = served.iter().any(|served| fits(served, path));
+    if is_served { to_other_slash(method, uri, &format!("{prefix}{path}")) } else { None }
+}
+
+/// Redirects to a path that differs by a trailing slash.
+pub(super) fn to_other_slash(method: &Method, uri: &Uri, path: &str) -> Option<Response> {
     // A client keeps its method only with 307.
     let status = if *method == Method::GET { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT };
-    if is_served { redirect(status, method, uri, path) } else { None }
+    redirect(status, method, uri, path)
 }
 
 /// Removes empty, `.` and `..` elements. Keeps a trailing slash.
-fn clean(path: &str) -> String {
+pub(super) fn clean(path: &str) -> Cow<'_, str> {
+    if path.starts_with('/') && !path.contains("//") && !path.contains("/.") {
+        return Cow::Borrowed(path);
+    }
     let mut elements: Vec<&str> = Vec::new();
     for element in path.split('/') {
         match element {
@@ -52,7 +62,7 @@ fn clean(path: &str) -> String {
     }
     let ends_in_folder = path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..");
     let end = if ends_in_folder && !elements.is_empty() { "/" } else { "" };
-    format!("/{}{end}", elements.join("/"))
+    Cow::Owned(format!("/{}{end}", elements.join("/")))
 }
 
 /// Returns `true` if a path matches the path of an endpoint, whose elements in braces match any element.
@@ -67,7 +77,8 @@ fn fits(served: &str, path: &str) -> bool {
     }
 }
 
-fn redirect(status: StatusCode, method: &Method, uri: &Uri, path: &str) -> Option<Response> {
+/// Redirects to a path with the query of the request.
+pub(super) fn redirect(status: StatusCode, method: &Method, uri: &Uri, path: &str) -> Option<Response> {
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     // Browsers treat a backslash as a slash, and two slashes lead to another host.
     let location = format!("{}{query}", path.replace('\\', "%5C"));
@@ -98,7 +109,7 @@ mod tests {
     #[test]
     fn a_path_is_cleaned() {
         let check = |uri: &'static str, expect: Option<&str>| {
-            let got = location(to_clean(&Method::POST, &Uri::from_static(uri)));
+            let got = location(to_clean("", &Method::POST, &Uri::from_static(uri)));
             assert_eq!(got, expect.map(|to| (307, to.to_owned())), "{uri}");
         };
         check("/api/v1/labels", None);
@@ -119,13 +130,13 @@ mod tests {
     fn a_trailing_slash_redirects_to_a_served_path() {
         const SERVED: [&str; 3] = ["/api/v1/query", "/api/v1/label/{name}/values", "/-/healthy"];
         let check = |method: Method, uri: &'static str, expect: Option<(u16, &str)>| {
-            let got = location(to_served(&method, &Uri::from_static(uri), &SERVED));
+            let got = location(to_served("/a%20b", &method, &Uri::from_static(uri), &SERVED));
             assert_eq!(got, expect.map(|(status, to)| (status, to.to_owned())), "{uri}");
         };
-        check(Method::GET, "/api/v1/query/?query=1", Some((301, "/api/v1/query?query=1")));
-        check(Method::POST, "/api/v1/query/", Some((307, "/api/v1/query")));
-        check(Method::GET, "/api/v1/label/job/values/", Some((301, "/api/v1/label/job/values")));
-        check(Method::GET, "/-/healthy/", Some((301, "/-/healthy")));
+        check(Method::GET, "/api/v1/query/?query=1", Some((301, "/a%20b/api/v1/query?query=1")));
+        check(Method::POST, "/api/v1/query/", Some((307, "/a%20b/api/v1/query")));
+        check(Method::GET, "/api/v1/label/job/values/", Some((301, "/a%20b/api/v1/label/job/values")));
+        check(Method::GET, "/-/healthy/", Some((301, "/a%20b/-/healthy")));
         check(Method::GET, "/api/v1/query", None);
         check(Method::GET, "/api/v1/nonsense/", None);
         check(Method::GET, "/", None);

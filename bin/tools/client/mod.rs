@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub(crate) use access::Access;
 pub(crate) use args::ServerArgs;
-pub(crate) use url::{Url, escape};
+pub(crate) use url::{Url, escape, unescape};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;

@@ -87,7 +87,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 }
 
 /// Decodes percent escapes. Invalid escapes remain.
-fn unescape(text: &str) -> Vec<u8> {
+pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let (mut unescaped, mut i) = (Vec::with_capacity(bytes.len()), 0);
     while i < bytes.len() {

@@ -101,12 +101,11 @@ described! {
 
 /// GET /api/v1/status/runtimeinfo.
 pub(crate) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
-    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let config = app.config.status();
     success(&RuntimeInfo {
         start_time: app.started.to_string(),
         working_dir: std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default(),
-        hostname: hostname.trim_end().to_owned(),
+        hostname: machine::hostname(),
         server_time: Timestamp::now().to_string(),
         reload_config_success: config.is_success,
         last_config_time: format!("{:.0}", config.last_success),
