@@ -2,6 +2,7 @@
 //!
 //! Every key has an effect. An unknown key is an error, so that nobody relies on a setting without effect.
 
+pub(crate) mod alerting;
 mod ingest;
 mod otlp;
 
@@ -19,6 +20,7 @@ use varve_tsdb::labels::METRIC_NAME;
 
 use crate::log;
 use crate::quantity::{parse_duration, print_duration};
+use alerting::AlertingConfig;
 use ingest::IngestConfig;
 use otlp::OtlpConfig;
 
@@ -30,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) runtime: RuntimeConfig,
     pub(crate) storage: StorageConfig,
     pub(crate) otlp: OtlpConfig,
+    pub(crate) alerting: AlertingConfig,
     pub(crate) ingest: IngestConfig,
 }
 
@@ -119,6 +122,7 @@ impl Config {
         let log_file = config.global.query_log_file.take().filter(|file| !file.as_os_str().is_empty());
         config.global.query_log_file = log_file.map(|file| folder.join(file));
         config.ingest.load_files(folder).and_then(|()| config.ingest.rules().map(drop)).with_context(about)?;
+        config.alerting.set_folder(folder);
         Ok(config)
     }
 
@@ -149,6 +153,7 @@ impl Config {
         if config.storage.exemplars.max_exemplars > EXEMPLARS_MAX {
             bail!("storage.exemplars.max_exemplars: must be at most {EXEMPLARS_MAX}");
         }
+        config.alerting.check()?;
         config.ingest.rules()?;
         config.ingest.budgets()?;
         config.ingest.ha()?;

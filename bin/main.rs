@@ -15,6 +15,7 @@ mod config;
 mod http;
 mod log;
 mod machine;
+mod notifier;
 mod process;
 mod promql_text;
 mod quantity;

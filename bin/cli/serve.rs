@@ -91,6 +91,18 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.search.max-limit", value_name = "N", default_value = "10000")]
     pub(crate) search_max_limit: usize,
 
+    /// Maximum number of alerts that wait for an Alertmanager; above it the oldest ones are dropped
+    #[arg(long = "alertmanager.notification-queue-capacity", value_name = "N", default_value = "10000", value_parser = parse_count)]
+    pub(crate) notification_queue_capacity: usize,
+
+    /// Maximum number of alerts in a request to an Alertmanager
+    #[arg(long = "alertmanager.notification-batch-size", value_name = "N", default_value = "256", value_parser = parse_count)]
+    pub(crate) notification_batch_size: usize,
+
+    /// Whether alerts that wait for an Alertmanager at shutdown are sent, for up to 10s, or dropped
+    #[arg(long = "alertmanager.drain-notification-queue-on-shutdown", value_name = "BOOL", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
+    pub(crate) drain_notification_queue: bool,
+
     /// Data directory; created if it does not exist
     #[arg(long = "storage.tsdb.path", value_name = "DIR", default_value = "data/")]
     pub(crate) tsdb_path: PathBuf,

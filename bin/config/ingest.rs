@@ -46,7 +46,7 @@ pub(crate) struct IngestConfig {
 /// A relabel configuration of Prometheus, with a name and a state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-struct RuleConfig {
+pub(super) struct RuleConfig {
     source_labels: Vec<String>,
     #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     separator: Option<String>,
@@ -180,6 +180,17 @@ impl IngestConfig {
 }
 
 impl RuleConfig {
+    /// Compiles rules that apply to other label sets than those of written series.
+    ///
+    /// # Errors
+    /// As [`IngestConfig::rules`], and if a rule has `disable_on_use`.
+    pub(super) fn compile(configs: &[Self]) -> Result<Rules> {
+        for (idx, config) in configs.iter().enumerate() {
+            ensure!(!config.disable_on_use, "rule {idx}: only ingest.metric_relabel_configs can have disable_on_use");
+        }
+        Ok(Rules::new(configs.iter().map(Self::to_relabel).collect())?)
+    }
+
     fn to_relabel(&self) -> RelabelConfig {
         let of = self.clone();
         RelabelConfig {

@@ -81,12 +81,14 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
 
 async fn run(args: ServeArgs, state: HttpState, options: StoreOptions) -> Result<()> {
     let app = Arc::clone(&state.app);
+    let alerting = app.notifier.prepare(&app.config.current())?;
     let mut signals = Signals::catch().context("catch signals")?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "Starting Varve");
     let listener = listen(&args.listen_address).await?;
     let address = listener.local_addr().context("read the listening address")?.to_string();
     tracing::info!(address, "Listening");
 
+    app.notifier.apply(alerting);
     app.notifications.set(STARTING_UP, true);
     housekeeping::start(Arc::downgrade(&app), Arc::clone(&state.web)).context("start a thread")?;
     let (stop, stopped) = watch::channel(false);
@@ -184,6 +186,7 @@ async fn shut_down(
     if tokio::time::timeout(CONNECTION_GRACE, server).await.is_err() {
         tracing::warn!("Closing connections that are still open");
     }
+    app.notifier.drain().await;
     let Some(store) = app.take_store() else { return Ok(()) };
     let closed = tokio::task::spawn_blocking(move || close(store)).await;
     closed.context("close the store")??;

@@ -10,6 +10,7 @@ use varve_query::promql::{Features, Limits};
 use crate::cli::{OnCorruption, QueueTimeoutStatus, ServeArgs, WalSync};
 use crate::config::Config;
 use crate::machine::{self, Memory};
+use crate::notifier::NotifierOptions;
 use crate::quantity::{print_duration, print_size};
 use crate::server::external_url::RoutePrefix;
 use crate::server::settings::{ResponseLimits, Settings};
@@ -66,6 +67,12 @@ pub(super) fn settings(
         args: args.clone(),
         route_prefix: RoutePrefix::new(&args.route_prefix, &external_url),
         external_url,
+        notifier: NotifierOptions {
+            queue_capacity: args.notification_queue_capacity,
+            batch_size: args.notification_batch_size,
+            drain_on_shutdown: args.drain_notification_queue,
+            ..NotifierOptions::default()
+        },
         response: ResponseLimits {
             buffer_size: args.response_buffer,
             size_max: or_default(args.max_response_size, || usize::MAX),

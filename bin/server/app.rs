@@ -28,6 +28,7 @@ use super::settings::Settings;
 use super::shutdown::Quit;
 use super::store::Store;
 use crate::config::Config;
+use crate::notifier::Notifier;
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub(crate) struct App {
     pub(crate) query_log: QueryLog,
     pub(crate) rejects: RejectLog,
     pub(crate) senders: Senders,
+    pub(crate) notifier: Arc<Notifier>,
     phase: AtomicU8,
     store: RwLock<Option<Arc<Store>>>,
     /// Opened with the store, in its directory.
@@ -85,6 +87,7 @@ impl App {
             query_log: metrics.query_log(),
             rejects: RejectLog::default(),
             senders: Senders::default(),
+            notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications())),
             active_request_log: OnceLock::new(),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,
@@ -149,9 +152,11 @@ impl App {
     /// Applies all settings that need no restart, or none of them.
     fn apply(&self, config: &Config) -> anyhow::Result<()> {
         let log = QueryLog::open(config.global.query_log_file.as_deref())?;
+        let alerting = self.notifier.prepare(config)?;
         if let Some(store) = self.store() {
             store.reload(config)?;
         }
+        self.notifier.apply(alerting);
         self.query_log.write_to(log);
         crate::log::set_level(config.runtime.log_level);
         Ok(())

@@ -61,6 +61,7 @@ fn samples(families: &[MetricFamily], instance: &str) -> Vec<(Labels, f64)> {
         for metric in family.get_metric() {
             match family.get_field_type() {
                 MetricType::HISTOGRAM => histogram(family.name(), metric, instance, &mut all),
+                MetricType::SUMMARY => summary(family.name(), metric, instance, &mut all),
                 MetricType::COUNTER => {
                     all.push((series(family.name(), metric, instance), metric.get_counter().get_value()))
                 }
@@ -80,6 +81,16 @@ fn histogram(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels,
     all.push(bucket("+Inf", histogram.get_sample_count()));
     all.push((series(&format!("{name}_sum"), metric, instance), histogram.get_sample_sum()));
     all.push((series(&format!("{name}_count"), metric, instance), histogram.get_sample_count() as f64));
+}
+
+fn summary(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels, f64)>) {
+    let summary = metric.get_summary();
+    all.extend(summary.get_quantile().iter().map(|of| {
+        let labels = series(name, metric, instance);
+        (labels.with("quantile", &of.quantile().to_string()), of.value())
+    }));
+    all.push((series(&format!("{name}_sum"), metric, instance), summary.sample_sum()));
+    all.push((series(&format!("{name}_count"), metric, instance), summary.sample_count() as f64));
 }
 
 /// Prometheus 3 writes bounds of classic buckets as floats: `1.0`, not `1`.

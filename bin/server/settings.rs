@@ -8,6 +8,7 @@ use varve_query::promql::Features;
 
 use super::external_url::{ExternalUrl, RoutePrefix};
 use crate::cli::ServeArgs;
+use crate::notifier::NotifierOptions;
 
 /// Checked flags of a server.
 #[derive(Debug, Clone)]
@@ -16,6 +17,7 @@ pub(crate) struct Settings {
     pub(crate) args: ServeArgs,
     pub(crate) external_url: ExternalUrl,
     pub(crate) route_prefix: RoutePrefix,
+    pub(crate) notifier: NotifierOptions,
     pub(crate) response: ResponseLimits,
     pub(crate) metadata_concurrency: usize,
     /// Series that a metadata request may read. `None`: no limit.

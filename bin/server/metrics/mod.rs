@@ -5,6 +5,7 @@
 
 mod process;
 mod store;
+mod summary;
 mod table;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,7 +18,10 @@ use prometheus::{
 use super::live_config::ReloadStatus;
 use super::query_log::QueryLog;
 use super::store::Store;
+use crate::notifier::{LATENCY_SECONDS, NotifierMetrics};
 use table::{describe, families, family, opts};
+
+pub(crate) use summary::SummaryVec;
 
 /// Content type of the text format.
 pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -52,6 +56,7 @@ pub(crate) struct Metrics {
     requests_coalesced: IntCounterVec,
     limits_hit: IntCounterVec,
     query_log: QueryLog,
+    notifications: NotifierMetrics,
 }
 
 impl Metrics {
@@ -93,6 +98,16 @@ impl Metrics {
                 gauge("prometheus_engine_query_log_enabled")?,
                 counter("prometheus_engine_query_log_failures_total")?,
             ),
+            notifications: NotifierMetrics {
+                latency: registered(&registry, SummaryVec::new("prometheus_notifications_latency_seconds")?)?,
+                latency_histogram: histograms("prometheus_notifications_latency_histogram_seconds", &LATENCY_SECONDS)?,
+                errors: counters("prometheus_notifications_errors_total")?,
+                sent: counters("prometheus_notifications_sent_total")?,
+                dropped: counters("prometheus_notifications_dropped_total")?,
+                queue_length: gauges("prometheus_notifications_queue_length")?,
+                queue_capacity: gauge("prometheus_notifications_queue_capacity")?,
+                discovered: gauge("prometheus_notifications_alertmanagers_discovered")?,
+            },
             registry,
         };
         Ok(metrics)
@@ -121,6 +136,11 @@ impl Metrics {
     /// Returns the query log, whose metrics are registered here.
     pub(crate) fn query_log(&self) -> QueryLog {
         self.query_log.clone()
+    }
+
+    /// Returns the metrics of the notifier, which are registered here.
+    pub(crate) fn notifications(&self) -> NotifierMetrics {
+        self.notifications.clone()
     }
 
     /// Returns the histogram of the queue times of a class.

@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("../../../docs/metrics.md");
 pub(super) struct Description {
     kind: MetricType,
     pub(super) labels: Vec<&'static str>,
-    help: &'static str,
+    pub(super) help: &'static str,
 }
 
 static TABLE: LazyLock<HashMap<&str, Description>> = LazyLock::new(|| PAGE.lines().filter_map(parse).collect());
@@ -27,6 +27,7 @@ fn parse(line: &'static str) -> Option<(&'static str, Description)> {
     let kind = match kind {
         "counter" => MetricType::COUNTER,
         "histogram" => MetricType::HISTOGRAM,
+        "summary" => MetricType::SUMMARY,
         _ => MetricType::GAUGE,
     };
     Some((name, Description { kind, labels, help: cells.next()? }))
@@ -80,7 +81,7 @@ pub(super) fn family<'a, const N: usize>(
     family
 }
 
-fn label(name: &str, value: &str) -> LabelPair {
+pub(super) fn label(name: &str, value: &str) -> LabelPair {
     let mut pair = LabelPair::default();
     pair.set_name(name.to_owned());
     pair.set_value(value.to_owned());

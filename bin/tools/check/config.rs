@@ -17,16 +17,8 @@ use crate::printing::error_chain;
 use crate::quantity::{parse_duration, print_duration};
 
 /// Sections that only a Prometheus file has.
-const SECTIONS: [&str; 8] = [
-    "alerting",
-    "remote_read",
-    "remote_write",
-    "rule_files",
-    "runtime",
-    "scrape_config_files",
-    "scrape_configs",
-    "tracing",
-];
+const SECTIONS: [&str; 7] =
+    ["remote_read", "remote_write", "rule_files", "runtime", "scrape_config_files", "scrape_configs", "tracing"];
 /// Durations that only Prometheus' `global` has.
 const GLOBAL_DURATIONS: [&str; 4] = ["evaluation_interval", "rule_query_offset", "scrape_interval", "scrape_timeout"];
 /// Maximum number of rule files.

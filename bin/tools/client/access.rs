@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Maximum size of a file with a password, a token or settings.
 const FILE_SIZE_MAX: u64 = 1 << 20;
@@ -24,9 +24,9 @@ pub(crate) struct Access {
 }
 
 /// Section `tls_config`. Paths are relative to the file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct TlsSettings {
+pub(crate) struct TlsSettings {
     pub(super) ca: String,
     pub(super) ca_file: PathBuf,
     pub(super) cert: String,
@@ -42,7 +42,14 @@ pub(super) struct TlsSettings {
 /// A string that `Debug` does not print.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Secret(pub(super) String);
+pub(crate) struct Secret(pub(super) String);
+
+/// Does not print the secret.
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(if self.0.is_empty() { "" } else { "<secret>" })
+    }
+}
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -50,44 +57,45 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// The settings as written in a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct File {
-    basic_auth: Option<BasicAuth>,
-    authorization: Option<Authorization>,
-    bearer_token: Secret,
-    bearer_token_file: PathBuf,
-    tls_config: TlsSettings,
-    http_headers: BTreeMap<String, Header>,
+pub(crate) struct HttpClientConfig {
+    pub(crate) basic_auth: Option<BasicAuth>,
+    pub(crate) authorization: Option<Authorization>,
+    pub(crate) bearer_token: Secret,
+    pub(crate) bearer_token_file: PathBuf,
+    pub(crate) tls_config: TlsSettings,
+    pub(crate) http_headers: BTreeMap<String, Header>,
     /// Ignored: redirects are never followed.
     #[serde(rename = "follow_redirects")]
-    _follow_redirects: bool,
+    pub(crate) _follow_redirects: bool,
     /// Ignored: the client uses HTTP/1.1.
     #[serde(rename = "enable_http2")]
-    _enable_http2: bool,
+    pub(crate) _enable_http2: bool,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-struct BasicAuth {
+pub(crate) struct BasicAuth {
     username: String,
     username_file: PathBuf,
     password: Secret,
     password_file: PathBuf,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-struct Authorization {
+pub(crate) struct Authorization {
     #[serde(rename = "type")]
     scheme: String,
     credentials: Secret,
     credentials_file: PathBuf,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
-struct Header {
+pub(crate) struct Header {
     values: Vec<String>,
     secrets: Vec<Secret>,
     files: Vec<PathBuf>,
@@ -118,13 +126,20 @@ impl Access {
     }
 
     fn parse(text: &str, folder: &Path) -> Result<Self> {
-        let file: Option<File> = serde_yaml_ng::from_str(text)?;
-        let file = file.unwrap_or_default();
+        let file: Option<HttpClientConfig> = serde_yaml_ng::from_str(text)?;
+        Self::new(&file.unwrap_or_default(), folder)
+    }
+
+    /// Reads the credentials that the settings name. Paths are relative to `folder`.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn new(file: &HttpClientConfig, folder: &Path) -> Result<Self> {
         let has_bearer = !file.bearer_token.0.is_empty() || file.bearer_token_file != Path::new("");
         let n_credentials =
             u32::from(has_bearer) + u32::from(file.basic_auth.is_some()) + u32::from(file.authorization.is_some());
         ensure!(n_credentials <= 1, "at most one of basic_auth, authorization and bearer_token may be given");
-        let mut access = Self { tls: file.tls_config.in_folder(folder), ..Self::default() };
+        let mut access = Self { tls: file.tls_config.clone().in_folder(folder), ..Self::default() };
         if let Some(of) = &file.basic_auth {
             let user = either(&of.username, &of.username_file, folder).context("basic_auth.username")?;
             let password = either(&of.password.0, &of.password_file, folder).context("basic_auth.password")?;

@@ -1,22 +1,20 @@
-//! The HTTP/1.1 client of the tools, with TLS. It keeps one connection open between requests and sends one request at a
-//! time.
+//! The HTTP/1.1 client of the tools and of the notifier, with TLS.
 //!
-//! It uses hyper, which the server needs anyway, on a tokio runtime of the calling thread.
+//! It uses hyper, which the server needs anyway. The tools run it on a tokio runtime of the calling thread.
 
 mod access;
 mod args;
 mod tls;
 mod url;
 
-use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, Authorization, BasicAuth, Header, HttpClientConfig, Secret, TlsSettings};
 pub(crate) use args::ServerArgs;
 pub(crate) use url::{Url, escape, unescape};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
@@ -47,16 +45,32 @@ pub(crate) struct Response {
     pub(crate) body: Bytes,
 }
 
-/// A client of one server.
+/// A client of one server, on a tokio runtime. It keeps one connection open between requests and sends one request at a time.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct AsyncClient {
     url: Url,
-    runtime: Runtime,
     connection: Option<SendRequest<Full<Bytes>>>,
     /// Headers and TLS settings.
     access: Access,
     /// TLS configuration, if the URL is https.
     tls: Option<Arc<ClientConfig>>,
+    options: ClientOptions,
+}
+
+/// Limits of a client, and how it names itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientOptions {
+    /// Maximum time from the start of a request to the end of its response.
+    pub(crate) timeout: Duration,
+    pub(crate) response_size_max: usize,
+    pub(crate) user_agent: &'static str,
+}
+
+/// A client of one server that blocks the calling thread.
+#[derive(Debug)]
+pub(crate) struct Client {
+    runtime: Runtime,
+    client: AsyncClient,
 }
 
 impl Response {
@@ -75,27 +89,21 @@ impl Client {
     ///
     /// # Errors
     /// If a certificate or key is invalid.
-    pub(crate) fn with_access(url: &Url, mut access: Access) -> Result<Self> {
-        if let Some(basic) = &url.basic {
-            access.authorize("Basic", basic)?;
-        }
-        let tls = match url.is_https {
-            true => Some(Arc::new(tls::client_config(&access.tls)?)),
-            false => None,
-        };
+    pub(crate) fn with_access(url: &Url, access: Access) -> Result<Self> {
+        let options = ClientOptions { timeout: TIMEOUT, response_size_max: RESPONSE_SIZE_MAX, user_agent: TOOLS_AGENT };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("start a runtime")?;
-        Ok(Self { url: url.clone(), runtime, connection: None, access, tls })
+        Ok(Self { client: AsyncClient::new(url, access, options)?, runtime: runtime.context("start a runtime")? })
     }
 
     /// Returns the base URL.
     pub(crate) fn url(&self) -> &Url {
-        &self.url
+        &self.client.url
     }
 
     /// Sends a GET request to `path` below the URL.
     pub(crate) fn get(&mut self, path: &str) -> Result<Response> {
-        self.send(Request::get(format!("{}{path}", self.url.path)), Bytes::new())
+        let request = Request::get(format!("{}{path}", self.client.url.path));
+        self.runtime.block_on(self.client.send(request, Bytes::new()))
     }
 
     /// Sends a GET request to `path` below the URL and returns the `data` of the response.
@@ -110,7 +118,7 @@ impl Client {
     /// Returns the `data` of a response.
     fn data(&self, path: &str, response: &Response) -> Result<Value> {
         let shown = &path[..path.floor_char_boundary(SHOWN_SIZE_MAX)];
-        ensure!(response.is_success(), "{} returned {} for {shown}: {}", self.url, response.status, response.text());
+        ensure!(response.is_success(), "{} returned {} for {shown}: {}", self.url(), response.status, response.text());
         let mut json: Value =
             serde_json::from_slice(&response.body).with_context(|| format!("parse the response of {shown}"))?;
         Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
@@ -127,80 +135,77 @@ impl Client {
 
     /// Sends a form to `path` below the URL.
     pub(crate) fn post_form(&mut self, path: &str, form: &str) -> Result<Response> {
-        let request = Request::post(format!("{}{path}", self.url.path))
+        let request = Request::post(format!("{}{path}", self.client.url.path))
             .header("content-type", "application/x-www-form-urlencoded");
-        self.send(request, Bytes::copy_from_slice(form.as_bytes()))
+        self.runtime.block_on(self.client.send(request, Bytes::copy_from_slice(form.as_bytes())))
+    }
+}
+
+impl AsyncClient {
+    /// Creates a client with credentials and TLS settings. The first request opens the connection.
+    ///
+    /// # Errors
+    /// If a certificate or key is invalid.
+    pub(crate) fn new(url: &Url, mut access: Access, options: ClientOptions) -> Result<Self> {
+        if let Some(basic) = &url.basic {
+            access.authorize("Basic", basic)?;
+        }
+        let tls = match url.is_https {
+            true => Some(Arc::new(tls::client_config(&access.tls)?)),
+            false => None,
+        };
+        Ok(Self { url: url.clone(), connection: None, access, tls, options })
     }
 
-    fn send(&mut self, request: hyper::http::request::Builder, body: Bytes) -> Result<Response> {
-        let request = request.header(HOST, self.url.authority()).header("user-agent", TOOLS_AGENT);
+    /// Sends JSON to the URL.
+    ///
+    /// # Errors
+    /// If no response arrives within the timeout. Any status is a response.
+    pub(crate) async fn post_json(&mut self, body: Bytes) -> Result<Response> {
+        self.send(Request::post(&*self.url.path).header("content-type", "application/json"), body).await
+    }
+
+    async fn send(&mut self, request: hyper::http::request::Builder, body: Bytes) -> Result<Response> {
+        let ClientOptions { timeout, user_agent, .. } = self.options;
+        let request = request.header(HOST, self.url.authority()).header("user-agent", user_agent);
         let mut request = request.body(Full::new(body)).context("build a request")?;
         for (name, value) in &self.access.headers {
             request.headers_mut().append(name, value.clone());
         }
-        let Self { url, runtime, connection, access, tls } = self;
-        let response = runtime.block_on(async {
-            let server = Server { url, access, tls: tls.as_ref() };
-            match tokio::time::timeout(TIMEOUT, exchange(&server, connection, request)).await {
-                Ok(response) => response,
-                Err(_) => bail!("no response from {url} within {TIMEOUT:?}"),
-            }
-        });
+        let response = match tokio::time::timeout(timeout, self.exchange(request)).await {
+            Ok(response) => response,
+            Err(_) => Err(anyhow!("no response from {} within {timeout:?}", self.url)),
+        };
         if response.is_err() {
             self.connection = None;
         }
         response
     }
-}
 
-/// The server, and the settings to connect to it.
-struct Server<'a> {
-    url: &'a Url,
-    access: &'a Access,
-    tls: Option<&'a Arc<ClientConfig>>,
-}
-
-async fn exchange(
-    server: &Server<'_>,
-    connection: &mut Option<SendRequest<Full<Bytes>>>,
-    request: Request<Full<Bytes>>,
-) -> Result<Response> {
-    // `ready` fails if the server has closed the connection since the last request.
-    let is_open = match connection.as_mut() {
-        Some(open) => open.ready().await.is_ok(),
-        None => false,
-    };
-    let sender = if is_open { connection.take() } else { None };
-    let sender = match sender {
-        Some(sender) => sender,
-        None => server.connect().await?,
-    };
-    let (sender, url) = (connection.insert(sender), server.url);
-    let response = sender.send_request(request).await.with_context(|| format!("send a request to {url}"))?;
-    let (head, body) = response.into_parts();
-    let body = collect(body).await.with_context(|| format!("read the response of {url}"))?;
-    Ok(Response { status: head.status.as_u16(), body })
-}
-
-/// Reads a body to its end.
-async fn collect(mut body: Incoming) -> Result<Bytes> {
-    let mut read = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
-        read.extend_from_slice(&data);
-        ensure!(read.len() <= RESPONSE_SIZE_MAX, "the response is longer than {RESPONSE_SIZE_MAX} bytes");
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response> {
+        // `ready` fails if the server has closed the connection since the last request.
+        let is_open = match self.connection.as_mut() {
+            Some(open) => open.ready().await.is_ok(),
+            None => false,
+        };
+        let sender = if is_open { self.connection.take() } else { None };
+        let sender = match sender {
+            Some(sender) => sender,
+            None => self.connect().await?,
+        };
+        let sent = self.connection.insert(sender).send_request(request);
+        let response = sent.await.with_context(|| format!("send a request to {}", self.url))?;
+        let (head, body) = response.into_parts();
+        let body = collect(body, self.options.response_size_max).await;
+        let body = body.with_context(|| format!("read the response of {}", self.url))?;
+        Ok(Response { status: head.status.as_u16(), body })
     }
-    Ok(read.into())
-}
 
-impl Server<'_> {
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
-        let Self { url, access, tls } = self;
+        let Self { url, access, tls, .. } = self;
         let authority = url.authority();
-        // Resolving blocks the thread, but nothing else runs on it.
-        let addresses =
-            (url.host.as_str(), url.port).to_socket_addrs().with_context(|| format!("resolve {authority}"))?;
-        let addresses: Vec<_> = addresses.collect();
+        let addresses = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
+        let addresses: Vec<_> = addresses.with_context(|| format!("resolve {authority}"))?.collect();
         let stream = TcpStream::connect(&addresses[..]).await.with_context(|| format!("connect to {authority}"))?;
         stream.set_nodelay(true).context("open a connection")?;
         let Some(tls) = tls else { return http1(stream).await };
@@ -208,6 +213,17 @@ impl Server<'_> {
         let tls = TlsConnector::from(Arc::clone(tls));
         http1(tls.connect(name, stream).await.with_context(|| format!("TLS handshake with {authority}"))?).await
     }
+}
+
+/// Reads a body to its end.
+async fn collect(mut body: Incoming, size_max: usize) -> Result<Bytes> {
+    let mut read = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        read.extend_from_slice(&data);
+        ensure!(read.len() <= size_max, "the response is longer than {size_max} bytes");
+    }
+    Ok(read.into())
 }
 
 async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<SendRequest<Full<Bytes>>> {

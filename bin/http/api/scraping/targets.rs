@@ -1,8 +1,10 @@
-//! Targets, scrape pools and Alertmanagers: Varve does not scrape or alert, so all lists are empty. Parameters are checked as in
-//! Prometheus.
+//! Targets, scrape pools and Alertmanagers. Varve does not scrape, so all lists but the last are empty. Parameters are checked as
+//! in Prometheus.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use axum::extract::State;
 use axum::response::Response;
 use varve_query::promql;
 
@@ -10,6 +12,7 @@ use crate::http::error::ApiError;
 use crate::http::openapi::{Untyped, described};
 use crate::http::params::{Form, parse_int};
 use crate::http::response::success;
+use crate::server::app::App;
 
 /// An entry of a list that is always empty.
 #[derive(Debug, serde::Serialize)]
@@ -41,8 +44,17 @@ described! {
 described! {
     /// All Alertmanagers.
     pub(crate) struct Alertmanagers {
-        active_alertmanagers: Vec<Nothing>,
-        dropped_alertmanagers: Vec<Nothing>,
+        active_alertmanagers: Vec<Alertmanager>,
+        /// Targets that a relabel rule dropped.
+        dropped_alertmanagers: Vec<Alertmanager>,
+    }
+}
+
+described! {
+    /// An Alertmanager.
+    pub(crate) struct Alertmanager {
+        /// The URL to which alerts are sent.
+        url: String,
     }
 }
 
@@ -100,6 +112,8 @@ fn no_such_pool(pool: &str) -> ApiError {
 }
 
 /// GET /api/v1/alertmanagers.
-pub(crate) async fn alertmanagers() -> Response {
-    success(&Alertmanagers { active_alertmanagers: Vec::new(), dropped_alertmanagers: Vec::new() })
+pub(crate) async fn alertmanagers(State(app): State<Arc<App>>) -> Response {
+    let (active, dropped) = app.notifier.alertmanagers();
+    let list = |urls: Vec<String>| urls.into_iter().map(|url| Alertmanager { url }).collect();
+    success(&Alertmanagers { active_alertmanagers: list(active), dropped_alertmanagers: list(dropped) })
 }

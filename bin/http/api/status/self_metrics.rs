@@ -54,7 +54,8 @@ fn describe_metric(metric: &Metric, kind: MetricType) -> Value {
     let (name, value) = match kind {
         MetricType::COUNTER => ("counter", json!({ "value": number(metric.get_counter().get_value()) })),
         MetricType::HISTOGRAM => ("histogram", histogram(metric.get_histogram())),
-        MetricType::GAUGE | MetricType::SUMMARY | MetricType::UNTYPED => {
+        MetricType::SUMMARY => ("summary", summary(metric.get_summary())),
+        MetricType::GAUGE | MetricType::UNTYPED => {
             ("gauge", json!({ "value": number(metric.get_gauge().get_value()) }))
         }
     };
@@ -68,6 +69,15 @@ fn histogram(histogram: &prometheus::proto::Histogram) -> Value {
         "sampleCount": histogram.get_sample_count().to_string(),
         "sampleSum": number(histogram.get_sample_sum()),
         "bucket": histogram.get_bucket().iter().map(bucket).collect::<Vec<_>>(),
+    })
+}
+
+fn summary(summary: &prometheus::proto::Summary) -> Value {
+    let quantile = |of: &prometheus::proto::Quantile| json!({ "quantile": of.quantile(), "value": number(of.value()) });
+    json!({
+        "sampleCount": summary.sample_count().to_string(),
+        "sampleSum": number(summary.sample_sum()),
+        "quantile": summary.get_quantile().iter().map(quantile).collect::<Vec<_>>(),
     })
 }
 

@@ -1,0 +1,49 @@
+//! Prometheus' metrics of notifications, by Alertmanager.
+
+use std::time::Duration;
+
+use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
+
+use crate::server::metrics::SummaryVec;
+
+/// Bucket bounds of `prometheus_notifications_latency_histogram_seconds`, as in Prometheus.
+pub(crate) const LATENCY_SECONDS: [f64; 4] = [0.01, 0.1, 1.0, 10.0];
+
+/// The metrics. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct NotifierMetrics {
+    pub(crate) latency: SummaryVec,
+    pub(crate) latency_histogram: HistogramVec,
+    pub(crate) errors: IntCounterVec,
+    pub(crate) sent: IntCounterVec,
+    pub(crate) dropped: IntCounterVec,
+    pub(crate) queue_length: IntGaugeVec,
+    pub(crate) queue_capacity: IntGauge,
+    pub(crate) discovered: IntGauge,
+}
+
+impl NotifierMetrics {
+    /// Creates the metrics of an Alertmanager, at zero.
+    pub(super) fn create(&self, url: &str) {
+        for counter in [&self.errors, &self.sent, &self.dropped] {
+            counter.with_label_values(&[url]);
+        }
+        self.queue_length.with_label_values(&[url]).set(0);
+    }
+
+    pub(super) fn count_sent(&self, url: &str, n: usize, latency: Duration) {
+        self.sent.with_label_values(&[url]).inc_by(n as u64);
+        self.latency.observe(url, latency.as_secs_f64());
+        self.latency_histogram.with_label_values(&[url]).observe(latency.as_secs_f64());
+    }
+
+    /// Removes the metrics of an Alertmanager. Metrics that were never used do not exist.
+    pub(super) fn remove(&self, url: &str) {
+        for counter in [&self.errors, &self.sent, &self.dropped] {
+            drop(counter.remove_label_values(&[url]));
+        }
+        drop(self.queue_length.remove_label_values(&[url]));
+        drop(self.latency_histogram.remove_label_values(&[url]));
+        self.latency.remove(url);
+    }
+}
