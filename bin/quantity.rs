@@ -4,67 +4,20 @@
 
 use std::time::Duration;
 
-const NANOS_MAX: u64 = i64::MAX as u64;
-
-/// Units of a duration in nanoseconds, from the largest down, which is the order in which they may be written.
-const DURATION_UNITS: [(&str, u64); 7] = [
-    ("y", 365 * 86_400_000_000_000),
-    ("w", 7 * 86_400_000_000_000),
-    ("d", 86_400_000_000_000),
-    ("h", 3_600_000_000_000),
-    ("m", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-];
+use varve_query::promql;
 
 /// Parses a duration as Prometheus writes it: whole numbers with units from the largest down, or `0`.
 ///
 /// # Errors
 /// A sentence that quotes the text.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    match text {
-        "0" => return Ok(Duration::ZERO),
-        "" => return Err("empty duration string".to_owned()),
-        _ => {}
-    }
-    let invalid = || format!("not a valid duration string: {text:?}");
-    let (mut nanos, mut rest, mut units) = (0u64, text, DURATION_UNITS.as_slice());
-    while !rest.is_empty() {
-        let (number, unit);
-        (number, rest) = split_while(rest, |c| c.is_ascii_digit());
-        (unit, rest) = split_while(rest, |c| !c.is_ascii_digit());
-        let number: u64 = number.parse().map_err(|_| invalid())?;
-        let Some(at) = units.iter().position(|(name, _)| *name == unit) else {
-            let known = DURATION_UNITS.iter().any(|(name, _)| *name == unit) || unit.is_empty();
-            return Err(if known { invalid() } else { format!("unknown unit {unit:?} in duration {text:?}") });
-        };
-        let part = number.checked_mul(units[at].1);
-        let total = part.and_then(|part| nanos.checked_add(part)).filter(|total| *total <= NANOS_MAX);
-        nanos = total.ok_or("duration out of range")?;
-        units = &units[at + 1..];
-    }
-    Ok(Duration::from_nanos(nanos))
+    let milliseconds = promql::parse_duration(text)?;
+    Ok(Duration::from_millis(milliseconds.cast_unsigned()))
 }
 
 /// Prints a duration as Prometheus does. A fraction of a millisecond is left out.
 pub(crate) fn print_duration(duration: Duration) -> String {
-    let mut ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    if ms == 0 {
-        return "0s".to_owned();
-    }
-    let mut text = String::new();
-    for (unit, nanos) in DURATION_UNITS {
-        let unit_ms = nanos / 1_000_000;
-        // Years and weeks are printed only where nothing remains: `90d` reads better than `12w6d`.
-        if matches!(unit, "y" | "w") && !ms.is_multiple_of(unit_ms) {
-            continue;
-        }
-        if ms >= unit_ms {
-            text.push_str(&format!("{}{unit}", ms / unit_ms));
-            ms %= unit_ms;
-        }
-    }
-    text
+    promql::print_duration(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Parses a size in bytes: a whole number, then nothing or `B`, `KB`, `KiB`, `MB`, ... A K is 1024 in all of them.

@@ -95,8 +95,9 @@ fn arrows_between_crates_hold() {
     check("tsdb/Cargo.toml", &[&outside_of_engine[..], &above_engine].concat());
     check("tsdb/prometheus/Cargo.toml", &["varve-ingest", "varve-query", "axum", "hyper", "tokio", "prost", "serde"]);
     check("ingest/Cargo.toml", &["varve-query", "axum", "hyper", "tokio"]);
-    check("query/Cargo.toml", &["varve-ingest", "axum", "hyper", "tokio", "prost", "snap"]);
+    check("query/Cargo.toml", &["varve-ingest", "varve-rules", "axum", "hyper", "tokio", "prost", "snap"]);
     check("tsdb/prometheus/Cargo.toml", &["varve-ingest", "varve-query", "axum", "hyper", "tokio", "prost"]);
+    check("query/rules/Cargo.toml", &["varve-ingest", "varve-prometheus", "axum", "hyper", "tokio"]);
     check("benches/fleet/Cargo.toml", &["varve", "varve-ingest", "varve-query", "axum", "hyper", "tokio"]);
 }
 

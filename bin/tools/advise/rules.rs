@@ -2,88 +2,47 @@
 
 use std::rc::Rc;
 
-use serde_json::Value;
+use varve_rules::file::{self, RawRule};
 
-use super::documents;
 use super::needs::{Consumer, Need, Needs, Place, Selector};
 use super::problems::Problem;
 use super::template;
 
 /// Adds the needs of the rules in a text. Manifests of other kinds are ignored.
-pub(super) fn read(file: &Rc<str>, text: &str, needs: &mut Needs, problems: &mut Vec<Problem>) {
-    let place = |within: &str| Place { file: Rc::clone(file), within: within.to_owned() };
-    let documents = match documents::parse(text) {
-        Ok(documents) => documents,
-        Err(reason) => return problems.push(Problem::new(&place(""), reason, "")),
+pub(super) fn read(name: &Rc<str>, text: &str, needs: &mut Needs, problems: &mut Vec<Problem>) {
+    let place = |within: String| Place { file: Rc::clone(name), within };
+    let files = match file::read(text) {
+        Ok(files) => files,
+        Err(error) => return problems.push(Problem::new(&place(String::new()), error.to_string(), "")),
     };
-    for document in documents {
-        match document.get("kind").and_then(Value::as_str) {
-            Some("PrometheusRule") => match document.pointer("/spec/groups") {
-                Some(groups) => Rules { file, needs, problems }.add_groups(groups),
-                None => problems.push(Problem::new(&place(""), "PrometheusRule without spec.groups", "")),
-            },
-            Some("ConfigMap") => read_config_map(file, &document, needs, problems),
-            Some(_) => {}
-            None => match document.get("groups") {
-                Some(groups) => Rules { file, needs, problems }.add_groups(groups),
-                None => problems.push(Problem::new(&place(""), "neither rule groups nor a manifest", "")),
-            },
+    for file in files {
+        if file.groups.is_empty() {
+            problems.push(Problem::new(&place(file.manifest.clone().unwrap_or_default()), "no rule groups", ""));
         }
-    }
-}
-
-fn read_config_map(file: &Rc<str>, document: &Value, needs: &mut Needs, problems: &mut Vec<Problem>) {
-    for (key, text) in document.get("data").and_then(Value::as_object).into_iter().flatten() {
-        let is_rules = |text: &&str| text.contains("groups:") && !key.ends_with(".json");
-        if let Some(text) = text.as_str().filter(is_rules) {
-            read(&format!("{file}: {key}").into(), text, needs, problems);
-        }
-    }
-}
-
-struct Rules<'a> {
-    file: &'a Rc<str>,
-    needs: &'a mut Needs,
-    problems: &'a mut Vec<Problem>,
-}
-
-impl Rules<'_> {
-    fn add_groups(&mut self, groups: &Value) {
-        for group in groups.as_array().into_iter().flatten() {
-            let name = group.get("name").and_then(Value::as_str).unwrap_or("without a name");
-            for rule in group.get("rules").and_then(Value::as_array).into_iter().flatten() {
-                self.add_rule(name, rule);
+        for group in &file.groups {
+            for rule in &group.rules {
+                let kind = if rule.record.is_some() { "recording rule" } else { "alert" };
+                let place = place(format!("group {}, {kind} {}", group.name, rule.name()));
+                add_rule(place, rule, needs, problems);
             }
         }
     }
+}
 
-    fn add_rule(&mut self, group: &str, rule: &Value) {
-        let text = |key: &str| rule.get(key).and_then(Value::as_str);
-        let (kind, name) = match (text("record"), text("alert")) {
-            (Some(name), _) => ("recording rule", name),
-            (None, alert) => ("alert", alert.unwrap_or("without a name")),
-        };
-        let place = Place { file: Rc::clone(self.file), within: format!("group {group}, {kind} {name}") };
-        let consumer = text("record").map_or(Consumer::Reader, |name| Consumer::Record(name.to_owned()));
-        let mut selectors = match rule.get("expr") {
-            Some(Value::String(expr)) => {
-                let reading = template::read_plain(expr);
-                self.problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, expr)));
-                reading.selectors
-            }
-            Some(Value::Number(_)) => Vec::new(),
-            _ => return self.problems.push(Problem::new(&place, "rule without expr", "")),
-        };
-        selectors.extend(of_templates(rule));
-        self.needs.add(Need { place, consumer, selectors });
-    }
+fn add_rule(place: Place, rule: &RawRule, needs: &mut Needs, problems: &mut Vec<Problem>) {
+    let Some(expr) = &rule.expr else { return problems.push(Problem::new(&place, "rule without expr", "")) };
+    let reading = template::read_plain(expr);
+    problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, expr)));
+    let mut selectors = reading.selectors;
+    selectors.extend(template_selectors(rule));
+    let consumer = rule.record.as_ref().map_or(Consumer::Reader, |name| Consumer::Record(name.clone()));
+    needs.add(Need { place, consumer, selectors });
 }
 
 /// Returns the selectors of queries in labels and annotations: `{{ query "up" }}`.
-fn of_templates(rule: &Value) -> Vec<Selector> {
-    let texts = ["labels", "annotations"].iter().filter_map(|key| rule.get(key)?.as_object());
-    let texts = texts.flat_map(|texts| texts.values().filter_map(Value::as_str));
-    texts.filter(|text| text.contains("{{") && text.contains("query")).flat_map(template::words).collect()
+fn template_selectors(rule: &RawRule) -> Vec<Selector> {
+    let texts = rule.labels.values().chain(rule.annotations.values());
+    texts.filter(|text| text.contains("{{") && text.contains("query")).flat_map(|text| template::words(text)).collect()
 }
 
 #[cfg(test)]

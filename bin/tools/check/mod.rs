@@ -6,7 +6,6 @@ mod args;
 mod config;
 mod families;
 mod metrics;
-mod rule_file;
 mod rules;
 mod schema;
 mod server;

@@ -1,12 +1,14 @@
 //! `varve check rules`: validates rule files as Prometheus does.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use varve_query::promql::Features;
+use varve_rules::file::{self, Options, RuleFile, Texts};
 
 use super::args::{LintArgs, RulesArgs};
-use super::rule_file::{RuleFile, duplicates};
 use super::{INPUT_SIZE_MAX, Verdict, read};
 use crate::printing::error_chain;
 
@@ -41,19 +43,25 @@ fn standard_input() -> Result<String> {
 
 /// Checks a text. `place` precedes each error.
 fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
-    let file = text.map_err(|error| vec![error_chain(&error)]);
-    let file = file.and_then(|text| RuleFile::parse(&text, lint.ignore_unknown_fields));
-    let file = match file {
-        Ok(file) => file,
+    let options = Options { ignore_unknown_fields: lint.ignore_unknown_fields, features: Features::all() };
+    let parsed = text.map_err(|error| vec![error_chain(&error)]).and_then(|text| {
+        file::parse(&text, &options).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    });
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
         Err(errors) => {
             eprintln!("  FAILED:");
             errors.iter().for_each(|error| eprintln!("{place}{error}"));
             return Verdict::Invalid;
         }
     };
-    let found = if lint.is_on("duplicate-rules") { duplicates(&file) } else { Vec::new() };
+    if parsed.n_ignored_documents > 0 {
+        eprintln!("{place}only the first document is read, {} are ignored", parsed.n_ignored_documents);
+    }
+    let found = if lint.is_on("duplicate-rules") { duplicates(&parsed.files) } else { BTreeSet::new() };
     if found.is_empty() {
-        println!("  SUCCESS: {} rules found\n", file.n_rules());
+        let n_rules: usize = parsed.files.iter().flat_map(|file| &file.groups).map(|group| group.rules.len()).sum();
+        println!("  SUCCESS: {n_rules} rules found\n");
         return Verdict::Valid;
     }
     eprintln!("  FAILED:\nlint error {} duplicate rule(s) found.", found.len());
@@ -64,4 +72,26 @@ fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
     eprintln!("Might cause inconsistency while recording expressions");
     println!();
     Verdict::Lint
+}
+
+/// Returns the name and labels of rules that are not unique.
+fn duplicates(files: &[RuleFile]) -> BTreeSet<(&str, &Texts)> {
+    let rules = files.iter().flat_map(|file| &file.groups).flat_map(|group| &group.rules);
+    let mut seen = BTreeSet::new();
+    rules.map(|rule| (rule.name.as_str(), &rule.labels)).filter(|rule| !seen.insert(*rule)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_have_the_same_name_and_labels() {
+        let text = "groups:\n- name: g\n  labels: {x: '1'}\n  rules:\n  - {record: a, expr: up}\n- name: h\n  rules:\n\
+                    \x20 - {record: a, expr: up, labels: {x: 1}}\n  - {record: a, expr: up}\n";
+        let files = file::parse(text, &Options::default()).unwrap().files;
+        let found: Vec<_> = duplicates(&files).into_iter().collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].0, found[0].1["x"].as_str()), ("a", "1"));
+    }
 }

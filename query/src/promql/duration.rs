@@ -18,7 +18,27 @@ const UNITS: [(&str, u64); 7] = [
 /// Maximum duration in milliseconds. It is less than 2^63 nanoseconds, about 292 years.
 const MILLISECONDS_MAX: u64 = (i64::MAX / 1_000_000) as u64;
 
-/// Parses a duration such as `1h30m`, in milliseconds.
+/// Parses a duration such as `1h30m`, or `0`, in milliseconds.
+///
+/// # Errors
+/// The error message of Prometheus' `ParseDuration`.
+pub fn parse_duration(text: &str) -> Result<i64, String> {
+    match text {
+        "0" => Ok(0),
+        "" => Err("empty duration string".to_owned()),
+        _ => parse(text).map(|milliseconds| milliseconds as i64),
+    }
+}
+
+/// Prints a duration in milliseconds, without units that are zero: `1h30m`.
+#[must_use]
+pub fn print_duration(milliseconds: i64) -> String {
+    let mut text = String::new();
+    write(&mut text, milliseconds).expect("writing to a string cannot fail");
+    text
+}
+
+/// Parses a duration literal, in milliseconds.
 ///
 /// # Errors
 /// The error message of Prometheus' `ParseDuration`.
@@ -101,11 +121,7 @@ mod tests {
 
     #[test]
     fn years_and_weeks_are_printed_only_without_a_remainder() {
-        let check = |milliseconds: i64, expect: &str| {
-            let mut text = String::new();
-            write(&mut text, milliseconds).unwrap();
-            assert_eq!(text, expect);
-        };
+        let check = |milliseconds: i64, expect: &str| assert_eq!(print_duration(milliseconds), expect);
         check(0, "0s");
         check(5_400_000, "1h30m");
         check(90 * 86_400_000, "90d");

@@ -36,6 +36,7 @@ mod text;
 mod token;
 mod value_type;
 
+pub use duration::{parse_duration, print_duration};
 pub use error::ParseError;
 pub(crate) use error::Position;
 pub use features::{Features, Limits};

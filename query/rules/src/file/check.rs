@@ -1,0 +1,203 @@
+//! Checks a file as written, with the messages of Prometheus.
+
+use std::collections::BTreeSet;
+
+use varve_query::promql::{Features, parse, parse_duration, quoted};
+use varve_tsdb::labels::METRIC_NAME;
+
+use super::document::RawFile;
+use super::error::FileError;
+use super::locate::Step;
+use super::raw::{RawGroup, RawRule, given};
+use super::{Alerting, Expression, Group, GroupState, Options, Rule, RuleFile, RuleKind, Texts};
+
+/// Fields of a group in a PrometheusRule that Prometheus does not have.
+const FIELDS_OF_MANIFESTS: [&str; 1] = ["partial_response_strategy"];
+
+/// Checks a file and parses its expressions and durations.
+///
+/// # Errors
+/// All errors. If there are unknown fields, only these.
+pub(super) fn check(file: &RawFile, options: &Options) -> Result<RuleFile, Vec<FileError>> {
+    let mut checker = Checker { file, features: options.features, group: String::new(), errors: Vec::new() };
+    if !options.ignore_unknown_fields {
+        checker.unknown_fields();
+    }
+    if checker.errors.is_empty() {
+        let groups = checker.groups();
+        if checker.errors.is_empty() {
+            return Ok(RuleFile { manifest: file.manifest.clone(), groups });
+        }
+    }
+    let errors = checker.errors.into_iter();
+    Err(match &file.manifest {
+        Some(manifest) => errors.map(|error| error.within(manifest)).collect(),
+        None => errors.collect(),
+    })
+}
+
+struct Checker<'a> {
+    file: &'a RawFile,
+    features: Features,
+    /// The group, or group and rule, for messages.
+    group: String,
+    errors: Vec<FileError>,
+}
+
+impl Checker<'_> {
+    /// Adds an error about fields.
+    fn error(&mut self, paths: &[Vec<Step>], message: String) {
+        let positions = paths.iter().filter_map(|path| self.file.locate(path)).collect();
+        let prefix = if self.group.is_empty() { String::new() } else { format!("{}: ", self.group) };
+        self.errors.push(FileError::new(positions, prefix + &message));
+    }
+
+    fn unknown_fields(&mut self) {
+        let file = self.file;
+        self.unknown(&[], &file.unknown);
+        for (g, group) in file.groups.iter().enumerate() {
+            let is_unknown =
+                |field: &&String| self.file.manifest.is_none() || !FIELDS_OF_MANIFESTS.contains(&field.as_str());
+            let unknown: Vec<_> = group.unknown.iter().filter(is_unknown).cloned().collect();
+            self.group = format!("group {}", quoted(&group.name));
+            self.unknown(&group_path(g, []), &unknown);
+            for (r, rule) in group.rules.iter().enumerate() {
+                self.group = place(group, r, rule);
+                self.unknown(&rule_path(g, r, []), &rule.unknown);
+            }
+        }
+    }
+
+    fn unknown(&mut self, path: &[Step], unknown: &[String]) {
+        for field in unknown {
+            let path = [path, &[Step::Name(field.clone())]].concat();
+            self.error(&[path], format!("field {field} is unknown"));
+        }
+    }
+
+    fn groups(&mut self) -> Vec<Group> {
+        let file = self.file;
+        let mut names = BTreeSet::new();
+        let mut groups = Vec::with_capacity(file.groups.len());
+        for (g, raw) in file.groups.iter().enumerate() {
+            self.group.clear();
+            if raw.name.is_empty() {
+                self.error(&[group_path(g, [])], "Groupname must not be empty".to_owned());
+            }
+            if !names.insert(&raw.name) {
+                let message = format!("groupname: \"{}\" is repeated in the same file", raw.name);
+                self.error(&[group_path(g, ["name"])], message);
+            }
+            groups.push(self.one_group(g, raw));
+        }
+        groups
+    }
+
+    fn one_group(&mut self, g: usize, raw: &RawGroup) -> Group {
+        self.labels(&group_path(g, ["labels"]), &raw.labels);
+        self.group = format!("group {}", quoted(&raw.name));
+        let interval_ms = self.duration(&group_path(g, ["interval"]), "interval", &raw.interval);
+        let query_offset_ms = self.duration(&group_path(g, ["query_offset"]), "query_offset", &raw.query_offset);
+        let state = match raw.state.as_deref() {
+            None | Some("active") => GroupState::Active,
+            Some("dry_run") => GroupState::DryRun,
+            Some(other) => {
+                let message = format!("state: {} is neither active nor dry_run", quoted(other));
+                self.error(&[group_path(g, ["state"])], message);
+                GroupState::Active
+            }
+        };
+        let mut rules = Vec::with_capacity(raw.rules.len());
+        for (r, rule) in raw.rules.iter().enumerate() {
+            self.group = place(raw, r, rule);
+            rules.extend(self.rule(&rule_path(g, r, []), raw, rule));
+        }
+        // Prometheus reads a negative limit as no limit, and an interval of zero as the global one.
+        let limit = raw.limit.map_or(0, |limit| usize::try_from(limit).unwrap_or(0));
+        let interval_ms = interval_ms.filter(|&interval_ms| interval_ms > 0);
+        Group { name: raw.name.clone(), interval_ms, query_offset_ms, limit, state, rules }
+    }
+
+    /// Returns the rule, or `None` if an error makes it meaningless.
+    fn rule(&mut self, path: &[Step], group: &RawGroup, raw: &RawRule) -> Option<Rule> {
+        let at = |field: &str| [path, &[field.into()]].concat();
+        let (record, alert) = (given(&raw.record), given(&raw.alert));
+        let both = [at("record"), at("alert")];
+        match (record, alert) {
+            (Some(_), Some(_)) => self.error(&both, "only one of 'record' and 'alert' must be set".to_owned()),
+            (None, None) => self.error(&both[..1], "one of 'record' or 'alert' must be set".to_owned()),
+            _ => {}
+        }
+        let expr = self.expression(&at("expr"), raw);
+        let for_ms = self.duration(&at("for"), "for", &raw.hold).unwrap_or(0);
+        let keep_firing_for_ms = self.duration(&at("keep_firing_for"), "keep_firing_for", &raw.keep_firing_for);
+        let keep_firing_for_ms = keep_firing_for_ms.unwrap_or(0);
+        if let Some(name) = record {
+            let has = [!raw.annotations.is_empty(), for_ms != 0, keep_firing_for_ms != 0];
+            for (field, _) in ["annotations", "for", "keep_firing_for"].iter().zip(has).filter(|(_, has)| *has) {
+                self.error(&both[..1], format!("invalid field '{field}' in recording rule"));
+            }
+            if name.contains(['{', '}']) {
+                let message = format!("braces present in the recording rule name; should it be in expr?: {name}");
+                self.error(&both[..1], message);
+            }
+        }
+        self.labels(&at("labels"), &raw.labels);
+        if raw.annotations.contains_key("") {
+            self.error(&[at("annotations")], "invalid annotation name: ".to_owned());
+        }
+        let mut labels = group.labels.clone();
+        labels.extend(raw.labels.clone());
+        let annotations = raw.annotations.clone();
+        let kind = match alert {
+            Some(_) => RuleKind::Alerting(Alerting { for_ms, keep_firing_for_ms, annotations }),
+            None => RuleKind::Recording,
+        };
+        Some(Rule { name: raw.name().to_owned(), expr: expr?, labels, kind })
+    }
+
+    fn expression(&mut self, path: &[Step], raw: &RawRule) -> Option<Expression> {
+        let Some(text) = given(&raw.expr) else {
+            self.error(&[path.to_vec()], "field 'expr' must be set in rule".to_owned());
+            return None;
+        };
+        match parse(text, &self.features) {
+            Ok(tree) => Some(Expression { text: text.to_owned(), tree }),
+            Err(error) => {
+                self.error(&[path.to_vec()], format!("could not parse expression: {error}"));
+                None
+            }
+        }
+    }
+
+    fn duration(&mut self, path: &[Step], field: &str, text: &Option<String>) -> Option<i64> {
+        match parse_duration(text.as_deref()?) {
+            Ok(duration_ms) => Some(duration_ms),
+            Err(reason) => {
+                self.error(&[path.to_vec()], format!("{field}: {reason}"));
+                None
+            }
+        }
+    }
+
+    fn labels(&mut self, path: &[Step], labels: &Texts) {
+        for name in labels.keys().filter(|name| name.is_empty() || *name == METRIC_NAME) {
+            let path = [path, &[Step::Name(name.clone())]].concat();
+            self.error(&[path], format!("invalid label name: {name}"));
+        }
+    }
+}
+
+/// Returns the name of a rule for messages. Rules are counted from 1.
+fn place(group: &RawGroup, rule_idx: usize, rule: &RawRule) -> String {
+    format!("group {}, rule {}, {}", quoted(&group.name), rule_idx + 1, quoted(rule.name()))
+}
+
+fn group_path<const N: usize>(group_idx: usize, fields: [&str; N]) -> Vec<Step> {
+    ["groups".into(), Step::Item(group_idx)].into_iter().chain(fields.map(Step::from)).collect()
+}
+
+fn rule_path<const N: usize>(group_idx: usize, rule_idx: usize, fields: [&str; N]) -> Vec<Step> {
+    let path = group_path(group_idx, ["rules"]);
+    path.into_iter().chain([Step::Item(rule_idx)]).chain(fields.map(Step::from)).collect()
+}

@@ -1,0 +1,186 @@
+//! Documents of a text: rule files, and Kubernetes manifests that contain rule files.
+
+use std::sync::Arc;
+
+use serde::Deserialize as _;
+use serde::de::MapAccess;
+
+use super::error::FileError;
+use super::locate::{Step, locate};
+use super::mapping::{Mapped, Mapping, Text, next_mapping, next_mappings, skip};
+use super::raw::RawGroup;
+use super::{Texts, error::Position};
+
+/// A rule file as written.
+#[derive(Debug)]
+pub struct RawFile {
+    /// `namespace/name` of the manifest; `None` for Prometheus' own format.
+    pub manifest: Option<String>,
+    /// The groups.
+    pub groups: Vec<RawGroup>,
+    pub(super) unknown: Vec<String>,
+    /// Number of the document in the text.
+    pub(super) document: usize,
+    /// Path to the mapping with `groups`.
+    path: Vec<Step>,
+    text: Arc<str>,
+}
+
+impl RawFile {
+    /// Returns the position of a field below the mapping with `groups`.
+    pub(super) fn locate(&self, path: &[Step]) -> Option<Position> {
+        locate(&self.text, self.document, &[&self.path, path].concat())
+    }
+}
+
+/// Reads all rule files of a text: YAML or JSON.
+///
+/// # Errors
+/// The first syntax error, value of a wrong type, or repeated key.
+pub fn read(text: &str) -> Result<Vec<RawFile>, FileError> {
+    let text: Arc<str> = text.into();
+    let mut files = Vec::new();
+    for (number, document) in serde_yaml_ng::Deserializer::from_str(&text).enumerate() {
+        let Some(Mapped(document)) = Option::<Mapped<Document>>::deserialize(document)? else { continue };
+        Reader { text: &text, document: number, files: &mut files }.add(document, Vec::new())?;
+    }
+    Ok(files)
+}
+
+struct Reader<'a> {
+    text: &'a Arc<str>,
+    document: usize,
+    files: &'a mut Vec<RawFile>,
+}
+
+impl Reader<'_> {
+    fn add(&mut self, document: Document, mut path: Vec<Step>) -> Result<(), FileError> {
+        let Document { kind, name, groups, spec, items, data, mut unknown } = document;
+        match kind.as_str() {
+            "" => {
+                unknown.retain(|key| key != "groups");
+                self.push(None, groups, unknown, path);
+            }
+            "PrometheusRule" => {
+                path.push("spec".into());
+                self.push(Some(name), spec.groups, Vec::new(), path);
+            }
+            "ConfigMap" => return self.add_config_map(&name, &data),
+            list if list.ends_with("List") => {
+                for (i, item) in items.into_iter().enumerate() {
+                    self.add(item, [&path[..], &["items".into(), Step::Item(i)]].concat())?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, manifest: Option<String>, groups: Vec<RawGroup>, unknown: Vec<String>, path: Vec<Step>) {
+        let (document, text) = (self.document, Arc::clone(self.text));
+        self.files.push(RawFile { manifest, groups, unknown, document, path, text });
+    }
+
+    /// Adds the values that look like rule files.
+    fn add_config_map(&mut self, name: &str, data: &Texts) -> Result<(), FileError> {
+        for (key, text) in data.iter().filter(|(key, text)| text.contains("groups:") && !key.ends_with(".json")) {
+            let place = format!("{name}: {key}");
+            let text: Arc<str> = text.as_str().into();
+            let document = serde_yaml_ng::Deserializer::from_str(&text).next();
+            let document = document.map_or(Ok(None), Option::<Mapped<Document>>::deserialize);
+            let document = document.map_err(|error| FileError::from(error).within(&place))?;
+            let Some(Mapped(Document { groups, .. })) = document else { continue };
+            let (document, path, unknown) = (0, Vec::new(), Vec::new());
+            self.files.push(RawFile { manifest: Some(place), groups, unknown, document, path, text });
+        }
+        Ok(())
+    }
+}
+
+/// A document of any kind.
+#[derive(Default)]
+struct Document {
+    kind: String,
+    /// `namespace/name`.
+    name: String,
+    groups: Vec<RawGroup>,
+    spec: Spec,
+    items: Vec<Document>,
+    data: Texts,
+    /// All keys except `groups`.
+    unknown: Vec<String>,
+}
+
+impl Mapping for Document {
+    const WHAT: &str = "rule groups or a manifest";
+
+    fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
+        self.unknown.push(key.to_owned());
+        // Manifests of other kinds may have anything in these fields.
+        let may_be = |kind: &str| self.kind.is_empty() || self.kind.ends_with(kind);
+        match key {
+            "kind" => self.kind = values.next_value::<Text>()?.0,
+            "metadata" => {
+                let Metadata { namespace, name } = next_mapping(values)?;
+                self.name = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
+            }
+            "groups" if self.kind.is_empty() => self.groups = next_mappings(values)?,
+            "spec" if may_be("PrometheusRule") => self.spec = next_mapping(values)?,
+            "items" if may_be("List") => self.items = next_mappings(values)?,
+            "data" if may_be("ConfigMap") => self.data = next_mapping(values)?,
+            _ => skip(values)?,
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Self) {
+        if self.groups.is_empty() {
+            self.groups = other.groups;
+        }
+        self.unknown.extend(other.unknown);
+    }
+}
+
+/// `spec` of a PrometheusRule.
+#[derive(Default)]
+struct Spec {
+    groups: Vec<RawGroup>,
+}
+
+impl Mapping for Spec {
+    const WHAT: &str = "a specification";
+
+    fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
+        match key {
+            "groups" => self.groups = next_mappings(values)?,
+            _ => skip(values)?,
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.groups.extend(other.groups);
+    }
+}
+
+/// `metadata` of a manifest.
+#[derive(Default)]
+struct Metadata {
+    namespace: String,
+    name: String,
+}
+
+impl Mapping for Metadata {
+    const WHAT: &str = "metadata";
+
+    fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
+        match key {
+            "namespace" => self.namespace = values.next_value::<Text>()?.0,
+            "name" => self.name = values.next_value::<Text>()?.0,
+            _ => skip(values)?,
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, _other: Self) {}
+}

@@ -1,0 +1,61 @@
+//! Errors in rule files.
+
+use std::fmt;
+
+/// An error in a rule file. Prints as `line:column: message`; an error about two fields has two positions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileError {
+    positions: Vec<Position>,
+    message: String,
+}
+
+/// A position in a text. Lines and columns count from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Position {
+    line: usize,
+    column: usize,
+}
+
+impl FileError {
+    pub(super) fn new(positions: Vec<Position>, message: String) -> Self {
+        Self { positions, message }
+    }
+
+    /// Returns the error with a prefix of its message, which says where in the file the text is.
+    pub(super) fn within(self, place: &str) -> Self {
+        Self { message: format!("{place}: {}", self.message), ..self }
+    }
+
+    /// Returns the message without positions.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl From<serde_yaml_ng::Error> for FileError {
+    fn from(error: serde_yaml_ng::Error) -> Self {
+        let message = error.to_string();
+        let position = Position::of(&error);
+        // The parser appends the position that the error prints first.
+        let suffix = position.map(|Position { line, column }| format!(" at line {line} column {column}"));
+        let message = suffix.and_then(|suffix| message.strip_suffix(&suffix)).unwrap_or(&message).to_owned();
+        Self { positions: position.into_iter().collect(), message }
+    }
+}
+
+impl Position {
+    pub(super) fn of(error: &serde_yaml_ng::Error) -> Option<Self> {
+        let location = error.location()?;
+        Some(Self { line: location.line(), column: location.column() })
+    }
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.positions.iter().try_for_each(|Position { line, column }| write!(f, "{line}:{column}: "))?;
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for FileError {}

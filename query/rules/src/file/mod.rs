@@ -1,0 +1,150 @@
+//! Rule files: from YAML to groups with parsed expressions.
+//!
+//! Used by the server, `varve check rules`, `varve test rules` and `varve advise`. Reads Prometheus' rule files,
+//! PrometheusRule manifests, lists of them, and ConfigMaps whose values are rule files.
+//!
+//! ```text
+//! text -> read (document, raw: YAML only) -> RawFile -> check -> RuleFile
+//! ```
+//!
+//! Invariants
+//! 1. [`parse`] accepts a file of Prometheus if and only if Prometheus does, and reports all errors with positions.
+//! 2. The labels of a [`Rule`] include the labels of its group.
+
+mod check;
+mod document;
+mod error;
+mod locate;
+mod mapping;
+mod raw;
+
+use std::collections::BTreeMap;
+
+use varve_query::promql::Features;
+use varve_query::promql::ast::Expr;
+
+pub use document::{RawFile, read};
+pub use error::FileError;
+pub use raw::{RawGroup, RawRule};
+
+/// Labels or annotations: names and texts.
+pub type Texts = BTreeMap<String, String>;
+
+/// How [`parse`] reads a file.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Ignores unknown fields instead of rejecting them.
+    pub ignore_unknown_fields: bool,
+    /// The optional parts of PromQL that expressions may use.
+    pub features: Features,
+}
+
+/// A valid rule file. A text may contain several: one per PrometheusRule manifest.
+#[derive(Debug, Clone)]
+pub struct RuleFile {
+    /// `namespace/name` of the manifest; `None` for Prometheus' own format.
+    pub manifest: Option<String>,
+    /// The groups in the order of the file. Their names are unique.
+    pub groups: Vec<Group>,
+}
+
+/// A group of rules that are evaluated together.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Unique in the file.
+    pub name: String,
+    /// Evaluation interval in milliseconds; `None` if the global one applies.
+    pub interval_ms: Option<i64>,
+    /// How far in the past the group is evaluated, in milliseconds; `None` if the global offset applies.
+    pub query_offset_ms: Option<i64>,
+    /// Maximum number of series or alerts per rule; 0 for no limit.
+    pub limit: usize,
+    /// Whether alerts are sent.
+    pub state: GroupState,
+    /// The rules in the order of evaluation.
+    pub rules: Vec<Rule>,
+}
+
+/// The state that a file requests for a group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum GroupState {
+    /// `state: active`: evaluated, and alerts are sent.
+    #[default]
+    Active,
+    /// `state: dry_run`: evaluated and visible; no alert is sent.
+    DryRun,
+}
+
+/// A rule.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Name of the metric or of the alert.
+    pub name: String,
+    /// The expression.
+    pub expr: Expression,
+    /// The labels of the group, overridden by the labels of the rule.
+    pub labels: Texts,
+    /// Fields that only one kind of rule has.
+    pub kind: RuleKind,
+}
+
+/// The kind of a rule.
+#[derive(Debug, Clone)]
+pub enum RuleKind {
+    /// The result is written under the name of the rule.
+    Recording,
+    /// Each series of the result is an alert.
+    Alerting(Alerting),
+}
+
+/// Fields of an alerting rule.
+#[derive(Debug, Clone)]
+pub struct Alerting {
+    /// How long an alert is pending before it fires, in milliseconds.
+    pub for_ms: i64,
+    /// How long an alert fires after its last match, in milliseconds.
+    pub keep_firing_for_ms: i64,
+    /// Templates.
+    pub annotations: Texts,
+}
+
+/// A parsed expression and its text.
+#[derive(Debug, Clone)]
+pub struct Expression {
+    /// As written in the file.
+    pub text: String,
+    /// The syntax tree.
+    pub tree: Expr,
+}
+
+/// The result of [`parse`].
+#[derive(Debug, Clone, Default)]
+pub struct Parsed {
+    /// The files, in the order of the text.
+    pub files: Vec<RuleFile>,
+    /// Number of documents that are ignored: of several documents with groups, Prometheus reads only the first.
+    pub n_ignored_documents: usize,
+}
+
+/// Reads and checks all rule files of a text.
+///
+/// # Errors
+/// All errors of the text.
+pub fn parse(text: &str, options: &Options) -> Result<Parsed, Vec<FileError>> {
+    let mut parsed = Parsed::default();
+    let mut errors = Vec::new();
+    for raw in read(text).map_err(|error| vec![error])? {
+        if raw.manifest.is_none() && raw.document > 0 {
+            parsed.n_ignored_documents += 1;
+            continue;
+        }
+        match check::check(&raw, options) {
+            Ok(file) => parsed.files.push(file),
+            Err(found) => errors.extend(found),
+        }
+    }
+    if errors.is_empty() { Ok(parsed) } else { Err(errors) }
+}
+
+#[cfg(test)]
+mod tests;
