@@ -114,7 +114,7 @@ mod tests {
         let whole = "  metric                      size  team\n  a                             10  x\n  a long name of a metric  5.5 KiB  y\n";
         check(None, whole);
         check(Some(41), whole);
-        check(Some(30), "  metric           size  team\n  a                  10  x\n  a long name …  5.5 KiB  y\n");
+        check(Some(30), "  metric            size  team\n  a                   10  x\n  a long name …  5.5 KiB  y\n");
         check(Some(1), "  metric       size  team\n  a              10  x\n  a long …  5.5 KiB  y\n");
         assert_eq!(table_within(&[], [vec!["a".to_owned(), "10".to_owned()]], None), "  a  10\n");
     }

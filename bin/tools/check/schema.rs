@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn parts_that_are_not_looked_at_are_listed() {
         let text = "scrape_configs: [{job_name: a, kubernetes_sd_configs: [{x: 1}], static_configs: [{targets: [b:1]}], tls_config: }]\n\
-                    remote_write: [{url: x, sigv4: {}, protobuf_message: io.prometheus.write.v2.Request, send_exemplars: on}]\n\
+                    remote_write: [{url: x, sigv4: {}, protobuf_message: io.prometheus.write.v2.Request, send_exemplars: on, proxy_url: y}]\n\
                     otlp: {}";
         assert_eq!(check(text).unwrap(), ["remote_write.sigv4", "scrape_configs.kubernetes_sd_configs"]);
     }

@@ -89,10 +89,6 @@ impl Store {
         // Now every shard has flushed the samples that it replayed from them.
         self.remove_old_epochs()?;
         self.newest.cut();
-        if stats.n_parts > 0 {
-            let FlushStats { n_parts, n_samples, n_evicted, .. } = stats;
-            tracing::info!(n_parts, n_samples, n_evicted, duration = ?started.elapsed(), "flushed the head");
-        }
         Ok(stats)
     }
 
@@ -110,9 +106,11 @@ impl Store {
     fn finish(&self, flushing: &mut Flushing, stats: &mut FlushStats) -> Result<()> {
         let frozen = self.frozen()?;
         if !frozen.is_empty() {
+            let started = Instant::now();
             let (parts, stale) = self.write_parts(&frozen, flushing.number)?;
             stats.n_parts += parts.len() as u64;
             stats.n_samples += parts.iter().map(|part| part.meta().n_samples).sum::<u64>();
+            let (n_parts, bytes) = (parts.len(), parts.iter().map(|part| part.meta().size).sum::<u64>());
             self.blocks.add(parts)?;
             // Readers of the block list without the parts need the frozen samples.
             let mark = self.block_list_readers.advance_epoch();
@@ -125,6 +123,8 @@ impl Store {
             flushing.dropped = Some(self.series_readers.advance_epoch());
             stats.n_evicted += self.evict(flushing);
             self.shards.iter().for_each(Shard::sort_label_values);
+            let FlushStats { n_samples, n_evicted, .. } = *stats;
+            tracing::info!(n_parts, bytes, n_samples, n_evicted, duration = ?started.elapsed(), "flushed the head");
         }
         self.cut_logs()
     }
