@@ -1,10 +1,36 @@
 //! Recording and alerting rules.
 //!
 //! ```text
-//! text -> file (YAML, expressions) -> Group
+//! text -> file (YAML, expressions) -> RuleSet of Groups -> plan (when) -> Group::evaluate (what) -> Storage
 //! ```
 //!
-//! The crate knows no HTTP and no clock. Files, API and semantics are those of Prometheus 3.16.
+//! A group evaluates its rules at its own times (`schedule`), as soon as the data has arrived (`plan`, `waiting`). A
+//! recording rule writes its result; an alerting rule has an alert per series of its result (`alert`). Queries, appends,
+//! the clock and the delivery of alerts come through the trait [`Storage`](storage::Storage).
+//!
+//! The crate knows no HTTP and no threads other than those of one evaluation. Files, API and semantics are those of
+//! Prometheus 3.16.
 #![forbid(unsafe_code)]
 
 pub mod file;
+
+mod alert;
+mod alerts_max;
+mod group;
+mod label_set;
+pub mod plan;
+mod recording;
+pub mod rule;
+mod rule_set;
+pub mod schedule;
+pub mod storage;
+mod threads;
+mod time;
+pub mod waiting;
+
+pub use alert::{Alert, AlertState, Notification, RestoreOptions};
+pub use alerts_max::AlertsMax;
+pub use group::{Departed, Group, GroupStatus, Iteration, Mode, Settings};
+pub use rule_set::{Change, RULES_MAX, RuleSet};
+pub use threads::Threads;
+pub use time::Time;

@@ -1,0 +1,135 @@
+//! Alerts: one per alerting rule and label set.
+//!
+//! `rule` decides which alerts are pending, firing or resolved; `restore` continues alerts after a restart.
+
+mod restore;
+mod rule;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use varve_tsdb::Labels;
+
+use crate::file::Texts;
+use crate::time::Time;
+
+pub use restore::RestoreOptions;
+pub(crate) use restore::{continue_from, restore};
+pub(crate) use rule::{Evaluation, Source, evaluate};
+
+/// The metric of active alerts.
+pub const ALERTS: &str = "ALERTS";
+/// The metric whose value is the time since when an alert is active.
+pub const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
+/// The label with the name of the alert.
+pub const ALERT_NAME: &str = "alertname";
+/// The label of [`ALERTS`] with the state of the alert.
+pub const ALERT_STATE: &str = "alertstate";
+
+/// The alerts of a rule by their labels.
+pub(crate) type Alerts = BTreeMap<Labels, Alert>;
+
+/// The state of an alert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AlertState {
+    /// It was firing and is resolved.
+    Inactive,
+    /// It matches, but not for long enough.
+    Pending,
+    /// It is active.
+    Firing,
+}
+
+impl AlertState {
+    /// Returns the state as Prometheus writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inactive => "inactive",
+            Self::Pending => "pending",
+            Self::Firing => "firing",
+        }
+    }
+}
+
+/// An alert.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alert {
+    /// The state.
+    pub state: AlertState,
+    /// The labels that identify it.
+    pub labels: Labels,
+    /// The expanded annotations.
+    pub annotations: Arc<Texts>,
+    /// The value of the expression at its last match.
+    pub value: f64,
+    /// When it became active.
+    pub active_at: Time,
+    /// When it began to fire.
+    pub fired_at: Option<Time>,
+    /// When it was resolved.
+    pub resolved_at: Option<Time>,
+    /// When it was last sent.
+    pub last_sent_at: Option<Time>,
+    /// Since when it fires only because of `keep_firing_for`.
+    pub keep_firing_since: Option<Time>,
+}
+
+/// An alert to send to Alertmanager.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notification {
+    /// The labels, without external labels.
+    pub labels: Labels,
+    /// The expanded annotations.
+    pub annotations: Arc<Texts>,
+    /// When the alert began to fire.
+    pub starts_at: Option<Time>,
+    /// When it was resolved, or until when it is firing unless it is sent again.
+    pub ends_at: Time,
+    /// The expression of the rule.
+    pub expr: Arc<str>,
+}
+
+impl Alert {
+    /// Returns `true` if the alert is pending or firing.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.resolved_at.is_none()
+    }
+
+    /// Returns `true` if the alert must be sent at `now`: it was resolved since, or `resend_delay` has passed.
+    fn needs_sending(&self, now: Time, resend_delay: Duration) -> bool {
+        if self.state == AlertState::Pending {
+            return false;
+        }
+        match self.last_sent_at {
+            None => true,
+            Some(sent) => self.resolved_at.is_some_and(|resolved| resolved > sent) || sent + resend_delay < now,
+        }
+    }
+
+    /// Marks the alert as sent and returns what is sent. It is valid for four evaluations or resends, so that two may
+    /// fail.
+    fn send(&mut self, now: Time, resend_delay: Duration, interval: Duration, expr: &Arc<str>) -> Notification {
+        self.last_sent_at = Some(now);
+        Notification {
+            labels: self.labels.clone(),
+            annotations: Arc::clone(&self.annotations),
+            starts_at: self.fired_at,
+            ends_at: self.resolved_at.unwrap_or(now + interval.max(resend_delay) * 4),
+            expr: Arc::clone(expr),
+        }
+    }
+}
+
+/// Returns the alerts that must be sent at `now`, and marks them as sent.
+pub(crate) fn to_send(
+    alerts: &mut Alerts,
+    now: Time,
+    (resend_delay, interval): (Duration, Duration),
+    expr: &Arc<str>,
+) -> Vec<Notification> {
+    let due = alerts.values_mut().filter(|alert| alert.needs_sending(now, resend_delay));
+    due.map(|alert| alert.send(now, resend_delay, interval, expr)).collect()
+}

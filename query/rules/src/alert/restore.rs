@@ -1,0 +1,90 @@
+//! Continues alerts after a restart, from the series `ALERTS_FOR_STATE`.
+//!
+//! Without catch-up, the rules are those of Prometheus 3.16 ([`restore`]): the time of the outage does not count as
+//! pending, and an alert fires only some time after the restart. With catch-up there is no outage, so the alerts of the
+//! last evaluation are loaded as they were ([`continue_from`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::staleness::is_stale_nan;
+use varve_tsdb::{Labels, Sample};
+
+use super::{ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts};
+use crate::label_set::with_labels;
+use crate::time::{Time, as_ns};
+
+/// How alerts are restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoreOptions {
+    /// `--rules.alert.for-outage-tolerance`: longest outage after which alerts are restored.
+    pub outage_tolerance: Duration,
+    /// `--rules.alert.for-grace-period`: minimum time between restart and firing of a pending alert.
+    pub grace_period: Duration,
+}
+
+/// The newest samples of series.
+pub(crate) type Newest = Vec<(Labels, Sample)>;
+
+/// Sets since when the alerts are active, from the newest samples of `ALERTS_FOR_STATE` before the outage.
+pub(crate) fn restore(alerts: &mut Alerts, stored: &Newest, hold: Duration, now: Time, options: RestoreOptions) {
+    let stored: BTreeMap<Labels, Sample> =
+        stored.iter().map(|(labels, sample)| (with_labels(labels, [(METRIC_NAME, "")]), *sample)).collect();
+    for (labels, alert) in alerts {
+        let Some(sample) = stored.get(labels).filter(|sample| !is_stale_nan(sample.value)) else { continue };
+        if let Some(active_at) = active_at(*sample, hold, now, options.grace_period) {
+            alert.active_at = active_at;
+        }
+    }
+}
+
+/// Returns since when an alert counts as active, or `None` if it starts again.
+fn active_at(sample: Sample, hold: Duration, now: Time, grace_period: Duration) -> Option<Time> {
+    let down_at = Time::from_seconds(Time::from_ms(sample.timestamp_ms).seconds());
+    let active_at = Time::from_seconds(sample.value as i64);
+    let left_ns = as_ns(hold).saturating_sub(down_at.ns().saturating_sub(active_at.ns()));
+    if left_ns <= 0 {
+        // It was firing before the outage.
+        Some(active_at)
+    } else if hold < grace_period {
+        None
+    } else if left_ns < as_ns(grace_period) {
+        Some(now + grace_period - hold)
+    } else {
+        Some(active_at + now.since(down_at))
+    }
+}
+
+/// Returns the alerts of the evaluation at `last_ms`, from the samples of `ALERTS_FOR_STATE` and `ALERTS`.
+pub(crate) fn continue_from(for_state: &Newest, states: &Newest, last_ms: i64, hold: Duration) -> Alerts {
+    let is_of_last = |sample: &Sample| sample.timestamp_ms == last_ms && !is_stale_nan(sample.value);
+    let labels_of = |series: &Labels| with_labels(series, [(METRIC_NAME, ""), (ALERT_STATE, "")]);
+    let is_firing = |series: &Labels| series.get(ALERT_STATE) == Some(AlertState::Firing.name());
+    let firing: Vec<Labels> = states
+        .iter()
+        .filter(|(series, sample)| series.metric_name() == ALERTS && is_of_last(sample) && is_firing(series))
+        .map(|(series, _)| labels_of(series))
+        .collect();
+    let of_last =
+        for_state.iter().filter(|(series, sample)| series.metric_name() == ALERTS_FOR_STATE && is_of_last(sample));
+    let alert = |(series, sample): &(Labels, Sample)| {
+        let labels = with_labels(series, [(METRIC_NAME, "")]);
+        let active_at = Time::from_seconds(sample.value as i64);
+        let is_firing = firing.contains(&labels);
+        let alert = Alert {
+            state: if is_firing { AlertState::Firing } else { AlertState::Pending },
+            labels: labels.clone(),
+            annotations: Arc::default(),
+            value: 0.0,
+            active_at,
+            fired_at: is_firing.then(|| active_at + hold),
+            resolved_at: None,
+            last_sent_at: None,
+            keep_firing_since: None,
+        };
+        (labels, alert)
+    };
+    of_last.map(alert).collect()
+}

@@ -1,0 +1,161 @@
+//! One evaluation of an alerting rule: from the result of its expression and the previous alerts to the new ones.
+//!
+//! Pure: nothing changes if it fails. The transitions are those of Prometheus 3.16.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use varve_query::VectorSample;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, Sample};
+
+use super::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts};
+use crate::file::Texts;
+use crate::label_set::with_labels;
+use crate::storage::Output;
+use crate::time::Time;
+
+/// How long a resolved alert is kept and sent again.
+const RESOLVED_RETENTION: Duration = Duration::from_secs(15 * 60);
+
+/// The parts of an alerting rule that its evaluation needs.
+pub(crate) struct Source<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) hold: Duration,
+    pub(crate) keep_firing_for: Duration,
+    /// Labels of the rule, with templates.
+    pub(crate) labels: &'a Texts,
+    pub(crate) annotations: &'a Texts,
+    /// Maximum number of pending and firing alerts; 0 is unlimited.
+    pub(crate) limit: usize,
+}
+
+/// One evaluation.
+pub(crate) struct Evaluation<'a> {
+    pub(crate) source: Source<'a>,
+    /// The time of the evaluation.
+    pub(crate) tick: Time,
+    /// The timestamp of the samples.
+    pub(crate) timestamp_ms: i64,
+    /// Whether `ALERTS` and `ALERTS_FOR_STATE` are written: not before earlier alerts are restored.
+    pub(crate) is_restored: bool,
+    /// Expands a template for one sample.
+    pub(crate) expand: &'a mut dyn FnMut(&str, &VectorSample) -> String,
+}
+
+/// Returns the alerts after an evaluation, and the samples to write.
+///
+/// # Errors
+/// Two samples have the same labels, or there are more alerts than the limit.
+pub(crate) fn evaluate(
+    of: &mut Evaluation<'_>,
+    previous: &Alerts,
+    result: &[VectorSample],
+) -> Result<(Alerts, Vec<Output>), String> {
+    let mut alerts = previous.clone();
+    let matched = of.matched(result)?;
+    let labels: BTreeSet<Labels> = matched.keys().cloned().collect();
+    for (labels, new) in matched {
+        match alerts.get_mut(&labels) {
+            Some(alert) if alert.state != AlertState::Inactive => {
+                alert.value = new.value;
+                alert.annotations = new.annotations;
+            }
+            _ => drop(alerts.insert(labels, new)),
+        }
+    }
+    alerts.retain(|of_alert, alert| of.update(alert, labels.contains(of_alert)));
+    let active = || alerts.values().filter(|alert| alert.state != AlertState::Inactive);
+    let (n_active, limit) = (active().count(), of.source.limit);
+    if limit > 0 && n_active > limit {
+        return Err(format!("exceeded limit of {limit} with {n_active} alerts"));
+    }
+    let samples = if of.is_restored { active().flat_map(|alert| of.samples(alert)).collect() } else { Vec::new() };
+    Ok((alerts, samples))
+}
+
+impl Evaluation<'_> {
+    /// Returns a pending alert per sample.
+    fn matched(&mut self, result: &[VectorSample]) -> Result<Alerts, String> {
+        let mut alerts = Alerts::new();
+        for sample in result {
+            let mut expanded: Vec<(&str, String)> = Vec::with_capacity(self.source.labels.len() + 2);
+            expanded.push((METRIC_NAME, String::new()));
+            for (name, template) in self.source.labels {
+                expanded.push((name, (self.expand)(template, sample)));
+            }
+            expanded.push((ALERT_NAME, self.source.name.to_owned()));
+            let labels = with_labels(&sample.labels, expanded.iter().map(|(name, value)| (*name, value.as_str())));
+            let annotations = self.source.annotations.iter();
+            let annotations =
+                annotations.map(|(name, template)| (name.clone(), (self.expand)(template, sample))).collect();
+            let alert = Alert {
+                state: AlertState::Pending,
+                labels: labels.clone(),
+                annotations: Arc::new(annotations),
+                value: sample.histogram.as_ref().map_or(sample.point.value, |_| 0.0),
+                active_at: self.tick,
+                fired_at: None,
+                resolved_at: None,
+                last_sent_at: None,
+                keep_firing_since: None,
+            };
+            if alerts.insert(labels, alert).is_some() {
+                return Err("vector contains metrics with the same labelset after applying alert labels".into());
+            }
+        }
+        Ok(alerts)
+    }
+
+    /// Moves an alert to its next state. Returns `false` if it is forgotten.
+    fn update(&self, alert: &mut Alert, is_matched: bool) -> bool {
+        let Source { hold, keep_firing_for, .. } = self.source;
+        if is_matched {
+            alert.keep_firing_since = None;
+        } else if !self.keeps_firing(alert, keep_firing_for) {
+            if alert.state == AlertState::Pending {
+                return false;
+            }
+            if alert.state == AlertState::Firing {
+                alert.state = AlertState::Inactive;
+                alert.resolved_at = Some(self.tick);
+            }
+            return alert.resolved_at.is_none_or(|resolved| self.tick.since(resolved) <= RESOLVED_RETENTION);
+        }
+        let is_held = self.tick.is_past(alert.active_at, hold);
+        if alert.state == AlertState::Pending && is_held {
+            alert.state = AlertState::Firing;
+            alert.fired_at = Some(self.tick);
+        } else if alert.state == AlertState::Firing && !is_held {
+            // A reload has made `for` longer.
+            alert.state = AlertState::Pending;
+            (alert.fired_at, alert.last_sent_at, alert.keep_firing_since) = (None, None, None);
+        }
+        true
+    }
+
+    /// Returns `true` if a firing alert without a match still fires because of `keep_firing_for`.
+    fn keeps_firing(&self, alert: &mut Alert, keep_firing_for: Duration) -> bool {
+        if alert.state != AlertState::Firing || keep_firing_for.is_zero() {
+            return false;
+        }
+        let since = *alert.keep_firing_since.get_or_insert(self.tick);
+        !self.tick.is_past(since, keep_firing_for)
+    }
+
+    /// Returns the samples of `ALERTS` and `ALERTS_FOR_STATE`.
+    fn samples(&self, alert: &Alert) -> [Output; 2] {
+        let state = (ALERT_STATE, alert.state.name());
+        let active_at = alert.active_at.seconds() as f64;
+        [self.sample(alert, ALERTS, Some(state), 1.0), self.sample(alert, ALERTS_FOR_STATE, None, active_at)]
+    }
+
+    fn sample(&self, alert: &Alert, metric: &str, state: Option<(&str, &str)>, value: f64) -> Output {
+        // As in Prometheus, a label whose template expands to nothing stays as written.
+        let own = self.source.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fixed = [(ALERT_NAME, self.source.name), (METRIC_NAME, metric)];
+        let labels = with_labels(&Labels::empty(), own.chain(alert.labels.iter()).chain(fixed).chain(state));
+        Output { labels, sample: Sample { timestamp_ms: self.timestamp_ms, value }, histogram: None }
+    }
+}

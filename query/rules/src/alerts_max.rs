@@ -1,0 +1,55 @@
+//! The maximum number of alerts of all rules together.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts the alerts of all rules.
+#[derive(Debug)]
+pub struct AlertsMax {
+    max: usize,
+    used: AtomicUsize,
+}
+
+impl AlertsMax {
+    /// Creates a count of at most `max` alerts.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self { max, used: AtomicUsize::new(0) }
+    }
+
+    /// Returns the maximum.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Returns the number of alerts, resolved ones included.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Replaces `n_old` alerts of a rule by `n_new`.
+    ///
+    /// # Errors
+    /// There would be more than the maximum. Nothing has changed then.
+    pub(crate) fn replace(&self, n_old: usize, n_new: usize) -> Result<(), String> {
+        let update = |used: usize| {
+            let new = used - n_old + n_new;
+            (new <= self.max || n_new <= n_old).then_some(new)
+        };
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).map(drop).map_err(|used| {
+            let (max, new) = (self.max, used - n_old + n_new);
+            format!("{new} alerts of all rules exceed the limit of {max} (--rules.alerts-max)")
+        })
+    }
+
+    /// Adds alerts that were counted before.
+    pub(crate) fn add(&self, n: usize) {
+        self.used.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Removes alerts.
+    pub(crate) fn remove(&self, n: usize) {
+        self.used.fetch_sub(n, Ordering::Relaxed);
+    }
+}

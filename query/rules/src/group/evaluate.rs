@@ -1,0 +1,301 @@
+//! One evaluation of a group.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use varve_query::VectorSample;
+use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_tsdb::{Labels, Sample, TimeRange};
+
+use super::{Group, Settings, duration};
+use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Source};
+use crate::file::{Alerting, RuleKind};
+use crate::rule::{EvaluationRecord, Rule};
+use crate::storage::{Answer, Failure, Output, OutputKind, Rejected, Storage};
+use crate::time::Time;
+
+/// Why a group is evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// At its time.
+    Live,
+    /// After an outage, for a time during the outage: alerts are not sent.
+    CatchUp,
+}
+
+/// Times of one evaluation, for statistics.
+#[derive(Debug, Clone, Default)]
+pub struct Iteration {
+    /// How long it took.
+    pub duration: Duration,
+    /// How long each rule took.
+    pub rules: Vec<Duration>,
+}
+
+/// One evaluation of a group.
+struct Run<'a> {
+    group: &'a Group,
+    tick: Time,
+    offset: Duration,
+    mode: Mode,
+    storage: &'a dyn Storage,
+    settings: &'a Settings,
+}
+
+/// The outcome of one rule.
+struct Ran {
+    answer: Answer,
+    n_results: u64,
+    /// The first sample that was not stored.
+    rejected: Option<String>,
+}
+
+impl Group {
+    /// Evaluates all rules at `tick`. Waits for an evaluation that is running.
+    pub fn evaluate(&self, tick: Time, mode: Mode, storage: &dyn Storage, settings: &Settings) -> Iteration {
+        let _running = self.run();
+        if self.is_stopped() {
+            return Iteration::default();
+        }
+        let (started, clock) = (storage.now(), Instant::now());
+        let run = Run { group: self, tick, offset: self.query_offset(settings), mode, storage, settings };
+        let durations = Mutex::new(Vec::with_capacity(self.rules.len()));
+        let totals = Mutex::new((0, 0));
+        for batch in &self.batches {
+            settings.threads.for_each(batch, |&idx| {
+                if self.is_stopped() || storage.is_stopping() {
+                    return;
+                }
+                let record = run.rule(&self.rules[idx]);
+                durations.lock().unwrap_or_else(PoisonError::into_inner).push(record.duration);
+                let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+                totals.0 += record.n_results;
+                totals.1 += u64::from(record.error.is_some());
+                drop(totals);
+                self.rules[idx].record(record);
+            });
+        }
+        run.write_stale();
+        let rules = durations.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (n_samples, n_failures) = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let iteration = Iteration { duration: clock.elapsed(), rules };
+        let is_first = {
+            let status = &mut self.state().status;
+            let is_first = status.last_tick.is_none();
+            status.last_tick = Some(tick);
+            status.last_evaluation = Some(started);
+            status.last_duration = iteration.duration;
+            status.last_rules_duration = iteration.rules.iter().sum();
+            status.last_n_samples = n_samples;
+            status.n_iterations += 1;
+            status.n_evaluations += iteration.rules.len() as u64;
+            status.n_failures += n_failures;
+            is_first
+        };
+        // Not after the first evaluation, before which recording rules may not have what alerts depend on.
+        if !is_first && self.state().restores {
+            self.restore(storage, settings);
+        }
+        iteration
+    }
+
+    /// Restores since when alerts are active.
+    fn restore(&self, storage: &dyn Storage, settings: &Settings) {
+        let (now, clock) = (storage.now(), Instant::now());
+        let range = TimeRange { start_ms: (now - settings.restore.outage_tolerance).ms(), end_ms: now.ms() };
+        for rule in &self.rules {
+            if let RuleKind::Alerting(alerting) = &rule.definition.kind {
+                // As in Prometheus, alerts that cannot be restored start again.
+                if let Ok(stored) = storage.newest(&rule.matchers(ALERTS_FOR_STATE), range) {
+                    let hold = duration(alerting.for_ms);
+                    alert::restore(&mut rule.state().alerts, &stored, hold, now, settings.restore);
+                }
+            }
+            rule.state().is_restored = true;
+        }
+        let mut state = self.state();
+        state.restores = false;
+        state.status.last_restore = clock.elapsed();
+    }
+
+    /// Returns the newest evaluation before `now` that the store has samples of, at most `longest` ago. It may be
+    /// incomplete.
+    ///
+    /// # Errors
+    /// The store could not be read.
+    pub fn last_stored(
+        &self,
+        now: Time,
+        longest: Duration,
+        storage: &dyn Storage,
+        settings: &Settings,
+    ) -> Result<Option<Time>, Failure> {
+        let offset = self.query_offset(settings);
+        let range = TimeRange { start_ms: (now - longest - offset).ms(), end_ms: (now - offset).ms() };
+        let mut newest = None;
+        for rule in &self.rules {
+            let metric = if rule.is_alerting() { ALERTS_FOR_STATE } else { &rule.definition.name };
+            let stored = storage.newest(&rule.matchers(metric), range)?;
+            let tick = |(_, sample): &(Labels, Sample)| {
+                let tick = self.schedule.at_or_before(Time::from_ms(sample.timestamp_ms + 1) + offset);
+                ((tick - offset).ms() == sample.timestamp_ms).then_some(tick)
+            };
+            newest = newest.max(stored.iter().filter_map(tick).max());
+        }
+        Ok(newest)
+    }
+
+    /// Loads the alerts of the evaluation at `last`, so that the evaluations after it continue from them.
+    ///
+    /// # Errors
+    /// The store could not be read.
+    pub fn continue_from(&self, last: Time, storage: &dyn Storage, settings: &Settings) -> Result<(), Failure> {
+        let last_ms = (last - self.query_offset(settings)).ms();
+        let range = TimeRange { start_ms: last_ms, end_ms: last_ms };
+        for rule in &self.rules {
+            if let RuleKind::Alerting(alerting) = &rule.definition.kind {
+                let newest = |metric| storage.newest(&rule.matchers(metric), range);
+                let (for_state, states) = (newest(ALERTS_FOR_STATE)?, newest(ALERTS)?);
+                let written = for_state.iter().chain(&states).map(|(labels, _)| labels.clone()).collect();
+                let alerts = alert::continue_from(&for_state, &states, last_ms, duration(alerting.for_ms));
+                rule.set_alerts(alerts).map_err(Failure::new)?;
+                rule.state().written = written;
+            }
+            rule.state().is_restored = true;
+        }
+        let mut state = self.state();
+        state.restores = false;
+        state.status.last_tick = Some(last);
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    fn timestamp_ms(&self) -> i64 {
+        (self.tick - self.offset).ms()
+    }
+
+    /// Evaluates a rule. A panic is a failure of this rule.
+    fn rule(&self, rule: &Rule) -> EvaluationRecord {
+        let (started, clock) = (self.storage.now(), Instant::now());
+        let ran = catch_unwind(AssertUnwindSafe(|| self.try_rule(rule)));
+        let ran = ran.unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
+        if ran.is_err() {
+            // A failed evaluation resolves no alert: firing ones are sent with their last annotations.
+            self.send(rule);
+        }
+        let (answer, n_results, error) = match ran {
+            Ok(Ran { answer, n_results, rejected }) => (answer, n_results, rejected),
+            Err(failure) => (Answer::default(), 0, Some(failure.message)),
+        };
+        EvaluationRecord {
+            tick: self.tick,
+            started,
+            duration: clock.elapsed(),
+            n_series: answer.n_series,
+            n_samples: answer.n_samples,
+            peak_bytes: answer.peak_bytes,
+            n_results,
+            error,
+        }
+    }
+
+    fn try_rule(&self, rule: &Rule) -> Result<Ran, Failure> {
+        let mut answer = self.storage.query(&self.group.of(&rule.definition.name), &rule.expr, self.timestamp_ms())?;
+        let result = std::mem::take(&mut answer.samples);
+        let (kind, outputs) = match &rule.definition.kind {
+            RuleKind::Recording => {
+                let limit = self.group.definition.limit;
+                let (name, labels) = (&rule.definition.name, &rule.definition.labels);
+                (OutputKind::Recorded, crate::recording::evaluate(name, labels, limit, result).map_err(Failure::new)?)
+            }
+            RuleKind::Alerting(alerting) => (OutputKind::Alerts, self.alerting(rule, alerting, &result)?),
+        };
+        let n_results = outputs.len() as u64;
+        let rejected = self.write(rule, kind, outputs)?;
+        Ok(Ran { answer, n_results, rejected })
+    }
+
+    fn alerting(&self, rule: &Rule, alerting: &Alerting, result: &[VectorSample]) -> Result<Vec<Output>, Failure> {
+        let definition = &rule.definition;
+        let (previous, is_restored) = {
+            let state = rule.state();
+            (state.alerts.clone(), state.is_restored)
+        };
+        let mut expand = |template: &str, sample: &VectorSample| self.expand(rule, template, sample);
+        let mut evaluation = alert::Evaluation {
+            source: Source {
+                name: &definition.name,
+                hold: duration(alerting.for_ms),
+                keep_firing_for: duration(alerting.keep_firing_for_ms),
+                labels: &definition.labels,
+                annotations: &alerting.annotations,
+                limit: self.group.definition.limit,
+            },
+            tick: self.tick,
+            timestamp_ms: self.timestamp_ms(),
+            is_restored,
+            expand: &mut expand,
+        };
+        let (alerts, outputs) = alert::evaluate(&mut evaluation, &previous, result).map_err(Failure::new)?;
+        rule.set_alerts(alerts).map_err(Failure::new)?;
+        self.send(rule);
+        Ok(outputs)
+    }
+
+    /// Sends the alerts that are due.
+    fn send(&self, rule: &Rule) {
+        if self.mode == Mode::CatchUp || self.group.is_dry_run() || !rule.is_alerting() {
+            return;
+        }
+        let times = (self.settings.resend_delay, self.group.schedule.interval());
+        let due = alert::to_send(&mut rule.state().alerts, self.tick, times, &rule.expr);
+        if !due.is_empty() {
+            self.storage.notify(due);
+        }
+    }
+
+    /// Writes the samples of a rule, and staleness markers for series that it no longer writes. Returns the reason why
+    /// the first rejected sample was not stored.
+    fn write(&self, rule: &Rule, kind: OutputKind, mut outputs: Vec<Output>) -> Result<Option<String>, Failure> {
+        let n_outputs = outputs.len();
+        let mut written: BTreeSet<Labels> = outputs.iter().map(|output| output.labels.clone()).collect();
+        let vanished: Vec<Labels> = rule.state().written.difference(&written).cloned().collect();
+        outputs.extend(vanished.into_iter().map(|labels| stale(labels, self.timestamp_ms())));
+        if outputs.is_empty() {
+            return Ok(None);
+        }
+        let rejected = self.storage.append(&self.group.of(&rule.definition.name), kind, &outputs)?;
+        // Another rule may write a series that this one no longer writes. The evaluation before an outage is repeated:
+        // its samples may be in the store, computed from less data.
+        let is_failure = |rejected: &&Rejected| rejected.idx < n_outputs && self.mode == Mode::Live;
+        let of_rule = || rejected.iter().filter(is_failure);
+        of_rule().for_each(|rejected| drop(written.remove(&outputs[rejected.idx].labels)));
+        rule.state().written = written;
+        Ok(of_rule().next().map(|rejected| rejected.reason.clone()))
+    }
+
+    /// Ends the series of rules that a reload has removed.
+    fn write_stale(&self) {
+        let series = std::mem::take(&mut self.group.state().stale);
+        if series.is_empty() {
+            return;
+        }
+        let outputs: Vec<Output> = series.iter().map(|labels| stale(labels.clone(), self.timestamp_ms())).collect();
+        if self.storage.append(&self.group.of(""), OutputKind::Alerts, &outputs).is_err() {
+            self.group.state().stale = series;
+        }
+    }
+
+    fn expand(&self, _rule: &Rule, template: &str, _sample: &VectorSample) -> String {
+        template.to_owned()
+    }
+}
+
+/// Returns a staleness marker.
+pub(super) fn stale(labels: Labels, timestamp_ms: i64) -> Output {
+    let sample = Sample { timestamp_ms, value: f64::from_bits(STALE_NAN_BITS) };
+    Output { labels, sample, histogram: None }
+}

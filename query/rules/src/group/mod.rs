@@ -1,0 +1,202 @@
+//! A group of rules: its definition, its schedule and its state.
+//!
+//! `evaluate` runs one evaluation, `dependencies` finds the rules that may run at the same time, `reload` carries state
+//! over to a changed group.
+//!
+//! Invariants
+//! 1. A group runs one evaluation at a time: [`Group::evaluate`] holds `running`.
+//! 2. A failed evaluation of a rule changes none of its alerts.
+//!
+//! Threads: the lock of a rule's state is held only to read or replace it, never during a query.
+
+mod dependencies;
+mod evaluate;
+mod reload;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use varve_tsdb::Labels;
+
+use crate::alert::RestoreOptions;
+use crate::alerts_max::AlertsMax;
+use crate::file::{self, GroupState};
+use crate::rule::Rule;
+use crate::schedule::Schedule;
+use crate::storage::RuleRef;
+use crate::threads::Threads;
+use crate::time::Time;
+
+pub use evaluate::{Iteration, Mode};
+pub use reload::Departed;
+
+/// Settings of all groups.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `global.rule_query_offset`: the query offset of groups that set none.
+    pub query_offset: Duration,
+    /// `--rules.alert.resend-delay`: minimum time between two notifications of an alert.
+    pub resend_delay: Duration,
+    /// How alerts are restored after a restart.
+    pub restore: RestoreOptions,
+    /// `global.external_labels`, for templates.
+    pub external_labels: file::Texts,
+    /// `--web.external-url`, for templates.
+    pub external_url: String,
+    /// Threads that all groups share.
+    pub threads: Threads,
+}
+
+/// A group of rules.
+#[derive(Debug)]
+pub struct Group {
+    /// The file.
+    pub file: Arc<str>,
+    /// As in the file.
+    pub definition: file::Group,
+    /// The rules in the order of the file.
+    pub rules: Vec<Rule>,
+    schedule: Schedule,
+    batches: Vec<Vec<usize>>,
+    running: Mutex<()>,
+    is_stopped: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// What evaluations change.
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// Whether alerts of an earlier process must still be restored.
+    restores: bool,
+    /// Series of rules that a reload has removed.
+    stale: Vec<Labels>,
+    status: GroupStatus,
+}
+
+/// The outcome of a group's evaluations.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct GroupStatus {
+    /// The timestamp of the last evaluation.
+    pub last_tick: Option<Time>,
+    /// The wall-clock time of its start.
+    pub last_evaluation: Option<Time>,
+    /// How long it took.
+    pub last_duration: Duration,
+    /// Sum of the times of its rules.
+    pub last_rules_duration: Duration,
+    /// Number of samples of its results.
+    pub last_n_samples: u64,
+    /// How long the restoration of alerts took.
+    pub last_restore: Duration,
+    /// Number of evaluations, missed ones included.
+    pub n_iterations: u64,
+    /// Number of missed evaluations.
+    pub n_missed: u64,
+    /// Number of evaluations of rules.
+    pub n_evaluations: u64,
+    /// Number of failed evaluations of rules.
+    pub n_failures: u64,
+}
+
+impl Group {
+    /// Creates a group. With `restores`, its alerts are restored after the second evaluation.
+    ///
+    /// # Panics
+    /// If the interval is zero.
+    #[must_use]
+    pub fn new(
+        file: Arc<str>,
+        definition: file::Group,
+        default_interval: Duration,
+        restores: bool,
+        alerts_max: &Arc<AlertsMax>,
+    ) -> Self {
+        let interval = definition.interval_ms.filter(|&ms| ms > 0).map_or(default_interval, duration);
+        let rule = |rule: &file::Rule| Rule::new(rule.clone(), !restores, Arc::clone(alerts_max));
+        Self {
+            schedule: Schedule::new(&file, &definition.name, interval),
+            batches: dependencies::batches(&definition.rules),
+            rules: definition.rules.iter().map(rule).collect(),
+            file,
+            definition,
+            running: Mutex::default(),
+            is_stopped: AtomicBool::new(false),
+            state: Mutex::new(State { restores, ..State::default() }),
+        }
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// Returns the key of the group in metrics: `file;name`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{};{}", self.file, self.name())
+    }
+
+    /// Returns the schedule.
+    #[must_use]
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Returns how far in the past the group is evaluated.
+    #[must_use]
+    pub fn query_offset(&self, settings: &Settings) -> Duration {
+        self.definition.query_offset_ms.map_or(settings.query_offset, duration)
+    }
+
+    /// Returns `true` if alerts are evaluated but not sent.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        self.definition.state == GroupState::DryRun
+    }
+
+    /// Returns the outcome of the evaluations so far.
+    #[must_use]
+    pub fn status(&self) -> GroupStatus {
+        self.state().status
+    }
+
+    /// Counts evaluations that were left out.
+    pub fn note_missed(&self, n_missed: u64) {
+        let status = &mut self.state().status;
+        status.n_missed += n_missed;
+        status.n_iterations += n_missed;
+    }
+
+    /// Ends the group after the rule that is being evaluated, and waits until it has ended.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        drop(self.run());
+    }
+
+    /// Returns `true` after [`Group::stop`].
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    fn run(&self) -> MutexGuard<'_, ()> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of<'a>(&'a self, rule: &'a str) -> RuleRef<'a> {
+        RuleRef { file: &self.file, group: self.name(), rule }
+    }
+}
+
+/// Returns a duration that a file gives in milliseconds; zero if it is negative.
+pub(crate) fn duration(ms: i64) -> Duration {
+    Duration::from_millis(ms.max(0) as u64)
+}

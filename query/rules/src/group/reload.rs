@@ -1,0 +1,101 @@
+//! What a reload does to a group: carry its state over to its successor, or end its series.
+
+use std::collections::BTreeMap;
+
+use varve_tsdb::Labels;
+
+use super::evaluate::stale;
+use super::{Group, Settings};
+use crate::file::{RuleKind, Texts};
+use crate::rule::Rule;
+use crate::storage::{Failure, Output, OutputKind, RuleRef, Storage};
+use crate::time::Time;
+
+/// The series of a removed group. They end two intervals later, so that a group of another name can continue them.
+#[derive(Debug)]
+pub struct Departed {
+    /// When the staleness markers are due.
+    pub due: Time,
+    file: std::sync::Arc<str>,
+    group: String,
+    timestamp_ms: i64,
+    series: Vec<Labels>,
+}
+
+impl Group {
+    /// Returns `true` if both evaluate the same.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let settings = |group: &Self| {
+            let definition = &group.definition;
+            (group.schedule, definition.limit, definition.query_offset_ms, definition.state)
+        };
+        settings(self) == settings(other)
+            && self.rules.len() == other.rules.len()
+            && self.rules.iter().zip(&other.rules).all(|(a, b)| is_same_rule(a, b))
+    }
+
+    /// Takes over the state of the group before a reload, which must be stopped: alerts, written series, evaluations.
+    /// Rules are the same if they have the same name and labels; of several, in their order. The series of other rules
+    /// end at the next evaluation.
+    pub fn carry_over(&self, from: &Self) {
+        let mut old: BTreeMap<(&str, &Texts), Vec<&Rule>> = BTreeMap::new();
+        for rule in from.rules.iter().rev() {
+            old.entry((&rule.definition.name, &rule.definition.labels)).or_default().push(rule);
+        }
+        for rule in &self.rules {
+            let same = old.get_mut(&(rule.definition.name.as_str(), &rule.definition.labels)).and_then(Vec::pop);
+            if let Some(same) = same {
+                rule.carry_over(same);
+            }
+        }
+        let (mut state, old_state) = (self.state(), from.state());
+        state.restores = old_state.restores;
+        state.stale = old_state.stale.clone();
+        state.stale.extend(old.into_values().flatten().flat_map(|rule| rule.state().written.clone()));
+        state.status = old_state.status;
+    }
+
+    /// Returns what is left of a removed group, which must be stopped.
+    #[must_use]
+    pub fn depart(&self, now: Time, settings: &Settings) -> Departed {
+        let written = self.rules.iter().flat_map(|rule| rule.state().written.clone());
+        Departed {
+            due: now + self.schedule.interval() * DEPARTURE_INTERVALS,
+            file: self.file.clone(),
+            group: self.name().to_owned(),
+            timestamp_ms: (now - self.query_offset(settings)).ms(),
+            series: written.chain(self.state().stale.clone()).collect(),
+        }
+    }
+}
+
+/// Number of intervals after which the series of a removed group end.
+const DEPARTURE_INTERVALS: u32 = 2;
+
+impl Departed {
+    /// Writes the staleness markers.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn end_series(&self, storage: &dyn Storage) -> Result<(), Failure> {
+        let outputs: Vec<Output> = self.series.iter().map(|labels| stale(labels.clone(), self.timestamp_ms)).collect();
+        if outputs.is_empty() {
+            return Ok(());
+        }
+        let from = RuleRef { file: &self.file, group: &self.group, rule: "" };
+        storage.append(&from, OutputKind::Alerts, &outputs).map(drop)
+    }
+}
+
+fn is_same_rule(a: &Rule, b: &Rule) -> bool {
+    let (of_a, of_b) = (&a.definition, &b.definition);
+    let is_same_kind = match (&of_a.kind, &of_b.kind) {
+        (RuleKind::Recording, RuleKind::Recording) => true,
+        (RuleKind::Alerting(a), RuleKind::Alerting(b)) => {
+            (a.for_ms, a.keep_firing_for_ms, &a.annotations) == (b.for_ms, b.keep_firing_for_ms, &b.annotations)
+        }
+        _ => false,
+    };
+    is_same_kind && of_a.name == of_b.name && a.expr == b.expr && of_a.labels == of_b.labels
+}

@@ -1,0 +1,501 @@
+use std::collections::BTreeMap;
+
+use varve_query::{Point, VectorSample};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::staleness::is_stale_nan;
+use varve_tsdb::{Matcher, Sample, TimeRange};
+
+use super::*;
+use crate::alert::Notification;
+use crate::rule::{EVALUATIONS_KEPT, Health};
+use crate::rule_set::RuleSet;
+use crate::storage::{Answer, Failure, Output, OutputKind, Rejected, Storage};
+
+const MINUTE: i64 = 60;
+/// The time of the first evaluation in most tests.
+const T0: i64 = 1_000_000;
+
+/// What an expression returns.
+type Outcome = Result<Vec<(&'static str, f64)>, &'static str>;
+
+/// A store in memory. The value of an expression is what a test sets. Otherwise the expression is a metric name, and
+/// its value is what rules have written at that time.
+#[derive(Default)]
+struct Fake {
+    now: Mutex<Time>,
+    outcomes: Mutex<BTreeMap<String, Outcome>>,
+    written: Mutex<Vec<(Labels, Sample)>>,
+    sent: Mutex<Vec<Notification>>,
+    /// Metrics whose samples are rejected.
+    rejected: Mutex<Vec<&'static str>>,
+}
+
+/// Parses `name{a="b"}` without quotes: `name a=b`.
+fn labels(text: &str) -> Labels {
+    let pair = |part: &'static str| part.split_once('=').unwrap_or((METRIC_NAME, part));
+    let text: &'static str = Box::leak(text.to_owned().into_boxed_str());
+    Labels::from_pairs(text.split_whitespace().map(pair)).unwrap()
+}
+
+impl Fake {
+    fn set(&self, expr: &str, outcome: Outcome) {
+        self.outcomes.lock().unwrap().insert(expr.to_owned(), outcome);
+    }
+
+    /// Takes what was written, as `name{…} value@seconds`.
+    fn take_written(&self) -> Vec<String> {
+        let print = |(labels, sample): &(Labels, Sample)| {
+            let value = if is_stale_nan(sample.value) { "stale".to_owned() } else { sample.value.to_string() };
+            let own: Vec<String> =
+                labels.iter().filter(|(n, _)| *n != METRIC_NAME).map(|(n, v)| format!("{n}={v}")).collect();
+            format!("{}{{{}}} {value}@{}", labels.metric_name(), own.join(","), sample.timestamp_ms / 1000 - T0)
+        };
+        std::mem::take(&mut *self.written.lock().unwrap()).iter().map(print).collect()
+    }
+
+    /// Takes what was sent, as `value of the label a: start..end`.
+    fn take_sent(&self) -> Vec<String> {
+        let seconds = |time: Time| time.seconds() - T0;
+        let print = |alert: &Notification| {
+            let start = alert.starts_at.map_or("none".to_owned(), |start| seconds(start).to_string());
+            format!("{}: {start}..{}", alert.labels.get("a").unwrap_or_default(), seconds(alert.ends_at))
+        };
+        std::mem::take(&mut *self.sent.lock().unwrap()).iter().map(print).collect()
+    }
+}
+
+impl Storage for Fake {
+    fn query(&self, _: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure> {
+        let sample = |labels, value| VectorSample { labels, point: Point { timestamp_ms, value }, histogram: None };
+        let outcome = self.outcomes.lock().unwrap().get(expr).cloned();
+        let samples: Vec<VectorSample> = match outcome {
+            Some(Ok(series)) => series.iter().map(|(text, value)| sample(labels(text), *value)).collect(),
+            Some(Err("panic")) => panic!("as the test wants"),
+            Some(Err(message)) => return Err(Failure::new(message)),
+            None => {
+                let written = self.written.lock().unwrap();
+                let of_metric = written
+                    .iter()
+                    .filter(|(labels, sample)| labels.metric_name() == expr && sample.timestamp_ms == timestamp_ms);
+                of_metric.map(|(labels, written)| sample(labels.clone(), written.value)).collect()
+            }
+        };
+        Ok(Answer { n_series: samples.len() as u64, n_samples: 3, peak_bytes: 100, samples })
+    }
+
+    fn append(&self, _: &RuleRef<'_>, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+        let denied = self.rejected.lock().unwrap();
+        let is_denied = |output: &Output| denied.contains(&output.labels.metric_name());
+        let stored = samples.iter().filter(|output| !is_denied(output));
+        self.written.lock().unwrap().extend(stored.map(|output| (output.labels.clone(), output.sample)));
+        let rejects = samples.iter().enumerate().filter(|(_, output)| is_denied(output));
+        Ok(rejects.map(|(idx, _)| Rejected { idx, reason: "too old sample".into() }).collect())
+    }
+
+    fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
+        let mut newest = BTreeMap::new();
+        for (labels, sample) in self.written.lock().unwrap().iter() {
+            let passes = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).unwrap_or_default());
+            if range.contains(sample.timestamp_ms) && matchers.iter().all(passes) {
+                newest.insert(labels.clone(), *sample);
+            }
+        }
+        Ok(newest.into_iter().collect())
+    }
+
+    fn now(&self) -> Time {
+        *self.now.lock().unwrap()
+    }
+
+    fn notify(&self, alerts: Vec<Notification>) {
+        self.sent.lock().unwrap().extend(alerts);
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        query_offset: Duration::ZERO,
+        resend_delay: Duration::from_secs(60),
+        restore: RestoreOptions { outage_tolerance: Duration::from_secs(3600), grace_period: Duration::from_secs(600) },
+        external_labels: file::Texts::new(),
+        external_url: "http://varve".into(),
+        threads: Threads::new(2),
+    }
+}
+
+fn parse(text: &str) -> Vec<(Arc<str>, file::RuleFile)> {
+    let parsed = file::parse(text, &file::Options::default()).unwrap();
+    parsed.files.into_iter().map(|file| (Arc::from("f"), file)).collect()
+}
+
+/// Returns the groups of a file; the default interval is a minute.
+fn set_of(old: &RuleSet, text: &str, alerts_max: &Arc<AlertsMax>) -> (RuleSet, Vec<Departed>) {
+    let change = old.change_to(parse(text), Duration::from_secs(60), false, alerts_max).unwrap();
+    change.apply(Time::from_seconds(T0), &settings())
+}
+
+fn group(rules: &str) -> Arc<Group> {
+    group_with("", rules)
+}
+
+fn group_with(fields: &str, rules: &str) -> Arc<Group> {
+    let text = format!("groups: [{{name: g, {fields} rules: [{rules}]}}]");
+    let (set, _) = set_of(&RuleSet::default(), &text, &Arc::new(AlertsMax::new(100)));
+    Arc::clone(set.groups().next().unwrap())
+}
+
+/// Evaluates a group `seconds` after T0.
+fn evaluate(group: &Group, fake: &Fake, seconds: i64) {
+    let tick = Time::from_seconds(T0 + seconds);
+    *fake.now.lock().unwrap() = tick;
+    group.evaluate(tick, Mode::Live, fake, &settings());
+}
+
+/// Returns the alerts of the first rule: the value of the label a, and the state.
+fn states(group: &Group) -> String {
+    let alerts = group.rules[0].status().alerts;
+    let print = |alert: &crate::Alert| format!("{}:{}", alert.labels.get("a").unwrap_or_default(), alert.state.name());
+    alerts.iter().map(print).collect::<Vec<_>>().join(" ")
+}
+
+fn error(group: &Group, idx: usize) -> Option<String> {
+    group.rules[idx].status().last().and_then(|last| last.error.clone())
+}
+
+#[test]
+fn a_recording_rule_writes_its_result_and_ends_series_that_vanish() {
+    let fake = Fake::default();
+    let group = group("{record: r, expr: e, labels: {x: y, gone: ''}}");
+    fake.set("e", Ok(vec![("m a=1 gone=z", 5.0), ("m a=2", 6.0)]));
+    evaluate(&group, &fake, 0);
+    assert_eq!(fake.take_written(), ["r{a=1,x=y} 5@0", "r{a=2,x=y} 6@0"]);
+    fake.set("e", Ok(vec![("m a=2", 7.0)]));
+    evaluate(&group, &fake, MINUTE);
+    assert_eq!(fake.take_written(), ["r{a=2,x=y} 7@60", "r{a=1,x=y} stale@60"]);
+    evaluate(&group, &fake, 2 * MINUTE);
+    assert_eq!(fake.take_written(), ["r{a=2,x=y} 7@120"]);
+    fake.set("e", Ok(vec![("a a=1", 1.0), ("b a=1", 1.0)]));
+    evaluate(&group, &fake, 3 * MINUTE);
+    assert_eq!(error(&group, 0).unwrap(), "vector contains metrics with the same labelset after applying rule labels");
+    assert!(fake.take_written().is_empty(), "a failed evaluation ends no series");
+}
+
+#[test]
+fn a_rule_reads_what_an_earlier_one_has_written() {
+    let fake = Fake::default();
+    let group = group("{record: a, expr: e}, {record: b, expr: a}, {record: c, expr: b}");
+    fake.set("e", Ok(vec![("m", 5.0)]));
+    evaluate(&group, &fake, 0);
+    assert_eq!(fake.take_written(), ["a{} 5@0", "b{} 5@0", "c{} 5@0"]);
+}
+
+#[test]
+fn the_query_offset_moves_samples_but_not_alert_times() {
+    let fake = Fake::default();
+    let group = group_with("query_offset: 30s,", "{alert: A, expr: e}");
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    evaluate(&group, &fake, 0);
+    assert_eq!(
+        fake.take_written(),
+        ["ALERTS{a=1,alertname=A,alertstate=firing} 1@-30", "ALERTS_FOR_STATE{a=1,alertname=A} 1000000@-30"]
+    );
+    assert_eq!(fake.take_sent(), ["1: 0..240"]);
+}
+
+#[test]
+fn an_alert_is_pending_then_firing_then_resolved() {
+    let fake = Fake::default();
+    let group = group("{alert: A, expr: e, for: 2m, labels: {s: x}}");
+    let firing = || Ok(vec![("m a=1", 5.0)]);
+    // Minute, whether the expression matches, alerts afterwards, what is sent.
+    let steps: [(i64, bool, &str, &[&str]); 9] = [
+        (0, true, "1:pending", &[]),
+        (1, false, "", &[]),
+        (2, true, "1:pending", &[]),
+        (3, true, "1:pending", &[]),
+        (4, true, "1:firing", &["1: 240..480"]),
+        (5, true, "1:firing", &[]),
+        (6, true, "1:firing", &["1: 240..600"]),
+        (7, false, "1:inactive", &["1: 240..420"]),
+        (23, false, "", &[]),
+    ];
+    for (minute, matches, expect, sent) in steps {
+        fake.set("e", if matches { firing() } else { Ok(vec![]) });
+        evaluate(&group, &fake, minute * MINUTE);
+        assert_eq!(
+            (states(&group).as_str(), fake.take_sent()),
+            (expect, sent.iter().map(ToString::to_string).collect()),
+            "minute {minute}"
+        );
+    }
+    let written = fake.take_written();
+    let of = |minute: i64| {
+        let suffix = format!("@{}", minute * MINUTE);
+        written
+            .iter()
+            .filter(|line| line.ends_with(&suffix))
+            .map(|line| line.replace(",alertname=A", ""))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of(1), ["ALERTS{a=1,alertstate=pending,s=x} stale@60", "ALERTS_FOR_STATE{a=1,s=x} stale@60"]);
+    assert_eq!(
+        of(4),
+        [
+            "ALERTS{a=1,alertstate=firing,s=x} 1@240",
+            "ALERTS_FOR_STATE{a=1,s=x} 1000120@240",
+            "ALERTS{a=1,alertstate=pending,s=x} stale@240",
+        ]
+    );
+}
+
+#[test]
+fn keep_firing_for_delays_the_end() {
+    let fake = Fake::default();
+    let group = group("{alert: A, expr: e, keep_firing_for: 3m}");
+    for (minute, matches, expect) in [
+        (0, true, "1:firing"),
+        (1, false, "1:firing"),
+        (2, true, "1:firing"),
+        (3, false, "1:firing"),
+        (5, false, "1:firing"),
+        (6, false, "1:inactive"),
+    ] {
+        fake.set("e", if matches { Ok(vec![("m a=1", 5.0)]) } else { Ok(vec![]) });
+        evaluate(&group, &fake, minute * MINUTE);
+        assert_eq!(states(&group), expect, "minute {minute}");
+    }
+}
+
+#[test]
+fn a_failed_evaluation_resolves_nothing_and_firing_alerts_are_sent_again() {
+    for failure in ["boom", "panic"] {
+        let fake = Fake::default();
+        let group = group("{alert: A, expr: e}, {record: r, expr: f}");
+        fake.set("f", Ok(vec![("m", 1.0)]));
+        fake.set("e", Ok(vec![("m a=1", 5.0)]));
+        evaluate(&group, &fake, 0);
+        assert_eq!(fake.take_sent(), ["1: 0..240"]);
+        fake.set("e", Err(failure));
+        for minute in 1..=10 {
+            evaluate(&group, &fake, minute * MINUTE);
+        }
+        assert_eq!(states(&group), "1:firing");
+        let ends: Vec<String> = (1..=5).map(|i| format!("1: 0..{}", i * 2 * MINUTE + 240)).collect();
+        assert_eq!(fake.take_sent(), ends);
+        let status = group.rules[0].status();
+        assert_eq!(status.health, Health::Bad);
+        assert!(error(&group, 0).unwrap().contains(if failure == "panic" { "panicked" } else { "boom" }));
+        assert_eq!((group.status().n_evaluations, group.status().n_failures), (22, 10));
+        let n_recorded = fake.take_written().iter().filter(|line| line.starts_with("r{")).count();
+        assert_eq!(n_recorded, 11, "the other rule is evaluated");
+    }
+}
+
+#[test]
+fn limits_fail_the_evaluation_and_change_no_alert() {
+    let fake = Fake::default();
+    let group = group_with("limit: 1,", "{alert: A, expr: e}, {record: r, expr: e}");
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    evaluate(&group, &fake, 0);
+    fake.set("e", Ok(vec![("m a=1", 5.0), ("m a=2", 5.0)]));
+    evaluate(&group, &fake, MINUTE);
+    assert_eq!(states(&group), "1:firing");
+    assert_eq!(error(&group, 0).unwrap(), "exceeded limit of 1 with 2 alerts");
+    assert_eq!(error(&group, 1).unwrap(), "exceeded limit of 1 with 2 series");
+    fake.set("e", Ok(vec![("x a=1", 5.0), ("y a=1", 5.0)]));
+    evaluate(&group, &fake, 2 * MINUTE);
+    assert_eq!(error(&group, 0).unwrap(), "vector contains metrics with the same labelset after applying alert labels");
+}
+
+#[test]
+fn all_rules_together_have_a_maximum_of_alerts() {
+    let fake = Fake::default();
+    let alerts_max = Arc::new(AlertsMax::new(3));
+    let text = "groups: [{name: g, rules: [{alert: A, expr: e}, {alert: B, expr: e}]}]";
+    let (set, _) = set_of(&RuleSet::default(), text, &alerts_max);
+    let group = Arc::clone(set.groups().next().unwrap());
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    evaluate(&group, &fake, 0);
+    assert_eq!(alerts_max.used(), 2);
+    fake.set("e", Ok(vec![("m a=1", 5.0), ("m a=2", 5.0)]));
+    evaluate(&group, &fake, MINUTE);
+    let errors: Vec<String> = (0..2).filter_map(|idx| error(&group, idx)).collect();
+    assert_eq!(errors, ["4 alerts of all rules exceed the limit of 3 (--rules.alerts-max)"]);
+    assert_eq!(alerts_max.used(), 3);
+    drop((set, group));
+    assert_eq!(alerts_max.used(), 0);
+}
+
+#[test]
+fn rejected_samples_are_a_failure_but_rejected_markers_are_not() {
+    let fake = Fake::default();
+    let group = group("{record: r, expr: e}");
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    evaluate(&group, &fake, 0);
+    fake.rejected.lock().unwrap().push("r");
+    evaluate(&group, &fake, MINUTE);
+    assert_eq!(error(&group, 0).unwrap(), "too old sample");
+    fake.set("e", Ok(vec![]));
+    evaluate(&group, &fake, 2 * MINUTE);
+    assert_eq!(error(&group, 0), None);
+}
+
+#[test]
+fn a_dry_run_and_a_catch_up_send_nothing() {
+    let fake = Fake::default();
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    let dry = group_with("state: dry_run,", "{alert: A, expr: e}");
+    evaluate(&dry, &fake, 0);
+    assert_eq!((states(&dry).as_str(), fake.take_written().len()), ("1:firing", 2));
+    let group = group("{alert: A, expr: e}");
+    group.evaluate(Time::from_seconds(T0), Mode::CatchUp, &fake, &settings());
+    assert!(fake.take_sent().is_empty());
+    evaluate(&group, &fake, MINUTE);
+    assert_eq!(fake.take_sent(), ["1: 0..300"]);
+}
+
+#[test]
+fn the_newest_evaluations_and_the_costs_are_kept() {
+    let fake = Fake::default();
+    let group = group("{record: r, expr: e}, {record: s, expr: never}");
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    for minute in 0..25 {
+        evaluate(&group, &fake, minute * MINUTE);
+    }
+    let status = group.rules[0].status();
+    assert_eq!(status.evaluations.len(), EVALUATIONS_KEPT);
+    assert_eq!(status.evaluations[0].tick, Time::from_seconds(T0 + 5 * MINUTE));
+    assert_eq!((status.costs.n_samples, status.costs.bytes), (75, 2500));
+    assert!(status.has_matched && !group.rules[1].status().has_matched);
+}
+
+/// A restart after alerts were written by `before` evaluations, one a minute. The process is down for `down` minutes.
+fn restart(rule: &str, before: i64, down: i64) -> (Arc<Group>, Fake, i64) {
+    let fake = Fake::default();
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    let old = group(rule);
+    (0..before).for_each(|minute| evaluate(&old, &fake, minute * MINUTE));
+    fake.take_sent();
+    let text = format!("groups: [{{name: g, rules: [{rule}]}}]");
+    let alerts_max = Arc::new(AlertsMax::new(10));
+    let change = RuleSet::default().change_to(parse(&text), Duration::from_secs(60), true, &alerts_max).unwrap();
+    let (set, _) = change.apply(Time::from_seconds(T0), &settings());
+    (Arc::clone(set.groups().next().unwrap()), fake, before + down)
+}
+
+#[test]
+fn alerts_are_restored_after_the_second_evaluation_as_in_prometheus() {
+    // Rule, evaluations before the outage, minutes of outage, and since which minute the alert is active.
+    for (rule, before, down, expect) in [
+        // It was firing.
+        ("{alert: A, expr: e, for: 20m}", 25, 10, 0),
+        // Less than the grace period was left: it fires after the grace period.
+        ("{alert: A, expr: e, for: 20m}", 15, 10, 15 + 10 + 1 + 10 - 20),
+        // The outage does not count.
+        ("{alert: A, expr: e, for: 20m}", 5, 10, 10 + 2),
+        // A short `for` starts again.
+        ("{alert: A, expr: e, for: 5m}", 3, 10, 13),
+        // The outage was too long.
+        ("{alert: A, expr: e, for: 20m}", 5, 70, 75),
+    ] {
+        let (group, fake, start) = restart(rule, before, down);
+        fake.written.lock().unwrap().retain(|(labels, _)| labels.metric_name() != "ALERTS");
+        evaluate(&group, &fake, start * MINUTE);
+        assert!(!fake.take_written_after(start * MINUTE), "nothing is written before the restoration");
+        evaluate(&group, &fake, (start + 1) * MINUTE);
+        let active_at = group.rules[0].status().alerts[0].active_at;
+        assert_eq!((active_at.seconds() - T0) / MINUTE, expect, "{rule} {before} {down}");
+        evaluate(&group, &fake, (start + 2) * MINUTE);
+        assert!(fake.take_written_after((start + 2) * MINUTE));
+    }
+}
+
+impl Fake {
+    fn take_written_after(&self, seconds: i64) -> bool {
+        self.written.lock().unwrap().iter().any(|(_, sample)| sample.timestamp_ms >= (T0 + seconds) * 1000)
+    }
+}
+
+#[test]
+fn a_caught_up_group_continues_its_alerts() {
+    for (before, expect) in [(3, "1:pending"), (7, "1:firing")] {
+        let (group, fake, _) = restart("{alert: A, expr: e, for: 5m}", before, 0);
+        let last = Time::from_seconds(T0 + (before - 1) * MINUTE);
+        group.continue_from(last, &fake, &settings()).unwrap();
+        assert_eq!(states(&group), expect);
+        let tick = Time::from_seconds(T0 + before * MINUTE);
+        group.evaluate(tick, Mode::CatchUp, &fake, &settings());
+        assert_eq!(group.rules[0].status().alerts[0].active_at, Time::from_seconds(T0));
+        fake.set("e", Ok(vec![]));
+        fake.take_written();
+        group.evaluate(tick + Duration::from_secs(60), Mode::CatchUp, &fake, &settings());
+        assert_eq!(fake.take_written().len(), 2, "its series end");
+    }
+}
+
+#[test]
+fn the_last_evaluation_is_found_in_the_store() {
+    let fake = Fake::default();
+    let group = group_with("query_offset: 7s,", "{record: r, expr: e}, {alert: A, expr: e}");
+    let tick = group.schedule().at_or_before(Time::from_seconds(T0));
+    let found = |longest| {
+        group.last_stored(tick + Duration::from_secs(100), Duration::from_secs(longest), &fake, &settings()).unwrap()
+    };
+    assert_eq!(found(3600), None);
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    group.evaluate(tick, Mode::Live, &fake, &settings());
+    assert_eq!((found(3600), found(99)), (Some(tick), None));
+    // A sample of somebody else, not at an evaluation time.
+    let foreign = Sample { timestamp_ms: (tick + Duration::from_secs(50)).ms(), value: 1.0 };
+    fake.written.lock().unwrap().push((labels("r a=1"), foreign));
+    assert_eq!(found(3600), Some(tick));
+}
+
+#[test]
+fn a_reload_touches_only_changed_groups_and_carries_state_over() {
+    let fake = Fake::default();
+    let alerts_max = Arc::new(AlertsMax::new(10));
+    let kept = "{name: kept, rules: [{record: k, expr: e}]}";
+    let text = format!("groups: [{kept}, {{name: g, rules: [{{alert: A, expr: e}}, {{record: r, expr: e}}]}}]");
+    let (set, _) = set_of(&RuleSet::default(), &text, &alerts_max);
+    let groups: Vec<_> = set.groups().cloned().collect();
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    groups.iter().for_each(|group| evaluate(group, &fake, 0));
+    fake.take_written();
+
+    let text = format!("groups: [{kept}, {{name: g, rules: [{{alert: A, expr: e, for: 1m}}]}}]");
+    let (set, departed) = set_of(&set, &text, &alerts_max);
+    let changed: Vec<_> = set.groups().cloned().collect();
+    assert!(departed.is_empty());
+    assert!(Arc::ptr_eq(&changed[1], &groups[1]) && !Arc::ptr_eq(&changed[0], &groups[0]));
+    assert!(groups[0].is_stopped() && !groups[1].is_stopped());
+    assert_eq!(states(&changed[0]), "1:firing");
+    evaluate(&changed[0], &fake, 2 * MINUTE);
+    let written = fake.take_written();
+    assert!(written.contains(&"r{a=1} stale@120".to_owned()), "{written:?}");
+    assert_eq!(states(&changed[0]), "1:firing");
+
+    let (set, departed) = set_of(&set, "groups: []", &alerts_max);
+    assert_eq!(set.groups().count(), 0);
+    let due: Vec<_> = departed.iter().map(|departed| departed.due.seconds() - T0).collect();
+    assert_eq!(due, [120, 120]);
+    departed.iter().for_each(|departed| departed.end_series(&fake).unwrap());
+    let written = fake.take_written();
+    assert_eq!(written.len(), 3, "{written:?}");
+    assert!(written.contains(&"k{a=1} stale@0".to_owned()));
+}
+
+#[test]
+fn a_thousand_reloads_leave_nothing_behind() {
+    let alerts_max = Arc::new(AlertsMax::new(10));
+    let fake = Fake::default();
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    let mut set = RuleSet::default();
+    for i in 0..1000 {
+        let text = format!("groups: [{{name: g, rules: [{{alert: A, expr: e, annotations: {{i: '{i}'}}}}]}}]");
+        set = set_of(&set, &text, &alerts_max).0;
+        set.groups().for_each(|group| evaluate(group, &fake, i * MINUTE));
+    }
+    assert_eq!((set.groups().count(), alerts_max.used()), (1, 1));
+    assert_eq!(states(set.groups().next().unwrap()), "1:firing");
+}

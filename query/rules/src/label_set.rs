@@ -1,0 +1,17 @@
+//! Label sets of what rules write.
+
+use std::collections::BTreeMap;
+
+use varve_tsdb::Labels;
+use varve_tsdb::labels::LabelsBuilder;
+
+/// Returns `base` with `changes`: a later value of a name replaces earlier ones, an empty one removes the label.
+pub(crate) fn with_labels<'a>(base: &'a Labels, changes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Labels {
+    let pairs: BTreeMap<&str, &str> = base.iter().chain(changes).collect();
+    let mut builder =
+        LabelsBuilder::with_capacity(pairs.iter().map(|(name, value)| name.len() + value.len() + 4).sum());
+    for (name, value) in pairs.into_iter().filter(|(_, value)| !value.is_empty()) {
+        builder.push(name, value);
+    }
+    builder.finish()
+}

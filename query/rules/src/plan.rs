@@ -1,0 +1,209 @@
+//! When a group is evaluated next: at its time, once the data has arrived, or again after an outage.
+//!
+//! Pure: the caller passes the time.
+
+use std::time::Duration;
+
+use crate::group::Mode;
+use crate::schedule::Schedule;
+use crate::time::Time;
+use crate::waiting::{Readiness, Senders};
+
+/// Interval at which a group checks whether data has arrived.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a group waits for senders that refill the gap of an outage.
+pub const REFILL_WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long senders have after an outage until the first request. Prometheus retries after at most 5 s.
+const RETURN_WAIT: Duration = Duration::from_secs(15);
+
+/// The plan of a group.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    schedule: Schedule,
+    last: Time,
+    /// The evaluation that is due, and since when it waits for data.
+    due: Option<Time>,
+    /// The end of an outage whose evaluations are caught up.
+    outage_end: Option<Time>,
+}
+
+/// What a group does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// It is evaluated now.
+    Evaluate {
+        /// The timestamp.
+        tick: Time,
+        /// Why.
+        mode: Mode,
+        /// Whether data of a sender is missing after the longest wait.
+        is_incomplete: bool,
+    },
+    /// There is nothing to do until this time.
+    Wait(Time),
+}
+
+/// How a group waits for data.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting<'a> {
+    /// The senders.
+    pub senders: &'a Senders,
+    /// `rules.max_wait`; `None` for groups that do not wait.
+    pub max_wait: Option<Duration>,
+}
+
+impl Plan {
+    /// Creates a plan that begins with the first evaluation after `now`.
+    #[must_use]
+    pub fn new(schedule: Schedule, now: Time) -> Self {
+        Self { schedule, last: schedule.at_or_before(now), due: None, outage_end: None }
+    }
+
+    /// Creates a plan that begins after the evaluation at `last`, before an outage that has ended `now`.
+    #[must_use]
+    pub fn catch_up(schedule: Schedule, last: Time, now: Time) -> Self {
+        Self { schedule, last, due: None, outage_end: Some(now) }
+    }
+
+    /// Creates the plan of a group that succeeds another one after a reload.
+    #[must_use]
+    pub fn succeed(&self, schedule: Schedule, now: Time) -> Self {
+        if schedule == self.schedule { self.clone() } else { Self::new(schedule, now) }
+    }
+
+    /// Returns what to do at `now`, and the number of evaluations that are left out because earlier ones took too long.
+    pub fn next(&mut self, now: Time, waiting: Waiting<'_>) -> (Next, u64) {
+        if let Some(next) = self.next_to_catch_up(now, waiting.senders) {
+            return (next, 0);
+        }
+        let mut n_missed = 0;
+        let tick = match self.due {
+            Some(tick) => tick,
+            None => match self.schedule.due(self.last, now) {
+                None => return (Next::Wait(self.schedule.after(self.last)), 0),
+                Some(due) => {
+                    n_missed = due.n_missed;
+                    *self.due.insert(due.tick)
+                }
+            },
+        };
+        (self.next_at(tick, now, waiting), n_missed)
+    }
+
+    /// Notes that the evaluation at `tick` has ended.
+    pub fn done(&mut self, tick: Time) {
+        self.last = tick;
+        self.due = None;
+    }
+
+    fn next_at(&self, tick: Time, now: Time, Waiting { senders, max_wait }: Waiting<'_>) -> Next {
+        let evaluate = |is_incomplete| Next::Evaluate { tick, mode: Mode::Live, is_incomplete };
+        let interval = self.schedule.interval();
+        let Some(max_wait) = max_wait else { return evaluate(false) };
+        let deadline = tick + max_wait.min(interval);
+        match senders.readiness(tick, now, interval) {
+            Readiness::Ready => evaluate(false),
+            _ if now >= deadline => evaluate(true),
+            Readiness::At(time) => Next::Wait(time.min(deadline)),
+            Readiness::Unknown => Next::Wait((now + CHECK_INTERVAL).min(deadline)),
+        }
+    }
+
+    /// Returns what to do while evaluations of an outage are left: all but the newest one that is due.
+    fn next_to_catch_up(&mut self, now: Time, senders: &Senders) -> Option<Next> {
+        let outage_end = self.outage_end?;
+        let tick = self.schedule.after(self.last);
+        if self.schedule.after(tick) > now {
+            self.outage_end = None;
+            return None;
+        }
+        let has_refilled = now >= outage_end + RETURN_WAIT && senders.have_refilled(now);
+        if !has_refilled && now < outage_end + REFILL_WAIT_MAX {
+            return Some(Next::Wait(now + CHECK_INTERVAL));
+        }
+        Some(Next::Evaluate { tick, mode: Mode::CatchUp, is_incomplete: !has_refilled })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn at(seconds: i64) -> Time {
+        Time::from_seconds(seconds)
+    }
+
+    /// A schedule of 30 s, and the first evaluation time at or after 10,000 s.
+    fn schedule() -> (Schedule, Time) {
+        let schedule = Schedule::new("f", "g", 30 * S);
+        (schedule, schedule.at_or_before(at(10_030)))
+    }
+
+    fn live(tick: Time, is_incomplete: bool) -> Next {
+        Next::Evaluate { tick, mode: Mode::Live, is_incomplete }
+    }
+
+    #[test]
+    fn a_slow_evaluation_leaves_out_the_next_ones() {
+        let (schedule, first) = schedule();
+        let senders = Senders::default();
+        let waiting = Waiting { senders: &senders, max_wait: None };
+        let mut plan = Plan::new(schedule, first - S);
+        assert_eq!(plan.next(first - S, waiting), (Next::Wait(first), 0));
+        assert_eq!(plan.next(first + S, waiting), (live(first, false), 0));
+        plan.done(first);
+        let third = first + 90 * S;
+        assert_eq!(plan.next(third, waiting), (live(third, false), 2));
+        assert_eq!(plan.next(third + S, waiting), (live(third, false), 0), "counted once");
+    }
+
+    #[test]
+    fn an_evaluation_waits_for_data_at_most_as_long_as_configured() {
+        let (schedule, first) = schedule();
+        let senders = Senders::default();
+        senders.note("a", first - S, (first - S).ms(), (first - S).ms());
+        let waiting = Waiting { senders: &senders, max_wait: Some(10 * S) };
+        let mut plan = Plan::new(schedule, first - S);
+        assert_eq!(plan.next(first, waiting).0, Next::Wait(first + CHECK_INTERVAL));
+        assert_eq!(plan.next(first + 10 * S, waiting).0, live(first, true));
+        senders.note("a", first + S, first.ms(), first.ms());
+        assert_eq!(plan.next(first + 2 * S, waiting).0, live(first, false));
+        let off = Waiting { max_wait: None, ..waiting };
+        assert_eq!(Plan::new(schedule, first - S).next(first, off).0, live(first, false));
+    }
+
+    #[test]
+    fn evaluations_of_an_outage_follow_in_order_once_the_gap_is_filled() {
+        let (schedule, last) = schedule();
+        let senders = Senders::default();
+        let waiting = Waiting { senders: &senders, max_wait: None };
+        let start = last + 100 * S;
+        let mut plan = Plan::catch_up(schedule, last, start);
+        assert_eq!(plan.next(start, waiting).0, Next::Wait(start + CHECK_INTERVAL), "a sender may come back");
+        let now = start + RETURN_WAIT;
+        senders.note("a", now, last.ms(), (last + 50 * S).ms());
+        assert_eq!(plan.next(now, waiting).0, Next::Wait(now + CHECK_INTERVAL), "it refills the gap");
+        senders.note("a", now, now.ms(), now.ms());
+        for tick in [last + 30 * S, last + 60 * S] {
+            let caught_up = Next::Evaluate { tick, mode: Mode::CatchUp, is_incomplete: false };
+            assert_eq!(plan.next(now, waiting), (caught_up, 0));
+            plan.done(tick);
+        }
+        assert_eq!(plan.next(now, waiting), (live(last + 90 * S, false), 0));
+    }
+
+    #[test]
+    fn a_gap_that_is_not_filled_is_waited_for_only_so_long() {
+        let (schedule, last) = schedule();
+        let senders = Senders::default();
+        let waiting = Waiting { senders: &senders, max_wait: None };
+        let start = last + 100 * S;
+        let mut plan = Plan::catch_up(schedule, last, start);
+        let late = start + REFILL_WAIT_MAX;
+        senders.note("a", late, last.ms(), (last + 50 * S).ms());
+        let incomplete = Next::Evaluate { tick: last + 30 * S, mode: Mode::CatchUp, is_incomplete: true };
+        assert_eq!(plan.next(late, waiting).0, incomplete);
+    }
+}

@@ -1,0 +1,216 @@
+//! A rule of a running group: its definition, its alerts, and the outcome of its evaluations.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use varve_query::promql;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, Matcher};
+
+use crate::alert::{ALERT_NAME, Alert, AlertState, Alerts};
+use crate::alerts_max::AlertsMax;
+use crate::file::{self, RuleKind};
+use crate::time::Time;
+
+/// Number of evaluations that a rule remembers.
+pub const EVALUATIONS_KEPT: usize = 20;
+
+/// A rule of a group.
+#[derive(Debug)]
+pub struct Rule {
+    /// As in the file.
+    pub definition: file::Rule,
+    /// The expression as Prometheus prints it.
+    pub expr: Arc<str>,
+    state: Mutex<RuleState>,
+    alerts_max: Arc<AlertsMax>,
+}
+
+/// What evaluations change.
+#[derive(Debug, Default)]
+pub(crate) struct RuleState {
+    pub(crate) alerts: Alerts,
+    /// Whether alerts of an earlier process have been restored.
+    pub(crate) is_restored: bool,
+    /// The series of the previous evaluation.
+    pub(crate) written: BTreeSet<Labels>,
+    evaluations: VecDeque<EvaluationRecord>,
+    has_matched: bool,
+    costs: Costs,
+}
+
+/// The outcome of the last evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// There was none.
+    Unknown,
+    /// It succeeded.
+    Good,
+    /// It failed.
+    Bad,
+}
+
+impl Health {
+    /// Returns the health as Prometheus writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Good => "ok",
+            Self::Bad => "err",
+        }
+    }
+}
+
+/// One evaluation of a rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EvaluationRecord {
+    /// The timestamp of the evaluation.
+    pub tick: Time,
+    /// The wall-clock time of its start.
+    pub started: Time,
+    /// How long it took.
+    pub duration: Duration,
+    /// Number of series that the selectors matched.
+    pub n_series: u64,
+    /// Number of samples read.
+    pub n_samples: u64,
+    /// Maximum memory of the query in bytes.
+    pub peak_bytes: u64,
+    /// Number of samples of the result.
+    pub n_results: u64,
+    /// The reason of a failure.
+    pub error: Option<String>,
+}
+
+/// What a rule has cost since it was loaded.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Costs {
+    /// Seconds of evaluation.
+    pub seconds: f64,
+    /// Samples read.
+    pub n_samples: u64,
+    /// Sum of the peaks of memory, in bytes.
+    pub bytes: u64,
+}
+
+/// The state of a rule at one time.
+#[derive(Debug, Clone)]
+pub struct RuleStatus {
+    /// The outcome of the last evaluation.
+    pub health: Health,
+    /// The alerts, resolved ones included.
+    pub alerts: Vec<Alert>,
+    /// The newest evaluations, oldest first.
+    pub evaluations: Vec<EvaluationRecord>,
+    /// Whether a selector has ever matched a series.
+    pub has_matched: bool,
+    /// The costs so far.
+    pub costs: Costs,
+}
+
+impl RuleStatus {
+    /// Returns the last evaluation.
+    #[must_use]
+    pub fn last(&self) -> Option<&EvaluationRecord> {
+        self.evaluations.last()
+    }
+
+    /// Returns the state of an alerting rule, as Prometheus writes it: that of its most severe alert.
+    #[must_use]
+    pub fn alert_state(&self) -> &'static str {
+        if self.evaluations.is_empty() {
+            return "unknown";
+        }
+        self.alerts.iter().map(|alert| alert.state).max().unwrap_or(AlertState::Inactive).name()
+    }
+}
+
+impl Rule {
+    pub(crate) fn new(definition: file::Rule, is_restored: bool, alerts_max: Arc<AlertsMax>) -> Self {
+        let state = Mutex::new(RuleState { is_restored, ..RuleState::default() });
+        Self { expr: promql::print(&definition.expr.tree).into(), definition, state, alerts_max }
+    }
+
+    /// Returns `true` for an alerting rule.
+    #[must_use]
+    pub fn is_alerting(&self) -> bool {
+        matches!(self.definition.kind, RuleKind::Alerting(_))
+    }
+
+    /// Returns the matchers of the series of a metric that this rule writes. Labels with templates are left out.
+    pub(crate) fn matchers(&self, metric: &str) -> Vec<Matcher> {
+        let file::Rule { name, labels, .. } = &self.definition;
+        let is_fixed = |(label, value): &(&String, &String)| {
+            !value.is_empty() && !value.contains("{{") && ![METRIC_NAME, ALERT_NAME].contains(&label.as_str())
+        };
+        let alert = self.is_alerting().then(|| Matcher::equal(ALERT_NAME, name));
+        let labels = labels.iter().filter(is_fixed).map(|(label, value)| Matcher::equal(label, value));
+        [Matcher::equal(METRIC_NAME, metric)].into_iter().chain(alert).chain(labels).collect()
+    }
+
+    /// Returns the state.
+    #[must_use]
+    pub fn status(&self) -> RuleStatus {
+        let state = self.state();
+        let health = match state.evaluations.back() {
+            None => Health::Unknown,
+            Some(EvaluationRecord { error: None, .. }) => Health::Good,
+            Some(_) => Health::Bad,
+        };
+        RuleStatus {
+            health,
+            alerts: state.alerts.values().cloned().collect(),
+            evaluations: state.evaluations.iter().cloned().collect(),
+            has_matched: state.has_matched,
+            costs: state.costs,
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, RuleState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the alerts.
+    ///
+    /// # Errors
+    /// All rules together would have too many.
+    pub(crate) fn set_alerts(&self, alerts: Alerts) -> Result<(), String> {
+        let state = &mut *self.state();
+        self.alerts_max.replace(state.alerts.len(), alerts.len())?;
+        state.alerts = alerts;
+        Ok(())
+    }
+
+    /// Takes over alerts, written series and evaluations of the same rule before a reload.
+    pub(crate) fn carry_over(&self, from: &Self) {
+        let (state, from) = (&mut *self.state(), from.state());
+        self.alerts_max.add(from.alerts.len());
+        state.alerts = from.alerts.clone();
+        state.is_restored = from.is_restored;
+        state.written = from.written.clone();
+        state.evaluations = from.evaluations.clone();
+        (state.has_matched, state.costs) = (from.has_matched, from.costs);
+    }
+
+    /// Adds the outcome of an evaluation.
+    pub(crate) fn record(&self, record: EvaluationRecord) {
+        let state = &mut *self.state();
+        state.has_matched |= record.n_series > 0;
+        state.costs.seconds += record.duration.as_secs_f64();
+        state.costs.n_samples += record.n_samples;
+        state.costs.bytes += record.peak_bytes;
+        if state.evaluations.len() == EVALUATIONS_KEPT {
+            state.evaluations.pop_front();
+        }
+        state.evaluations.push_back(record);
+    }
+}
+
+impl Drop for Rule {
+    fn drop(&mut self) {
+        let n_alerts = self.state().alerts.len();
+        self.alerts_max.remove(n_alerts);
+    }
+}

@@ -1,0 +1,111 @@
+//! What rules need of the server: queries, appends, a clock, and the delivery of alerts.
+
+use std::sync::Arc;
+
+use varve_query::VectorSample;
+use varve_query::histogram::FloatHistogram;
+use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
+
+use crate::alert::Notification;
+use crate::time::Time;
+
+/// The store, as rules use it. Each call is a separate request with its own deadline and memory budget.
+pub trait Storage: Sync {
+    /// Evaluates an expression at one time. A scalar is a vector of one sample without labels.
+    ///
+    /// # Errors
+    /// The query failed or was interrupted, or its value is neither a vector nor a scalar.
+    fn query(&self, from: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure>;
+
+    /// Appends samples. A later query sees them.
+    ///
+    /// # Errors
+    /// Nothing, or only a part of the samples, was stored.
+    fn append(&self, from: &RuleRef<'_>, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure>;
+
+    /// Returns the newest sample in `range` of each series that passes all matchers.
+    ///
+    /// # Errors
+    /// The selection failed.
+    fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure>;
+
+    /// Returns the wall-clock time.
+    fn now(&self) -> Time;
+
+    /// Returns `true` if evaluations must end.
+    fn is_stopping(&self) -> bool {
+        false
+    }
+
+    /// Sends alerts to Alertmanager. Never waits.
+    fn notify(&self, alerts: Vec<Notification>);
+}
+
+/// The rule for which a request is made.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleRef<'a> {
+    /// The file of the group.
+    pub file: &'a str,
+    /// The group.
+    pub group: &'a str,
+    /// The rule; empty for staleness markers of a group.
+    pub rule: &'a str,
+}
+
+/// The result of a query, and its cost.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// The samples.
+    pub samples: Vec<VectorSample>,
+    /// Number of series that the selectors matched.
+    pub n_series: u64,
+    /// Number of samples read.
+    pub n_samples: u64,
+    /// Maximum memory of the query in bytes.
+    pub peak_bytes: u64,
+}
+
+/// The reason why a request failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// The message.
+    pub message: String,
+}
+
+impl Failure {
+    /// Creates a failure from its message.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
+/// The kind of samples that a rule writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputKind {
+    /// The result of a recording rule. A budget may deny new series.
+    Recorded,
+    /// `ALERTS` and `ALERTS_FOR_STATE`, which are bounded by limits on alerts and denied by no budget.
+    Alerts,
+}
+
+/// A sample that a rule writes.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// The series.
+    pub labels: Labels,
+    /// Time and value. The value is meaningless if `histogram` is `Some`.
+    pub sample: Sample,
+    /// The value, if it is a histogram.
+    pub histogram: Option<Arc<FloatHistogram>>,
+}
+
+/// A sample that was not stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// Index in the appended samples.
+    pub idx: usize,
+    /// The reason.
+    pub reason: String,
+}

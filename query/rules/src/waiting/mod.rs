@@ -1,0 +1,166 @@
+//! Waiting for data: when have all samples up to an evaluation time arrived?
+//!
+//! Each sender reports its progress with every request: the oldest and the newest timestamp. From these follow its
+//! newest sample, its arrival lag, and the interval at which it sends newer samples. docs/decisions has the reasons.
+//!
+//! A sender has delivered time `t` if
+//! 1. it has sent a sample at `t` or later, or none is due: its newest sample is younger than its usual interval at `t`;
+//! 2. its usual arrival lag (p99) has passed since `t`, because other connections of the sender may be slower.
+//!
+//! Senders that are silent for two intervals, the group's or their own, do not count.
+
+mod quantile;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::time::Time;
+use quantile::Quantiles;
+
+/// Maximum number of senders that are observed. Of more, those that have been silent longest are forgotten.
+pub const SENDERS_MAX: usize = 1_000;
+/// A request whose oldest sample is older than this refills a gap. It says nothing about the usual lag.
+const LAG_MAX: Duration = Duration::from_secs(60);
+/// A longer pause between newest samples is an outage. It says nothing about the usual interval.
+const INTERVAL_MAX: Duration = Duration::from_secs(300);
+/// Number of intervals after which a silent sender does not count.
+const SILENT_INTERVALS: u32 = 2;
+/// A sender whose newest sample is at most this much older than its usual lag has no backlog.
+const BACKLOG_MAX: Duration = Duration::from_secs(30);
+
+/// The progress of all senders.
+#[derive(Debug, Default)]
+pub struct Senders {
+    by_name: Mutex<HashMap<Arc<str>, Sender>>,
+}
+
+#[derive(Debug, Clone)]
+struct Sender {
+    newest: Time,
+    last_arrival: Time,
+    lags: Quantiles,
+    /// Differences between successive newest timestamps, each weighted by its length.
+    intervals: Quantiles,
+}
+
+/// The progress of a sender.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SenderStatus {
+    /// The user, or the address and replica labels.
+    pub name: Arc<str>,
+    /// The newest timestamp that it has sent.
+    pub newest: Time,
+    /// When it last sent something.
+    pub last_arrival: Time,
+    /// Its usual arrival lag.
+    pub lag: Duration,
+    /// The usual interval between its newest timestamps.
+    pub interval: Duration,
+}
+
+/// Whether all samples up to a time have arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// All live senders have delivered the time.
+    Ready,
+    /// They will have at this time.
+    At(Time),
+    /// A sender has not sent a sample yet.
+    Unknown,
+}
+
+impl Senders {
+    /// Notes a request with samples from `oldest_ms` to `newest_ms`.
+    pub fn note(&self, name: &str, now: Time, oldest_ms: i64, newest_ms: i64) {
+        let mut senders = self.senders();
+        if let Some(sender) = senders.get_mut(name) {
+            return sender.note(now, Time::from_ms(oldest_ms), Time::from_ms(newest_ms));
+        }
+        if senders.len() == SENDERS_MAX {
+            let silent = senders.iter().min_by_key(|(_, sender)| sender.last_arrival).map(|(name, _)| Arc::clone(name));
+            if let Some(silent) = silent {
+                senders.remove(&silent);
+            }
+        }
+        let mut sender = Sender::new(now, Time::from_ms(newest_ms));
+        sender.note(now, Time::from_ms(oldest_ms), Time::from_ms(newest_ms));
+        senders.insert(Arc::from(name), sender);
+    }
+
+    /// Returns whether all samples up to `tick` have arrived, for a group of this interval.
+    #[must_use]
+    pub fn readiness(&self, tick: Time, now: Time, interval: Duration) -> Readiness {
+        let mut ready_at = tick;
+        for sender in self.senders().values().filter(|sender| sender.is_live(now, interval)) {
+            if !sender.has_delivered(tick) {
+                return Readiness::Unknown;
+            }
+            ready_at = ready_at.max(tick + sender.lag());
+        }
+        if ready_at <= now { Readiness::Ready } else { Readiness::At(ready_at) }
+    }
+
+    /// Returns `true` if no sender refills a gap: each has sent recent samples.
+    #[must_use]
+    pub fn have_refilled(&self, now: Time) -> bool {
+        self.senders().values().all(|sender| now.since(sender.newest) <= sender.lag() + sender.interval() + BACKLOG_MAX)
+    }
+
+    /// Returns the progress of all senders, by name.
+    #[must_use]
+    pub fn status(&self) -> Vec<SenderStatus> {
+        let status = |(name, sender): (&Arc<str>, &Sender)| SenderStatus {
+            name: Arc::clone(name),
+            newest: sender.newest,
+            last_arrival: sender.last_arrival,
+            lag: sender.lag(),
+            interval: sender.interval(),
+        };
+        let mut all: Vec<_> = self.senders().iter().map(status).collect();
+        all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    fn senders(&self) -> MutexGuard<'_, HashMap<Arc<str>, Sender>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sender {
+    fn new(now: Time, newest: Time) -> Self {
+        Self { newest, last_arrival: now, lags: Quantiles::new(now), intervals: Quantiles::new(now) }
+    }
+
+    fn note(&mut self, now: Time, oldest: Time, newest: Time) {
+        let lag = now.since(oldest);
+        if lag <= LAG_MAX {
+            self.lags.add(now, lag, 1);
+        }
+        let interval = newest.since(self.newest);
+        if !interval.is_zero() && interval <= INTERVAL_MAX {
+            self.intervals.add(now, interval, interval.as_millis() as u64);
+        }
+        self.newest = self.newest.max(newest);
+        self.last_arrival = now;
+    }
+
+    fn is_live(&self, now: Time, interval: Duration) -> bool {
+        now.since(self.last_arrival) <= interval.max(self.interval()) * SILENT_INTERVALS
+    }
+
+    fn has_delivered(&self, tick: Time) -> bool {
+        self.newest >= tick || self.newest + self.interval() > tick
+    }
+
+    fn lag(&self) -> Duration {
+        self.lags.get(0.99).unwrap_or_default()
+    }
+
+    fn interval(&self) -> Duration {
+        self.intervals.get(0.9).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;
