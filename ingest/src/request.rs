@@ -72,6 +72,8 @@ impl<'a> Request<'a> {
             exemplars: std::mem::take(&mut out.exemplars),
             rejects: self.rejects,
             ignored: Rejects::default(),
+            times: self.resolver.batch.times(),
+            replica: self.resolver.ha.replica(),
         };
         let rejects = if self.resolver.is_v2() { &mut written.ignored } else { &mut written.rejects };
         metadata::write(self.resolver.db, self.resolver.message, &self.resolver.batch.families, rejects)?;

@@ -58,7 +58,9 @@ use semaphore::{FairSemaphore, SemaphorePermit};
 pub use crate::error::Exhausted;
 #[cfg(test)]
 pub(crate) use budget::TeamNames;
-pub use budget::{AMOUNT_MAX, Amounts, BudgetError, Budgets, OTHER_TEAMS, TEAMS_MAX, TeamBudget, TeamStatus, Usage};
+pub use budget::{
+    AMOUNT_MAX, Amounts, BudgetError, Budgets, OTHER_TEAMS, RULES_TEAM, TEAMS_MAX, TeamBudget, TeamStatus, Usage,
+};
 pub(crate) use budget::{Denied, Grant, Ledger, SeriesLimit, Team};
 pub(crate) use deferred::Deferred;
 
@@ -158,15 +160,32 @@ impl AdmissionControl {
         self.log.pass_until(deadline)?;
         let team = origin.team.map(|name| self.budgets.team_sent(name, origin.user));
         self.wait_for_samples(origin.on_queued, team, body_size, deadline)?;
-        Ok(Permit {
-            control: self,
-            on_queued: origin.on_queued,
-            team,
-            memory: self.memory.reserve_until(size, deadline)?,
-            priority: None,
-            creation: Creation::NotRequested,
-            queued: None,
-        })
+        self.permit(origin.on_queued, team, size, deadline)
+    }
+
+    /// Takes steps 3 to 5 for samples of a rule. Without a team, no budget applies.
+    ///
+    /// # Errors
+    /// The errors of [`AdmissionControl::admit`].
+    pub(crate) fn admit_rule(&self, team: Option<Team>, size: usize) -> Result<Permit<'_>, WriteError> {
+        let deadline = self.deadline();
+        self.log.pass_until(deadline)?;
+        if team.is_some() {
+            self.wait_for_samples(None, team, size, deadline)?;
+        }
+        self.permit(None, team, size, deadline)
+    }
+
+    fn permit<'a>(
+        &'a self,
+        on_queued: Option<&'a dyn Fn()>,
+        team: Option<Team>,
+        size: usize,
+        deadline: Instant,
+    ) -> Result<Permit<'a>, WriteError> {
+        let memory = self.memory.reserve_until(size, deadline)?;
+        let creation = Creation::NotRequested;
+        Ok(Permit { control: self, on_queued, team, memory, priority: None, creation, queued: None })
     }
 
     /// Waits while the samples of `team` are certain to be denied. `None`: the sender names no team.

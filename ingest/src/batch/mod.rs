@@ -9,8 +9,8 @@ mod label_hash;
 
 use std::sync::Arc;
 
-use varve_tsdb::Sample;
 use varve_tsdb::histogram::Histogram;
+use varve_tsdb::{Sample, TimeRange};
 
 pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;
@@ -155,6 +155,16 @@ impl DecodedBatch {
     #[must_use]
     pub fn n_series(&self) -> usize {
         self.series.len()
+    }
+
+    /// Returns the oldest and the newest timestamp of the floats.
+    pub(crate) fn times(&self) -> Option<TimeRange> {
+        let first = self.samples.first()?.timestamp_ms;
+        let range = TimeRange { start_ms: first, end_ms: first };
+        Some(self.samples.iter().fold(range, |TimeRange { start_ms, end_ms }, sample| TimeRange {
+            start_ms: start_ms.min(sample.timestamp_ms),
+            end_ms: end_ms.max(sample.timestamp_ms),
+        }))
     }
 
     /// Returns the number of float samples.

@@ -192,6 +192,11 @@ impl<'a> HaContext<'a> {
         Self { ha: Some(ha), own: pair.map(|pair| (pair, ha.decide(pair))), salt }
     }
 
+    /// Returns the replica that sent the request: `cluster/replica`.
+    pub(crate) fn replica(&self) -> Option<Box<str>> {
+        self.own.map(|(Pair { cluster, replica }, _)| format!("{cluster}/{replica}").into())
+    }
+
     /// Returns the salt of the request's routes; 0 without HA pairs.
     pub(crate) fn salt(&self) -> u32 {
         self.salt

@@ -5,6 +5,8 @@ mod rejects;
 
 use std::ops::AddAssign;
 
+use varve_tsdb::TimeRange;
+
 pub use exemplars::{ExemplarCounts, ExemplarRejection};
 pub use rejects::{Example, Reason, Reject, Rejects};
 
@@ -25,6 +27,10 @@ pub struct Written {
     /// Rejected parts that do not make the response a 400: metadata in remote write 2.0, which arrives with every
     /// sample.
     pub ignored: Rejects,
+    /// The oldest and the newest timestamp of the floats of the request.
+    pub times: Option<TimeRange>,
+    /// The replica of an HA pair that sent the request: `cluster/replica`.
+    pub replica: Option<Box<str>>,
 }
 
 /// The number of samples with one outcome.
@@ -45,6 +51,8 @@ impl Written {
         self.exemplars.add(&other.exemplars);
         self.rejects.merge(other.rejects);
         self.ignored.merge(other.ignored);
+        self.times = self.times.into_iter().chain(other.times).reduce(TimeRange::hull);
+        self.replica = self.replica.take().or(other.replica);
     }
 }
 

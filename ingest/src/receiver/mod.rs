@@ -2,6 +2,7 @@
 
 pub(crate) mod buffers;
 mod own_samples;
+pub(crate) mod rule_samples;
 pub(crate) mod stats;
 
 use std::cell::RefCell;

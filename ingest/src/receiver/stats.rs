@@ -76,6 +76,11 @@ impl Counters {
         *requests += 1;
     }
 
+    /// Counts the samples of a rule.
+    pub(crate) fn note_rule(&self, n_stored: u64) {
+        self.lock().samples_stored += n_stored;
+    }
+
     pub(crate) fn read(&self, route: RouteStats, admission: AdmissionStats) -> Stats {
         Stats { route, admission, ..self.lock().clone() }
     }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use ledger::{Grant, Ledger};
 pub(crate) use policy::{Denied, SeriesLimit};
 pub use policy::{TeamStatus, Usage};
-pub use teams::{OTHER_TEAMS, TEAMS_MAX};
+pub use teams::{OTHER_TEAMS, RULES_TEAM, TEAMS_MAX};
 pub(crate) use teams::{Team, TeamNames};
 
 /// Amounts of a budget; `None` is unlimited.
@@ -110,7 +110,7 @@ impl Budgets {
     /// Returns `true` if a sender may name a team. `user` is `None` if the server has neither users nor tokens.
     fn may_name(&self, team: &str, user: Option<&str>) -> bool {
         let is_sender = |user: &str| self.senders.get(team).map_or(user == team, |senders| senders.contains(user));
-        self.teams.contains_key(team) && user.is_none_or(is_sender)
+        team != RULES_TEAM && self.teams.contains_key(team) && user.is_none_or(is_sender)
     }
 
     fn check_amounts(&self) -> Result<(), BudgetError> {

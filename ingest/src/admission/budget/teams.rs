@@ -15,6 +15,8 @@ pub const TEAMS_MAX: usize = 1_000;
 pub(super) const NAME_SIZE_MAX: usize = 256;
 /// The name of the team that stands for all teams without an id, and for all teams that a sender may not name.
 pub const OTHER_TEAMS: &str = "(other)";
+/// The name of the team of the samples that rules write. No sender may name it.
+pub const RULES_TEAM: &str = "(rules)";
 
 /// The id of a team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]

@@ -1,0 +1,192 @@
+//! Samples that recording and alerting rules write. They pass admission control as a team of their own. Relabel rules
+//! and HA deduplication do not apply to them: they have no sender.
+
+use std::sync::Arc;
+
+use varve_tsdb::histogram::Histogram;
+use varve_tsdb::{Labels, RejectReason, Sample, SeriesHandle, WriteBatch};
+
+use super::Receiver;
+use crate::admission::{Denied, Permit, RULES_TEAM, SeriesLimit, Team};
+use crate::error::WriteError;
+
+/// A sample of a rule.
+#[derive(Debug, Clone)]
+pub struct RuleSample<'a> {
+    /// The series.
+    pub labels: &'a Labels,
+    /// Time and value.
+    pub sample: Sample,
+    /// The value, if it is a histogram.
+    pub histogram: Option<Arc<Histogram>>,
+}
+
+/// Whether a budget may deny the samples of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleBudget {
+    /// The budgets of the team [`RULES_TEAM`] and of the store.
+    Team,
+    /// None: the caller bounds the samples.
+    Exempt,
+}
+
+/// The samples of a rule that were not stored: index and reason.
+pub type RejectedRuleSamples = Vec<(usize, String)>;
+
+impl Receiver {
+    /// Appends the samples of a rule.
+    ///
+    /// # Errors
+    /// See [`WriteError`]. Nothing is stored, unless the store fails in between.
+    pub fn append_rule(
+        &self,
+        samples: &[RuleSample<'_>],
+        budget: RuleBudget,
+    ) -> Result<RejectedRuleSamples, WriteError> {
+        let rejected = self.store_rule(samples, budget)?;
+        self.counters.note_rule((samples.len() - rejected.len()) as u64);
+        Ok(rejected)
+    }
+
+    fn store_rule(&self, samples: &[RuleSample<'_>], budget: RuleBudget) -> Result<RejectedRuleSamples, WriteError> {
+        let size = samples.iter().map(sample_size).sum();
+        let rules = self.admission.budgets().team_named(RULES_TEAM);
+        let permit = self.admission.admit_rule((budget == RuleBudget::Team).then_some(rules), size)?;
+        let n_samples = samples.len() as u64;
+        if permit.team().is_some() {
+            permit.budgets().charge_samples(rules, n_samples);
+        }
+        let mut rejected = RejectedRuleSamples::new();
+        let mut pending: Vec<usize> = (0..samples.len()).collect();
+        for _ in 0..ROUNDS_MAX {
+            let mut batch = WriteBatch::default();
+            for idx in pending.drain(..) {
+                match self.series_of_rule(&permit, samples[idx].labels, rules, budget)? {
+                    Ok(handle) => push(&mut batch, handle, &samples[idx], idx as u32),
+                    Err(reason) => rejected.push((idx, reason)),
+                }
+            }
+            self.db.append(&mut batch)?;
+            for of_store in batch.rejected() {
+                match of_store.reason {
+                    RejectReason::Moved => pending.push(of_store.tag as usize),
+                    reason => rejected.push((of_store.tag as usize, reason.to_string())),
+                }
+            }
+            if pending.is_empty() {
+                permit.budgets().count_samples(&[(rules, n_samples - rejected.len() as u64)]);
+                return Ok(rejected);
+            }
+        }
+        Err(WriteError::Moved)
+    }
+
+    /// Returns the series, which is created if its budget allows it, or the reason of a denial.
+    fn series_of_rule(
+        &self,
+        permit: &Permit<'_>,
+        labels: &Labels,
+        team: Team,
+        budget: RuleBudget,
+    ) -> Result<Result<SeriesHandle, String>, WriteError> {
+        if let Some(handle) = self.db.find_for(labels, team.group()) {
+            return Ok(Ok(handle));
+        }
+        let _grant = match budget {
+            RuleBudget::Exempt => None,
+            RuleBudget::Team => match permit.admit_series(team) {
+                Ok(grant) => Some(grant),
+                Err(denied) => return Ok(Err(reason(&denied))),
+            },
+        };
+        Ok(Ok(self.db.series_for(labels, team.group())?))
+    }
+}
+
+fn push(batch: &mut WriteBatch, handle: SeriesHandle, of: &RuleSample<'_>, tag: u32) {
+    match &of.histogram {
+        None => batch.push(handle, of.sample, tag),
+        Some(histogram) => batch.push_histogram(handle, of.sample.timestamp_ms, Arc::clone(histogram), tag),
+    }
+}
+
+fn reason(denied: &Denied) -> String {
+    match denied {
+        Denied::Permanent(SeriesLimit::Team { used, limit }) => {
+            format!("series exceeds the budget of team {RULES_TEAM:?}, with {used} of {limit} active")
+        }
+        Denied::Permanent(SeriesLimit::Total { used, limit }) => {
+            format!("series exceeds the budget of the store, with {used} of {limit} active")
+        }
+        Denied::Temporary(resource, _) => format!("series is not created now: {} is exhausted", resource.name()),
+    }
+}
+
+/// Returns the bytes of memory of a sample on its way into the store.
+fn sample_size(of: &RuleSample<'_>) -> usize {
+    SAMPLE_SIZE + of.histogram.as_ref().map_or(0, |histogram| histogram.size())
+}
+
+/// Bytes of a sample in the batch and of its index.
+const SAMPLE_SIZE: usize = 48;
+/// Maximum number of appends; see `append`.
+const ROUNDS_MAX: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::{Amounts, Budgets, TeamBudget};
+    use crate::limits::Limits;
+    use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
+
+    fn receiver(dir: &tempfile::TempDir) -> Receiver {
+        Receiver::new(Arc::new(Db::open(dir.path(), Options::default()).unwrap()), Limits::default())
+    }
+
+    fn series(i: usize) -> Labels {
+        Labels::from_pairs([("__name__", "r"), ("i", &i.to_string())]).unwrap()
+    }
+
+    /// Appends one sample for each of `n` series and returns the rejected ones.
+    fn append(receiver: &Receiver, n: usize, timestamp_ms: i64, value: f64, budget: RuleBudget) -> RejectedRuleSamples {
+        let labels: Vec<Labels> = (0..n).map(series).collect();
+        let sample = Sample { timestamp_ms, value };
+        let samples: Vec<_> = labels.iter().map(|labels| RuleSample { labels, sample, histogram: None }).collect();
+        receiver.append_rule(&samples, budget).unwrap()
+    }
+
+    const NOW_MS: i64 = 1_700_000_000_000;
+
+    #[test]
+    fn the_team_of_rules_has_a_budget_and_alerts_have_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let receiver = receiver(&dir);
+        let maximum = Amounts { active_series: Some(2), ..Amounts::default() };
+        let teams = [(RULES_TEAM.to_owned(), TeamBudget { maximum, ..TeamBudget::default() })].into();
+        receiver.set_budgets(Budgets { teams, ..Budgets::default() });
+        let rejected = append(&receiver, 3, NOW_MS, 1.0, RuleBudget::Team);
+        assert_eq!(rejected, [(2, "series exceeds the budget of team \"(rules)\", with 2 of 2 active".to_owned())]);
+        assert!(append(&receiver, 2, NOW_MS + 1, 1.0, RuleBudget::Team).is_empty(), "known series");
+        assert!(append(&receiver, 3, NOW_MS + 2, 1.0, RuleBudget::Exempt).is_empty());
+        let (_, teams) = receiver.team_stats();
+        let rules = teams.iter().find(|team| &*team.name == RULES_TEAM).unwrap();
+        assert_eq!((rules.use_now.active_series, rules.samples), (3, 7));
+        assert_eq!(receiver.stats().samples_stored, 7);
+    }
+
+    #[test]
+    fn rejected_samples_are_reported_by_index_and_the_others_are_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let receiver = receiver(&dir);
+        assert!(append(&receiver, 1, NOW_MS, 1.0, RuleBudget::Team).is_empty());
+        assert!(append(&receiver, 2, NOW_MS, 1.0, RuleBudget::Team).is_empty(), "a repetition");
+        let rejected = append(&receiver, 3, NOW_MS, 2.0, RuleBudget::Team);
+        let duplicate = "duplicate sample for timestamp".to_owned();
+        assert_eq!(rejected, [(0, duplicate.clone()), (1, duplicate)]);
+        let matchers = [Matcher::equal("i", "2")];
+        let found = receiver.db.select(&QueryContext::unbounded(), &matchers, TimeRange::ALL).unwrap();
+        let mut columns = SampleColumns::default();
+        found.for_each(|series| series.unwrap().read(&mut columns).unwrap());
+        assert_eq!(columns.values, [2.0]);
+    }
+}
