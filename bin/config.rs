@@ -5,6 +5,7 @@
 pub(crate) mod alerting;
 mod ingest;
 mod otlp;
+pub(crate) mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,6 +24,7 @@ use crate::quantity::{parse_duration, print_duration};
 use alerting::AlertingConfig;
 use ingest::IngestConfig;
 use otlp::OtlpConfig;
+use rules::{MAX_WAIT_MAX, RulesConfig};
 
 /// The configuration file; [`Config::default`] if there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
@@ -34,16 +36,36 @@ pub(crate) struct Config {
     pub(crate) otlp: OtlpConfig,
     pub(crate) alerting: AlertingConfig,
     pub(crate) ingest: IngestConfig,
+    /// Rule files: glob patterns, relative to the directory of the configuration file. Default none.
+    pub(crate) rule_files: Vec<PathBuf>,
+    pub(crate) rules: RulesConfig,
 }
 
 /// Section `global`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GlobalConfig {
+    /// Interval of rule groups that set none. Default 1m; from 1ms.
+    #[serde(deserialize_with = "duration", serialize_with = "print")]
+    pub(crate) evaluation_interval: Duration,
+    /// How far in the past rule groups that set no `query_offset` are evaluated. Default 0s.
+    #[serde(deserialize_with = "duration", serialize_with = "print")]
+    pub(crate) rule_query_offset: Duration,
     /// Labels that /federate and remote read add to series that do not have them. Up to [`EXTERNAL_LABELS_MAX`].
     pub(crate) external_labels: BTreeMap<String, String>,
     /// The query log, relative to the directory of the configuration file. Default none.
     pub(crate) query_log_file: Option<PathBuf>,
+}
+
+impl Default for GlobalConfig {
+    fn default() -> Self {
+        Self {
+            evaluation_interval: Duration::from_secs(60),
+            rule_query_offset: Duration::ZERO,
+            external_labels: BTreeMap::new(),
+            query_log_file: None,
+        }
+    }
 }
 
 /// Section `runtime`.
@@ -123,6 +145,7 @@ impl Config {
         config.global.query_log_file = log_file.map(|file| folder.join(file));
         config.ingest.load_files(folder).and_then(|()| config.ingest.rules().map(drop)).with_context(about)?;
         config.alerting.set_folder(folder);
+        config.rule_files = config.rule_files.iter().map(|pattern| folder.join(pattern)).collect();
         Ok(config)
     }
 
@@ -142,6 +165,12 @@ impl Config {
         }
         if ahead_max > AGE_MAX {
             bail!("storage.tsdb.ahead_max: must be at most 365d");
+        }
+        if config.global.evaluation_interval.is_zero() {
+            bail!("global.evaluation_interval: must not be 0");
+        }
+        if config.rules.max_wait > MAX_WAIT_MAX {
+            bail!("rules.max_wait: must be at most 5m");
         }
         let external_labels = &config.global.external_labels;
         if external_labels.len() > EXTERNAL_LABELS_MAX {
@@ -243,7 +272,7 @@ mod tests {
         let text = "global: {external_labels: {b: x, a: '1'}}\nstorage: {tsdb: {in_order_max_age: 1h30m}}";
         let config = Config::parse(text).unwrap();
         let printed = config.to_yaml();
-        assert!(printed.starts_with("global:\n  external_labels:\n    a: '1'\n    b: x\n"), "{printed}");
+        assert!(printed.contains("  external_labels:\n    a: '1'\n    b: x\n"), "{printed}");
         assert!(printed.contains("    in_order_max_age: 1h30m\n"), "{printed}");
         assert_eq!(Config::parse(&printed).unwrap(), config);
     }
@@ -272,6 +301,9 @@ mod tests {
     fn unknown_keys_are_errors() {
         check("global: {scrape_interval: 15s}", Err("global: unknown field `scrape_interval`"));
         check("global: {external_labels: {__name__: b}}", Err("global.external_labels: a name is empty or __name__"));
+        check("global: {evaluation_interval: 0s}", Err("global.evaluation_interval: must not be 0"));
+        check("rules: {max_wait: 6m}", Err("rules.max_wait: must be at most 5m"));
+        check("rules: {wait: x}", Err("rules.wait: unknown variant `x`"));
         check("storage: {tsdb: {path: x}}", Err("storage.tsdb: unknown field `path`"));
         check("storage: {tsdb: {in_order_max_age: 5}}", Err("storage.tsdb.in_order_max_age"));
         check("storage: {tsdb: {in_order_max_age: 5 minutes}}", Err("unknown unit \" minutes\""));

@@ -20,4 +20,5 @@ mod promql;
 mod protection;
 mod recovery;
 mod relabel;
+mod rules;
 mod tidy;

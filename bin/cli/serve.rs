@@ -242,6 +242,9 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) ingest: IngestArgs,
 
+    #[command(flatten)]
+    pub(crate) rules: RulesArgs,
+
     /// How often Varve stores its own metrics [0: never]
     #[arg(long = "self-scrape-interval", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
     pub(crate) self_scrape_interval: Duration,
@@ -253,6 +256,38 @@ pub(crate) struct ServeArgs {
     /// Format of log messages
     #[arg(long = "log.format", value_name = "FORMAT", default_value = "logfmt")]
     pub(crate) log_format: log::Format,
+}
+
+/// Flags `--rules.*` of `varve serve`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RulesArgs {
+    /// Longest outage after which pending and firing alerts are restored
+    #[arg(long = "rules.alert.for-outage-tolerance", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) outage_tolerance: Duration,
+
+    /// Minimum time between a restart and the firing of a restored pending alert; shorter `for` durations start again
+    #[arg(long = "rules.alert.for-grace-period", value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    pub(crate) grace_period: Duration,
+
+    /// Minimum time before an alert is sent to Alertmanager again
+    #[arg(long = "rules.alert.resend-delay", value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
+    pub(crate) resend_delay: Duration,
+
+    /// Longest outage whose evaluations are caught up after a restart, without notifications [0: none]
+    #[arg(long = "rules.catch-up", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) catch_up: Duration,
+
+    /// Maximum number of alerts of all rules; a rule that would exceed it fails
+    #[arg(long = "rules.alerts-max", value_name = "N", default_value = "100000", value_parser = parse_count)]
+    pub(crate) alerts_max: usize,
+
+    /// Maximum number of rule groups evaluated at a time, and of threads for independent rules [0: number of cores]
+    #[arg(long = "rules.concurrency", value_name = "N", default_value = "0")]
+    pub(crate) concurrency: usize,
+
+    /// Maximum memory of all queries of rules [0: a quarter of --query.max-memory-total]
+    #[arg(long = "rules.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) max_memory_total: usize,
 }
 
 /// Flags `--ingest.*` of `varve serve`.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Deserializer, Serialize};
-use varve_ingest::admission::Budgets;
+use varve_ingest::admission::{Amounts, Budgets, RULES_TEAM, TeamBudget};
 use varve_ingest::ha::HaSettings;
 use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
 
@@ -159,7 +159,7 @@ impl IngestConfig {
     /// # Errors
     /// The first invalid key.
     pub(crate) fn budgets(&self) -> Result<Budgets> {
-        let budgets = Budgets {
+        let mut budgets = Budgets {
             team_label: self.team_label.clone().filter(|label| !label.is_empty()),
             total: self.budget.amounts(),
             teams: self.teams.iter().map(|(name, config)| (name.clone(), config.budget())).collect(),
@@ -167,6 +167,10 @@ impl IngestConfig {
             team_maximum: self.team_maximum.amounts(),
         };
         budgets.check().context("ingest")?;
+        if !budgets.teams.contains_key(RULES_TEAM) {
+            let guaranteed = rules_guarantee(&budgets);
+            budgets.teams.insert(RULES_TEAM.to_owned(), TeamBudget { guaranteed, ..TeamBudget::default() });
+        }
         Ok(budgets)
     }
 
@@ -178,6 +182,23 @@ impl IngestConfig {
         self.ha.as_ref().map(HaConfig::settings).transpose()
     }
 }
+
+/// Returns the default guarantee of rules: a part of the total budget, as far as other guarantees leave room.
+fn rules_guarantee(budgets: &Budgets) -> Amounts {
+    let part = |amount: fn(&Amounts) -> Option<u64>| {
+        let total = amount(&budgets.total)?;
+        let guaranteed: u64 = budgets.teams.values().filter_map(|team| amount(&team.guaranteed)).sum();
+        Some((total / RULES_SHARE).min(total.saturating_sub(guaranteed))).filter(|&part| part > 0)
+    };
+    Amounts {
+        active_series: part(|amounts| amounts.active_series),
+        new_series_per_second: part(|amounts| amounts.new_series_per_second),
+        samples_per_second: part(|amounts| amounts.samples_per_second),
+    }
+}
+
+/// Rules are guaranteed 1/`RULES_SHARE` of the total budget by default.
+const RULES_SHARE: u64 = 20;
 
 impl RuleConfig {
     /// Compiles rules that apply to other label sets than those of written series.

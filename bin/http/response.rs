@@ -8,8 +8,13 @@ use super::json::MIME_TYPE;
 
 /// Responds with small data in Prometheus' envelope.
 pub(crate) fn success<T: Serialize + ?Sized>(data: &T) -> Response {
-    // Safe in HTML, as in Go. In JSON these characters occur only in strings.
-    enveloped(&json(data).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
+    enveloped(&html_safe_json(data))
+}
+
+/// Returns JSON that is safe in HTML, as Go writes it.
+pub(crate) fn html_safe_json<T: Serialize + ?Sized>(data: &T) -> String {
+    // In JSON these characters occur only in strings.
+    json(data).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
 /// Responds with small data in Prometheus' envelope, without the escapes that make it safe in HTML.

@@ -37,7 +37,7 @@ use crate::server::pressure::Pressure;
 use crate::server::query_log::QueryLog;
 use crate::server::shutdown::{Received, Signals};
 use crate::server::store::{Store, StoreOptions};
-use crate::server::{auto_reload, self_scrape};
+use crate::server::{auto_reload, rules, self_scrape};
 use replay::Replay;
 
 /// Maximum time that running queries may continue after the signal.
@@ -73,6 +73,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let pressure = Pressure::new(memory, args.memory_refuse_at);
     let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
     app.query_log.write_to(QueryLog::open(query_log_file.as_deref())?);
+    app.rules.apply(app.rules.prepare(&app.config.current())?);
     let result = runtime.block_on(run(args, HttpState::new(app, web), options));
     // A thread that still replays or computes must not delay the end: acknowledged samples are safe already.
     runtime.shutdown_background();
@@ -112,7 +113,13 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions) -> Result
     }
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
     let of_replay = Arc::clone(&app);
-    let mut replay = Replay::watch(store, of_error, started, move || of_replay.notifications.set(STARTING_UP, false));
+    let of_rules = Arc::clone(&store);
+    let mut replay = Replay::watch(store, of_error, started, move || {
+        of_replay.notifications.set(STARTING_UP, false);
+        if let Err(error) = rules::start(&of_replay, &of_rules) {
+            tracing::error!(%error, "Rules are not evaluated: cannot start their threads");
+        }
+    });
 
     let scraping = (!args.self_scrape_interval.is_zero())
         .then(|| tokio::spawn(self_scrape::run(Arc::clone(&app), address, args.self_scrape_interval)));
@@ -181,6 +188,7 @@ async fn shut_down(
     if let Some(scraping) = scraping {
         scraping.abort();
     }
+    app.rules.stop();
     wait_for_queries(app).await;
     app.active_requests.interrupt_all(Interrupt::Shutdown);
     if tokio::time::timeout(CONNECTION_GRACE, server).await.is_err() {
@@ -188,7 +196,12 @@ async fn shut_down(
     }
     app.notifier.drain().await;
     let Some(store) = app.take_store() else { return Ok(()) };
-    let closed = tokio::task::spawn_blocking(move || close(store)).await;
+    let of_rules = Arc::clone(app);
+    let closed = tokio::task::spawn_blocking(move || {
+        of_rules.rules.join();
+        close(store)
+    });
+    let closed = closed.await;
     closed.context("close the store")??;
     app.close_active_request_log();
     tracing::info!("See you next time!");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use varve_query::EngineOptions;
 use varve_query::promql::{Features, Limits};
+use varve_rules::RestoreOptions;
 
 use crate::cli::{OnCorruption, QueueTimeoutStatus, ServeArgs, WalSync};
 use crate::config::Config;
@@ -13,6 +14,7 @@ use crate::machine::{self, Memory};
 use crate::notifier::NotifierOptions;
 use crate::quantity::{print_duration, print_size};
 use crate::server::external_url::RoutePrefix;
+use crate::server::rules::RulesOptions;
 use crate::server::settings::{ResponseLimits, Settings};
 use crate::server::store::StoreOptions;
 
@@ -89,6 +91,7 @@ pub(super) fn settings(
             QueueTimeoutStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         },
         features,
+        rules: rules_options(args, total),
         auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
         search: has_feature(args, SEARCH_FEATURE),
         lookback_delta_ms: millis(args.query_lookback_delta),
@@ -100,6 +103,22 @@ pub(super) fn settings(
         flags,
     }
 }
+
+fn rules_options(args: &ServeArgs, query_max_memory_total: usize) -> RulesOptions {
+    let of = &args.rules;
+    RulesOptions {
+        resend_delay: of.resend_delay,
+        restore: RestoreOptions { outage_tolerance: of.outage_tolerance, grace_period: of.grace_period },
+        catch_up: of.catch_up,
+        alerts_max: of.alerts_max,
+        concurrency: or_default(of.concurrency, machine::cores).min(RULES_CONCURRENCY_MAX),
+        memory_max: or_default(of.max_memory_total, || query_max_memory_total / 4),
+        external_url: format!("http://{}", args.listen_address),
+    }
+}
+
+/// Maximum number of threads that evaluate rule groups.
+const RULES_CONCURRENCY_MAX: usize = 256;
 
 /// Returns the retention as Prometheus prints it: `15d or 512GiB`.
 fn retention(time: Duration, size: usize) -> String {
@@ -143,8 +162,8 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         lookback_delta_ms: millis(args.query_lookback_delta),
         samples_max: args.query_max_samples,
         parallelism: or_default(args.query_parallelism, machine::cores).min(PARALLELISM_MAX),
+        subquery_step_ms: millis(config.global.evaluation_interval),
         features,
-        ..EngineOptions::default()
     };
     StoreOptions { tsdb, ingest: args.ingest.limits(share_of_memory(memory, 1, 1)), config, engine }
 }

@@ -24,6 +24,7 @@ use super::pressure::Pressure;
 use super::query_log::QueryLog;
 use super::rejects::RejectLog;
 use super::request_context::truncate;
+use super::rules::Rules;
 use super::settings::Settings;
 use super::shutdown::Quit;
 use super::store::Store;
@@ -45,6 +46,7 @@ pub(crate) struct App {
     pub(crate) rejects: RejectLog,
     pub(crate) senders: Senders,
     pub(crate) notifier: Arc<Notifier>,
+    pub(crate) rules: Rules,
     phase: AtomicU8,
     store: RwLock<Option<Arc<Store>>>,
     /// Opened with the store, in its directory.
@@ -88,6 +90,7 @@ impl App {
             rejects: RejectLog::default(),
             senders: Senders::default(),
             notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications())),
+            rules: Rules::new(settings.rules.clone()),
             active_request_log: OnceLock::new(),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,
@@ -140,7 +143,15 @@ impl App {
             tracing::warn!("No configuration was reloaded: the server was started without --config.file");
             bail!("the server was started without --config.file; restart it with a file, which may be empty");
         }
-        let reloaded = self.config.reload(|config| self.apply(config));
+        let mut rules = None;
+        let reloaded = self.config.reload(|config| {
+            let prepared = self.rules.prepare(config)?;
+            self.apply(config)?;
+            rules = Some(prepared);
+            Ok(())
+        });
+        // Waits for evaluations, so not while requests wait for the configuration.
+        rules.into_iter().for_each(|rules| self.rules.apply(rules));
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());
         match &reloaded {
             Ok(changed) => tracing::info!(changed = changed.join(", "), "Completed loading of configuration file"),
@@ -172,7 +183,7 @@ impl App {
             process: self.pressure.stats(),
             active_request_log_dropped: self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped),
         };
-        self.metrics.gather(self.store().as_deref(), &memory, self.config.status())
+        self.metrics.gather(self.store().as_deref(), Some(&self.rules), &memory, self.config.status())
     }
 
     /// Returns the context of a request: its deadline, its cancellation, its memory budget.

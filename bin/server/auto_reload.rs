@@ -1,35 +1,52 @@
-//! `--config.auto-reload`: reloads the configuration when its file changes.
+//! `--config.auto-reload`: reloads the configuration when its file or a rule file changes.
 //!
 //! Parsed configurations are compared, so that a changed timestamp or comment reloads nothing. Files that the
-//! configuration includes count. An invalid file is logged once.
+//! configuration includes count. Of rule files, the contents are compared. An invalid file is logged once.
 //!
 //! Threads: one task, which reads the file on a blocking thread. Ends with its runtime.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::app::App;
+use super::rules;
 use crate::config::Config;
 
 /// Checks the file every `interval`, forever.
 pub(crate) async fn run(app: Arc<App>, path: PathBuf, interval: Duration) {
     let mut seen = None;
     loop {
-        tokio::time::sleep(interval).await;
         let (app, path) = (Arc::clone(&app), path.clone());
-        let checked = tokio::task::spawn_blocking(move || {
-            let read = Config::load(&path).map_err(|error| format!("{error:#}"));
-            let is_new = seen.as_ref() != Some(&read) && read.as_ref().ok() != Some(&*app.config.current());
-            if is_new {
-                // `reload` logs an error.
-                drop(app.reload());
-            }
-            read
-        });
+        let checked = tokio::task::spawn_blocking(move || check(&app, &path, seen));
         match checked.await {
-            Ok(read) => seen = Some(read),
+            Ok(found) => seen = Some(found),
             Err(_panic_is_logged) => return,
         }
+        tokio::time::sleep(interval).await;
     }
+}
+
+/// The files as last read.
+#[derive(Debug)]
+struct Seen {
+    config: Result<Config, String>,
+    /// Hash of the rule files.
+    rules: u64,
+}
+
+/// Reloads the configuration if its meaning or a rule file has changed since `seen`.
+fn check(app: &App, path: &Path, seen: Option<Seen>) -> Seen {
+    let rules = || rules::hash_files(&app.config.current().rule_files);
+    let config = Config::load(path).map_err(|error| format!("{error:#}"));
+    let found = Seen { config, rules: rules() };
+    let is_in_force = found.config.as_ref().ok() == Some(&*app.config.current());
+    let is_other_config = !is_in_force && seen.as_ref().is_none_or(|seen| seen.config != found.config);
+    if !is_other_config && seen.is_none_or(|seen| seen.rules == found.rules) {
+        return found;
+    }
+    // `reload` logs an error.
+    drop(app.reload());
+    // It may have read other rule files.
+    Seen { rules: rules(), ..found }
 }

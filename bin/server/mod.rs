@@ -16,6 +16,7 @@ pub(crate) mod pressure;
 pub(crate) mod query_log;
 pub(crate) mod rejects;
 pub(crate) mod request_context;
+pub(crate) mod rules;
 pub(crate) mod self_scrape;
 pub(crate) mod settings;
 pub(crate) mod shutdown;

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use varve_query::promql::Features;
 
 use super::external_url::{ExternalUrl, RoutePrefix};
+use super::rules::RulesOptions;
 use crate::cli::ServeArgs;
 use crate::notifier::NotifierOptions;
 
@@ -28,6 +29,7 @@ pub(crate) struct Settings {
     /// Status of the response to a write that timed out in a queue.
     pub(crate) queue_timeout_status: StatusCode,
     pub(crate) features: Features,
+    pub(crate) rules: RulesOptions,
     pub(crate) auto_reload: bool,
     /// Whether the experimental search endpoints are enabled.
     pub(crate) search: bool,

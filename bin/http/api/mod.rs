@@ -8,6 +8,7 @@ mod metadata;
 mod query;
 mod remote_read;
 pub(super) mod routes;
+mod rules;
 mod scraping;
 mod search;
 mod selector_union;

@@ -14,13 +14,13 @@ use super::document;
 use super::endpoint::{Endpoint, get, get_head, get_post, post, post_put, unavailable};
 use super::metadata::{families as metadata, labels, series};
 use super::query::{evaluate, exemplars, format};
-use super::scraping::{rules, targets};
+use super::scraping::targets;
 use super::status::{
     churn, features, ha, health, last_words, notifications, queries, rejects, relabel, runtime as status, self_metrics,
     teams, tsdb as tsdb_status, usage,
 };
 use super::write::{import, otlp, remote_write as write};
-use super::{federate, remote_read, search};
+use super::{federate, remote_read, rules, search};
 use crate::http::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
 use crate::http::openapi::{
     ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, SyntaxTree, Untyped, optional, required,
@@ -178,6 +178,7 @@ fn scraping() -> Vec<Endpoint> {
         optional("match[]", Texts, "Only rules whose labels match."),
         optional("group_limit", Integer, "Maximum number of groups."),
         optional("group_next_token", Text, "Token of the next page."),
+        optional("evaluations", Boolean, "Return the newest evaluations of each rule."),
     ];
     vec![
         get("/api/v1/targets", targets::targets)
@@ -218,10 +219,10 @@ fn scraping() -> Vec<Endpoint> {
             .about("alerts", "Returns Alertmanagers")
             .gives::<targets::Alertmanagers>(),
         get("/api/v1/alerts", rules::alerts)
-            .about("alerts", "Returns active alerts; there are none")
+            .about("alerts", "Returns pending and firing alerts")
             .gives::<rules::Alerts>(),
         get("/api/v1/rules", rules::rules)
-            .about("rules", "Returns rules; there are none")
+            .about("rules", "Returns rules by group, with their alerts")
             .takes(RULES)
             .gives::<rules::RuleGroups>(),
     ]

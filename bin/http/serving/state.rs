@@ -77,7 +77,7 @@ impl HttpState {
         let checked = if class == RequestClass::Write { pressure.check_writes() } else { pressure.check_queries() };
         checked.map_err(|reason| ApiError::unavailable(reason).with_limit("--memory.refuse-at"))?;
         let gate = match class {
-            RequestClass::Query => &self.gates.queries,
+            RequestClass::Query | RequestClass::Rule => &self.gates.queries,
             RequestClass::RemoteRead => &self.gates.remote_reads,
             RequestClass::Write => &self.gates.writes,
             RequestClass::Metadata => {

@@ -22,6 +22,8 @@ use super::request_context::{RequestContext, truncate};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestClass {
     Query,
+    /// The query of a rule, which waits for no gate.
+    Rule,
     Metadata,
     RemoteRead,
     Write,
@@ -32,6 +34,7 @@ impl RequestClass {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Query => "query",
+            Self::Rule => "rule",
             Self::Metadata => "metadata",
             Self::RemoteRead => "remote_read",
             Self::Write => "write",

@@ -4,6 +4,7 @@
 //! names. docs/metrics.md lists all of them.
 
 mod process;
+mod rules;
 mod store;
 mod summary;
 mod table;
@@ -19,6 +20,8 @@ use super::live_config::ReloadStatus;
 use super::query_log::QueryLog;
 use super::store::Store;
 use crate::notifier::{LATENCY_SECONDS, NotifierMetrics};
+use crate::server::rules::Rules;
+pub(crate) use rules::RuleMetrics;
 use table::{describe, families, family, opts};
 
 pub(crate) use summary::SummaryVec;
@@ -57,6 +60,7 @@ pub(crate) struct Metrics {
     limits_hit: IntCounterVec,
     query_log: QueryLog,
     notifications: NotifierMetrics,
+    pub(crate) rules: RuleMetrics,
 }
 
 impl Metrics {
@@ -108,6 +112,7 @@ impl Metrics {
                 queue_capacity: gauge("prometheus_notifications_queue_capacity")?,
                 discovered: gauge("prometheus_notifications_alertmanagers_discovered")?,
             },
+            rules: RuleMetrics::new(&registry)?,
             registry,
         };
         Ok(metrics)
@@ -152,6 +157,7 @@ impl Metrics {
     pub(crate) fn gather(
         &self,
         store: Option<&Store>,
+        rules: Option<&Rules>,
         memory: &MemoryStats,
         config: ReloadStatus,
     ) -> Vec<MetricFamily> {
@@ -168,6 +174,7 @@ impl Metrics {
         ]));
         all.push(family("varve_build_info", [([env!("CARGO_PKG_VERSION")], 1.0)]));
         all.extend(store.into_iter().flat_map(store::gather));
+        all.extend(rules.into_iter().flat_map(|rules| self.rules.gather(rules)));
         all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         all
     }
@@ -234,7 +241,7 @@ mod tests {
             active_request_log_dropped: 0,
         };
         let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
-        let families = metrics.gather(None, &memory, config);
+        let families = metrics.gather(None, None, &memory, config);
         assert!(families.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         let text = print(&families).unwrap();
         for line in [

@@ -1,69 +1,150 @@
-//! /api/v1/rules and /api/v1/alerts: Varve evaluates no rules, so both are empty. Parameters are checked as in Prometheus.
+//! /api/v1/rules and /api/v1/alerts, with the parameters, pages and error messages of Prometheus.
+
+mod list;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_tsdb::QueryContext;
+use ring::digest::{SHA256, digest};
+use varve_rules::Group;
+use varve_rules::rule::Rule;
+use varve_tsdb::{Matcher, QueryContext};
 
-use super::targets::Nothing;
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
 use crate::http::params::{Form, parse_selectors};
-use crate::http::response::success;
+use crate::http::response::html_safe_json;
 use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
-
-described! {
-    /// All rules.
-    pub(crate) struct RuleGroups {
-        groups: Vec<Nothing>,
-    }
-}
-
-described! {
-    /// All active alerts.
-    pub(crate) struct Alerts {
-        alerts: Vec<Nothing>,
-    }
-}
+use crate::server::rules::Rules;
+pub(crate) use list::{Alerts, RuleGroups};
+use list::{GroupJson, RuleJson, Shown};
 
 /// GET /api/v1/alerts.
-pub(crate) async fn alerts() -> Response {
-    success(&Alerts { alerts: Vec::new() })
-}
-
-/// GET /api/v1/rules.
-pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn alerts(State(state): State<HttpState>) -> Result<Response, ApiError> {
+    let app = state.app.clone();
     run(&state, RequestClass::Metadata, None, move |work| {
-        check(&work.ctx, &form)?;
-        work.respond_json(&RuleGroups { groups: Vec::new() })
+        let set = app.rules.set();
+        let rules = set.groups().flat_map(|group| &group.rules);
+        let alerts = rules.flat_map(|rule| list::active(&rule.status()).collect::<Vec<_>>()).collect();
+        work.respond(|work| {
+            work.out.buffer().extend_from_slice(html_safe_json(&Alerts { alerts }).as_bytes());
+            Ok(())
+        })
     })
     .await
 }
 
-fn check(ctx: &QueryContext, form: &Form) -> Result<(), ApiError> {
-    form.check_encoding()?;
-    parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
-    let kind = form.first("type").to_lowercase();
-    if !matches!(&*kind, "" | "alert" | "record") {
-        return Err(ApiError::invalid_parameter("type", format!("not supported value {kind:?}")));
-    }
-    check_exclude_alerts(&form.first("exclude_alerts").to_lowercase())?;
-    check_page(form.first("group_limit"), form.first("group_next_token"))
+/// GET /api/v1/rules.
+pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let app = state.app.clone();
+    run(&state, RequestClass::Metadata, None, move |work| {
+        let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules)?;
+        work.respond(|work| {
+            work.out.buffer().extend_from_slice(html_safe_json(&groups).as_bytes());
+            Ok(())
+        })
+    })
+    .await
 }
 
-fn check_exclude_alerts(text: &str) -> Result<(), ApiError> {
-    if matches!(text, "" | "1" | "t" | "true" | "0" | "f" | "false") {
-        return Ok(());
-    }
-    let reason = format!("error converting exclude_alerts: strconv.ParseBool: parsing {text:?}: invalid syntax");
-    Err(ApiError::invalid_parameter("exclude_alerts", reason))
+/// The parameters of /api/v1/rules.
+struct Filter<'a> {
+    names: Vec<&'a str>,
+    groups: Vec<&'a str>,
+    files: Vec<&'a str>,
+    selectors: Vec<Vec<Matcher>>,
+    kind: String,
+    shown: Shown,
+    /// Maximum number of groups. `None` is unlimited.
+    limit: Option<usize>,
+    /// The first group of the page. Empty: the first one of all.
+    token: &'a str,
 }
 
-fn check_page(limit: &str, token: &str) -> Result<(), ApiError> {
+impl<'a> Filter<'a> {
+    /// Reads the parameters. The order of the checks is Prometheus'.
+    fn read(ctx: &QueryContext, form: &'a Form) -> Result<Self, ApiError> {
+        form.check_encoding()?;
+        let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
+        let kind = form.first("type").to_lowercase();
+        if !matches!(&*kind, "" | "alert" | "record") {
+            return Err(ApiError::invalid_parameter("type", format!("not supported value {kind:?}")));
+        }
+        let excludes_alerts = parse_exclude_alerts(&form.first("exclude_alerts").to_lowercase())?;
+        let token = form.first("group_next_token");
+        let limit = parse_group_limit(form.first("group_limit"), token)?;
+        let shown = Shown { alerts: !excludes_alerts, evaluations: form.boolean("evaluations")? };
+        let all = |name: &'a str| form.all(name).collect();
+        let (names, groups, files) = (all("rule_name[]"), all("rule_group[]"), all("file[]"));
+        Ok(Self { names, groups, files, selectors, kind, shown, limit, token })
+    }
+
+    /// Returns the groups that have matching rules.
+    fn apply(&self, rules: &Rules) -> Result<RuleGroups, ApiError> {
+        let set = rules.set();
+        let skips = self.limit.is_some() && !self.token.is_empty();
+        let mut page = RuleGroups { groups: Vec::new(), group_next_token: None };
+        let mut candidates = set.groups().skip_while(|group| skips && token(group) != self.token).peekable();
+        if skips && candidates.peek().is_none() {
+            let reason = format!("invalid group_next_token '{}'. were rule groups changed?", self.token);
+            return Err(ApiError::invalid_parameter("group_next_token", reason));
+        }
+        for group in candidates.filter(|group| self.selects_group(group)) {
+            let selected: Vec<&Rule> = group.rules.iter().filter(|rule| self.selects(rule)).collect();
+            if selected.is_empty() {
+                continue;
+            }
+            if self.limit == Some(page.groups.len()) {
+                page.group_next_token = Some(token(group));
+                break;
+            }
+            let mut json = GroupJson::new(group);
+            json.rules = selected.into_iter().map(|rule| RuleJson::new(rule, self.shown)).collect();
+            page.groups.push(json);
+        }
+        Ok(page)
+    }
+
+    fn selects_group(&self, group: &Group) -> bool {
+        let contains = |all: &[&str], name: &str| all.is_empty() || all.contains(&name);
+        contains(&self.groups, group.name()) && contains(&self.files, &group.file)
+    }
+
+    fn selects(&self, rule: &Rule) -> bool {
+        let labels = &rule.definition.labels;
+        let passes = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).map_or("", String::as_str));
+        let is_kind = match &*self.kind {
+            "alert" => rule.is_alerting(),
+            "record" => !rule.is_alerting(),
+            _ => true,
+        };
+        is_kind
+            && (self.names.is_empty() || self.names.contains(&rule.definition.name.as_str()))
+            && (self.selectors.is_empty() || self.selectors.iter().any(|matchers| matchers.iter().all(passes)))
+    }
+}
+
+/// Returns the token of the page that begins with `group`.
+fn token(group: &Group) -> String {
+    digest(&SHA256, group.key().as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn parse_exclude_alerts(text: &str) -> Result<bool, ApiError> {
+    match text {
+        "" | "0" | "f" | "false" => Ok(false),
+        "1" | "t" | "true" => Ok(true),
+        _ => {
+            let reason =
+                format!("error converting exclude_alerts: strconv.ParseBool: parsing {text:?}: invalid syntax");
+            Err(ApiError::invalid_parameter("exclude_alerts", reason))
+        }
+    }
+}
+
+fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>, ApiError> {
     let invalid = |name, reason: &str| ApiError::invalid_parameter(name, reason);
     if limit.is_empty() {
         return match token {
-            "" => Ok(()),
+            "" => Ok(None),
             _ => {
                 Err(invalid("group_next_token", "group_limit needs to be present in order to paginate over the groups"))
             }
@@ -78,15 +159,9 @@ fn check_page(limit: &str, token: &str) -> Result<(), ApiError> {
         let reason = format!("group_limit needs to be a valid number: strconv.ParseInt: parsing {limit:?}: {reason}");
         invalid("group_limit", &reason)
     })?;
-    if parsed <= 0 {
-        return Err(invalid("group_limit", "group_limit needs to be greater than 0"));
-    }
-    match token {
-        "" => Ok(()),
-        _ => {
-            let reason = format!("invalid group_next_token '{token}'. were rule groups changed?");
-            Err(invalid("group_next_token", &reason))
-        }
+    match usize::try_from(parsed) {
+        Ok(limit) if limit > 0 => Ok(Some(limit)),
+        _ => Err(invalid("group_limit", "group_limit needs to be greater than 0")),
     }
 }
 
@@ -97,7 +172,8 @@ mod tests {
     fn check_rejected(encoded: &str, expect: &str) {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        let message = check(&QueryContext::unbounded(), &form).err().map_or_else(String::new, |error| error.message);
+        let read = Filter::read(&QueryContext::unbounded(), &form);
+        let message = read.err().map_or_else(String::new, |error| error.message);
         assert_eq!(message, expect, "{encoded}");
     }
 
@@ -117,10 +193,6 @@ mod tests {
         check_rejected(
             "group_next_token=x",
             "invalid parameter \"group_next_token\": group_limit needs to be present in order to paginate over the groups",
-        );
-        check_rejected(
-            "group_limit=1&group_next_token=x",
-            "invalid parameter \"group_next_token\": invalid group_next_token 'x'. were rule groups changed?",
         );
         check_rejected("match[]={}", "match[] must contain at least one non-empty matcher");
     }

@@ -60,6 +60,7 @@ pub(super) async fn ingest(
         let origin = Origin { team: team.as_deref(), user: user.as_deref(), on_queued: Some(&release) };
         let written = work(&store.receiver, &origin, &body);
         app.rejects.add(|| context.sender(), &written);
+        written.iter().for_each(|written| app.rules.note_progress(&context, written));
         app.record_end(request, written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, permit));
         written

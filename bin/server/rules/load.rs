@@ -1,0 +1,87 @@
+//! Reads the rule files that a configuration names.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use varve_rules::RULES_MAX;
+use varve_rules::file::{self, FileError, RuleFile};
+
+use crate::config::Config;
+
+/// Maximum size of a rule file in bytes.
+const FILE_SIZE_MAX: u64 = 64 << 20;
+
+/// The rule files of a configuration.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) files: Vec<(Arc<str>, RuleFile)>,
+    pub(super) default_interval: Duration,
+    pub(super) n_rules: usize,
+}
+
+/// Reads and checks all rule files.
+///
+/// # Errors
+/// The first file that cannot be read or is invalid, with all of its errors.
+pub(super) fn load(config: &Config) -> Result<Loaded> {
+    let default_interval = config.global.evaluation_interval;
+    let mut loaded = Loaded { files: Vec::new(), default_interval, n_rules: 0 };
+    for path in matching(&config.rule_files)? {
+        let name = path.to_string_lossy().into_owned();
+        for file in read(&path).with_context(|| format!("rule file {name:?}"))? {
+            loaded.n_rules += file.groups.iter().map(|group| group.rules.len()).sum::<usize>();
+            if loaded.n_rules > RULES_MAX {
+                bail!("rule_files: more than {RULES_MAX} rules");
+            }
+            // Groups of several manifests may have the same name.
+            let name = match &file.manifest {
+                Some(manifest) => format!("{name}#{manifest}"),
+                None => name.clone(),
+            };
+            loaded.files.push((name.into(), file));
+        }
+    }
+    Ok(loaded)
+}
+
+/// Returns a hash of the names and contents of the rule files, to find changes.
+pub(crate) fn hash_files(patterns: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for path in matching(patterns).unwrap_or_default() {
+        (&path, fs::read(&path).unwrap_or_default()).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Returns the files that match patterns, each once, sorted.
+fn matching(patterns: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for pattern in patterns {
+        let text = pattern.to_string_lossy();
+        let found = glob::glob(&text).with_context(|| format!("rule_files: pattern {text:?}"))?;
+        for path in found {
+            paths.push(path.with_context(|| format!("rule_files: pattern {text:?}"))?);
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+fn read(path: &Path) -> Result<Vec<RuleFile>> {
+    let size = fs::metadata(path)?.len();
+    if size > FILE_SIZE_MAX {
+        bail!("its {size} bytes exceed the limit of {FILE_SIZE_MAX}");
+    }
+    let text = fs::read_to_string(path)?;
+    let parsed = file::parse(&text, &file::Options::default());
+    parsed.map(|parsed| parsed.files).map_err(|errors| anyhow::anyhow!(print(&errors)))
+}
+
+fn print(errors: &[FileError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

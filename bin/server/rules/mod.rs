@@ -1,0 +1,207 @@
+//! Recording and alerting rules of a running server: loads rule files, and evaluates groups at their times.
+//!
+//! `load` reads the files; `scheduler` decides which group is due and evaluates it on a bounded number of threads;
+//! `storage` connects rules with the store. The rules themselves are in the crate `varve-rules`.
+//!
+//! Invariants
+//! 1. A reload whose rule files are invalid changes nothing.
+//! 2. Each query of a rule is an active request with a deadline, the group's interval at most, and a share of the
+//!    memory of all rules together.
+//!
+//! Threads: one scheduler, `--rules.concurrency` threads that evaluate groups, and as many for independent rules of a
+//! group. They start with the end of the replay, and end after [`Rules::stop`].
+
+mod load;
+mod scheduler;
+mod storage;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use varve_ingest::Written;
+use varve_rules::waiting::Senders;
+use varve_rules::{AlertsMax, Departed, RestoreOptions, RuleSet, Settings, Threads, Time};
+use varve_tsdb::context::MemoryBudget;
+
+use crate::config::Config;
+use crate::config::rules::Wait;
+use crate::server::request_context::RequestContext;
+use load::Loaded;
+pub(crate) use load::hash_files;
+use scheduler::Entries;
+use scheduler::RuleThreads;
+pub(crate) use scheduler::start;
+
+/// The flag that bounds the memory of all queries of rules together.
+const MEMORY_FLAG: &str = "--rules.max-memory-total";
+
+/// Flags of rules, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct RulesOptions {
+    pub(crate) resend_delay: Duration,
+    pub(crate) restore: RestoreOptions,
+    pub(crate) catch_up: Duration,
+    pub(crate) alerts_max: usize,
+    pub(crate) concurrency: usize,
+    pub(crate) memory_max: usize,
+    pub(crate) external_url: String,
+}
+
+/// The rules of a server.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    options: RulesOptions,
+    alerts_max: Arc<AlertsMax>,
+    threads: Threads,
+    memory: MemoryBudget,
+    /// The progress of senders, which write requests note.
+    pub(crate) senders: Senders,
+    /// Held during a reload.
+    reloading: Mutex<()>,
+    live: RwLock<Live>,
+    entries: Mutex<Entries>,
+    /// Notified when entries change, and on stop.
+    changed: Condvar,
+    is_stopping: AtomicBool,
+    running: Mutex<Option<RuleThreads>>,
+}
+
+/// The rules and settings in force.
+#[derive(Debug, Clone)]
+struct Live {
+    set: Arc<RuleSet>,
+    settings: Arc<Settings>,
+    /// How long an evaluation waits for data; `None` if it does not wait.
+    max_wait: Option<Duration>,
+}
+
+/// Rules that are read but not in force yet.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    loaded: Loaded,
+    live: Live,
+}
+
+impl Rules {
+    pub(crate) fn new(options: RulesOptions) -> Self {
+        let threads = Threads::new(options.concurrency);
+        let settings = Arc::new(settings(&options, &threads, &Config::default()));
+        Self {
+            alerts_max: Arc::new(AlertsMax::new(options.alerts_max)),
+            memory: MemoryBudget::new(MEMORY_FLAG, options.memory_max),
+            threads,
+            options,
+            senders: Senders::default(),
+            reloading: Mutex::default(),
+            live: RwLock::new(Live { set: Arc::default(), settings, max_wait: None }),
+            entries: Mutex::default(),
+            changed: Condvar::new(),
+            is_stopping: AtomicBool::new(false),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Reads the rule files of a configuration. Nothing changes before [`Rules::apply`].
+    ///
+    /// # Errors
+    /// A file cannot be read or is invalid.
+    pub(crate) fn prepare(&self, config: &Config) -> anyhow::Result<Prepared> {
+        let loaded = load::load(config)?;
+        let max_wait = match config.rules.wait {
+            Wait::Data if config.global.rule_query_offset.is_zero() => Some(config.rules.max_wait),
+            Wait::Data | Wait::None => None,
+        };
+        let settings = Arc::new(settings(&self.options, &self.threads, config));
+        Ok(Prepared { loaded, live: Live { set: Arc::default(), settings, max_wait } })
+    }
+
+    /// Puts rules into force. Waits for running evaluations of groups that have changed or are removed.
+    pub(crate) fn apply(&self, Prepared { loaded, live }: Prepared) {
+        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = !self.entries().is_loaded();
+        let Loaded { files, default_interval, n_rules: _ } = loaded;
+        let old = self.live();
+        let change = match old.set.change_to(files, default_interval, is_first, &self.alerts_max) {
+            Ok(change) => change,
+            // `load` has checked the number of rules.
+            Err(reason) => return tracing::error!(reason, "Rules not applied"),
+        };
+        let now = now();
+        let (set, departed) = change.apply(now, &live.settings);
+        self.entries().replace(&set, departed, now);
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Live { set: Arc::new(set), ..live };
+        self.changed.notify_all();
+    }
+
+    /// Returns all groups.
+    pub(crate) fn set(&self) -> Arc<RuleSet> {
+        Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner).set)
+    }
+
+    /// Returns the maximum number of alerts, and their number.
+    pub(crate) fn alerts(&self) -> (usize, usize) {
+        (self.alerts_max.max(), self.alerts_max.used())
+    }
+
+    /// Notes the progress of the sender of a write request: its user, or else its address, and its replica. Standbys
+    /// of HA pairs store nothing, so they have none.
+    pub(crate) fn note_progress(&self, context: &RequestContext, written: &Written) {
+        let Some(times) = written.times.filter(|_| written.stored.total > 0) else { return };
+        let address = || context.client.map(|client| client.ip().to_string()).unwrap_or_default();
+        let mut name = if context.user.is_empty() { address() } else { context.user.to_string() };
+        if let Some(replica) = &written.replica {
+            name = format!("{name} {replica}");
+        }
+        self.senders.note(&name, now(), times.start_ms, times.end_ms);
+    }
+
+    /// Starts no more evaluations.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end of all evaluations, after [`Rules::stop`].
+    pub(crate) fn join(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        running.into_iter().for_each(RuleThreads::join);
+    }
+
+    /// Returns the bytes of memory of all queries of rules.
+    pub(crate) fn memory_used(&self) -> usize {
+        self.memory.used()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn live(&self) -> Live {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn settings(options: &RulesOptions, threads: &Threads, config: &Config) -> Settings {
+    Settings {
+        query_offset: config.global.rule_query_offset,
+        resend_delay: options.resend_delay,
+        restore: options.restore,
+        external_labels: config.global.external_labels.clone(),
+        external_url: options.external_url.clone(),
+        threads: threads.clone(),
+    }
+}
+
+/// Returns the wall-clock time.
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_ns(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// Series of removed groups that wait for their end.
+type DepartedGroups = Vec<Departed>;

@@ -1,0 +1,265 @@
+//! The evaluation loop: one thread decides which groups are due, a bounded number of threads evaluates them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use varve_rules::plan::{Next, Plan, Waiting};
+use varve_rules::{Group, Mode, RuleSet, Time};
+
+use super::storage::RuleStorage;
+use super::{DepartedGroups, Live, Rules, now};
+use crate::server::app::App;
+use crate::server::store::Store;
+
+/// Maximum time for which the scheduler sleeps: the wall clock may be set meanwhile.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Interval at which a failed end of departed series is tried again.
+const DEPARTURE_RETRY: Duration = Duration::from_secs(10);
+
+/// Groups with their plans, and the evaluations that wait for a thread.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    is_loaded: bool,
+    /// Groups by file and name.
+    by_key: BTreeMap<(Arc<str>, String), Entry>,
+    departed: DepartedGroups,
+    /// At most one per group.
+    queue: VecDeque<Job>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    group: Arc<Group>,
+    plan: Plan,
+    /// Whether an evaluation is queued or running.
+    is_busy: bool,
+    /// Whether the plan may begin with evaluations of an outage, which is examined when the loop starts.
+    is_new: bool,
+}
+
+/// An evaluation to run.
+#[derive(Debug, Clone)]
+struct Job {
+    group: Arc<Group>,
+    tick: Time,
+    mode: Mode,
+}
+
+/// The threads of the loop.
+#[derive(Debug)]
+pub(crate) struct RuleThreads(Vec<JoinHandle<()>>);
+
+impl RuleThreads {
+    /// Waits until all threads have ended, after [`Rules::stop`].
+    pub(crate) fn join(self) {
+        for thread in self.0 {
+            let _panic_is_logged = thread.join();
+        }
+    }
+}
+
+impl Entries {
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is_loaded
+    }
+
+    /// Replaces the groups. Plans of groups that stay the same, or only change their rules, continue.
+    pub(super) fn replace(&mut self, set: &RuleSet, departed: DepartedGroups, now: Time) {
+        let mut old = std::mem::take(&mut self.by_key);
+        for group in set.groups() {
+            let key = (Arc::clone(&group.file), group.name().to_owned());
+            let entry = match old.remove(&key) {
+                Some(entry) if Arc::ptr_eq(&entry.group, group) => entry,
+                Some(entry) => Entry {
+                    plan: succeed(&entry, group, now),
+                    group: Arc::clone(group),
+                    is_busy: false,
+                    is_new: entry.is_new,
+                },
+                None => Entry {
+                    plan: Plan::new(*group.schedule(), now),
+                    group: Arc::clone(group),
+                    is_busy: false,
+                    is_new: !self.is_loaded,
+                },
+            };
+            self.by_key.insert(key, entry);
+        }
+        self.queue.retain(|job| !job.group.is_stopped());
+        self.departed.extend(departed);
+        self.is_loaded = true;
+    }
+
+    /// Queues all evaluations that are due. Returns when to look again.
+    fn enqueue_due(&mut self, app: &App, live: &Live, now: Time) -> Time {
+        let mut next_at = now + SLEEP_MAX;
+        for entry in self.by_key.values_mut().filter(|entry| !entry.is_busy && !entry.is_new) {
+            let waits = entry.group.definition.query_offset_ms.is_none();
+            let waiting = Waiting { senders: &app.rules.senders, max_wait: live.max_wait.filter(|_| waits) };
+            let (next, n_missed) = entry.plan.next(now, waiting);
+            if n_missed > 0 {
+                entry.group.note_missed(n_missed);
+            }
+            match next {
+                Next::Wait(time) => next_at = next_at.min(time),
+                Next::Evaluate { tick, mode, is_incomplete } => {
+                    entry.is_busy = true;
+                    app.metrics.rules.note_start(mode, is_incomplete, now.since(tick));
+                    self.queue.push_back(Job { group: Arc::clone(&entry.group), tick, mode });
+                }
+            }
+        }
+        next_at
+    }
+
+    fn done(&mut self, job: &Job) {
+        let key = (Arc::clone(&job.group.file), job.group.name().to_owned());
+        if let Some(entry) = self.by_key.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.group, &job.group)) {
+            entry.plan.done(job.tick);
+            entry.is_busy = false;
+        }
+    }
+
+    /// Takes the removed groups whose series end now.
+    fn take_departed(&mut self, now: Time) -> DepartedGroups {
+        let (due, later) = std::mem::take(&mut self.departed).into_iter().partition(|departed| departed.due <= now);
+        self.departed = later;
+        due
+    }
+}
+
+/// Returns the plan of a group whose predecessor is stopped.
+fn succeed(old: &Entry, group: &Group, now: Time) -> Plan {
+    let mut plan = old.plan.succeed(*group.schedule(), now);
+    if let Some(last) = old.group.status().last_tick.filter(|_| old.is_busy) {
+        plan.done(last);
+    }
+    plan
+}
+
+/// Starts the threads of the loop.
+///
+/// # Errors
+/// The system cannot start a thread.
+pub(crate) fn start(app: &Arc<App>, store: &Arc<Store>) -> io::Result<()> {
+    let n_workers = app.rules.options.concurrency;
+    let spawn = |name: &str, work: fn(&App, &Store)| {
+        let (app, store) = (Arc::clone(app), Arc::clone(store));
+        thread::Builder::new().name(name.to_owned()).spawn(move || work(&app, &store))
+    };
+    let mut threads = vec![spawn("rules", schedule)?];
+    for _ in 0..n_workers {
+        threads.push(spawn("rule-group", work)?);
+    }
+    *app.rules.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(RuleThreads(threads));
+    Ok(())
+}
+
+/// Decides which groups are due, until the rules are stopped.
+fn schedule(app: &App, store: &Store) {
+    let rules = &app.rules;
+    while !rules.is_stopping() {
+        let live = rules.live();
+        plan_catch_up(app, store, &live);
+        let now = now();
+        end_departed(app, store, now);
+        let mut entries = rules.entries();
+        let next_at = entries.enqueue_due(app, &live, now);
+        if !entries.queue.is_empty() {
+            rules.changed.notify_all();
+        }
+        let sleep = next_at.since(now).max(Duration::from_millis(1));
+        drop(rules.changed.wait_timeout(entries, sleep).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Lets new groups begin with the evaluations that an outage has prevented.
+fn plan_catch_up(app: &App, store: &Store, live: &Live) {
+    let rules = &app.rules;
+    let new: Vec<Arc<Group>> = {
+        let entries = rules.entries();
+        entries.by_key.values().filter(|entry| entry.is_new).map(|entry| Arc::clone(&entry.group)).collect()
+    };
+    for group in new {
+        let now = now();
+        let last = caught_up_from(app, store, live, &group, now);
+        let mut entries = rules.entries();
+        let key = (Arc::clone(&group.file), group.name().to_owned());
+        let Some(entry) = entries.by_key.get_mut(&key) else { continue };
+        entry.is_new = false;
+        if let Some(last) = last.filter(|_| Arc::ptr_eq(&entry.group, &group)) {
+            entry.plan = Plan::catch_up(*group.schedule(), last, now);
+        }
+    }
+}
+
+/// Returns the evaluation after which a group continues, and loads its alerts. `None` if there is nothing to catch up.
+fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Time) -> Option<Time> {
+    let longest = app.rules.options.catch_up;
+    if longest.is_zero() {
+        return None;
+    }
+    let storage = RuleStorage::new(app, store, group.schedule().interval());
+    let found = group.last_stored(now, longest, &storage, &live.settings);
+    let result = found.and_then(|newest| {
+        // If there is a gap, the newest evaluation before it may be incomplete, so it is repeated.
+        let schedule = group.schedule();
+        let has_gap = |newest| schedule.after(newest) <= now;
+        let last = newest.map(|newest| if has_gap(newest) { newest - schedule.interval() } else { newest });
+        last.map(|last| group.continue_from(last, &storage, &live.settings).map(|()| last)).transpose()
+    });
+    match result {
+        Ok(last) => last,
+        Err(failure) => {
+            let (group, reason) = (group.key(), failure.message);
+            tracing::warn!(group, reason, "Cannot catch up the evaluations that an outage has prevented");
+            None
+        }
+    }
+}
+
+fn end_departed(app: &App, store: &Store, now: Time) {
+    let due = app.rules.entries().take_departed(now);
+    let storage = RuleStorage::new(app, store, SLEEP_MAX);
+    let mut failed = DepartedGroups::new();
+    for mut departed in due {
+        if let Err(failure) = departed.end_series(&storage) {
+            tracing::warn!(reason = failure.message, "Cannot end the series of removed rules; retrying later");
+            departed.due = now + DEPARTURE_RETRY;
+            failed.push(departed);
+        }
+    }
+    if !failed.is_empty() {
+        app.rules.entries().departed.extend(failed);
+    }
+}
+
+/// Runs evaluations, until the rules are stopped.
+fn work(app: &App, store: &Store) {
+    let rules = &app.rules;
+    while let Some(job) = take(rules) {
+        let live = rules.live();
+        let storage = RuleStorage::new(app, store, job.group.schedule().interval());
+        let iteration = job.group.evaluate(job.tick, job.mode, &storage, &live.settings);
+        app.metrics.rules.note_end(&iteration);
+        rules.entries().done(&job);
+        rules.changed.notify_all();
+    }
+}
+
+/// Takes the next evaluation from the queue. Returns `None` when the rules are stopped.
+fn take(rules: &Rules) -> Option<Job> {
+    let mut entries = rules.entries();
+    loop {
+        if rules.is_stopping() {
+            return None;
+        }
+        if let Some(job) = entries.queue.pop_front() {
+            return Some(job);
+        }
+        entries = rules.changed.wait_timeout(entries, SLEEP_MAX).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}

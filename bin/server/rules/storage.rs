@@ -1,0 +1,134 @@
+//! The store as rules use it: each query is an active request with a deadline and a memory budget.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Method;
+use varve_ingest::{RuleBudget, RuleSample};
+use varve_query::{Error, Request, Times, Value, VectorSample, usage};
+use varve_rules::storage::{Answer, Failure, Output, OutputKind, Rejected, RuleRef, Storage};
+use varve_rules::{Notification, Time};
+use varve_tsdb::select::SelectHints;
+use varve_tsdb::{Labels, Matcher, QueryContext, Sample, SampleColumns, TimeRange};
+
+use super::now;
+use crate::server::active_requests::RequestClass;
+use crate::server::app::App;
+use crate::server::request_context::{Parameters, RequestContext, Times as RequestTimes};
+use crate::server::store::Store;
+use crate::server::usage::Requester;
+
+/// The path of rule queries in lists and logs.
+const ROUTE: &str = "rule";
+
+/// The store, for one evaluation of a group.
+pub(super) struct RuleStorage<'a> {
+    app: &'a App,
+    store: &'a Store,
+    /// Deadline of each query.
+    timeout: Duration,
+}
+
+impl<'a> RuleStorage<'a> {
+    /// Creates the storage of a group that is evaluated every `interval`.
+    pub(super) fn new(app: &'a App, store: &'a Store, interval: Duration) -> Self {
+        Self { app, store, timeout: interval.min(app.settings.args.query_timeout) }
+    }
+
+    fn context(&self) -> QueryContext {
+        let memory = self.app.rules.memory.child("--query.max-memory", self.app.settings.query_max_memory);
+        QueryContext::new(self.timeout, memory)
+    }
+
+    fn evaluate(
+        &self,
+        from: &RuleRef<'_>,
+        ctx: &QueryContext,
+        query: &str,
+        timestamp_ms: i64,
+    ) -> Result<Vec<VectorSample>, Error> {
+        let parsed = self.store.engine.parse(ctx, query)?;
+        let who = Requester { rule: from.rule.into(), ..Requester::default() };
+        self.store.note_query(ctx, &who, &usage::of(parsed.expr()));
+        let request = Request::new(query, Times::Instant(timestamp_ms));
+        let result = self.store.engine.run_parsed(&self.store.db, ctx, parsed, &request)?;
+        match result.value {
+            Value::Vector(samples) => Ok(samples),
+            Value::Scalar(point) => Ok(vec![VectorSample { labels: Labels::empty(), point, histogram: None }]),
+            Value::String { .. } | Value::Matrix(_) => {
+                Err(Error::Execution("rule result is not a vector or scalar".into()))
+            }
+        }
+    }
+}
+
+impl Storage for RuleStorage<'_> {
+    fn query(&self, from: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure> {
+        let ctx = self.context();
+        let context = RequestContext::new(Method::GET, ROUTE.into(), None, "", Arc::from(""));
+        let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
+        context.note_parameters(Parameters { text, ..Parameters::default() });
+        context.note_times(RequestTimes { start_ms: timestamp_ms, end_ms: timestamp_ms, step_ms: 0 });
+        let registration = self.app.active_requests.register(context, RequestClass::Rule, &ctx);
+        let request = &registration.request;
+        request.begin();
+        self.app.record_start(request);
+        let result = self.evaluate(from, &ctx, expr, timestamp_ms);
+        let reason = result.as_ref().err().map(ToString::to_string);
+        self.app.record_end(request, reason.as_deref());
+        match (result, reason) {
+            (Ok(samples), _) => Ok(Answer {
+                samples,
+                n_series: ctx.n_series(),
+                n_samples: ctx.n_samples(),
+                peak_bytes: ctx.memory().peak() as u64,
+            }),
+            (Err(_), reason) => Err(Failure::new(reason.unwrap_or_default())),
+        }
+    }
+
+    fn append(&self, _from: &RuleRef<'_>, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+        let samples: Vec<RuleSample<'_>> = samples
+            .iter()
+            .map(|output| RuleSample {
+                labels: &output.labels,
+                sample: output.sample,
+                histogram: output.histogram.as_ref().map(|histogram| Arc::new(histogram.to_stored())),
+            })
+            .collect();
+        let budget = match kind {
+            OutputKind::Recorded => RuleBudget::Team,
+            OutputKind::Alerts => RuleBudget::Exempt,
+        };
+        let rejected = self.store.receiver.append_rule(&samples, budget);
+        let rejected = rejected.map_err(|error| Failure::new(error.to_string()))?;
+        Ok(rejected.into_iter().map(|(idx, reason)| Rejected { idx, reason }).collect())
+    }
+
+    fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
+        let ctx = self.context();
+        let hints = SelectHints { only_newest: true, ..SelectHints::default() };
+        let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
+        let found = self.store.db.select_with(&ctx, matchers, range, hints).map_err(failed)?;
+        let (mut newest, mut columns) = (Vec::new(), SampleColumns::default());
+        for series in found {
+            let series = series.map_err(failed)?;
+            columns.clear();
+            series.read(&mut columns).map_err(failed)?;
+            newest.extend(columns.iter().last().map(|sample| (series.labels().clone(), sample)));
+        }
+        Ok(newest)
+    }
+
+    fn now(&self) -> Time {
+        now()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.app.rules.is_stopping()
+    }
+
+    fn notify(&self, alerts: Vec<Notification>) {
+        drop(alerts);
+    }
+}
