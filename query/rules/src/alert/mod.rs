@@ -19,13 +19,13 @@ pub(crate) use restore::{continue_from, restore};
 pub(crate) use rule::{Evaluation, Source, evaluate};
 
 /// The metric of active alerts.
-pub const ALERTS: &str = "ALERTS";
+pub(crate) const ALERTS: &str = "ALERTS";
 /// The metric whose value is the time since when an alert is active.
-pub const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
+pub(crate) const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
 /// The label with the name of the alert.
-pub const ALERT_NAME: &str = "alertname";
+pub(crate) const ALERT_NAME: &str = "alertname";
 /// The label of [`ALERTS`] with the state of the alert.
-pub const ALERT_STATE: &str = "alertstate";
+pub(crate) const ALERT_STATE: &str = "alertstate";
 
 /// The alerts of a rule by their labels.
 pub(crate) type Alerts = BTreeMap<Labels, Alert>;

@@ -272,7 +272,9 @@ impl Run<'_> {
         // its samples may be in the store, computed from less data.
         let is_failure = |rejected: &&Rejected| rejected.idx < n_outputs && self.mode == Mode::Live;
         let of_rule = || rejected.iter().filter(is_failure);
-        of_rule().for_each(|rejected| drop(written.remove(&outputs[rejected.idx].labels)));
+        for rejected in of_rule() {
+            written.remove(&outputs[rejected.idx].labels);
+        }
         rule.state().written = written;
         Ok(of_rule().next().map(|rejected| rejected.reason.clone()))
     }
