@@ -4,7 +4,10 @@
 //! oldest first by their newest sample, and the log counts towards the size although it is not removed.
 //!
 //! Time passes slowly, so few blocks get too old at once. Many are too old after a jump of the clock, and also after a
-//! long downtime or with a shorter retention. These need a confirmation.
+//! long downtime, an import of old samples or with a shorter retention. These are held until they are confirmed. Blocks
+//! that get too old later are removed meanwhile.
+
+use std::cmp::Reverse;
 
 use crate::block::{BlockId, BlockMeta};
 
@@ -28,6 +31,20 @@ pub(crate) struct Expired {
     pub(crate) blocks: Vec<BlockId>,
     /// Number of blocks that are too old and need a confirmation.
     pub(crate) n_held: usize,
+    /// Blocks whose newest sample is not newer are held, also by the next round. `None` if no block is held.
+    pub(crate) held_ms: Option<i64>,
+}
+
+/// Which blocks that are too old are held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Hold {
+    /// Those that were held before, and all of them if more than [`TOO_OLD_MAX`] others are too old.
+    Unconfirmed {
+        /// [`Expired::held_ms`] of the last round.
+        held_ms: Option<i64>,
+    },
+    /// None: their removal is confirmed.
+    Confirmed,
 }
 
 impl Retention {
@@ -35,26 +52,39 @@ impl Retention {
     ///
     /// A block is removed if its newest sample is at least [`time_ms`](Self::time_ms) older than `now_ms`; or if it,
     /// together with all newer blocks and the `log_size` bytes of the log, exceeds [`size`](Self::size). So a log above
-    /// that size leaves no block. Unless the removal is confirmed, no block is too old if more than [`TOO_OLD_MAX`]
-    /// are.
-    pub(crate) fn expired(self, blocks: &[BlockMeta], now_ms: i64, log_size: u64, is_confirmed: bool) -> Expired {
+    /// that size leaves no block. Blocks that are too old are held if `hold` says so.
+    pub(crate) fn expired(self, blocks: &[BlockMeta], now_ms: i64, log_size: u64, hold: Hold) -> Expired {
+        let too_old_ms = self.time_ms.map(|time_ms| now_ms.saturating_sub(time_ms));
+        let held_ms = hold.held_ms(blocks, too_old_ms);
         let mut newest_first: Vec<&BlockMeta> = blocks.iter().collect();
-        newest_first.sort_unstable_by_key(|block| std::cmp::Reverse((block.range.end_ms, block.origin.id)));
-        let n_too_old = blocks.iter().filter(|block| self.is_too_old(block, now_ms)).count();
-        let is_held = !is_confirmed && n_too_old > (blocks.len() / 4).clamp(1, TOO_OLD_MAX);
+        newest_first.sort_unstable_by_key(|block| Reverse((block.range.end_ms, block.origin.id)));
         let (mut size, mut n_held) = (log_size, 0);
         newest_first.retain(|block| {
             size = size.saturating_add(block.size);
-            let (is_too_old, is_too_much) = (self.is_too_old(block, now_ms), self.size.is_some_and(|max| size > max));
-            n_held += usize::from(is_held && is_too_old && !is_too_much);
-            is_too_much || is_too_old && !is_held
+            let (is_held, is_too_much) = (is_until(block, held_ms), self.size.is_some_and(|max| size > max));
+            n_held += usize::from(is_held && !is_too_much);
+            is_too_much || is_until(block, too_old_ms) && !is_held
         });
-        Expired { blocks: newest_first.iter().map(|block| block.origin.id).collect(), n_held }
+        let blocks = newest_first.iter().map(|block| block.origin.id).collect();
+        Expired { blocks, n_held, held_ms: held_ms.filter(|_| n_held > 0) }
     }
+}
 
-    fn is_too_old(self, block: &BlockMeta, now_ms: i64) -> bool {
-        self.time_ms.is_some_and(|time_ms| now_ms.saturating_sub(block.range.end_ms) >= time_ms)
+impl Hold {
+    /// Returns the time up to which blocks are held. `None` if no block is.
+    fn held_ms(self, blocks: &[BlockMeta], too_old_ms: Option<i64>) -> Option<i64> {
+        let Self::Unconfirmed { held_ms } = self else { return None };
+        // The clock may have been corrected.
+        let held_ms = held_ms.min(too_old_ms);
+        let others = blocks.iter().filter(|block| !is_until(block, held_ms));
+        let n_too_old = others.clone().filter(|block| is_until(block, too_old_ms)).count();
+        if n_too_old > (others.count() / 4).clamp(1, TOO_OLD_MAX) { too_old_ms } else { held_ms }
     }
+}
+
+/// Returns `true` if the newest sample of a block is not newer than a time.
+fn is_until(block: &BlockMeta, time_ms: Option<i64>) -> bool {
+    time_ms.is_some_and(|time_ms| block.range.end_ms <= time_ms)
 }
 
 #[cfg(test)]
@@ -78,8 +108,9 @@ mod tests {
     /// Asserts which blocks a confirmed removal removes at time 100 if the log takes 10 bytes.
     #[track_caller]
     fn check(blocks: &[(i64, i64, u64)], time_ms: Option<i64>, size: Option<u64>, expected: &[u64]) {
-        let expired = Retention { time_ms, size }.expired(&metas(blocks), 100, 10, true);
-        assert_eq!(expired, Expired { blocks: expected.iter().map(|&id| BlockId(id)).collect(), n_held: 0 });
+        let expired = Retention { time_ms, size }.expired(&metas(blocks), 100, 10, Hold::Confirmed);
+        let blocks = expected.iter().map(|&id| BlockId(id)).collect();
+        assert_eq!(expired, Expired { blocks, ..Expired::default() });
     }
 
     #[test]
@@ -88,16 +119,45 @@ mod tests {
             [(1, 1, false), (2, 2, true), (3, 1, false), (8, 2, false), (8, 3, true), (40, 4, false), (40, 5, true)]
         {
             let blocks: Vec<_> = (0..n_blocks).map(|i| (0, if i < n_too_old { 10 } else { 90 }, 1)).collect();
-            let expired = |size, confirmed| {
-                let found = Retention { time_ms: Some(50), size }.expired(&metas(&blocks), 100, 0, confirmed);
+            let expired = |size, hold| {
+                let found = Retention { time_ms: Some(50), size }.expired(&metas(&blocks), 100, 0, hold);
                 (found.blocks.len(), found.n_held)
             };
             let held = if is_held { (0, n_too_old) } else { (n_too_old, 0) };
-            assert_eq!(expired(None, false), held, "{n_blocks} {n_too_old}");
-            assert_eq!(expired(None, true), (n_too_old, 0));
+            let unconfirmed = Hold::Unconfirmed { held_ms: None };
+            assert_eq!(expired(None, unconfirmed), held, "{n_blocks} {n_too_old}");
+            assert_eq!(expired(None, Hold::Confirmed), (n_too_old, 0));
             // The limit of the size applies to held blocks.
-            assert_eq!(expired(Some(0), false), (n_blocks, 0));
+            assert_eq!(expired(Some(0), unconfirmed), (n_blocks, 0));
         }
+    }
+
+    /// Held blocks blocked the removal of all others: a store that imported old samples grew until its disk was full.
+    #[test]
+    fn while_blocks_are_held_others_are_removed_as_they_get_too_old() {
+        // Six blocks of old samples, then one block for each day.
+        let mut blocks =
+            metas(&[[(0, 10, 1); 6].to_vec(), (1..40).map(|day| (day * 10, day * 10 + 9, 1)).collect()].concat());
+        let mut held_ms = None;
+        // Returns how many blocks are removed and held.
+        let mut round = |now_ms, blocks: &mut Vec<BlockMeta>| {
+            let expired =
+                Retention { time_ms: Some(100), size: None }.expired(blocks, now_ms, 0, Hold::Unconfirmed { held_ms });
+            held_ms = expired.held_ms;
+            blocks.retain(|block| !expired.blocks.contains(&block.origin.id));
+            (expired.blocks.len(), expired.n_held)
+        };
+        assert_eq!(round(110, &mut blocks), (0, 6));
+        for day in 1..10 {
+            assert_eq!(round(109 + day * 10, &mut blocks), (1, 6), "{day}");
+        }
+        // The clock jumps ahead, and is corrected.
+        assert_eq!(round(350, &mut blocks), (0, 6 + 15));
+        assert_eq!(round(360, &mut blocks), (1, 6 + 15));
+        assert_eq!(round(200, &mut blocks), (0, 6));
+        assert_eq!(round(209, &mut blocks), (1, 6));
+        assert_eq!(round(50, &mut blocks), (0, 0));
+        assert_eq!(round(209, &mut blocks), (0, 6));
     }
 
     #[test]

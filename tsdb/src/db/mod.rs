@@ -433,8 +433,7 @@ impl Db {
     /// # Errors
     /// [`Error::Io`] if a file cannot be removed.
     pub fn confirm_retention(&self) -> Result<()> {
-        let _one_at_a_time = self.store.compacting();
-        self.store.expire(true)
+        self.store.confirm_retention()
     }
 
     /// Returns the number of blocks that are too old and wait for [`Db::confirm_retention`].

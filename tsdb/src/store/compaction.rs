@@ -5,11 +5,18 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::block::{Block, BlockId, Replaced, StoredBlock};
-use crate::compact::retention::{Expired, Retention};
+use crate::compact::retention::{Expired, Hold, Retention};
 use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::store::Store;
+
+/// What the thread that compacts owns.
+#[derive(Debug, Default)]
+pub(crate) struct Compacting {
+    /// [`Expired::held_ms`] of the last round of retention.
+    held_ms: Option<i64>,
+}
 
 impl Store {
     /// Runs all due merges, then applies retention.
@@ -17,7 +24,7 @@ impl Store {
     /// # Errors
     /// The errors of [`merge`]. Completed merges stay.
     pub(crate) fn compact(&self, stop: &AtomicBool) -> Result<()> {
-        let _one_at_a_time = self.compacting();
+        let mut compacting = self.compacting();
         while let Some(newest_ms) = self.newest.believed() {
             let horizon = Horizon {
                 newest_ms,
@@ -27,7 +34,7 @@ impl Store {
             let Some(next) = plan(&self.blocks.metas(), horizon) else { break };
             self.run(&next, stop)?;
         }
-        self.expire(false)
+        self.expire(&mut compacting, false)
     }
 
     /// Merges as much as possible, including windows and days that are still open.
@@ -35,11 +42,11 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::compact`].
     pub(crate) fn compact_fully(&self, stop: &AtomicBool) -> Result<()> {
-        let _one_at_a_time = self.compacting();
+        let mut compacting = self.compacting();
         while let Some(next) = full(&self.blocks.metas()) {
             self.run(&next, stop)?;
         }
-        self.expire(false)
+        self.expire(&mut compacting, false)
     }
 
     /// Rewrites all blocks that contain deleted samples.
@@ -106,22 +113,28 @@ impl Store {
         opened
     }
 
-    /// Removes the blocks that exceed the retention limits. Removes many blocks that are too old only if
-    /// `is_confirmed`.
+    /// Removes all blocks that exceed the retention limits, held ones too.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if a file cannot be removed.
-    pub(crate) fn expire(&self, is_confirmed: bool) -> Result<()> {
+    /// The errors of [`Store::compact`].
+    pub(crate) fn confirm_retention(&self) -> Result<()> {
+        self.expire(&mut self.compacting(), true)
+    }
+
+    /// Removes the blocks that exceed the retention limits, except held ones unless it `is_confirmed`.
+    pub(super) fn expire(&self, compacting: &mut Compacting, is_confirmed: bool) -> Result<()> {
         let Some(now_ms) = self.newest.retention_ms() else { return Ok(()) };
         let retention = Retention { time_ms: self.options.retention_ms, size: self.options.retention_size_bytes };
-        let Expired { blocks, n_held } =
-            retention.expired(&self.blocks.metas(), now_ms, self.log_size()?, is_confirmed);
+        let hold = if is_confirmed { Hold::Confirmed } else { Hold::Unconfirmed { held_ms: compacting.held_ms } };
+        let Expired { blocks, n_held, held_ms } =
+            retention.expired(&self.blocks.metas(), now_ms, self.log_size()?, hold);
+        compacting.held_ms = held_ms;
         let n_held_before = {
             let mut stats = self.compaction_stats();
             stats.n_expired += blocks.len() as u64;
             std::mem::replace(&mut stats.n_held, n_held as u64)
         };
-        if n_held > 0 && n_held_before == 0 {
+        if n_held as u64 > n_held_before {
             tracing::warn!(blocks = n_held, now_ms, "retention keeps blocks that are too old until it is confirmed");
         }
         if blocks.is_empty() {

@@ -26,6 +26,7 @@ use crate::shard::ShardLog;
 use crate::shard::exemplars::Exemplars;
 use crate::wal;
 use crate::wal::{Epoch, Health, Reserve};
+use compaction::Compacting;
 use family_table::FamilyTable;
 use flush_state::Flushing;
 use newest::Newest;
@@ -58,7 +59,7 @@ pub(crate) struct Store {
     pub(crate) newest: Newest,
     pub(crate) metadata: Mutex<FamilyTable>,
     flushing: Mutex<Flushing>,
-    compacting: Mutex<()>,
+    compacting: Mutex<Compacting>,
     compaction_stats: Mutex<CompactionStats>,
     /// Number of panics of background tasks.
     pub(crate) n_background_panics: AtomicU64,
@@ -172,7 +173,7 @@ impl Store {
     }
 
     /// Waits until no merge runs, and blocks other merges.
-    pub(crate) fn compacting(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn compacting(&self) -> MutexGuard<'_, Compacting> {
         self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -48,7 +48,7 @@ impl Store {
     /// # Errors
     /// The errors of [`Db::import`](crate::Db::import).
     pub(crate) fn import(&self, dir: &Path) -> Result<usize> {
-        let _one_at_a_time = self.compacting();
+        let mut compacting = self.compacting();
         let paths = self.importable(dir)?;
         if paths.is_empty() {
             return Ok(0);
@@ -75,7 +75,7 @@ impl Store {
             let _ = fs.remove_dir(subdir);
         }
         // If retention fails now, the next background run applies it.
-        if let Err(error) = self.expire(false) {
+        if let Err(error) = self.expire(&mut compacting, false) {
             tracing::error!(%error, "could not apply retention to imported blocks");
         }
         Ok(paths.len())
