@@ -298,18 +298,24 @@ fn metadata_survives_a_restart_and_is_bounded() {
 
 #[test]
 fn metadata_above_its_limit_is_evicted_also_by_a_replay() {
-    let dir = tempfile::tempdir().unwrap();
-    let open = |size| Db::open(dir.path(), Options { metadata_size_max_bytes: size, ..options() }).unwrap();
-    let db = open(10_000);
-    let names: Vec<_> = (0..1000).map(|i| format!("m{i:03}")).collect();
-    let help = Metadata { help: "h".repeat(100), ..Metadata::default() };
-    db.set_metadata(names.iter().map(|name| (name.as_str(), help.clone()))).unwrap();
-    let stats = db.stats().metadata;
-    assert_eq!((stats.n_families, stats.n_evicted), (27, 973));
-    assert!(stats.size_bytes <= 10_000 && db.metadata().contains_key("m999"));
-    drop(db);
-    let db = open(1000);
-    assert_eq!(db.metadata().keys().map(|name| &**name).collect::<Vec<_>>(), ["m998", "m999"]);
+    // A flush writes the metadata to a checkpoint.
+    for is_flushed in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |size| Db::open(dir.path(), Options { metadata_size_max_bytes: size, ..options() }).unwrap();
+        let db = open(10_000);
+        let names: Vec<_> = (0..1000).rev().map(|i| format!("m{i:03}")).collect();
+        let help = Metadata { help: "h".repeat(100), ..Metadata::default() };
+        db.set_metadata(names.iter().map(|name| (name.as_str(), help.clone()))).unwrap();
+        let stats = db.stats().metadata;
+        assert_eq!((stats.n_families, stats.n_evicted), (27, 973));
+        assert!(stats.size_bytes <= 10_000 && db.metadata().contains_key("m000"));
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        drop(db);
+        let db = open(1000);
+        assert_eq!(db.metadata().keys().map(|name| &**name).collect::<Vec<_>>(), ["m000", "m001"], "{is_flushed}");
+    }
 }
 
 #[test]

@@ -3,11 +3,13 @@
 //!
 //! Used by `flush`.
 
+use std::sync::Arc;
+
 use super::Shard;
 use super::log::ShardLog;
 use crate::error::Result;
 use crate::head::SlotRef;
-use crate::labels::{Families, Labels};
+use crate::labels::{Labels, Metadata};
 use crate::sample::SeriesRef;
 use crate::sample::exemplar::NumberedExemplars;
 
@@ -33,7 +35,7 @@ impl ShardLog {
 
     /// Replaces the segments before the last cut by a checkpoint, unless it was done already. Samples frozen at the cut
     /// must be in blocks. `shards` are the shards of the log. `exemplars` are the exemplars of their series in the
-    /// ring.
+    /// ring. `families` are in order of addition: a replay evicts the first ones above a limit.
     ///
     /// # Errors
     /// The errors of [`Wal::checkpoint`](crate::wal::Wal::checkpoint). The log is unchanged then, and the next call
@@ -42,7 +44,7 @@ impl ShardLog {
         &self,
         shards: impl Iterator<Item = &'a Shard>,
         next_ref: u64,
-        families: Option<&Families>,
+        families: &[(Arc<str>, Arc<Metadata>)],
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
         let Some(cut) = *self.cut.lock() else { return Ok(()) };
@@ -53,7 +55,7 @@ impl ShardLog {
                 checkpoint_entries(shard, &slots[from..end])
             })
         });
-        let families = families.into_iter().flatten().map(|(family, metadata)| (&**family, &**metadata));
+        let families = families.iter().map(|(family, metadata)| (&**family, &**metadata));
         self.wal().checkpoint(cut, series.map(Ok), next_ref, families, exemplars)?;
         *self.cut.lock() = None;
         Ok(())

@@ -43,6 +43,12 @@ impl FamilyTable {
         &self.families
     }
 
+    /// Returns all families in order of addition.
+    pub(crate) fn by_age(&self) -> Vec<(Arc<str>, Arc<Metadata>)> {
+        let entry = |family| self.families.get(family).map(|metadata| (Arc::clone(family), Arc::clone(metadata)));
+        self.order.iter().filter_map(entry).collect()
+    }
+
     /// Returns `true` if a family has this metadata.
     pub(crate) fn contains(&self, family: &str, metadata: &Metadata) -> bool {
         self.families.get(family).is_some_and(|known| **known == *metadata)

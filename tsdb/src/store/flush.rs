@@ -130,12 +130,12 @@ impl Store {
     }
 
     fn cut_logs(&self) -> Result<()> {
-        let metadata = self.metadata();
+        let metadata = self.family_table().by_age();
         // Exemplars logged before the truncation are in the ring unless they were evicted.
         let exemplars = self.exemplars.by_log(self.logs.len());
         for ((idx, log), exemplars) in self.logs.iter().enumerate().zip(&exemplars) {
             // The first log has the metadata of the whole store.
-            let families = if idx == 0 { Some(&*metadata) } else { None };
+            let families = if idx == 0 { &*metadata } else { &[] };
             let shards = self.shards_of(idx).map(|(_, shard)| shard);
             log.checkpoint(shards, self.next_ref.load(Ordering::SeqCst), families, exemplars)?;
         }
