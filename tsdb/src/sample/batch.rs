@@ -98,6 +98,18 @@ impl<'a> HistogramQueue<'a> {
         })
     }
 
+    /// Returns `true` if a histogram precedes a float of the same series and timestamp, which is then a duplicate.
+    pub(crate) fn replaces(&self, float: &Append) -> bool {
+        // Fast path: no histograms, or all of them come after all floats.
+        if self.sorted.is_empty() || self.has_starts {
+            return false;
+        }
+        let at = (float.slot, float.sample.timestamp_ms);
+        let first = self.sorted.partition_point(|append| (append.slot, append.timestamp_ms) < at);
+        let same = self.sorted[first..].iter().take_while(|append| (append.slot, append.timestamp_ms) == at);
+        same.take_while(|append| append.place <= float.place).any(|append| append.histogram.fits())
+    }
+
     /// Takes all others.
     pub(crate) fn take_rest(self) -> impl Iterator<Item = &'a AppendHistogram> {
         let Self { sorted, n_taken, .. } = self;

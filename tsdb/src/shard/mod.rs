@@ -312,10 +312,15 @@ impl Shard {
         // timestamps of all samples if any sample of the batch has one.
         let log_all_starts = batch.has_starts;
         log_batch.mark_buffered();
-        let mut next_start = batch.starts();
-        for &Append { slot, generation, tag, place, sample } in batch.floats {
+        let (histograms, mut next_start) = (HistogramQueue::new(batch), batch.starts());
+        for append in batch.floats {
+            let Append { slot, generation, tag, place, sample } = *append;
             let start_ms = next_start();
-            match head.check_unordered(bounds, SlotRef { slot, generation }, sample.timestamp_ms) {
+            let checked = head.check_unordered(bounds, SlotRef { slot, generation }, sample.timestamp_ms);
+            // The log and the buffer have the floats of a batch before its histograms.
+            match checked
+                .and_then(|series| if histograms.replaces(append) { Err(RejectReason::Duplicate) } else { Ok(series) })
+            {
                 Ok(series) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
                     if start_ms != 0 {

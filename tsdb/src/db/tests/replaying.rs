@@ -177,6 +177,42 @@ fn buffered_samples_are_applied_as_the_next_replay_would() {
     assert_eq!(everything(&slow.db), expected, "after a flush");
 }
 
+/// The buffer and the log have floats first, so the float was kept even if the histogram was first in the request.
+#[test]
+fn of_a_float_and_a_histogram_at_one_timestamp_the_first_is_kept() {
+    for is_float_first in [false, true] {
+        let write = |db: &Db| {
+            append(db, &[(0, NOW_MS, 1.0)]);
+            let (series, mut batch) = (db.series(&series_labels(0)).unwrap(), WriteBatch::default());
+            for is_float in [is_float_first, !is_float_first] {
+                if is_float {
+                    batch.push(series, Sample { timestamp_ms: NOW_MS + 1, value: 1.0 }, 0);
+                } else {
+                    let histogram = Histogram { sum: 2.0, ..Histogram::default() };
+                    batch.push_histogram(series, NOW_MS + 1, Arc::new(histogram), 0);
+                }
+            }
+            db.append(&mut batch).unwrap();
+        };
+        let (_dir, db) = fresh(options());
+        write(&db);
+        let expected = everything(&db);
+        assert_eq!(expected[&series_labels(0).to_string()][1] == (NOW_MS + 1, 1.0_f64.to_bits()), is_float_first);
+
+        let dir = tempfile::tempdir().unwrap();
+        history(dir.path(), &[&[(1, NOW_MS, 1.0)]]);
+        let slow = Slow::open(dir.path(), options());
+        write(&slow.db);
+        let image = crash_image(dir.path());
+        slow.go_on();
+        for db in [&slow.db, &open(image.path())] {
+            let mut found = everything(db);
+            found.remove(&series_labels(1).to_string());
+            assert_eq!(found, expected, "{is_float_first}");
+        }
+    }
+}
+
 /// A sample: series, timestamp, value, start timestamp. Every other series has histograms.
 type Sent = (usize, i64, f64, i64);
 
