@@ -65,7 +65,7 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
         on_corruption: store.options.wal_on_corruption,
         sample_bins_bytes: sample_bins_bytes(n_workers, share),
         progress: &store.replay.progress,
-        newest_ms: &store.newest.sent_ms,
+        newest_ms: &store.newest.found_ms,
         stop: &store.replay.stop,
         large_frames: LargeFrameLock::default(),
     };
@@ -125,7 +125,7 @@ fn init_newest_ms(store: &Store) {
 fn apply_buffered(store: &Store, mut stats: ReplayStats) {
     // Buffered samples have raised the newest timestamp of the store. The newest timestamp of the WAL is in the heads.
     let in_blocks_ms = store.blocks.metas().iter().map(|meta| meta.range.end_ms).max();
-    let bounds = Bounds { newest_ms: store.heads_newest_ms().max(in_blocks_ms), ..store.bounds() };
+    let bounds = Bounds { newest_ms: store.heads_newest_ms().max(in_blocks_ms), ..store.age_bounds() };
     bounds.newest_ms.into_iter().for_each(|newest_ms| store.newest.opened_at(newest_ms));
     let buffer = |shard| ShardBuffer { shard, bounds, start_ms: 0, stats: ReplayStats::default() };
     let mut buffers: Vec<ShardBuffer<'_>> = store.shards.iter().map(buffer).collect();

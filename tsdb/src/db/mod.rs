@@ -226,7 +226,7 @@ impl Db {
         let append_guard = self.store.isolation.begin_append();
         // Read inside the append: an append after a freeze is checked against the newest timestamp at the freeze or a
         // newer one, which bounds the age of the oldest sample in the log.
-        let bounds = self.store.bounds();
+        let bounds = self.store.bounds(batch.is_own)?;
         let buffered = self.store.replay.reserve_buffer(batch.len() + batch.n_starts(), batch.histograms_size())?;
         let horizon = self.store.isolation.horizon();
         let context = AppendContext { bounds, append_id: append_guard.id(), horizon };

@@ -109,14 +109,22 @@ impl Store {
         self.shards.iter().filter_map(|shard| shard.head().newest_ms()).max()
     }
 
-    /// Returns the current bounds for new samples.
-    pub(crate) fn bounds(&self) -> Bounds {
-        let (newest_ms, future_max_ms) = self.newest.bounds();
+    /// Returns the current bounds for new samples. `is_own` if the process itself wrote them.
+    ///
+    /// # Errors
+    /// The errors of [`Newest::bounds`].
+    pub(crate) fn bounds(&self, is_own: bool) -> Result<Bounds> {
+        let (newest_ms, future_max_ms) = self.newest.bounds(is_own)?;
+        Ok(Bounds { newest_ms, future_max_ms, ..self.age_bounds() })
+    }
+
+    /// Returns the bounds for the age of samples in an empty store.
+    pub(crate) fn age_bounds(&self) -> Bounds {
         Bounds {
-            newest_ms,
+            newest_ms: None,
             in_order_max_age_ms: self.options.in_order_max_age_ms,
             out_of_order_window_ms: self.options.out_of_order_window_ms,
-            future_max_ms,
+            future_max_ms: i64::MAX,
         }
     }
 

@@ -6,12 +6,13 @@
 //! would remove blocks that are not old.
 //!
 //! Invariants
-//! 1. Samples of the process itself never make a sample of a sender too old.
+//! 1. Samples of the process itself never make a sample of a sender too old, also after a restart, apart from
+//!    `ahead_max_ms`.
 //! 2. The believed newest time is at most `ahead_max_ms` later than the earlier of wall clock and expected time
 //!    ([`SteadyClock`]).
 //! 3. While new samples are compared with a time more than `ahead_max_ms` before the newest sample, the WAL may contain
 //!    samples of any age. A durable file ([`UNBOUNDED`]) says so until a flush has removed them from the WAL. Meanwhile
-//!    reads of all ranges wait for a replay.
+//!    reads of all ranges wait for a replay. While the file cannot be created, no samples are appended.
 //!
 //! Threads: any. Appends take a lock for some nanoseconds, to read the clock.
 
@@ -21,21 +22,30 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::fs::{BELIEVED_AFTER, Fs, Now, SteadyClock, after};
+use crate::error::{Error, Result};
+use crate::fs::{BELIEVED_AFTER, Fs, Now, StateFile, SteadyClock, after};
 use crate::options::Options;
 
 /// Name of the file in the WAL directory that says that samples of any age may be in the WAL.
 const UNBOUNDED: &str = "unbounded";
+/// Its contents: the newest timestamp that senders wrote, `i64::MAX` if the process wrote no newer one.
+const UNBOUNDED_FILE: StateFile = StateFile { magic: *b"VUNB", version: 1, payload_size_max: size_of::<i64>() };
+/// Minimum time between two attempts to create the file.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The newest time of a store.
 #[derive(Debug)]
 pub(crate) struct Newest {
     clock: SteadyClock,
     ahead_max_ms: i64,
-    /// Newest timestamp that a sender wrote or that was found at startup. `i64::MIN` if there is none.
-    pub(crate) sent_ms: AtomicI64,
+    /// Newest timestamp that a sender wrote since startup. `i64::MIN` if there is none.
+    sent_ms: AtomicI64,
     /// Newest timestamp that the process itself wrote since startup. `i64::MIN` if there is none.
     own_ms: AtomicI64,
+    /// Newest timestamp that startup has found so far. `i64::MIN` if there is none.
+    pub(crate) found_ms: AtomicI64,
+    /// Newer timestamps that startup finds are of the process itself.
+    found_sent_max_ms: i64,
     /// Newest timestamp that was found at startup, and when.
     at_open: OnceLock<(i64, Duration)>,
     mark: Mutex<Mark>,
@@ -49,29 +59,41 @@ struct Mark {
     exists: bool,
     /// Samples of any age may have been logged since the last freeze of the heads.
     is_needed: bool,
+    /// When the file could not be created, and why.
+    failed: Option<(Duration, ErrorKind)>,
 }
 
 impl Newest {
     /// Creates the newest time of an empty store.
     pub(crate) fn new(options: &Options, wal_dir: &Path) -> Self {
         let (fs, path) = (Arc::clone(&options.fs), wal_dir.join(UNBOUNDED));
-        let exists = fs.open(&path).is_ok();
+        let read = UNBOUNDED_FILE.read(&*fs, &path);
+        let sent_ms = read.as_ref().ok().and_then(|bytes| bytes.as_deref()?.try_into().ok()).map(i64::from_le_bytes);
+        // A damaged file says only that it was created.
+        let exists = read != Ok(None);
         Self {
             clock: SteadyClock::new(Arc::clone(&options.clock)),
             ahead_max_ms: options.ahead_max_ms,
             sent_ms: AtomicI64::new(i64::MIN),
             own_ms: AtomicI64::new(i64::MIN),
+            found_ms: AtomicI64::new(i64::MIN),
+            found_sent_max_ms: sent_ms.unwrap_or(i64::MAX),
             at_open: OnceLock::new(),
-            mark: Mutex::new(Mark { fs, path, exists, is_needed: false }),
+            mark: Mutex::new(Mark { fs, path, exists, is_needed: false, failed: None }),
         }
     }
 
     /// Records the newest timestamp found at startup: at first in blocks and checkpoints, then in the WAL. Retention uses
     /// the first.
     pub(crate) fn opened_at(&self, newest_ms: i64) {
-        self.raise(newest_ms, false);
-        self.at_open.get_or_init(|| (newest_ms, self.clock.now().elapsed));
-        self.clock.expect_at_least(newest_ms);
+        self.found_ms.fetch_max(newest_ms, Ordering::Relaxed);
+        let now = self.clock.now();
+        self.at_open.get_or_init(|| (newest_ms, now.elapsed));
+        // Samples that are so much newer were written when the clock, now or then, was wrong.
+        let sent_ms = newest_ms.min(self.found_sent_max_ms);
+        if sent_ms > now.wall_ms.saturating_add(self.ahead_max_ms) {
+            self.clock.expect_at_least(sent_ms);
+        }
     }
 
     /// Records the timestamp of an accepted sample. `is_own` if the process itself wrote it.
@@ -82,7 +104,13 @@ impl Newest {
 
     /// Returns the newest timestamp of any sample, or `None` if the store is empty.
     pub(crate) fn get(&self) -> Option<i64> {
-        known(self.sent_ms.load(Ordering::Relaxed).max(self.own_ms.load(Ordering::Relaxed)))
+        newest([&self.sent_ms, &self.own_ms, &self.found_ms].map(|newest_ms| newest_ms.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the newest timestamp of the samples that senders wrote.
+    fn sent(&self) -> Option<i64> {
+        let found_ms = self.found_ms.load(Ordering::Relaxed).min(self.found_sent_max_ms);
+        newest([self.sent_ms.load(Ordering::Relaxed), found_ms])
     }
 
     /// Returns the newest time to which idle series and closed windows are compared.
@@ -92,27 +120,24 @@ impl Newest {
 
     /// Returns the newest time to which the age of new samples is compared.
     pub(crate) fn believed_sent(&self) -> Option<i64> {
-        known(self.sent_ms.load(Ordering::Relaxed)).map(|sent_ms| self.limited(sent_ms, self.clock.now()))
+        self.sent().map(|sent_ms| self.limited(sent_ms, self.clock.now()))
     }
 
     /// Returns the newest time to which the age of samples is compared before they are appended, and their greatest
-    /// allowed timestamp.
-    pub(crate) fn bounds(&self) -> (Option<i64>, i64) {
-        let now = self.clock.now();
-        let future_max_ms = now.latest_ms().saturating_add(self.ahead_max_ms);
-        let believed_ms = known(self.sent_ms.load(Ordering::Relaxed)).map(|sent_ms| self.limited(sent_ms, now));
-        // Fast path: samples of any age are rejected.
-        let newest_ms = self.get();
-        if believed_ms >= newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {
-            return (believed_ms, future_max_ms);
+    /// allowed timestamp. `is_own` if the process itself wrote them, with the time of the wall clock.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if samples of any age may be appended and [`UNBOUNDED`] cannot be created.
+    pub(crate) fn bounds(&self, is_own: bool) -> Result<(Option<i64>, i64)> {
+        let (now, sent_ms) = (self.clock.now(), self.sent());
+        let newest_ms = self.get().max(is_own.then_some(now.wall_ms));
+        let believed_ms = sent_ms.map(|sent_ms| self.limited(sent_ms, now));
+        // Rare: a clock was wrong, or only the process itself writes.
+        if believed_ms < newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {
+            let found_sent_max_ms = if sent_ms < newest_ms { sent_ms.unwrap_or(i64::MIN) } else { i64::MAX };
+            self.mark().create(found_sent_max_ms, now.elapsed)?;
         }
-        match self.mark().create() {
-            Ok(()) => (believed_ms, future_max_ms),
-            Err(error) => {
-                tracing::error!(%error, "could not create a file; samples may be rejected as too old");
-                (newest_ms, future_max_ms)
-            }
-        }
+        Ok((believed_ms, now.latest_ms().saturating_add(self.ahead_max_ms)))
     }
 
     /// Returns the time from which retention counts back: the earliest of the newest sample, the wall clock and the
@@ -139,8 +164,10 @@ impl Newest {
 
     /// Records that the WAL begins at the last freeze.
     pub(crate) fn cut(&self) {
+        // After a restart, the file tells samples of the process from those of senders.
+        let is_own_ahead = self.sent() < self.get().map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms));
         let mut mark = self.mark();
-        if mark.exists && !mark.is_needed {
+        if mark.exists && !mark.is_needed && !is_own_ahead {
             match mark.fs.remove(&mark.path) {
                 // After a power cut the file may exist again, which is harmless.
                 Ok(()) => mark.exists = false,
@@ -163,19 +190,28 @@ impl Newest {
 }
 
 impl Mark {
-    fn create(&mut self) -> std::io::Result<()> {
-        if !self.exists {
-            match self.fs.create(&self.path) {
-                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-            self.fs.sync_dir(self.path.parent().ok_or(ErrorKind::InvalidInput)?)?;
+    /// Creates the file, unless it exists since the last freeze.
+    fn create(&mut self, found_sent_max_ms: i64, elapsed: Duration) -> Result<()> {
+        if self.exists && self.is_needed {
+            return Ok(());
         }
-        (self.exists, self.is_needed) = (true, true);
+        if let Some((at, kind)) = self.failed
+            && elapsed.saturating_sub(at) < RETRY_INTERVAL
+        {
+            return Err(Error::io("create", &self.path)(kind.into()));
+        }
+        if let Err(error) = UNBOUNDED_FILE.replace(&*self.fs, &self.path, &found_sent_max_ms.to_le_bytes()) {
+            if self.failed.replace((elapsed, error.kind())).is_none() {
+                tracing::error!(path = ?self.path, %error, "no samples are appended until this file can be created");
+            }
+            return Err(Error::io("create", &self.path)(error));
+        }
+        (self.exists, self.is_needed, self.failed) = (true, true, None);
         Ok(())
     }
 }
 
-fn known(newest_ms: i64) -> Option<i64> {
-    (newest_ms != i64::MIN).then_some(newest_ms)
+/// Returns the newest of timestamps that are `i64::MIN` if there is none.
+fn newest<const N: usize>(timestamps_ms: [i64; N]) -> Option<i64> {
+    timestamps_ms.into_iter().max().filter(|&newest_ms| newest_ms != i64::MIN)
 }

@@ -109,17 +109,23 @@ fn own_samples_in_an_empty_store_make_no_sample_too_old() {
     assert_eq!(db.stats().newest_ms, Some(NOW_MS + 5 * HOUR_MS));
 }
 
-/// A clock that is slewed and stepped back and forth, as NTP does.
+/// A clock that is slewed, by at most 500 us a second, or stepped back and forth, as NTP does.
 #[test]
 fn adjustments_cost_no_sample() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
-    let db = Db::open(dir.path(), options_at(&clock)).unwrap();
-    for scrape in 1..1000 {
-        let real_ms = NOW_MS + scrape * 15 * SECOND_MS;
-        clock.set(clock.now_ms() + 15 * SECOND_MS);
-        clock.jump_to(real_ms + (scrape * 7919 % 2000) - 1000);
-        write_own(&db, clock.now_ms());
-        write_real(&db, real_ms);
+    let step = |passed_ms: i64| passed_ms / 15_000 * 7919 % 2000 - 1000;
+    let adjustments: [fn(i64) -> i64; 3] = [step, |passed_ms| passed_ms / 2000, |passed_ms| -passed_ms / 2000];
+    for adjustment_ms in adjustments {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+        let db = filled(dir.path(), &clock);
+        for passed_ms in (1..1000).map(|scrape| scrape * 15 * SECOND_MS) {
+            clock.set(clock.now_ms() + 15 * SECOND_MS);
+            clock.jump_to(NOW_MS + passed_ms + adjustment_ms(passed_ms));
+            write_own(&db, clock.now_ms());
+            write_real(&db, NOW_MS + passed_ms);
+        }
+        db.flush().unwrap();
+        db.compact().unwrap();
+        check_real(&db, 3 + 999);
     }
 }
 
@@ -140,6 +146,65 @@ fn after_a_jump_that_lasts_retention_waits_for_a_confirmation() {
     db.confirm_retention().unwrap();
     assert_eq!((db.n_held_blocks(), db.stats().compaction.n_expired), (0, 3));
     assert_eq!(everything(&db).into_keys().collect::<Vec<_>>(), [series_labels(OWN).to_string()]);
+}
+
+/// After a restart, the samples of the process counted as those of a sender. A clock that was still wrong made all real
+/// samples too old.
+#[test]
+fn own_samples_of_an_earlier_process_make_no_sample_too_old() {
+    for is_flushed in [false, true] {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+        let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+        write_real(&db, NOW_MS);
+        clock.jump_to(NOW_MS + 5 * HOUR_MS);
+        write_own(&db, clock.now_ms());
+        drop(db);
+        for restart in 1..4 {
+            let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+            write_real(&db, NOW_MS + restart * SECOND_MS);
+            write_own(&db, clock.now_ms() + restart * SECOND_MS);
+            if is_flushed {
+                db.flush().unwrap();
+            }
+        }
+        check_real(&Db::open(dir.path(), options_at(&clock)).unwrap(), 4);
+    }
+}
+
+/// After a restart, the expected time was that of the newest sample, so each restart accepted a newer one.
+#[test]
+fn samples_ahead_of_the_clock_do_not_raise_the_expected_time() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+    let ahead_max_ms = options().ahead_max_ms;
+    for restart in 0..3 {
+        let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+        assert_eq!(append(&db, &[(WRONG, NOW_MS + ahead_max_ms - 3 + restart, 1.0)]), []);
+        assert_eq!(append(&db, &[(WRONG, NOW_MS + ahead_max_ms + 1, 1.0)]), [(0, RejectReason::TooFarInFuture)]);
+    }
+}
+
+/// The samples were rejected as too old, which senders do not retry.
+#[test]
+fn while_the_file_for_samples_of_any_age_cannot_be_created_appends_fail_and_may_be_retried() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS + 5 * HOUR_MS));
+    let fs = FaultFs::with_room(u64::MAX);
+    let options = Options { fs: Arc::new(fs.clone()), ..options_at(&clock) };
+    let db = Db::open(dir.path(), options).unwrap();
+    append(&db, &[(WRONG, NOW_MS + 5 * HOUR_MS, 1.0)]);
+    clock.jump_to(NOW_MS);
+    let series = db.series(&series_labels(REAL[0])).unwrap();
+    let write = || {
+        let mut batch = WriteBatch::default();
+        batch.push(series, Sample { timestamp_ms: NOW_MS, value: 1.0 }, 0);
+        db.append(&mut batch).map(|()| assert!(batch.rejected.is_empty()))
+    };
+    let is_unavailable = |written| matches!(written, Err(Error::Io { path, .. }) if path.ends_with("wal/unbounded"));
+    fs.set_room(0);
+    assert!(is_unavailable(write()));
+    fs.set_room(u64::MAX);
+    assert!(is_unavailable(write()), "one attempt a second");
+    clock.set(NOW_MS + SECOND_MS);
+    write().unwrap();
 }
 
 /// The oldest sample of the WAL is unknown then.
