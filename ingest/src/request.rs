@@ -279,7 +279,7 @@ impl<'a> Request<'a> {
                 entries.iter().filter_map(|entry| exemplars::parse(message, batch, entry)).collect();
             (exemplars.len()..entries.len()).for_each(|_| out.exemplars.reject(ExemplarRejection::InvalidLabels));
             exemplars.sort_by(exemplars::compare);
-            exemplars.into_iter().for_each(|exemplar| out.batch.push_exemplar(handle, exemplar, idx));
+            exemplars.into_iter().for_each(|parsed| out.batch.push_exemplar(handle, parsed.exemplar, idx));
         }
     }
 

@@ -37,13 +37,13 @@ fn requests() -> Vec<WriteRequest> {
         let code = random.below(4).to_string();
         let name = if random.below(5) == 0 { "other_total" } else { "requests_total" };
         let labels = [("__name__", name), ("code", &*code)];
-        // One per request, because Prometheus sorts exemplars before it removes empty labels.
-        let empty = if random.below(2) == 0 { "" } else { "x" };
         let mut of_round = Vec::new();
         for _ in 0..random.below(5) {
             let late = if random.below(4) == 0 { random.below(5000) as i64 } else { 0 };
             let trace = "ü".repeat(random.below(3) as usize * 61) + &random.below(3).to_string();
             let value = random.below(3) as f64 / 2.0;
+            // Prometheus sorts exemplars before it removes empty labels.
+            let empty = if random.below(2) == 0 { "" } else { "x" };
             of_round.push(exemplar(&[("trace_id", &trace), ("empty", empty)], value, time - late));
         }
         let mut with_sample = series(&labels, &[(time, round as f64)]);

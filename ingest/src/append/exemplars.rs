@@ -12,19 +12,31 @@ use varve_tsdb::exemplars::Exemplar;
 use crate::batch::{DecodedBatch, ExemplarEntry};
 use crate::remote_write::{label_pairs, v1};
 
-/// Compares two exemplars of a series by time, value and labels: the order in which the store accepts them.
-pub(crate) fn compare(a: &Exemplar, b: &Exemplar) -> Ordering {
-    let by_value = || a.value.total_cmp(&b.value).then_with(|| a.labels.cmp(&b.labels));
-    a.timestamp_ms.cmp(&b.timestamp_ms).then_with(by_value)
+/// An exemplar of a request.
+#[derive(Debug)]
+pub(crate) struct Parsed<'a> {
+    pub(crate) exemplar: Exemplar,
+    /// The labels as sent, with those that are empty, ascending by name.
+    labels: Vec<(&'a str, &'a str)>,
+}
+
+/// Compares two exemplars of a series by time, value and labels as sent: the order in which the store accepts them. As
+/// in Prometheus, empty labels count.
+pub(crate) fn compare(a: &Parsed<'_>, b: &Parsed<'_>) -> Ordering {
+    let by_value = || a.exemplar.value.total_cmp(&b.exemplar.value).then_with(|| a.labels.cmp(&b.labels));
+    a.exemplar.timestamp_ms.cmp(&b.exemplar.timestamp_ms).then_with(by_value)
 }
 
 /// Parses an exemplar. Returns `None` if its labels are invalid.
-pub(crate) fn parse(message: &[u8], batch: &DecodedBatch, entry: &ExemplarEntry) -> Option<Exemplar> {
-    let mut pairs = Vec::new();
+pub(crate) fn parse<'a>(message: &'a [u8], batch: &'a DecodedBatch, entry: &ExemplarEntry) -> Option<Parsed<'a>> {
+    let mut labels = Vec::new();
     for (name, value) in label_pairs(batch, message, entry.fields) {
-        pairs.push((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?));
+        labels.push((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?));
     }
-    let labels = Labels::from_unsorted(&mut pairs).ok()?;
+    let stored = Labels::from_unsorted(&mut labels).ok()?;
     let sample = v1::exemplar_sample(message, entry.fields);
-    Some(Exemplar { labels, value: sample.value, timestamp_ms: sample.timestamp_ms })
+    Some(Parsed {
+        exemplar: Exemplar { labels: stored, value: sample.value, timestamp_ms: sample.timestamp_ms },
+        labels,
+    })
 }

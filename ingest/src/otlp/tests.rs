@@ -88,7 +88,7 @@ fn an_explicit_bound_of_infinity_and_attributes_named_like_the_trace_add_nothing
     let bucket = |le: &str| format!("{{__name__=\"m_bucket\", le=\"{le}\"}}");
     assert_eq!(series, [r#"{__name__="m_count"}"#.to_owned(), bucket("1"), bucket("+Inf")]);
     let exemplar = crate::append::exemplars::parse(&text, &batch, &batch.exemplars[0]).expect("no label occurs twice");
-    assert_eq!(exemplar.labels.to_string(), format!("{{span_id=\"x\", trace_id=\"{}\"}}", "01".repeat(16)));
+    assert_eq!(exemplar.exemplar.labels.to_string(), format!("{{span_id=\"x\", trace_id=\"{}\"}}", "01".repeat(16)));
 }
 
 #[test]
