@@ -4,7 +4,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 
+use super::Fingerprint;
 use super::file::{BearerToken, File, Secret};
 use super::scope::Scope;
 
@@ -78,7 +80,7 @@ impl Auth {
     ///
     /// # Errors
     /// If a hash or a token is invalid, or a file cannot be read.
-    pub(super) fn new(file: &File, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Option<Self>> {
+    pub(super) fn new(file: &File, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Option<Self>> {
         let mut cost_max = 0;
         for (user, hash) in &file.basic_auth_users {
             let Some(cost) = cost(&hash.0) else { bail!("basic_auth_users.{user}: the value is not a bcrypt hash") };
@@ -219,16 +221,20 @@ impl Drop for Queued {
     }
 }
 
-/// Returns `true` if a password matches its hash. Otherwise the time does not depend on the hash: comparisons of the costs
-/// c, c, c + 1, c + 2, ..., m - 1 take as long as one of cost m.
+/// Returns `true` if a password matches its hash. Otherwise the time does not depend on the hash.
 fn is_password(password: &str, hash: &str, cost_max: u32) -> bool {
-    let padding = match cost(hash) {
-        Some(_) if bcrypt::verify(password, hash).unwrap_or(false) => return true,
-        Some(cost) => cost..cost_max,
-        None => cost_max..cost_max + 1,
-    };
-    padding.for_each(|cost| drop(bcrypt::hash_with_salt(password, cost, [0; 16])));
+    let cost = cost(hash);
+    if cost.is_some() && bcrypt::verify(password, hash).unwrap_or(false) {
+        return true;
+    }
+    padding(cost, cost_max).for_each(|cost| drop(bcrypt::hash_with_salt(password, cost, [0; 16])));
     false
+}
+
+/// Returns the costs of further comparisons after one of cost `c`, or after none: comparisons of the costs c, c, c + 1,
+/// c + 2, ..., m - 1 take as long as one of cost m.
+fn padding(cost: Option<u32>, cost_max: u32) -> Range<u32> {
+    cost.map_or(cost_max..cost_max + 1, |cost| cost..cost_max)
 }
 
 /// Returns the cost of a bcrypt hash, or `None` if `hash` is not a bcrypt hash.
@@ -236,13 +242,13 @@ fn cost(hash: &str) -> Option<u32> {
     hash.parse::<bcrypt::HashParts>().ok().map(|parts| parts.get_cost())
 }
 
-fn read_token(of: &BearerToken, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Token> {
+fn read_token(of: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Token> {
     let BearerToken { name, token, token_file, token_sha256, scopes } = of;
     let digest = match (&*token.0, token_file.as_os_str().is_empty(), &**token_sha256) {
         ("", false, "") => {
             let path = folder.join(token_file);
+            files.push(Fingerprint::of(&path));
             let text = std::fs::read_to_string(&path).with_context(|| format!("read {path:?}"))?;
-            files.push(path);
             of_token(text.trim())?
         }
         ("", true, hex) if !hex.is_empty() => parse_hex(hex).context("token_sha256: expected 64 hex digits")?,
@@ -364,6 +370,16 @@ mod tests {
         assert!(is_password("s3cret", &hash, COST + 1));
         assert!(!is_password("wrong", &hash, COST + 1));
         assert!(!is_password("", "", COST));
+    }
+
+    /// The response to an unknown user took another time than that to a user whose hash has a low cost.
+    #[test]
+    fn all_rejections_take_the_same_time() {
+        let time = |cost: u32| 1 << cost;
+        for cost in [None, Some(4), Some(5), Some(9), Some(10)] {
+            let total: u64 = cost.into_iter().chain(padding(cost, 10)).map(time).sum();
+            assert_eq!(total, time(10), "{cost:?}");
+        }
     }
 
     #[test]

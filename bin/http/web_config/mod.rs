@@ -35,7 +35,7 @@ use crate::printing::error_chain;
 pub(crate) struct WebConfig {
     path: Option<PathBuf>,
     loaded: RwLock<Arc<Loaded>>,
-    /// Fingerprints of the files at the last check.
+    /// The files when they were last read. If that failed, the files in force at that time.
     seen: Mutex<Vec<Fingerprint>>,
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct Loaded {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether client certificates are requested.
     requires_client_certs: bool,
-    /// All files that were read.
-    files: Vec<PathBuf>,
+    /// All files that were read, as they were just before.
+    files: Vec<Fingerprint>,
 }
 
 /// Detects a change of a file.
@@ -71,7 +71,7 @@ impl WebConfig {
     pub(crate) fn load(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else { return Ok(Self::default()) };
         let loaded = Loaded::read(path)?;
-        let seen = Mutex::new(fingerprints(&loaded.files));
+        let seen = Mutex::new(loaded.files.clone());
         Ok(Self { path: Some(path.to_owned()), loaded: RwLock::new(Arc::new(loaded)), seen })
     }
 
@@ -84,15 +84,14 @@ impl WebConfig {
     pub(crate) fn reload_if_changed(&self, failures: &IntCounter) {
         let Some(path) = &self.path else { return };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let files: Vec<_> = seen.iter().map(|of| of.path.clone()).collect();
-        let now = fingerprints(&files);
+        let now: Vec<_> = seen.iter().map(|file| Fingerprint::of(&file.path)).collect();
         if now == *seen {
             return;
         }
         let loaded = Loaded::read(path).and_then(|loaded| loaded.check_successor_of(&self.current()));
         match loaded {
             Ok(loaded) => {
-                *seen = fingerprints(&loaded.files);
+                *seen = loaded.files.clone();
                 *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
                 tracing::info!(?path, "Web configuration reloaded");
             }
@@ -111,10 +110,10 @@ impl WebConfig {
 impl Loaded {
     fn read(path: &Path) -> Result<Self> {
         let about = || format!("web configuration file {path:?}");
+        let mut files = vec![Fingerprint::of(path)];
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", about()))?;
         let file = file::parse(&text).with_context(about)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut files = vec![path.to_owned()];
         let http2 = file.http_server_config.http2();
         let tls =
             file.tls_server_config.as_ref().map(|of| tls::server_config(of, http2, folder, &mut files)).transpose();
@@ -157,13 +156,14 @@ impl Default for Loaded {
     }
 }
 
-fn fingerprints(files: &[PathBuf]) -> Vec<Fingerprint> {
-    let of = |path: &PathBuf| {
+impl Fingerprint {
+    /// Returns the fingerprint of a file. Call this before the file is read: a change during the read is then seen by
+    /// the next check.
+    fn of(path: &Path) -> Self {
         let metadata = std::fs::metadata(path).ok();
         let modified = metadata.and_then(|metadata| Some((metadata.modified().ok()?, metadata.len())));
-        Fingerprint { path: path.clone(), modified }
-    };
-    files.iter().map(of).collect()
+        Self { path: path.to_owned(), modified }
+    }
 }
 
 #[cfg(test)]
@@ -195,5 +195,19 @@ mod tests {
         reload();
         assert_eq!(format!("{:?}", config.current().auth), "Some(Auth(1 users, 0 tokens))");
         assert!(WebConfig::load(None).unwrap().current().auth.is_none());
+    }
+
+    /// The fingerprint was taken after the file was read, so a change in between was never seen.
+    #[test]
+    fn a_change_while_the_file_is_read_takes_effect() {
+        let dir = TempDir::new().unwrap();
+        let (path, token) = (dir.path().join("web.yml"), dir.path().join("token"));
+        std::fs::write(&path, "bearer_tokens: [{name: x, token_file: token, scopes: [read]}]").unwrap();
+        std::fs::write(&token, "abc").unwrap();
+        let loaded = Loaded::read(&path).unwrap();
+        std::fs::write(&token, "abcd").unwrap();
+        assert_eq!(loaded.files.iter().map(|file| &*file.path).collect::<Vec<_>>(), [&*path, &*token]);
+        let is_changed = loaded.files.iter().map(|file| Fingerprint::of(&file.path) != *file);
+        assert_eq!(is_changed.collect::<Vec<_>>(), [false, true]);
     }
 }

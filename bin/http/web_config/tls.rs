@@ -1,6 +1,6 @@
 //! `tls_server_config` as a configuration of rustls.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,8 +9,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 
-use super::client_certs;
 use super::file::TlsServerConfig;
+use super::{Fingerprint, client_certs};
 
 /// The ALPN id of HTTP/2.
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
@@ -24,7 +24,7 @@ pub(super) fn server_config(
     of: &TlsServerConfig,
     http2: bool,
     folder: &Path,
-    files: &mut Vec<PathBuf>,
+    files: &mut Vec<Fingerprint>,
 ) -> Result<Option<(Arc<ServerConfig>, bool)>> {
     let cert = pem(&of.cert, &of.cert_file, folder, files).context("tls_server_config.cert_file")?;
     let key = pem(&of.key.0, &of.key_file, folder, files).context("tls_server_config.key_file")?;
@@ -58,14 +58,14 @@ pub(super) fn server_config(
 }
 
 /// Returns PEM text, inline or from a file.
-fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<PathBuf>) -> Result<Option<Vec<u8>>> {
+fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Option<Vec<u8>>> {
     match (inline.is_empty(), file.as_os_str().is_empty()) {
         (true, true) => Ok(None),
         (false, true) => Ok(Some(inline.as_bytes().to_vec())),
         (true, false) => {
             let path = folder.join(file);
+            files.push(Fingerprint::of(&path));
             let text = std::fs::read(&path).with_context(|| format!("read {path:?}"))?;
-            files.push(path);
             Ok(Some(text))
         }
         (false, false) => bail!("set the text or its file, not both"),
