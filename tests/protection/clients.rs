@@ -189,8 +189,21 @@ fn probes_and_administration_are_served_when_all_connections_work() {
     server.http().get("/-/healthy").expect_status(200);
     let refused = server.http().get("/api/v1/labels").expect_status(503);
     assert!(refused.text().contains("4 connections are open, the limit of --web.max-connections"), "{refused:?}");
+    assert_eq!(refused.header("connection"), "close");
     assert!(server.metric("varve_limits_hit_total{limit=\"--web.max-connections\"}") >= 1.0);
-    drop((working, silent));
+    let rejected = "prometheus_http_requests_total{code=\"503\",handler=\"/api/v1/labels\"}";
+    assert!(server.metric(rejected) >= 1.0);
+    // Neither do clients that send bodies slowly.
+    let delete = "POST /api/v1/admin/tsdb/delete_series HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx";
+    let slow: Vec<_> = (0..40)
+        .map_while(|_| {
+            let mut connection = server.http().try_connect()?;
+            connection.send(delete.as_bytes());
+            Some(connection)
+        })
+        .collect();
+    server.http().get("/-/healthy").expect_status(200);
+    drop((working, silent, slow));
     wait_until("the connections to go", || server.metric("varve_http_connections") < 4.0);
     others_are_served(&server);
 }

@@ -2,7 +2,8 @@
 //!
 //! An idle connection is evicted for a new one, the longest idle first. If none is idle, the connection whose request
 //! body arrives most slowly is evicted. If none can be evicted, the new connection is *reserved*: it serves probes,
-//! metrics and administration, and any other request only after it gets a regular permit.
+//! metrics and administration, and any other request only after it gets a regular permit. If there are too many reserved
+//! connections, one of them is evicted by the same rules.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -36,6 +37,8 @@ pub(super) struct Connections {
     reserve: Arc<Semaphore>,
     /// Permits for HTTP/2 streams of all connections together.
     streams: Arc<Semaphore>,
+    /// When a connection was last evicted for a stream.
+    stream_eviction: Mutex<Option<Instant>>,
     next_id: AtomicU64,
     open: Mutex<HashMap<u64, Weak<Connection>>>,
     evictions: Evictions,
@@ -105,6 +108,7 @@ impl Connections {
             permits: permits(max),
             reserve: permits(RESERVED_MAX),
             streams: permits(max),
+            stream_eviction: Mutex::default(),
             next_id: AtomicU64::new(0),
             open: Mutex::default(),
             evictions,
@@ -114,12 +118,13 @@ impl Connections {
     /// Waits for the permit of a connection, regular or reserved. Evicts another connection if necessary.
     pub(super) async fn enter(self: &Arc<Self>) -> Arc<Connection> {
         loop {
-            let has_room = self.permits.available_permits() > 0 || self.evict();
-            if !has_room && let Ok(permit) = Arc::clone(&self.reserve).try_acquire_owned() {
-                return self.add(permit, true);
+            let is_reserved = self.permits.available_permits() == 0 && !self.evict(false);
+            let permits = if is_reserved { &self.reserve } else { &self.permits };
+            if is_reserved && permits.available_permits() == 0 {
+                self.evict(true);
             }
-            if let Some(permit) = self.wait_for(&self.permits).await {
-                return self.add(permit, false);
+            if let Some(permit) = self.wait_for(permits).await {
+                return self.add(permit, is_reserved);
             }
         }
     }
@@ -152,18 +157,28 @@ impl Connections {
         connection
     }
 
-    /// Evicts the longest idle connection, or else the one that receives most slowly. Returns `false` if there is
-    /// neither.
-    fn evict(&self) -> bool {
+    /// Evicts the longest idle of the regular or reserved connections, or else the one that receives most slowly.
+    /// Returns `false` if there is neither.
+    fn evict(&self, is_reserved: bool) -> bool {
         let idle = |connection: &&Arc<Connection>| !connection.is_busy();
-        let regular = self.evictable(|connection| !connection.is_reserved());
-        match regular.iter().filter(idle).min_by_key(|connection| *lock(&connection.idle_since)) {
+        let evictable = self.evictable(|connection| connection.is_reserved() == is_reserved);
+        match evictable.iter().filter(idle).min_by_key(|connection| *lock(&connection.idle_since)) {
             Some(longest) => {
                 self.evictions.idle.inc();
                 longest.evict();
                 true
             }
-            None => self.evict_slowest(&regular),
+            None => self.evict_slowest(&evictable),
+        }
+    }
+
+    /// Evicts the slowest connection with HTTP/2 streams. All waiting streams ask for that, so one connection is evicted
+    /// at a time.
+    fn evict_for_stream(&self) {
+        let mut last = lock(&self.stream_eviction);
+        if last.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
+            let with_streams = self.evictable(|connection| connection.has_streams.load(Ordering::Relaxed));
+            *last = self.evict_slowest(&with_streams).then(Instant::now);
         }
     }
 
@@ -251,7 +266,7 @@ impl Busy {
             return true;
         }
         if all.permits.available_permits() == 0 {
-            all.evict();
+            all.evict(false);
         }
         let Some(regular) = all.wait_for(&all.permits).await else { return false };
         *lock(permit) = regular;
@@ -269,7 +284,7 @@ impl Busy {
         let all = &self.connection.all;
         while self._stream.is_none() {
             if all.streams.available_permits() == 0 {
-                all.evict_slowest(&all.evictable(|connection| connection.has_streams.load(Ordering::Relaxed)));
+                all.evict_for_stream();
             }
             self._stream = all.wait_for(&all.streams).await;
         }
@@ -438,20 +453,65 @@ mod tests {
         let connections = connections(2);
         let (slow, fast) = (connections.enter().await, connections.enter().await);
         let _busy = [slow.busy(), fast.busy()];
-        assert!(!connections.evict(), "both may be computing");
+        assert!(!connections.evict(false), "both may be computing");
         let receive = |since| {
             for (connection, bytes) in [(&slow, 1), (&fast, 1 << 20)] {
                 *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes };
             }
         };
         receive(Instant::now());
-        assert!(!connections.evict(), "both have just begun");
+        assert!(!connections.evict(false), "both have just begun");
         receive(Instant::now() - RECEIVE_TIME_MIN);
-        assert!(connections.evict() && slow.is_evicted.load(Ordering::Relaxed) && slow.may_close());
+        assert!(connections.evict(false) && slow.is_evicted.load(Ordering::Relaxed) && slow.may_close());
         assert_eq!((connections.evictions.idle.get(), connections.evictions.slow.get()), (0, 1));
         // A further request of the connection is not interrupted.
         let _other = fast.busy();
-        assert!(!connections.evict() && !fast.may_close());
+        assert!(!connections.evict(false) && !fast.may_close());
+    }
+
+    /// Every waiting stream evicted a connection, so a few slow ones cost all others.
+    #[tokio::test]
+    async fn waiting_streams_evict_one_connection_at_a_time() {
+        let connections = connections(3);
+        let all = [connections.enter().await, connections.enter().await, connections.enter().await];
+        let _busy = all.each_ref().map(|connection| {
+            connection.has_streams.store(true, Ordering::Relaxed);
+            let since = Instant::now() - RECEIVE_TIME_MIN;
+            *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes: connection.id };
+            connection.busy()
+        });
+        for n_evicted in 1..=3 {
+            (0..10).for_each(|_| connections.evict_for_stream());
+            assert_eq!(connections.evictions.slow.get(), n_evicted);
+            *lock(&connections.stream_eviction) = Some(Instant::now() - RETRY_INTERVAL);
+        }
+    }
+
+    /// Clients that opened all reserved connections and sent nothing, or bodies that did not arrive, made probes wait.
+    #[tokio::test]
+    async fn a_reserved_connection_is_evicted_for_another_one() {
+        for is_receiving in [false, true] {
+            let connections = connections(1);
+            let regular = connections.enter().await;
+            let _working = regular.busy();
+            let mut reserved = Vec::new();
+            for _ in 0..RESERVED_MAX {
+                reserved.push(connections.enter().await);
+            }
+            let since = Instant::now() - RECEIVE_TIME_MIN;
+            let busy = |connection: &Arc<Connection>| {
+                *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes: connection.id };
+                connection.busy()
+            };
+            let mut bodies: Vec<_> = reserved.iter().filter(|_| is_receiving).map(busy).collect();
+            let first = (reserved.remove(0), bodies.drain(..usize::from(is_receiving)).next());
+            let leave = async {
+                first.0.evicted().await;
+                drop(first);
+            };
+            let (other, ()) = tokio::join!(connections.enter(), leave);
+            assert!(other.is_reserved(), "{is_receiving}");
+        }
     }
 
     #[tokio::test]

@@ -15,8 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{Version, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, Version, header};
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -176,14 +175,21 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             request.extensions_mut().insert(peer);
         }
         async move {
-            if !is_reserved(request.uri().path()) && !busy.enter_regular().await {
-                return Ok(too_many_connections(&app));
+            let (is_http2, path) = (request.version() == Version::HTTP_2, request.uri().path());
+            let has_permit = is_reserved(path) || busy.enter_regular().await;
+            if !has_permit {
+                request.extensions_mut().insert(TooManyConnections(app.settings.args.max_connections));
             }
-            if request.version() == Version::HTTP_2 && !busy.is_on_reserved() {
+            if is_http2 && !busy.is_on_reserved() {
                 busy.enter_stream().await;
             }
             let response = service.call(request).await;
-            response.map(|response| response.map(|body| Body::new(busy.until_the_end_of(streams::paced(body)))))
+            response.map(|mut response| {
+                if !has_permit && !is_http2 {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                response.map(|body| Body::new(busy.until_the_end_of(streams::paced(body))))
+            })
         }
     });
     let builder = builder(app, talk.http2);
@@ -210,13 +216,18 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// Rejects a request on a reserved connection.
-fn too_many_connections(app: &App) -> Response {
-    let max = app.settings.args.max_connections;
-    let text = format!("{max} connections are open, the limit of {CONNECTIONS_FLAG}, and none of them can be closed");
-    app.metrics.count_limit(Some(CONNECTIONS_FLAG));
-    let response = ApiError::unavailable(text).plain().into_response();
-    ([(header::CONNECTION, "close")], response).into_response()
+/// Extension of a request on a reserved connection that needs a regular permit and got none: the maximum number of
+/// connections. The routes reject it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TooManyConnections(usize);
+
+impl TooManyConnections {
+    /// Returns the error of the request.
+    pub(crate) fn error(self) -> ApiError {
+        let Self(max) = self;
+        let open = format!("{max} connections are open, the limit of {CONNECTIONS_FLAG}");
+        ApiError::unavailable(format!("{open}, and none of them can be closed")).with_limit(CONNECTIONS_FLAG).plain()
+    }
 }
 
 /// Returns the HTTP implementation with the limits of a connection.

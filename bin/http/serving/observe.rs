@@ -6,9 +6,10 @@ use std::time::Instant;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header;
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 
 use super::state::HttpState;
+use crate::http::connection::TooManyConnections;
 use crate::http::error::LimitHit;
 use crate::server::request_context::{Peer, RequestContext, User};
 
@@ -23,7 +24,10 @@ pub(crate) async fn observe(
     // Prometheus writes path parameters as `:name`.
     let handler = path.as_str().replace('{', ":").replace('}', "");
     let context = context_of(&request, handler.clone());
-    let response = Arc::clone(&context).scope(next.run(request)).await;
+    let response = match request.extensions().get::<TooManyConnections>() {
+        Some(too_many) => too_many.error().into_response(),
+        None => Arc::clone(&context).scope(next.run(request)).await,
+    };
     if context.may_have_written() {
         state.singleflight.note_write();
     }
