@@ -11,16 +11,24 @@
 //!
 //! Threads: all threads that work for a request share its context. Other threads observe and interrupt it.
 
+use std::any::Any;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::memory::{Charge, MemoryBudget};
 use crate::error::{Error, Interrupt, Result};
 
 /// Maximum pieces of work (samples, labels, steps) between two calls of [`QueryContext::check`].
 pub const CHECK_INTERVAL: usize = 4096;
+
+/// Size of an entry of the map of held values, in a map that has just grown.
+const HELD_ENTRY_SIZE: usize = 4 * size_of::<(usize, Arc<dyn Any>)>();
 
 /// Deadline, cancellation flag and memory budget of one request, shared by all clones.
 #[derive(Clone)]
@@ -35,6 +43,8 @@ struct Shared {
     memory: MemoryBudget,
     /// Bytes reserved until the request ends.
     held: AtomicUsize,
+    /// The values of [`QueryContext::hold_shared`] by address.
+    held_values: Mutex<HashMap<usize, Arc<dyn Any + Send + Sync>>>,
     /// `true` if reads return partial results instead of waiting for the replay.
     takes_partial: bool,
     /// Description of the data missing from the results.
@@ -72,6 +82,7 @@ impl QueryContext {
             interrupt: AtomicU8::new(0),
             memory,
             held: AtomicUsize::new(0),
+            held_values: Mutex::default(),
             takes_partial,
             partial: OnceLock::new(),
             n_series: AtomicU64::new(0),
@@ -183,6 +194,20 @@ impl QueryContext {
         Ok(())
     }
 
+    /// Holds a value of `size` bytes that other requests share, and reserves its memory, until the request ends. A value
+    /// that is already held is not reserved again. Never waits.
+    ///
+    /// # Errors
+    /// The errors of [`Charge::grow`].
+    pub(crate) fn hold_shared<T: Any + Send + Sync>(&self, value: &Arc<T>, size: usize) -> Result<()> {
+        let mut held = self.shared.held_values.lock();
+        if let Entry::Vacant(entry) = held.entry(Arc::as_ptr(value) as usize) {
+            self.hold(size + HELD_ENTRY_SIZE)?;
+            entry.insert(Arc::clone(value) as _);
+        }
+        Ok(())
+    }
+
     /// Returns the memory budget.
     #[must_use]
     pub fn memory(&self) -> &MemoryBudget {
@@ -216,6 +241,19 @@ mod tests {
         endless.check().unwrap();
         endless.interrupt(Interrupt::Shutdown);
         assert!(matches!(endless.check(), Err(Error::Interrupted(Interrupt::Shutdown))));
+    }
+
+    #[test]
+    fn a_shared_value_is_reserved_once() {
+        let memory = MemoryBudget::new("memory", usize::MAX);
+        let ctx = QueryContext::new(Duration::MAX, memory.clone());
+        let [a, b] = [Arc::new(1), Arc::new(2)];
+        for value in [&a, &a, &b, &a] {
+            ctx.hold_shared(value, 100).unwrap();
+        }
+        assert_eq!(memory.used(), 2 * (100 + HELD_ENTRY_SIZE));
+        drop(ctx);
+        assert_eq!((memory.used(), Arc::strong_count(&a)), (0, 1));
     }
 
     #[test]

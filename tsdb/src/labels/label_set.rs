@@ -414,21 +414,27 @@ impl PackedBuilder {
 #[derive(Debug, Default)]
 pub struct LabelsBuilder {
     text: String,
+    /// The range of the last name in the text.
+    last_name: Range<usize>,
 }
 
 impl LabelsBuilder {
     /// Creates a builder for a set of about `size` bytes.
     #[must_use]
     pub fn with_capacity(size: usize) -> Self {
-        Self { text: String::with_capacity(size) }
+        Self { text: String::with_capacity(size), last_name: 0..0 }
     }
 
     /// Appends a label. A label with an empty value is skipped. Names must ascend.
     pub fn push(&mut self, name: &str, value: &str) {
-        debug_assert!(self.last_name().is_none_or(|last| last < name), "label names must ascend: {name:?}");
+        debug_assert!(
+            self.text.is_empty() || self.text[self.last_name.clone()] < *name,
+            "label names must ascend: {name:?}"
+        );
         if !value.is_empty() {
-            self.push_text(name);
-            self.push_text(value);
+            push_text(&mut self.text, name);
+            self.last_name = self.text.len() - name.len()..self.text.len();
+            push_text(&mut self.text, value);
         }
     }
 
@@ -436,14 +442,6 @@ impl LabelsBuilder {
     #[must_use]
     pub fn finish(self) -> Labels {
         Labels(Arc::from(self.text))
-    }
-
-    fn push_text(&mut self, text: &str) {
-        push_text(&mut self.text, text);
-    }
-
-    fn last_name(&self) -> Option<&str> {
-        LabelsIter { rest: &self.text }.last().map(|(name, _)| name)
     }
 }
 

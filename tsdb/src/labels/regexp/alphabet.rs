@@ -9,6 +9,9 @@ use std::ops::RangeInclusive;
 
 use regex_syntax::hir::{Capture, Class, ClassBytes, ClassBytesRange, Hir, HirKind, Repetition};
 
+use crate::context::QueryContext;
+use crate::error::Result;
+
 /// The first character outside of ASCII, and the first symbol.
 const FIRST: u8 = 0x80;
 /// Maximum number of symbols.
@@ -28,18 +31,22 @@ type Ranges = Vec<(u32, u32)>;
 
 impl Alphabet {
     /// Returns the alphabet of a pattern. Returns `None` if the pattern distinguishes too many characters.
-    pub(super) fn of(hir: &Hir) -> Option<Self> {
+    ///
+    /// # Errors
+    /// If the request is interrupted.
+    pub(super) fn of(hir: &Hir, ctx: Option<&QueryContext>) -> Result<Option<Self>> {
         let mut sets = BTreeSet::new();
-        collect(hir, &mut sets);
+        collect(hir, ctx, &mut sets)?;
         let mut starts: Vec<u32> = sets.iter().flatten().flat_map(|&(first, last)| [first, last + 1]).collect();
         starts.push(FIRST.into());
         starts.sort_unstable();
         starts.dedup();
         if sets.len().saturating_mul(starts.len()) > STEPS_MAX {
-            return None;
+            return Ok(None);
         }
         let mut symbols = vec![0; starts.len()];
         for set in &sets {
+            ctx.map_or(Ok(()), QueryContext::check)?;
             let (mut refined, mut ranges) = (HashMap::new(), set.iter().peekable());
             for (&start, symbol) in starts.iter().zip(&mut symbols) {
                 while ranges.next_if(|(_, last)| *last < start).is_some() {}
@@ -48,13 +55,13 @@ impl Alphabet {
                 *symbol = *refined.entry((*symbol, is_member)).or_insert(n_symbols);
             }
             if refined.len() > SYMBOLS_MAX {
-                return None;
+                return Ok(None);
             }
         }
         let mut ranges: Vec<_> =
             starts.into_iter().zip(symbols.into_iter().map(|symbol| FIRST + symbol as u8)).collect();
         ranges.dedup_by_key(|(_, symbol)| *symbol);
-        Some(Self { ranges })
+        Ok(Some(Self { ranges }))
     }
 
     /// Returns the size in bytes.
@@ -123,7 +130,7 @@ impl Alphabet {
 }
 
 /// Collects the sets of characters outside of ASCII that a pattern distinguishes.
-fn collect(hir: &Hir, sets: &mut BTreeSet<Ranges>) {
+fn collect(hir: &Hir, ctx: Option<&QueryContext>, sets: &mut BTreeSet<Ranges>) -> Result<()> {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => {}
         HirKind::Literal(literal) => {
@@ -131,11 +138,15 @@ fn collect(hir: &Hir, sets: &mut BTreeSet<Ranges>) {
             sets.extend(text.chars().filter(|c| !c.is_ascii()).map(|c| vec![(c.into(), c.into())]));
         }
         HirKind::Class(Class::Unicode(class)) => {
+            ctx.map_or(Ok(()), QueryContext::check)?;
             let ranges = class.iter().map(|range| (u32::from(range.start()).max(FIRST.into()), u32::from(range.end())));
             sets.insert(ranges.filter(|(first, last)| first <= last).collect());
         }
-        HirKind::Repetition(repetition) => collect(&repetition.sub, sets),
-        HirKind::Capture(capture) => collect(&capture.sub, sets),
-        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().for_each(|part| collect(part, sets)),
+        HirKind::Repetition(repetition) => collect(&repetition.sub, ctx, sets)?,
+        HirKind::Capture(capture) => collect(&capture.sub, ctx, sets)?,
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().try_for_each(|part| collect(part, ctx, sets))?;
+        }
     }
+    Ok(())
 }

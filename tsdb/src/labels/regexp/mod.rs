@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. Parsing a pattern only checks it: it takes memory for at most one character per level of nesting.
 //! 2. A pattern is compiled at first use. For a request it is compiled under its deadline, and charged to it until the
-//!    request ends.
+//!    request ends. Equal patterns of a request that share a compiled form are charged once.
 //! 3. Equal patterns share a compiled form, as long as it is in the cache of at most [`CACHE_SIZE_MAX`] bytes.
 
 mod alphabet;
@@ -95,7 +95,7 @@ impl Regexp {
                 new
             }
         };
-        ctx.map_or(Ok(()), |ctx| ctx.hold(shared.size))?;
+        ctx.map_or(Ok(()), |ctx| ctx.hold_shared(&shared, shared.size))?;
         Ok(compiled.get_or_init(|| shared))
     }
 

@@ -1,6 +1,6 @@
 //! Expansion of a template with the groups of a regular expression, for `label_replace` and relabelling.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use regex_automata::Input;
 use regex_automata::meta::{Config, Regex};
@@ -9,14 +9,14 @@ use regex_automata::util::captures::Captures;
 use super::alphabet::Alphabet;
 use super::automaton::{anchored_in_symbols, within_limit};
 use super::syntax::{self, Goal, Syntax};
-use super::{RegexpError, TREE_COPIES};
+use super::{Regexp, RegexpError, TREE_COPIES};
 use crate::context::QueryContext;
 use crate::error::Error;
 
 /// An anchored regular expression and a template.
 #[derive(Debug, Clone)]
 pub struct Rewrite {
-    pattern: Box<str>,
+    regexp: Regexp,
     template: String,
     /// Set at first use.
     compiled: Arc<OnceLock<Compiled>>,
@@ -46,8 +46,7 @@ impl Rewrite {
     /// # Errors
     /// The errors of [`Regexp::parse`](super::Regexp::parse). Any template is valid.
     pub fn parse(pattern: &str, template: &str) -> Result<Self, RegexpError> {
-        syntax::parse(pattern, Goal::Check)?;
-        Ok(Self { pattern: pattern.into(), template: template.to_owned(), compiled: Arc::default() })
+        Ok(Self { regexp: Regexp::parse(pattern)?, template: template.to_owned(), compiled: Arc::default() })
     }
 
     /// Returns the expanded template if all of `text` matches. A group that does not participate or exist is empty. A
@@ -72,12 +71,22 @@ impl Rewrite {
         if let Some(compiled) = self.compiled.get() {
             return Ok(compiled);
         }
-        let compiled = Compiled::new(&self.pattern, ctx)?;
+        let compiled = Compiled::new(&self.regexp.shared.pattern, ctx)?;
         Ok(self.compiled.get_or_init(|| compiled))
     }
 
     fn expand(&self, text: &str, ctx: Option<&QueryContext>) -> crate::Result<Option<String>> {
-        let Some(groups) = self.compiled(ctx)?.groups(text, ctx)? else { return Ok(None) };
+        let compiled = self.compiled(ctx)?;
+        let work = text.len().saturating_mul(compiled.n_instructions);
+        if let Some(ctx) = ctx.filter(|_| work > WORK_MAX) {
+            // A search for a match can be interrupted, a search for groups cannot.
+            if !self.regexp.is_match_in(ctx, text)? {
+                return Ok(None);
+            }
+            let what = "bytes of a text times instructions of a regular expression";
+            return Err(Error::Limit { what, used: work as u64, limit: WORK_MAX as u64 });
+        }
+        let Some(groups) = compiled.groups(text) else { return Ok(None) };
         let mut len = 0;
         self.each_piece(&groups, ctx, |piece| len += piece.len())?;
         // The exact capacity: a string that grows needs up to three times its length.
@@ -120,7 +129,7 @@ impl Compiled {
         charge.iter_mut().try_for_each(|charge| charge.grow_without_waiting(TREE_COPIES * checked.tree_size))?;
         let Syntax { hir, group_names, n_instructions, .. } =
             syntax::parse(pattern, Goal::Rewrite).expect("a rewrite holds a checked pattern");
-        let (hir, alphabet) = anchored_in_symbols(hir);
+        let (hir, alphabet) = anchored_in_symbols(hir, ctx)?;
         let regex = within_limit(ctx, |limit| {
             let config = Config::new().nfa_size_limit(limit).hybrid(false).dfa(false).auto_prefilter(false);
             Regex::builder().configure(config.utf8_empty(false)).build_from_hir(&hir).ok()
@@ -135,16 +144,7 @@ impl Compiled {
     }
 
     /// Returns the groups if all of `text` matches.
-    fn groups<'t>(&'t self, text: &'t str, ctx: Option<&QueryContext>) -> crate::Result<Option<Groups<'t>>> {
-        let work = text.len().saturating_mul(self.n_instructions);
-        if ctx.is_some() && work > WORK_MAX {
-            let (used, limit) = (work as u64, WORK_MAX as u64);
-            return Err(Error::Limit {
-                what: "bytes of a text times instructions of a regular expression",
-                used,
-                limit,
-            });
-        }
+    fn groups<'t>(&'t self, text: &'t str) -> Option<Groups<'t>> {
         let mut buffer = Vec::new();
         let (symbols, offsets) = match &self.alphabet {
             Some(alphabet) if !text.is_ascii() => {
@@ -155,7 +155,7 @@ impl Compiled {
         };
         let mut captures = self.regex.create_captures();
         self.regex.search_captures(&Input::new(symbols), &mut captures);
-        Ok(captures.is_match().then_some(Groups { text, names: &self.names, captures, offsets }))
+        captures.is_match().then_some(Groups { text, names: &self.names, captures, offsets })
     }
 }
 
@@ -186,9 +186,9 @@ impl<'t> Groups<'t> {
     }
 }
 
-/// Splits off the name of a group.
+/// Splits off the name of a group: letters, digits and underscores, of any script, as in Go's `Regexp.Expand`.
 fn reference(text: &str) -> Option<(&str, &str)> {
-    let word = |text: &str| text.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(text.len());
+    let word = |text: &str| text.find(|c| !is_word(c)).unwrap_or(text.len());
     let (name, rest) = match text.strip_prefix('{') {
         Some(text) => {
             let (name, rest) = text.split_at(word(text));
@@ -197,6 +197,17 @@ fn reference(text: &str) -> Option<(&str, &str)> {
         None => text.split_at(word(text)),
     };
     (!name.is_empty()).then_some((name, rest))
+}
+
+/// Returns `true` for an underscore, a letter and a decimal digit. Rust's `is_alphanumeric` also has marks and other
+/// numbers.
+fn is_word(c: char) -> bool {
+    static WORD: LazyLock<Regexp> =
+        LazyLock::new(|| Regexp::parse(r"[\pL\p{Nd}_]").expect("the pattern is a constant"));
+    match c.is_ascii() {
+        true => c == '_' || c.is_ascii_alphanumeric(),
+        false => WORD.is_match(c.encode_utf8(&mut [0; 4])),
+    }
 }
 
 #[cfg(test)]
@@ -216,6 +227,11 @@ mod tests {
         check(pattern, "$1x|$2|$9|$01|$0", "aac", Some("|||||aac").map(|s| &s[1..]));
         check(pattern, "$$1 $ ${ ${1 $-", "aac", Some("$1 $ ${ ${1 $-"));
         check(pattern, "$1", "xaac", None);
+        // Rust's `is_alphanumeric` has the Roman numeral, the fraction and the mark, too. Go's names do not.
+        for (template, expect) in [("$1Ⅷ", "vⅧ"), ("$1½", "v½"), ("$1\u{345}", "v\u{345}"), ("$1٣", ""), ("$é1", "")]
+        {
+            check("(v)", template, "v", Some(expect));
+        }
     }
 
     #[test]
@@ -244,8 +260,10 @@ mod tests {
         let rewrite = Rewrite::parse("(a{100}|b)*", "$1").unwrap();
         let ctx = QueryContext::unbounded();
         assert_eq!(rewrite.apply_in(&ctx, "ab").unwrap(), None);
-        let error = rewrite.apply_in(&ctx, &"a".repeat(WORK_MAX / 100)).unwrap_err();
+        let long = "a".repeat(WORK_MAX / 10_000 * 100);
+        let error = rewrite.apply_in(&ctx, &long).unwrap_err();
         assert!(matches!(error, Error::Limit { limit, .. } if limit == WORK_MAX as u64));
+        assert_eq!(rewrite.apply_in(&ctx, &long[1..]).unwrap(), None, "a text that does not match has no groups");
     }
 
     #[test]

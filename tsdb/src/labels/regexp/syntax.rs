@@ -62,7 +62,7 @@ pub(super) fn parse(pattern: &str, goal: Goal) -> Result<Syntax, RegexpError> {
         group: Group::default(),
         last_repeat: None,
         n_runes: 0,
-        n_nodes: 1,
+        tree_size: NODE_SIZE,
     };
     while let Some(c) = parser.src.peek() {
         parser.step(c)?;
@@ -75,11 +75,10 @@ pub(super) fn parse(pattern: &str, goal: Goal) -> Result<Syntax, RegexpError> {
     if measure.instructions > INSTRUCTIONS_MAX || parser.n_runes > RUNES_MAX {
         return Err(failure("expression too large", pattern));
     }
-    // Case folding can double the ranges of a class, and it is copied once.
-    let tree_size = parser.n_nodes * NODE_SIZE + parser.n_runes * 4 * size_of::<ClassUnicodeRange>();
     let Measure { instructions, matches_empty, .. } = measure;
     let (hir, n_instructions) = (hir.unwrap_or_else(Hir::empty), instructions as usize);
-    Ok(Syntax { hir, group_names: parser.group_names, matches_empty, n_instructions, tree_size })
+    let Parser { group_names, tree_size, .. } = parser;
+    Ok(Syntax { hir, group_names, matches_empty, n_instructions, tree_size })
 }
 
 struct Parser<'p> {
@@ -94,7 +93,8 @@ struct Parser<'p> {
     last_repeat: Option<usize>,
     /// Number of characters and ends of ranges.
     n_runes: usize,
-    n_nodes: usize,
+    /// Upper bound for the size of the tree in bytes.
+    tree_size: usize,
 }
 
 /// A part of the pattern that can be repeated.
@@ -208,20 +208,28 @@ impl Parser<'_> {
     /// Appends a piece of one instruction.
     fn push_leaf(&mut self, n_runes: usize, matches_empty: bool, hir: impl FnOnce() -> Hir) {
         self.end_run();
-        let piece = self.leaf(n_runes, 1, matches_empty, hir);
+        // Case folding can double the ranges of a class, and it is copied once.
+        let size = n_runes * 4 * size_of::<ClassUnicodeRange>();
+        let piece = self.leaf((n_runes, size), 1, matches_empty, hir);
         self.group.pieces.push(piece);
     }
 
-    fn leaf(&mut self, n_runes: usize, n_chars: usize, matches_empty: bool, hir: impl FnOnce() -> Hir) -> Piece {
+    fn leaf(
+        &mut self,
+        (n_runes, size): (usize, usize),
+        n_chars: usize,
+        matches_empty: bool,
+        hir: impl FnOnce() -> Hir,
+    ) -> Piece {
         self.n_runes += n_runes;
-        self.n_nodes += 1;
+        self.tree_size += NODE_SIZE + size;
         let measure = Measure { instructions: n_chars as u64, depth: 1, repeats: 1, matches_empty };
         Piece { hir: self.src.builds.then(hir), measure }
     }
 
     fn literal_piece(&mut self, text: &str) -> Piece {
         let n_chars = text.chars().count();
-        self.leaf(n_chars, n_chars, false, || Hir::literal(text.as_bytes()))
+        self.leaf((n_chars, text.len()), n_chars, false, || Hir::literal(text.as_bytes()))
     }
 
     fn end_run(&mut self) {
@@ -241,7 +249,7 @@ impl Parser<'_> {
 
     fn end_alternative(&mut self) {
         self.end_run();
-        self.n_nodes += 1;
+        self.tree_size += NODE_SIZE;
         let piece = std::mem::take(&mut self.group.pieces).join(|_, sequence| sequence, Hir::concat);
         self.group.alternatives.push(piece);
     }
@@ -292,7 +300,7 @@ impl Parser<'_> {
             return Err(failure("expression nests too deeply", self.src.pattern));
         }
         self.end_run();
-        self.n_nodes += 1;
+        self.tree_size += NODE_SIZE;
         self.group.pieces.push(piece);
         Ok(())
     }

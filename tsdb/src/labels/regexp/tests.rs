@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use regex_automata::meta::Regex;
 use regex_syntax::hir::{Hir, Look};
 
+use super::alphabet::Alphabet;
 use super::*;
 use crate::context::MemoryBudget;
 use crate::error::{Error, Interrupt};
@@ -261,6 +262,15 @@ fn repeated_pieces_can_be_optional() {
     check("[a-b]{2}(?i)?", &["", "ab"], &["a", "abab"]);
     let rewrite = Regexp::parse("n(?:[0-9]+)?(x)").unwrap();
     assert!(rewrite.is_match("nx"));
+}
+
+#[test]
+fn an_alphabet_ends_at_the_deadline() {
+    let hir = syntax::parse("[é-ü]|ß", Goal::Match).unwrap().hir;
+    let ctx = QueryContext::unbounded();
+    assert!(Alphabet::of(&hir, Some(&ctx)).unwrap().is_some());
+    ctx.interrupt(Interrupt::Canceled);
+    assert!(matches!(Alphabet::of(&hir, Some(&ctx)), Err(Error::Interrupted(Interrupt::Canceled))));
 }
 
 /// Generates patterns from pieces that exercise the simple forms.
