@@ -77,6 +77,10 @@ const EXACT: &[&str] = &[
     "metadata?limit=0",
     "metadata?metric=nothing",
     "format_query?query=sum(rate(foo[5m]))by(job)>1 or vector(1)",
+    "format_query?query=up{job=\"\\xff\"}",
+    "format_query?query={\"\\xff\", job!=\"\\xfe\"}",
+    "query?query=up{job=\"\\xff\"}&time=1700000285",
+    "labels?match[]=up{job!=\"\\xff\"}",
     "query_exemplars?query=up",
 ];
 

@@ -74,8 +74,8 @@ fn add_matchers(plan: &mut Plan, mut matchers: Vec<Matcher>) {
 }
 
 /// Returns the parts of a matcher that determine what it matches.
-fn parts(matcher: &Matcher) -> (MatchOp, &str, &str) {
-    (matcher.op(), matcher.name(), matcher.value())
+fn parts(matcher: &Matcher) -> (MatchOp, &str, &[u8]) {
+    (matcher.op(), matcher.name(), matcher.value_bytes())
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ impl Json<'_> {
         self.out.write_str("{\"name\":")?;
         self.string(matcher.name().as_bytes())?;
         write!(self.out, ",\"type\":\"{}\",\"value\":", matcher.op().as_str())?;
-        self.string(matcher.value().as_bytes())?;
+        self.string(matcher.value_bytes())?;
         self.end()
     }
 

@@ -166,7 +166,7 @@ fn matcher_text(matcher: &Matcher) -> String {
         false => write_quoted(&mut text, matcher.name().as_bytes()),
     };
     name.and_then(|()| text.write_str(matcher.op().as_str()))
-        .and_then(|()| write_quoted(&mut text, matcher.value().as_bytes()))
+        .and_then(|()| write_quoted(&mut text, matcher.value_bytes()))
         .expect("writing to a string cannot fail");
     text
 }

@@ -1,5 +1,6 @@
 //! Label matchers.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::context::QueryContext;
@@ -38,7 +39,9 @@ pub struct Matcher {
     name: Box<str>,
     op: MatchOp,
     value: Box<str>,
-    /// `Some` only for the two regexp operators.
+    /// The value if it is not UTF-8.
+    bytes: Option<Box<[u8]>>,
+    /// `Some` for the two regexp operators, and for a value that is not UTF-8, which no label value equals.
     regexp: Option<Regexp>,
 }
 
@@ -52,13 +55,29 @@ impl Matcher {
             MatchOp::Equal | MatchOp::NotEqual => None,
             MatchOp::Regexp | MatchOp::NotRegexp => Some(Regexp::parse(value)?),
         };
-        Ok(Self { name: name.into(), op, value: value.into(), regexp })
+        Ok(Self { name: name.into(), op, value: value.into(), bytes: None, regexp })
+    }
+
+    /// Creates a matcher for a value that need not be UTF-8. No label value equals a value that is not UTF-8.
+    ///
+    /// # Errors
+    /// [`RegexpError`] as for [`Matcher::new`]. A regular expression must be UTF-8.
+    pub fn from_bytes(op: MatchOp, name: &str, value: &[u8]) -> Result<Self, RegexpError> {
+        let text = String::from_utf8_lossy(value);
+        if let Cow::Borrowed(text) = text {
+            return Self::new(op, name, text);
+        }
+        if matches!(op, MatchOp::Regexp | MatchOp::NotRegexp) {
+            return Err(RegexpError(format!("invalid UTF-8: `{text}`")));
+        }
+        let nothing = Regexp::parse(r"[^\x00-\x{10FFFF}]")?;
+        Ok(Self { name: name.into(), op, value: text.into(), bytes: Some(value.into()), regexp: Some(nothing) })
     }
 
     /// Creates the matcher `name="value"`.
     #[must_use]
     pub fn equal(name: &str, value: &str) -> Self {
-        Self { name: name.into(), op: MatchOp::Equal, value: value.into(), regexp: None }
+        Self { name: name.into(), op: MatchOp::Equal, value: value.into(), bytes: None, regexp: None }
     }
 
     /// Returns the label's name.
@@ -73,13 +92,19 @@ impl Matcher {
         self.op
     }
 
-    /// Returns the value or the regular expression as a string.
+    /// Returns the value or the regular expression as a string. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// Returns the regular expression of `=~` and `!~`.
+    /// Returns the bytes of the value or of the regular expression.
+    #[must_use]
+    pub fn value_bytes(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or(self.value.as_bytes())
+    }
+
+    /// Returns the regular expression that label values are compared with, if there is one.
     #[must_use]
     pub fn regexp(&self) -> Option<&Regexp> {
         self.regexp.as_ref()
@@ -124,7 +149,7 @@ impl Matcher {
 
 impl PartialEq for Matcher {
     fn eq(&self, other: &Self) -> bool {
-        (self.op, &self.name, &self.value) == (other.op, &other.name, &other.value)
+        (self.op, &self.name, self.value_bytes()) == (other.op, &other.name, other.value_bytes())
     }
 }
 

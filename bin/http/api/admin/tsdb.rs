@@ -42,8 +42,15 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
         let selectors = form.required_selectors()?;
         let range = form.time_range()?;
         // As in Prometheus, a selector may match the empty string: `{job=""}` selects the series without a job.
-        let parse =
-            |text: &String| parse_selector(text).map_err(|reason| ApiError::invalid_parameter("match[]", reason));
+        let parse = |text: &String| {
+            let invalid = |reason: String| ApiError::invalid_parameter("match[]", reason);
+            let matchers = parse_selector(text).map_err(|reason| invalid(reason.to_string()))?;
+            // The file of delete rules holds text.
+            match matchers.iter().all(|matcher| matcher.value().as_bytes() == matcher.value_bytes()) {
+                true => Ok(matchers),
+                false => Err(invalid(format!("a value in {text} is not UTF-8"))),
+            }
+        };
         let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         // A selector without matchers selects nothing.
         let selectors = selectors.into_iter().filter(|matchers| !matchers.is_empty());

@@ -57,7 +57,7 @@ impl Parser<'_> {
         }
         self.advance()?;
         let unquoted = match name.kind {
-            TokenKind::String => Some(self.utf8_literal(name)?),
+            TokenKind::String => Some(self.string_literal(name)?),
             _ => None,
         };
         let operator = *self.peek()?;
@@ -66,22 +66,27 @@ impl Parser<'_> {
             (TokenKind::Operator(BinaryOp::Ne), _) => MatchOp::NotEqual,
             (TokenKind::EqualRegexp, _) => MatchOp::Regexp,
             (TokenKind::NotEqualRegexp, _) => MatchOp::NotRegexp,
-            (_, Some(metric)) => return Ok(Matcher::equal(METRIC_NAME, metric)),
+            (_, Some(metric)) => return self.matcher_of(name, MatchOp::Equal, METRIC_NAME, metric),
             (_, None) => return Err(self.unexpected(operator, Context::MatcherOperator)),
         };
         self.advance()?;
         let value = self.expect_in(TokenKind::String, Context::MatcherValue)?;
-        let value = self.utf8_literal(value)?;
-        let label = unquoted.as_deref().unwrap_or_else(|| name.text(self.text));
-        Matcher::new(op, label, &value).map_err(|why| self.error(name.start, why.to_string()))
+        let value = self.string_literal(value)?;
+        let label = match &unquoted {
+            Some(label) => self.utf8(name, label)?,
+            None => name.text(self.text),
+        };
+        self.matcher_of(name, op, label, &value)
     }
 
-    /// Parses a literal that is a label name, metric name or value.
-    ///
-    /// Prometheus accepts any bytes here. Varve rejects bytes that are not UTF-8, because stored names and values are
-    /// UTF-8 in both.
-    fn utf8_literal(&self, token: Token) -> Result<String> {
-        String::from_utf8(self.string_literal(token)?)
-            .map_err(|e| self.error(token.start, format!("invalid UTF-8 in selector: {}", quoted(e.as_bytes()))))
+    /// Creates the matcher that begins with a token.
+    fn matcher_of(&self, token: Token, op: MatchOp, label: &str, value: &[u8]) -> Result<Matcher> {
+        Matcher::from_bytes(op, label, value).map_err(|why| self.error(token.start, why.to_string()))
+    }
+
+    /// Returns the text of a literal that is a label name. Prometheus accepts any bytes.
+    fn utf8<'b>(&self, token: Token, bytes: &'b [u8]) -> Result<&'b str> {
+        let invalid = |_| self.error(token.start, format!("label name is not UTF-8: {}", quoted(bytes)));
+        std::str::from_utf8(bytes).map_err(invalid)
     }
 }

@@ -77,7 +77,8 @@ fn errors_of_the_parser() {
     check("x[5m:] anchored", "1:1: parse error: anchored modifier is not supported for subqueries");
     check("\"0123456789abc\" x", "1:17: parse error: unexpected identifier \"x\"");
     check("x \"0123456789abc\"", "1:3: parse error: unexpected string \"\\\"012345678\"...");
-    check("x{a=\"\\xff\"}", "1:5: parse error: invalid UTF-8 in selector: \"\\xff\"");
+    check("x{\"\\xff\"=\"a\"}", "1:3: parse error: label name is not UTF-8: \"\\xff\"");
+    check("x{a=~\"\\xff\"}", "1:3: parse error: error parsing regexp: invalid UTF-8: `\u{fffd}`");
 }
 
 #[test]
@@ -149,6 +150,8 @@ fn errors_of_selectors() {
     check("1", "1:1: parse error: unexpected number \"1\"");
     check("bool", "1:1: parse error: unexpected <bool>");
     assert_eq!(parse_selector("{}").unwrap(), []);
+    let text = r#"{"\xfe",a="\xff"}"#;
+    assert_eq!(print(&parse(text, &features()).unwrap()), r#"{__name__="\xfe",a="\xff"}"#);
     let matchers = parse_selector(r#"up{job=~"a|b"}"#).unwrap();
     assert_eq!(
         matchers.iter().map(|m| (m.name(), m.value())).collect::<Vec<_>>(),
