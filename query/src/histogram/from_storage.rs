@@ -7,14 +7,20 @@
 use std::sync::Arc;
 
 use varve_tsdb::SampleColumns;
+use varve_tsdb::context::Charge;
 use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::FloatHistogram;
+use crate::error::Result;
 
 /// Converts the histograms of a series, and returns them with their indexes in the columns. With `skip_buckets`,
-/// converts only counts and sums.
-pub(crate) fn read(samples: &SampleColumns, skip_buckets: bool) -> Vec<(u32, Arc<FloatHistogram>)> {
-    let mut read: Vec<(u32, Arc<FloatHistogram>)> = Vec::with_capacity(samples.histograms.len());
+/// converts only counts and sums. Charges the result.
+///
+/// # Errors
+/// [`Error::Limit`](crate::Error::Limit) if the query exceeds its memory limit.
+pub(crate) fn read(samples: &SampleColumns, skip_buckets: bool, charge: &mut Charge) -> Result<Histograms> {
+    charge.grow(samples.histograms.len() * size_of::<(u32, Arc<FloatHistogram>)>())?;
+    let mut read: Histograms = Vec::with_capacity(samples.histograms.len());
     let mut before: Option<(u32, &Histogram, Arc<FloatHistogram>)> = None;
     let mut totals = Totals::default();
     for (index, stored) in &samples.histograms {
@@ -27,11 +33,16 @@ pub(crate) fn read(samples: &SampleColumns, skip_buckets: bool) -> Vec<(u32, Arc
         }
         histogram.reset_hint = hint(&histogram, *index == 0, stored, neighbour);
         let histogram = Arc::new(histogram);
-        read.push((*index, if skip_buckets { totals.convert(&histogram) } else { Arc::clone(&histogram) }));
+        let converted = if skip_buckets { totals.convert(&histogram) } else { Arc::clone(&histogram) };
+        charge.grow(converted.size())?;
+        read.push((*index, converted));
         before = Some((*index, stored, histogram));
     }
-    read
+    Ok(read)
 }
+
+/// Histograms with their indexes in the columns of a series.
+pub(crate) type Histograms = Vec<(u32, Arc<FloatHistogram>)>;
 
 /// Returns the counter reset hint of a histogram, given the previous one. `stored` has the hint set by the sender.
 fn hint(
@@ -93,8 +104,8 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::Sample;
     use varve_tsdb::histogram::BucketSpan;
+    use varve_tsdb::{QueryContext, Sample};
 
     /// Creates a histogram with positive buckets from index 0 on.
     fn histogram(reset_hint: ResetHint, schema: i8, counts: &[f64]) -> Arc<Histogram> {
@@ -103,6 +114,10 @@ mod tests {
         let positive_spans = vec![BucketSpan { offset: 0, length: counts.len() as u32 }];
         let counts = HistogramCounts::Float { count, zero_count: 0.0, positive: counts, negative: Vec::new() };
         Arc::new(Histogram { reset_hint, schema, counts, positive_spans, ..Histogram::default() })
+    }
+
+    fn all(samples: &SampleColumns, skip_buckets: bool) -> Histograms {
+        read(samples, skip_buckets, &mut QueryContext::unbounded().charge()).unwrap()
     }
 
     #[test]
@@ -125,7 +140,7 @@ mod tests {
         samples.push(Sample { timestamp_ms: 100, value: 1.0 });
         samples.push_histogram(101, histogram(Unknown, 1, &[6.0]));
         expected.push(Unknown);
-        let hints: Vec<_> = read(&samples, false).iter().map(|(_, histogram)| histogram.reset_hint).collect();
+        let hints: Vec<_> = all(&samples, false).iter().map(|(_, histogram)| histogram.reset_hint).collect();
         assert_eq!(hints, expected);
     }
 
@@ -135,7 +150,7 @@ mod tests {
         for (timestamp_ms, counts) in [(0, [2.0, 0.0]), (1, [1.0, 2.0]), (2, [1.0, 3.0])] {
             samples.push_histogram(timestamp_ms, histogram(ResetHint::Unknown, 0, &counts));
         }
-        let read = read(&samples, true);
+        let read = all(&samples, true);
         let hints: Vec<_> = read.iter().map(|(_, histogram)| histogram.reset_hint).collect();
         assert_eq!(hints, [ResetHint::Unknown, ResetHint::Reset, ResetHint::NoReset]);
         assert!(read.iter().all(|(_, histogram)| histogram.buckets().count() == 0));

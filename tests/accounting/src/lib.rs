@@ -26,7 +26,7 @@ use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::{Db, Interrupt, QueryContext};
 
 use allocator::CountingAllocator;
-use cpu_time::thread_cpu_time;
+use cpu_time::process_cpu_time;
 use random::Random;
 use requests::Request;
 
@@ -108,8 +108,8 @@ fn uncharged_bytes(db: &Db, engine: &Engine, request: &Request) -> usize {
 
 /// Runs a request with a random timeout, or cancels it after one. Returns the CPU time that it uses above the timeout.
 ///
-/// The CPU time of a thread never exceeds the elapsed time. So a request that stops at its deadline has used at most the
-/// timeout, on a busy machine too.
+/// A request runs on one thread at a time, so its CPU time never exceeds the elapsed time. A request that stops at its
+/// deadline has used at most the timeout, on a busy machine too.
 fn overshoot(db: &Db, engine: &Engine, request: &Request, random: &mut Random) -> Duration {
     let timeout = Duration::from_micros(1 << random.below(17));
     let memory = MemoryBudget::new("request memory", MEMORY_MAX);
@@ -123,9 +123,9 @@ fn overshoot(db: &Db, engine: &Engine, request: &Request, random: &mut Random) -
                 canceled.interrupt(Interrupt::Canceled);
             });
         }
-        let before = thread_cpu_time();
+        let before = process_cpu_time();
         drop(request.run(db, engine, &ctx));
-        thread_cpu_time().saturating_sub(before).saturating_sub(timeout)
+        process_cpu_time().saturating_sub(before).saturating_sub(timeout)
     })
 }
 

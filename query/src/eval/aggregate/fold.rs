@@ -82,33 +82,31 @@ impl Fold {
         n_steps * element + n_steps / 8
     }
 
-    /// Adds a series. Returns the number of bytes by which the histogram state grows.
-    pub(super) fn add(&mut self, series: &Series, annotations: &mut AnnotationList, limits: &Limits) -> Result<usize> {
+    /// Adds a series.
+    pub(super) fn add(&mut self, series: &Series, annotations: &mut AnnotationList, limits: &Limits) -> Result<()> {
         // Fast path: only floats.
         if series.column.histograms.is_empty() {
             self.add_floats(&series.column);
-            return Ok(0);
+            return Ok(());
         }
         match self.op {
             // Histograms count like floats.
             AggregateOp::Count | AggregateOp::Group => {
                 self.add_floats(&series.column);
-                Ok(0)
             }
             AggregateOp::Sum | AggregateOp::Avg => {
-                let histograms = self.histograms.get_or_insert_with(|| Box::new(HistogramFold::new(self.op)));
-                let size = histograms.add(series, &self.seen, annotations, limits)?;
+                let new = || Box::new(HistogramFold::new(self.op, limits));
+                self.histograms.get_or_insert_with(new).add(series, &self.seen, annotations, limits)?;
                 self.add_floats(&floats_of(&series.column));
-                Ok(size)
             }
             _ => {
                 if series.column.histograms().next().is_some() {
                     annotations.add(Annotation::HistogramIgnored(self.op.as_str()), Span::default());
                 }
                 self.add_floats(&floats_of(&series.column));
-                Ok(0)
             }
         }
+        Ok(())
     }
 
     /// Adds the floats of a column.
@@ -130,12 +128,13 @@ impl Fold {
     /// Returns the result as a column.
     pub(super) fn finish(self, annotations: &mut AnnotationList) -> Column {
         let values = match self.state {
-            State::Sum(sums) => sums.into_iter().map(KahanSum::total).collect(),
-            State::Avg(means) => means.into_iter().map(Mean::finish).collect(),
+            // By reference: a list that is collected from the elements themselves keeps their larger allocation.
+            State::Sum(sums) => sums.iter().map(|sum| sum.total()).collect(),
+            State::Avg(means) => means.iter().map(|mean| mean.finish()).collect(),
             State::Count(values) | State::Min(values) | State::Max(values) => values,
             State::Group(n_steps) => vec![1.0; n_steps],
-            State::Stddev(variances) => variances.into_iter().map(|s| (s.squares / s.count).sqrt()).collect(),
-            State::Stdvar(variances) => variances.into_iter().map(|s| s.squares / s.count).collect(),
+            State::Stddev(variances) => variances.iter().map(|s| (s.squares / s.count).sqrt()).collect(),
+            State::Stdvar(variances) => variances.iter().map(|s| s.squares / s.count).collect(),
         };
         let mut column = Column { values, present: self.seen, histograms: Vec::new() };
         if let Some(histograms) = self.histograms {

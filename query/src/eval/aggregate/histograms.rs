@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use varve_tsdb::context::Charge;
 use varve_tsdb::histogram::ResetHint;
 
 use crate::annotations::{Annotation, AnnotationList, HistogramOperation, SeriesAnnotation};
@@ -17,6 +18,8 @@ use crate::promql::ast::{AggregateOp, Span};
 pub(super) struct HistogramFold {
     op: AggregateOp,
     steps: BTreeMap<usize, Step>,
+    /// Charge for the memory of the steps.
+    charge: Charge,
 }
 
 #[derive(Default)]
@@ -39,21 +42,22 @@ enum State {
     },
 }
 
+/// Sizes of a step in the map of steps, whose nodes are at least half full, and in the list of results.
+const STEP_COPIES: usize = 3;
+
 impl HistogramFold {
-    pub(super) fn new(op: AggregateOp) -> Self {
-        Self { op, steps: BTreeMap::new() }
+    pub(super) fn new(op: AggregateOp, limits: &Limits) -> Self {
+        Self { op, steps: BTreeMap::new(), charge: limits.ctx.charge() }
     }
 
-    /// Adds the histograms of a series. `floats` are the steps at which the group already has a float. Returns an upper
-    /// bound of the number of bytes by which the state grows.
+    /// Adds the histograms of a series. `floats` are the steps at which the group already has a float.
     pub(super) fn add(
         &mut self,
         series: &Series,
         floats: &StepSet,
         annotations: &mut AnnotationList,
         limits: &Limits,
-    ) -> Result<usize> {
-        let mut size = 0;
+    ) -> Result<()> {
         for (step, histogram) in series.column.histograms() {
             limits.check()?;
             match self.steps.get_mut(&step) {
@@ -63,18 +67,18 @@ impl HistogramFold {
                     if added.is_none() {
                         known.state = State::Incompatible { had_floats: floats.contains(step) };
                     }
-                    size += added.unwrap_or(0);
+                    self.charge.grow(added.unwrap_or(0))?;
                 }
                 None => {
                     let state = if floats.contains(step) { State::Mixed } else { State::new(self.op, histogram) };
                     let mut new = Step { state, ..Step::default() };
-                    size += size_of::<Step>() + new.state.size();
+                    self.charge.grow(STEP_COPIES * size_of::<Step>() + new.state.size())?;
                     new.note_hint(histogram);
                     self.steps.insert(step, new);
                 }
             }
         }
-        Ok(size)
+        Ok(())
     }
 
     /// Writes the results to `column`, which holds the results of the floats.

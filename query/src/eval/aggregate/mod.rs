@@ -158,7 +158,7 @@ impl<'a> Folds<'a> {
             self.folds.push((Fold::new(op, n_steps)?, false));
         }
         let (fold, drop_name) = &mut self.folds[group];
-        charge.grow(fold.add(series, &mut self.annotations, limits)?)?;
+        fold.add(series, &mut self.annotations, limits)?;
         *drop_name |= series.drop_name;
         Ok(())
     }

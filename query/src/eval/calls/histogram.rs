@@ -60,7 +60,8 @@ fn take_native(vector: &mut Vector, charge: &mut Charge, limits: &Limits) -> Res
         limits.check()?;
         let n_histograms = series.column.histograms.len();
         charge.grow(2 * size_of::<Native>() + n_histograms * size_of::<(usize, Arc<FloatHistogram>)>())?;
-        let steps = series.column.histograms().map(|(step, histogram)| (step, Arc::clone(histogram))).collect();
+        let mut steps = Vec::with_capacity(n_histograms);
+        steps.extend(series.column.histograms().map(|(step, histogram)| (step, Arc::clone(histogram))));
         native.push(Native { labels: series.labels.clone(), steps });
         series.column.keep_floats();
     }

@@ -25,6 +25,9 @@ pub(crate) struct Column {
     pub(crate) histograms: Vec<(usize, Arc<FloatHistogram>)>,
 }
 
+/// Size of an entry of a list of histograms that grows: the old and the new list exist at the same time.
+pub(crate) const HISTOGRAM_ENTRY_SIZE: usize = 3 * size_of::<(usize, Arc<FloatHistogram>)>();
+
 impl Column {
     /// Creates a column without values.
     pub(crate) fn absent(n_steps: usize) -> Self {
@@ -85,7 +88,8 @@ impl Column {
         self.histograms.drain(..).for_each(|(step, _)| self.present.remove(step));
     }
 
-    /// Appends a histogram. `step` must be after all other histograms.
+    /// Appends a histogram. `step` must be after all other histograms. Before, the caller charges
+    /// [`HISTOGRAM_ENTRY_SIZE`].
     pub(crate) fn push_histogram(&mut self, step: usize, histogram: Arc<FloatHistogram>) {
         debug_assert!(self.histograms.last().is_none_or(|(last, _)| *last < step), "histograms ascend by step");
         self.set(step, 0.0);

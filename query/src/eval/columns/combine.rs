@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Column, Limits, StepSet};
+use super::{Column, HISTOGRAM_ENTRY_SIZE, Limits, StepSet};
 use crate::annotations::{Annotation, Annotations};
 use crate::error::Result;
 use crate::functions::arithmetic;
@@ -72,7 +72,7 @@ pub(crate) fn combine_steps(
             Some(_) if !holds => {}
             Some(SampleValue::Float(value)) => out.set(step, value),
             Some(SampleValue::Histogram(histogram)) => {
-                charge.grow(histogram.size())?;
+                charge.grow(histogram.size() + HISTOGRAM_ENTRY_SIZE)?;
                 out.push_histogram(step, histogram);
             }
         }

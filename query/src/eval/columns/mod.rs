@@ -11,7 +11,7 @@ mod series;
 mod step_set;
 mod vector;
 
-pub(crate) use column::Column;
+pub(crate) use column::{Column, HISTOGRAM_ENTRY_SIZE};
 pub(crate) use grouping_keys::{GroupingKeys, HINT_NAMES_MAX};
 pub(crate) use limits::{Limits, SampleLimit};
 pub(crate) use scalars::Scalars;

@@ -33,10 +33,11 @@ impl Vector {
     ///
     /// # Errors
     /// [`Error::Limit`] if the query holds too many samples or bytes.
-    pub(crate) fn push(&mut self, series: Series) -> Result<()> {
+    pub(crate) fn push(&mut self, mut series: Series) -> Result<()> {
         let n_samples = series.column.n_samples();
         if n_samples > 0 {
             self.held.grow(n_samples)?;
+            series.column.histograms.shrink_to_fit();
             self.charge.grow(series_size(&series))?;
             self.series.push(series);
         }

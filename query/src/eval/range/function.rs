@@ -6,7 +6,7 @@ use varve_tsdb::context::CHECK_INTERVAL;
 use super::windows::{Windows, count_window, n_samples_of};
 use crate::annotations::{Annotation, AnnotationList, SeriesAnnotation, SeriesAnnotations};
 use crate::error::{Error, Result};
-use crate::eval::columns::{Column, Limits, Scalars, Series};
+use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Scalars, Series};
 use crate::eval::grid::Grid;
 use crate::eval::select::RangeSamples;
 use crate::eval::stream::Batch;
@@ -155,7 +155,7 @@ impl RangeEvaluation<'_> {
                 Some(kernel) => match kernel(window, &mut annotations) {
                     Some(SampleValue::Float(value)) => column.set(step, value),
                     Some(SampleValue::Histogram(histogram)) => {
-                        charge.grow(histogram.size())?;
+                        charge.grow(histogram.size() + HISTOGRAM_ENTRY_SIZE)?;
                         column.push_histogram(step, histogram);
                     }
                     None => {}

@@ -7,7 +7,7 @@ use varve_tsdb::staleness::is_stale_nan;
 
 use super::SampleField;
 use crate::error::{Error, Result};
-use crate::eval::columns::{Column, Limits, Series};
+use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series};
 use crate::eval::grid::Grid;
 use crate::eval::stream::Batch;
 use crate::histogram::from_storage;
@@ -67,9 +67,9 @@ impl InstantSelection {
 
 /// Sets the values of a series that has histograms.
 fn set_values(latest: &LatestSamples<'_>, skip_buckets: bool, column: &mut Column, limits: &Limits) -> Result<()> {
-    let read = from_storage::read(latest.samples, skip_buckets);
     let mut charge = limits.ctx.charge();
-    charge.grow(read.iter().map(|(_, histogram)| histogram.size()).sum())?;
+    let read = from_storage::read(latest.samples, skip_buckets, &mut charge)?;
+    charge.grow(latest.grid.n_steps * HISTOGRAM_ENTRY_SIZE)?;
     latest.each(|step, at| match read.binary_search_by_key(&at, |(index, _)| *index as usize) {
         Ok(found) => column.push_histogram(step, Arc::clone(&read[found].1)),
         Err(_) => column.set(step, latest.samples.values[at]),

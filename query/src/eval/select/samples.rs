@@ -69,6 +69,7 @@ impl RangeSamples {
             self.floats.timestamps_ms.push(grid.time_ms(step));
             self.floats.values.push(column.values[step]);
         }
+        self.reserve_histograms(column.histograms.len())?;
         for (step, histogram) in column.histograms().filter(|(_, histogram)| !is_stale_nan(histogram.sum)) {
             let mut histogram = Arc::clone(histogram);
             if matches!(histogram.reset_hint, ResetHint::Reset | ResetHint::NoReset) {
@@ -87,11 +88,19 @@ impl RangeSamples {
         self.charge.shrink(self.charge.size());
     }
 
+    /// Charges and allocates a list of `n` histograms.
+    fn reserve_histograms(&mut self, n: usize) -> Result<()> {
+        // The list may have more capacity, from the series before.
+        self.charge.grow(n.max(self.histograms.capacity()) * size_of::<HistogramSample>())?;
+        self.histograms.reserve_exact(n);
+        Ok(())
+    }
+
     /// Moves the histograms from the columns to their list.
     fn split_histograms(&mut self, skip_buckets: bool) -> Result<()> {
+        self.reserve_histograms(self.floats.histograms.len())?;
         let Self { floats, starts_ms, histograms, charge, .. } = self;
-        let read = from_storage::read(floats, skip_buckets);
-        charge.grow(read.iter().map(|(_, histogram)| histogram.size()).sum())?;
+        let read = from_storage::read(floats, skip_buckets, charge)?;
         for (index, histogram) in read.iter().filter(|(_, histogram)| !is_stale_nan(histogram.sum)) {
             let timestamp_ms = floats.timestamps_ms[*index as usize];
             let start_ms = starts_ms.get(*index as usize).copied().unwrap_or(0);

@@ -8,7 +8,7 @@ use varve_tsdb::histogram::ResetHint;
 use super::RangeSamples;
 use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
 use crate::error::Result;
-use crate::eval::columns::Series;
+use crate::eval::columns::{HISTOGRAM_ENTRY_SIZE, Series};
 use crate::eval::grid::Grid;
 use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
@@ -35,11 +35,18 @@ impl Evaluator<'_> {
                 pipeline.limits.check()?;
                 samples.read(&series, selector.skip_buckets)?;
                 let mut column = pipeline.limits.column(grid.n_steps)?;
+                let mut charge = pipeline.limits.ctx.charge();
+                if !samples.histograms.is_empty() {
+                    charge.grow(grid.n_steps * HISTOGRAM_ENTRY_SIZE)?;
+                }
                 let mut annotations = SeriesAnnotations::default();
                 for (step, time_ms) in grid.times_ms().enumerate() {
                     match value_at(&samples, selector.shift.apply(time_ms), lookback_ms, &mut annotations) {
                         Some(SampleValue::Float(value)) => column.set(step, value),
-                        Some(SampleValue::Histogram(histogram)) => column.push_histogram(step, histogram),
+                        Some(SampleValue::Histogram(histogram)) => {
+                            charge.grow(histogram.size())?;
+                            column.push_histogram(step, histogram);
+                        }
                         None => {}
                     }
                 }

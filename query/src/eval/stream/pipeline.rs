@@ -138,6 +138,7 @@ impl<'w> Batch<'w> {
         }
         if !series.column.present.is_empty() {
             self.count_output(stages.len(), &series);
+            series.column.histograms.shrink_to_fit();
             self.charge.grow(series_size(&series))?;
             self.series.push(series);
         }
