@@ -16,7 +16,7 @@ pub(crate) mod sort;
 mod table;
 pub(crate) mod window;
 
-pub(crate) use rate::{RateKind, boundaries, starts_overlap};
+pub(crate) use rate::{Boundaries, RateKind, boundaries, starts_overlap};
 pub(crate) use sliding_rate::SlidingRate;
 
 use crate::annotations::SeriesAnnotations;

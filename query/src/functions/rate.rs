@@ -3,6 +3,8 @@
 //! `rate`, `increase` and `delta` extrapolate from the first and last sample to the ends of the range; with `anchored`
 //! and `smoothed` they use samples around the ends instead.
 
+use std::ops::Range;
+
 use super::window::{SampleTimes, Window};
 
 /// The variant of a rate function.
@@ -186,10 +188,18 @@ pub(crate) fn starts_overlap(window: &Window<'_>) -> bool {
 /// Returns the change between the ends of an `anchored` or `smoothed` range. The values at the ends are derived from
 /// the samples around them.
 pub(super) fn extended(window: &Window<'_>, kind: RateKind, smoothed: bool) -> Option<f64> {
-    let (left, inner, right) = boundaries(window, smoothed, kind.is_counter)?;
-    let mut change = right - left;
+    let Boundaries { left, inner, right } = boundaries(window, smoothed, kind.is_counter)?;
+    let mut change = right.value - left.value;
     if kind.is_counter {
-        change += resets_between(left, inner, right);
+        let inner = inner.map(|at| RangePoint { times: window.times(at), value: window.values[at] });
+        let (mut lost, mut before) = (0.0, left);
+        for point in inner.chain([right]) {
+            if point.value < before.value || before.times.is_reset_before(point.times) {
+                lost += before.value;
+            }
+            before = point;
+        }
+        change += lost;
     }
     if kind.is_rate {
         change /= window.range_seconds;
@@ -197,48 +207,119 @@ pub(super) fn extended(window: &Window<'_>, kind: RateKind, smoothed: bool) -> O
     Some(change)
 }
 
-/// Returns the value at the left end of the range, the values inside, and the value at the right end; `None` if no
-/// sample is in the range.
+/// The ends of an `anchored` or `smoothed` range, and the indexes of the floats between them.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Boundaries {
+    pub(crate) left: RangePoint,
+    pub(crate) inner: Range<usize>,
+    pub(crate) right: RangePoint,
+}
+
+/// A sample, or a value at an end of a range.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RangePoint {
+    times: SampleTimes,
+    pub(crate) value: f64,
+}
+
+/// Returns the boundaries of a range; `None` if no sample is in it.
 ///
 /// In an anchored range, the left end has the value of the last sample at or before the start, and the right end has
 /// the value of the last sample. In a smoothed range, both values are interpolated between the samples around the end.
-pub(crate) fn boundaries<'a>(window: &Window<'a>, smoothed: bool, is_counter: bool) -> Option<(f64, &'a [f64], f64)> {
+/// A counter is 0 at its start timestamp.
+pub(crate) fn boundaries(window: &Window<'_>, smoothed: bool, is_counter: bool) -> Option<Boundaries> {
     let Window { timestamps_ms, values, start_ms, end_ms, .. } = *window;
     let last = timestamps_ms.len() - 1;
     let first = timestamps_ms[..last].partition_point(|&t| t <= start_ms).saturating_sub(1);
     let last = if smoothed { timestamps_ms[..last].partition_point(|&t| t < end_ms) } else { last };
-    if timestamps_ms[last] <= start_ms || (smoothed && timestamps_ms[first] > end_ms) {
+    if timestamps_ms[last] <= start_ms {
         return None;
     }
-    let line = |from: usize, time_ms: i64| interpolate(window, from, time_ms, is_counter);
-    let left = if smoothed && timestamps_ms[first] < start_ms { line(first, start_ms) } else { values[first] };
-    let interpolated_end = smoothed && last > 0 && timestamps_ms[last] > end_ms;
-    let right = if interpolated_end { line(last - 1, end_ms) } else { values[last] };
+    let first_times = window.times(first);
+    if smoothed && timestamps_ms[first] > end_ms {
+        let starts_in = first_times.starts_after(window.first_ms) && !first_times.starts_after(end_ms);
+        if !(is_counter && starts_in) {
+            return None;
+        }
+    }
+    let end = End { window, smoothed, is_counter };
+    let left = match timestamps_ms[first] {
+        at_ms if at_ms == start_ms => RangePoint { times: first_times, value: values[first] },
+        at_ms if at_ms > start_ms => end.before_first(first, start_ms),
+        _ => end.between(first, start_ms, first),
+    };
+    let right = match timestamps_ms[last] {
+        at_ms if at_ms <= end_ms => {
+            RangePoint { times: start_known_at(end_ms, window.times(last)), value: values[last] }
+        }
+        _ if last == 0 => end.before_first(0, end_ms),
+        _ => end.between(last - 1, end_ms, last),
+    };
     let inner_first = first + usize::from(timestamps_ms[first] <= start_ms);
     let inner_end = last + usize::from(timestamps_ms[last] < end_ms);
-    Some((left, values.get(inner_first..inner_end).unwrap_or(&[]), right))
+    Some(Boundaries { left, inner: inner_first..inner_end.max(inner_first), right })
 }
 
-/// Returns the interpolated value at a time between the sample at index `from` and the next one. If a counter was reset
-/// between the samples, it starts at 0.
-fn interpolate(window: &Window<'_>, from: usize, time_ms: i64, is_counter: bool) -> f64 {
-    let [from_ms, to_ms] = [window.timestamps_ms[from], window.timestamps_ms[from + 1]];
-    let [mut y1, y2] = [window.values[from], window.values[from + 1]];
-    if is_counter && y2 < y1 {
-        y1 = 0.0;
+/// Derives the value at an end of a range.
+struct End<'a> {
+    window: &'a Window<'a>,
+    smoothed: bool,
+    is_counter: bool,
+}
+
+impl End<'_> {
+    /// Returns the value at `time_ms`, before the first sample of the window, which has the index `first`.
+    fn before_first(&self, first: usize, time_ms: i64) -> RangePoint {
+        let sample = self.sample(first);
+        let times = start_known_at(time_ms, sample.times);
+        let value = if !self.is_counter || !sample.times.starts_after(self.window.first_ms) {
+            sample.value
+        } else if self.smoothed && !sample.times.starts_after(time_ms) {
+            self.interpolate(started(sample.times.start_ms), sample, time_ms)
+        } else {
+            0.0
+        };
+        RangePoint { times, value }
     }
-    y1 + (y2 - y1) * (time_ms - from_ms) as f64 / (to_ms - from_ms) as f64
-}
 
-fn resets_between(left: f64, inner: &[f64], right: f64) -> f64 {
-    let (mut correction, mut before) = (0.0, left);
-    for &value in inner.iter().chain([&right]) {
-        if value < before {
-            correction += before;
+    /// Returns the value at `time_ms`, between the sample at index `from` and the next one. It has the start timestamp
+    /// of the sample at index `source`, if no reset is between the samples.
+    fn between(&self, from: usize, time_ms: i64, source: usize) -> RangePoint {
+        let (mut before, mut after) = (self.sample(from), self.sample(from + 1));
+        let mut times = self.window.times(source);
+        if self.is_counter && after.times.starts_after(time_ms) {
+            times = before.times;
+            after = started(after.times.start_ms);
+        } else if self.is_counter && before.times.is_reset_before(after.times) {
+            times = after.times;
+            before = started(after.times.start_ms);
         }
-        before = value;
+        let value = if self.smoothed { self.interpolate(before, after, time_ms) } else { before.value };
+        RangePoint { times: start_known_at(time_ms, times), value }
     }
-    correction
+
+    fn sample(&self, at: usize) -> RangePoint {
+        RangePoint { times: self.window.times(at), value: self.window.values[at] }
+    }
+
+    /// Returns the value at `time_ms` on the line between two points. If a counter was reset between them, it starts at
+    /// 0.
+    fn interpolate(&self, from: RangePoint, to: RangePoint, time_ms: i64) -> f64 {
+        let (from_ms, to_ms) = (from.times.timestamp_ms, to.times.timestamp_ms);
+        let y1 = if self.is_counter && to.value < from.value { 0.0 } else { from.value };
+        y1 + (to.value - y1) * (time_ms - from_ms) as f64 / (to_ms - from_ms) as f64
+    }
+}
+
+/// Returns a counter at its start timestamp.
+fn started(start_ms: i64) -> RangePoint {
+    RangePoint { times: SampleTimes { timestamp_ms: start_ms, start_ms }, value: 0.0 }
+}
+
+/// Returns the times of a value at the end of a range that has the start timestamp of a sample. A start timestamp after
+/// the end is unknown there.
+fn start_known_at(timestamp_ms: i64, SampleTimes { start_ms, .. }: SampleTimes) -> SampleTimes {
+    SampleTimes { timestamp_ms, start_ms: if start_ms > timestamp_ms { 0 } else { start_ms } }
 }
 
 #[cfg(test)]
@@ -277,22 +358,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn smoothed_ends_are_interpolated() {
-        let timestamps_ms = [-5000, 5000, 15_000];
+    /// Checks the increase over the range (0, 10 s] of samples at -5 s, 5 s and 15 s with the values 0, 10 and 20.
+    fn check_extended(starts_ms: [i64; 3], anchored: f64, smoothed: f64) {
         let window = Window {
-            timestamps_ms: &timestamps_ms,
+            timestamps_ms: &[-5000, 5000, 15_000],
             values: &[0.0, 10.0, 20.0],
-            starts_ms: &[],
+            starts_ms: &starts_ms,
             histograms: &[],
+            first_ms: -60_000,
             start_ms: 0,
             end_ms: 10_000,
             eval_ms: 10_000,
             range_seconds: 10.0,
             may_decrease: true,
         };
-        assert_eq!(boundaries(&window, true, false), Some((5.0, &[10.0][..], 15.0)));
-        assert_eq!(extended(&window, INCREASE, true), Some(10.0));
-        assert_eq!(boundaries(&window, false, false), Some((0.0, &[10.0][..], 20.0)));
+        let until_end = Window { timestamps_ms: &window.timestamps_ms[..2], values: &window.values[..2], ..window };
+        assert_eq!(extended(&until_end, INCREASE, false), Some(anchored), "{starts_ms:?}");
+        assert_eq!(extended(&window, INCREASE, true), Some(smoothed), "{starts_ms:?}");
+        assert_eq!(extended(&window, DELTA, true), Some(10.0), "{starts_ms:?}");
+    }
+
+    #[test]
+    fn smoothed_ends_are_interpolated_between_samples_and_start_timestamps() {
+        check_extended([0, 0, 0], 10.0, 10.0);
+        // The counter is 0 at 1 s, so it increases to 10 at 5 s and to 15 at 10 s.
+        check_extended([0, 1000, 1000], 10.0, 15.0);
+        // It is 0 again at 6 s and is 20 * 4 / 9 at 10 s.
+        check_extended([0, 0, 6000], 10.0, 20.0 * 4000.0 / 9000.0 - 5.0 + 10.0);
     }
 }

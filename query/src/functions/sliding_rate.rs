@@ -118,6 +118,7 @@ mod tests {
                         values,
                         starts_ms: &[],
                         histograms: &[],
+                        first_ms: end_ms - range_ms,
                         start_ms: end_ms - range_ms,
                         end_ms,
                         eval_ms: end_ms,

@@ -16,6 +16,8 @@ pub(crate) struct Window<'a> {
     pub(crate) starts_ms: &'a [i64],
     /// Histograms, ascending by time. A window has at least one float or histogram.
     pub(crate) histograms: &'a [HistogramSample],
+    /// Start of the time of the samples, excluded. Earlier than the range for `anchored` and `smoothed` ranges.
+    pub(crate) first_ms: i64,
     /// Start of the range, excluded.
     pub(crate) start_ms: i64,
     /// End of the range, included.
@@ -56,6 +58,11 @@ impl SampleTimes {
             return false;
         }
         next.start_ms > self.timestamp_ms || (self.start_ms != 0 && self.start_ms < self.timestamp_ms)
+    }
+
+    /// Returns `true` if the series starts after a time, before this sample.
+    pub(super) fn starts_after(self, time_ms: i64) -> bool {
+        self.start_ms != 0 && self.start_ms > time_ms && self.start_ms < self.timestamp_ms
     }
 
     /// Returns `true` if the start timestamp of the next sample is before this sample and differs from its start
@@ -132,6 +139,7 @@ pub(super) fn on_window<R>(step_ms: i64, values: &[f64], test: impl FnOnce(&Wind
         values,
         starts_ms,
         histograms,
+        first_ms: start_ms,
         start_ms,
         end_ms,
         eval_ms,

@@ -25,7 +25,7 @@ use crate::eval::select::RangeSamples;
 use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
 use crate::functions::window::Window;
-use crate::functions::{Implementation, Kernels, RangeFunction};
+use crate::functions::{Boundaries, Implementation, Kernels, RangeFunction, boundaries};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift};
 use crate::promql::ast::{RangeExtension, Span, ValueType};
 use crate::value::{HistogramPoint, MatrixSeries, Point};
@@ -285,12 +285,11 @@ fn extended_points(window: &Window<'_>, extension: RangeExtension) -> Result<Vec
         let modifier = if is_smoothed { "smoothed" } else { "anchored" };
         return Err(Error::Execution(format!("{modifier} modifier is not supported with histograms")));
     }
-    let Some((left, inner, right)) = crate::functions::boundaries(window, is_smoothed, false) else {
+    let Some(Boundaries { left, inner, right }) = boundaries(window, is_smoothed, false) else {
         return Ok(Vec::new());
     };
-    let inner_first = window.timestamps_ms.partition_point(|&t| t <= window.start_ms);
-    let mut points = vec![Point { timestamp_ms: window.start_ms, value: left }];
-    points.extend(points_of(&window.timestamps_ms[inner_first..inner_first + inner.len()], inner));
-    points.push(Point { timestamp_ms: window.end_ms, value: right });
+    let mut points = vec![Point { timestamp_ms: window.start_ms, value: left.value }];
+    points.extend(points_of(&window.timestamps_ms[inner.clone()], &window.values[inner]));
+    points.push(Point { timestamp_ms: window.end_ms, value: right.value });
     Ok(points)
 }

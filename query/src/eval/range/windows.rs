@@ -61,6 +61,7 @@ impl Windows {
                     values: &values[from..to],
                     histograms: &samples.histograms[from_histogram..to_histogram],
                     starts_ms: samples.starts_ms.get(from..to).unwrap_or(&[]),
+                    first_ms,
                     start_ms,
                     end_ms,
                     eval_ms,
