@@ -5,7 +5,8 @@ use crate::promql::ast::{self, At, Expr, ExprKind, UnaryOp, ValueType};
 
 use super::duration::{QueryTimes, resolve};
 use super::{
-    Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, label_names, skip_buckets,
+    Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, info_shift, label_names,
+    skip_buckets,
 };
 use crate::promql::duration::seconds;
 
@@ -147,8 +148,12 @@ impl Builder<'_> {
         // step.
         let fixed_timestamp =
             call.function.name == "timestamp" && args.iter().all(|arg| arg.invariant && is_selector(&arg.plan));
-        let step_dependent = STEP_DEPENDENT.contains(&call.function.name);
-        let invariant = fixed_timestamp || (!step_dependent && args.iter().all(|arg| arg.invariant));
+        let invariant = match call.function.name {
+            name if STEP_DEPENDENT.contains(&name) => fixed_timestamp,
+            // The second argument has the syntax of a selector, and is not evaluated.
+            "info" => args[0].invariant && info_shift(&args[0].plan).is_some(),
+            _ => args.iter().all(|arg| arg.invariant),
+        };
         let args = if invariant {
             args.into_iter().map(|arg| arg.plan).collect()
         } else {

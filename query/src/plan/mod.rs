@@ -12,6 +12,7 @@ mod build;
 mod common_subexpressions;
 mod describe;
 mod duration;
+mod info_shift;
 mod label_names;
 mod propagate_matchers;
 mod skip_buckets;
@@ -20,13 +21,14 @@ pub(crate) use build::build;
 pub(crate) use common_subexpressions::CommonSubexpressions;
 pub(crate) use describe::describe;
 pub(crate) use duration::QueryTimes;
+pub(crate) use info_shift::info_shift;
 pub(crate) use label_names::{NAME_LABELS, contains_name, is_name_label};
 pub(crate) use propagate_matchers::propagate_matchers;
 
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher};
 
-use crate::functions::{Implementation, RangeFunction};
+use crate::functions::{Implementation, RangeFunction, arithmetic};
 use crate::promql::ast::{AggregateOp, BinaryOp, RangeExtension, Span, UnaryOp, ValueType, VectorMatching};
 use crate::promql::functions::Function;
 
@@ -78,6 +80,9 @@ pub(crate) struct Shift {
 }
 
 impl Shift {
+    /// No shift: the time of the step.
+    pub(crate) const NONE: Self = Self { offset_ms: 0, at_ms: None };
+
     /// Returns the evaluation time of a step.
     pub(crate) fn apply(self, step_ms: i64) -> i64 {
         self.at_ms.unwrap_or(step_ms).saturating_sub(self.offset_ms)
@@ -230,11 +235,46 @@ impl Plan {
     /// Returns `true` if all series that a source reads have the same metric name.
     pub(crate) fn reads_one_metric(&self) -> bool {
         match &self.kind {
+            PlanKind::Call(call) => call.args.iter().any(Self::has_one_name),
+            _ => self.has_one_name(),
+        }
+    }
+
+    /// Returns `true` if all series of an expression have the same metric name or none, without delayed name removal.
+    /// Returns `false` for expressions that rarely are in a subquery.
+    fn has_one_name(&self) -> bool {
+        match &self.kind {
             PlanKind::Selector(selector) => selector.metric_name().is_some(),
             PlanKind::Range(range) => range.selector.metric_name().is_some(),
-            PlanKind::Call(call) => call.args.iter().any(Self::reads_one_metric),
+            PlanKind::Subquery(subquery) => subquery.expr.has_one_name(),
+            PlanKind::StepInvariant(inner) => inner.has_one_name(),
+            PlanKind::Aggregate(aggregate) => aggregate.drops_name(),
+            PlanKind::Call(call) => match call.implementation {
+                Implementation::OverRange(function) if function.keeps_name => self.reads_one_metric(),
+                Implementation::OverRange(_) | Implementation::PerSeries(_) => true,
+                Implementation::HistogramQuantile | Implementation::HistogramFraction => true,
+                _ => false,
+            },
+            PlanKind::Chain(chain) => chain.links.iter().all(Link::drops_name),
             _ => false,
         }
+    }
+}
+
+impl Aggregate {
+    /// Returns `true` if the result has no metric name.
+    fn drops_name(&self) -> bool {
+        use AggregateOp::{Bottomk, CountValues, LimitRatio, Limitk, Topk};
+        let is_kept = !self.without && contains_name(&self.grouping, METRIC_NAME);
+        !is_kept && !matches!(self.op, Bottomk | CountValues | LimitRatio | Limitk | Topk)
+    }
+}
+
+impl Link {
+    /// Returns `true` if the result certainly has no metric name.
+    fn drops_name(&self) -> bool {
+        arithmetic::changes_meaning(self.op)
+            && self.matching.as_ref().is_none_or(|matching| matching.include.is_empty())
     }
 }
 
@@ -255,5 +295,39 @@ impl Selector {
     pub(crate) fn metric_name(&self) -> Option<&str> {
         let is_name = |m: &&Matcher| m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty();
         self.matchers.iter().find(is_name).map(Matcher::value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::promql::{self, Features};
+
+    fn check(query: &str, expect: bool) {
+        let expr = promql::parse(query, &Features::all()).unwrap();
+        let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
+        assert_eq!(plan.reads_one_metric(), expect, "{query}");
+    }
+
+    #[test]
+    fn series_of_one_metric_stay_distinct_without_their_names() {
+        for (inner, expect) in [
+            ("m", true),
+            ("{i=\"1\"}", false),
+            ("rate(m[1m])", true),
+            ("rate({i=\"1\"}[1m])", true),
+            ("last_over_time({i=\"1\"}[1m])", false),
+            ("sum by (i) ({i=\"1\"})", true),
+            ("sum by (i, __name__) ({i=\"1\"})", false),
+            ("topk(1, {i=\"1\"})", false),
+            ("{i=\"1\"} / 2", true),
+            ("{i=\"1\"} > 2", false),
+            ("m * on (i) group_left (__name__) {i=\"1\"}", false),
+            ("label_replace(m, \"__name__\", \"$1\", \"i\", \"(.*)\")", false),
+        ] {
+            check(&format!("max_over_time(({inner})[5m:1m])"), expect);
+        }
+        check("rate(m[5m])", true);
+        check("rate({i=\"1\"}[5m])", false);
     }
 }

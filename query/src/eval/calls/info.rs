@@ -14,11 +14,9 @@ use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{Column, Limits, Series, Vector};
+use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series, Vector};
 use crate::eval::grid::Grid;
-use crate::functions::Implementation;
-use crate::plan::{Plan, PlanKind, RangeSelector, Selector, Shift, is_name_label};
-use crate::promql::ast::ValueType;
+use crate::plan::{Plan, PlanKind, Selector, Shift, info_shift, is_name_label};
 
 /// The labels that join an info series to others.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
@@ -41,7 +39,8 @@ impl Evaluator<'_> {
         filter.names.iter().try_for_each(|matcher| matcher.compile(&self.limits.ctx))?;
         let is_info = |series: &Series| filter.names.iter().all(|m| m.matches(series.labels.metric_name()));
         let others = base.series.iter().filter(|series| !is_info(series));
-        let infos = self.info_series(others, &filter, info_shift(&args[0]), grid)?;
+        let shift = info_shift(&args[0]).unwrap_or(Shift::NONE);
+        let infos = self.info_series(others, &filter, shift, grid)?;
         let (candidates, _charge) = candidates(&infos, &self.limits)?;
         let mut out = self.limits.vector();
         for series in &base.series {
@@ -138,48 +137,6 @@ impl Filter {
     }
 }
 
-/// Returns the time shift of info series: that of the argument's selectors, if all of them read the same time. The
-/// offsets of the subqueries around a selector are added to its own, up to the first `@`. Otherwise info series are read
-/// at the time of the step.
-fn info_shift(plan: &Plan) -> Shift {
-    let none = Shift { offset_ms: 0, at_ms: None };
-    // Shifts that select the same time at every step are equal.
-    let normal = |shift: Shift| match shift.at_ms {
-        Some(_) => Shift { offset_ms: 0, at_ms: Some(shift.apply(0)) },
-        None => shift,
-    };
-    let mut shifts = Vec::new();
-    let all_selectors = add_shifts(plan, none, &mut shifts);
-    let is_uniform = all_selectors && shifts.windows(2).all(|pair| normal(pair[0]) == normal(pair[1]));
-    shifts.first().copied().filter(|_| is_uniform).unwrap_or(none)
-}
-
-/// Adds the shifts of the selectors that an expression reads its series from. Returns `false` if some of its series come
-/// from no selector. `outer` is the shift of the subqueries around the expression.
-fn add_shifts(plan: &Plan, outer: Shift, shifts: &mut Vec<Shift>) -> bool {
-    if !matches!(plan.value_type, ValueType::Vector | ValueType::Matrix) {
-        return true;
-    }
-    let within = |inner: Shift| match inner.at_ms {
-        Some(_) => inner,
-        None => Shift { offset_ms: inner.offset_ms.saturating_add(outer.offset_ms), at_ms: outer.at_ms },
-    };
-    let n_before = shifts.len();
-    let all = match &plan.kind {
-        PlanKind::Selector(selector) | PlanKind::Range(RangeSelector { selector, .. }) => {
-            shifts.push(within(selector.shift));
-            true
-        }
-        PlanKind::Subquery(subquery) => add_shifts(&subquery.expr, within(subquery.shift), shifts),
-        // The second argument of `info` has the syntax of a selector, and is none.
-        PlanKind::Call(call) if matches!(call.implementation, Implementation::Info) => {
-            add_shifts(&call.args[0], outer, shifts)
-        }
-        _ => plan.children().into_iter().all(|child| add_shifts(child, outer, shifts)),
-    };
-    all && shifts.len() > n_before
-}
-
 fn identity(labels: &Labels) -> Labels {
     labels.filter(|name| IDENTIFYING.contains(&name))
 }
@@ -224,7 +181,10 @@ fn enrich(
         }
         if let Some(Some(result)) = results.get_mut(&chosen) {
             match series.column.histogram(step) {
-                Some(histogram) => result.column.push_histogram(step, Arc::clone(histogram)),
+                Some(histogram) => {
+                    charge.grow(HISTOGRAM_ENTRY_SIZE)?;
+                    result.column.push_histogram(step, Arc::clone(histogram));
+                }
                 None => result.column.set(step, series.column.values[step]),
             }
         }
