@@ -127,12 +127,9 @@ impl Form {
     /// Parses an optional boolean as Go's `strconv.ParseBool` does.
     pub(crate) fn boolean(&self, name: &str) -> Result<bool, ApiError> {
         match self.first(name) {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-            "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-            text => {
-                let reason = format!("unable to parse boolean: strconv.ParseBool: parsing {text:?}: invalid syntax");
-                Err(ApiError::invalid_parameter(name, reason))
-            }
+            "" => Ok(false),
+            text => parse_bool(text)
+                .map_err(|reason| ApiError::invalid_parameter(name, format!("unable to parse boolean: {reason}"))),
         }
     }
 
@@ -248,6 +245,15 @@ fn unescape_value_encoding(name: &str) -> Option<String> {
     }
     plain.push_str(rest);
     Some(plain)
+}
+
+/// Parses a boolean as Go's `strconv.ParseBool`.
+pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
+    }
 }
 
 /// Parses an integer as Go's `strconv.Atoi`.

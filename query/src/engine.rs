@@ -70,13 +70,15 @@ pub struct Request<'a> {
     pub lookback_delta_ms: Option<i64>,
     /// The statistics to collect.
     pub stats: StatsMode,
+    /// Overrides the feature `use-start-timestamps` of the engine.
+    pub use_start_timestamps: Option<bool>,
 }
 
 impl<'a> Request<'a> {
     /// Creates a request without statistics, with the lookback delta of the engine.
     #[must_use]
     pub fn new(query: &'a str, times: Times) -> Self {
-        Self { query, times, lookback_delta_ms: None, stats: StatsMode::Off }
+        Self { query, times, lookback_delta_ms: None, stats: StatsMode::Off, use_start_timestamps: None }
     }
 }
 
@@ -209,7 +211,8 @@ impl Engine {
     }
 
     fn evaluator<'a>(&self, db: &'a Db, ctx: &QueryContext, request: &Request<'_>, plan: &'a Plan) -> Evaluator<'a> {
-        let EngineOptions { lookback_delta_ms, samples_max, subquery_step_ms, features, .. } = self.options;
+        let EngineOptions { lookback_delta_ms, samples_max, subquery_step_ms, mut features, .. } = self.options;
+        features.use_start_timestamps = request.use_start_timestamps.unwrap_or(features.use_start_timestamps);
         let lookback_ms = request.lookback_delta_ms.filter(|&lookback_ms| lookback_ms > 0);
         let lookback_ms = lookback_ms.unwrap_or(lookback_delta_ms);
         let limits = Limits { ctx: ctx.clone(), samples: SampleLimit::new(samples_max) };
@@ -340,7 +343,9 @@ fn matrix_series(Series { labels, column, .. }: Series, grid: Grid, charge: &mut
         timestamp_ms: grid.time_ms(step),
         histogram: Arc::clone(histogram),
     };
-    Ok(MatrixSeries { labels, points, histograms: column.histograms().map(histogram).collect() })
+    let mut histograms = Vec::with_capacity(column.histograms.len());
+    histograms.extend(column.histograms().map(histogram));
+    Ok(MatrixSeries { labels, points, histograms })
 }
 
 #[cfg(test)]

@@ -114,6 +114,7 @@ fn lists_of_labels_and_matchers_cost_linear_time() {
     let [a, b] = ["a", "b"].map(|prefix| names(prefix, 60_000));
     let matchers = |prefix: &str| names(prefix, 20_000).replace(',', "!=\"x\",");
     let (left, right) = (matchers("a"), matchers("b"));
+    let equal = a.replace(',', "=\"x\",");
     let started = std::time::Instant::now();
     for (query, n_series) in [
         (format!("sum by ({a}, i, {b}) (m)"), 100),
@@ -123,6 +124,7 @@ fn lists_of_labels_and_matchers_cost_linear_time() {
         (format!("m * on (i, {a}) group_left ({b}) m"), 100),
         (format!("m and ignoring ({a}) m"), 100),
         (format!("m{{{left}!=\"x\"}} and m{{{right}!=\"x\"}}"), 100),
+        (format!("absent(m{{{equal}=\"x\"}})"), 1),
         (format!("sort_by_label(m * 0, \"{}\", \"i\")", a.replace(',', "\",\"")), 100),
     ] {
         let request = Request::new(&query, Times::Instant(50_000));
@@ -446,6 +448,18 @@ fn results_do_not_depend_on_threads_or_on_where_the_data_is() {
     db.flush().unwrap();
     for engine in [1, 2, 3, 8].map(with) {
         assert_eq!(all(&engine), expected, "{engine:?} in blocks");
+    }
+}
+
+#[test]
+fn a_request_overrides_the_use_of_start_timestamps() {
+    let (_folder, db) = store();
+    let engine = plain_engine();
+    for (use_start_timestamps, n_series) in [(None, 0), (Some(false), 0), (Some(true), 100)] {
+        let request = Request { use_start_timestamps, ..Request::new("start_timestamp(m)", Times::Instant(50_000)) };
+        let result = engine.run(&db, &QueryContext::unbounded(), &request).unwrap();
+        let Value::Vector(vector) = result.value else { panic!("no vector") };
+        assert_eq!(vector.len(), n_series, "{use_start_timestamps:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use varve_query::stats::StatsMode;
 use varve_query::{QueryResult, Request, Times, Value, usage};
@@ -10,7 +11,7 @@ use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::result::write_result;
 use crate::http::error::ApiError;
-use crate::http::params::{Form, Steps};
+use crate::http::params::{Form, Steps, parse_bool};
 use crate::http::query_stats::{self, Wanted};
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run, run_shared};
 use crate::http::serving::state::HttpState;
@@ -18,26 +19,41 @@ use crate::server::request_context::{self, RequestContext};
 use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/query.
-pub(crate) async fn instant(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn instant(
+    State(state): State<HttpState>,
+    who: Requester,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response, ApiError> {
     // The order is Prometheus': the first invalid parameter is reported.
     let limit = form.limit()?;
     let times = instant_of(&form)?;
-    evaluate(&state, who, Options::read(&form, limit)?, times).await
+    evaluate(&state, who, Options::read(&form, &headers, limit)?, times).await
 }
 
 /// GET and POST /api/v1/query_range.
-pub(crate) async fn range(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn range(
+    State(state): State<HttpState>,
+    who: Requester,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response, ApiError> {
     let limit = form.limit()?;
     let times = range_of(&form, &state)?;
-    evaluate(&state, who, Options::read(&form, limit)?, times).await
+    evaluate(&state, who, Options::read(&form, &headers, limit)?, times).await
 }
 
 /// GET and POST /api/v1/query_explain: evaluates a query, instant or with `start`, `end` and `step` over a range, and responds
 /// with statistics of each operator of its plan.
-pub(crate) async fn explain(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn explain(
+    State(state): State<HttpState>,
+    who: Requester,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response, ApiError> {
     let is_instant = ["start", "end", "step"].iter().all(|name| form.first(name).is_empty());
     let times = if is_instant { instant_of(&form)? } else { range_of(&form, &state)? };
-    let options = Options { stats: Wanted::Plan, ..Options::read(&form, None)? };
+    let options = Options { stats: Wanted::Plan, ..Options::read(&form, &headers, None)? };
     note_times(times);
     let context = RequestContext::current();
     run(&state, RequestClass::Query, options.timeout, move |work| {
@@ -103,15 +119,21 @@ struct Options {
     limit: Option<usize>,
     stats: Wanted,
     stats_warning: Option<String>,
+    use_start_timestamps: Option<bool>,
 }
 
+/// Overrides the feature `use-start-timestamps` for one query.
+const USE_START_TIMESTAMPS: &str = "X-Prometheus-Use-Start-Timestamps";
+
 impl Options {
-    fn read(form: &Form, limit: Option<usize>) -> Result<Self, ApiError> {
+    fn read(form: &Form, headers: &HeaderMap, limit: Option<usize>) -> Result<Self, ApiError> {
         let timeout = form.timeout()?;
         let lookback_delta_ms = form.lookback_delta_ms()?;
+        let use_start_timestamps = use_start_timestamps(headers)?;
         let stats = form.first("stats");
         let (stats, stats_warning) = (Wanted::read(stats), Wanted::warning(stats));
-        Ok(Self { query: form.first("query").to_owned(), timeout, lookback_delta_ms, limit, stats, stats_warning })
+        let query = form.first("query").to_owned();
+        Ok(Self { query, timeout, lookback_delta_ms, limit, stats, stats_warning, use_start_timestamps })
     }
 
     /// Returns the result and its infos.
@@ -122,9 +144,10 @@ impl Options {
         times: Times,
         stats: StatsMode,
     ) -> Result<(QueryResult, Vec<String>), ApiError> {
-        let Self { query, lookback_delta_ms, .. } = self;
+        let Self { query, lookback_delta_ms, use_start_timestamps, .. } = self;
         let Work { store, ctx, .. } = work;
-        let request = Request { query, times, lookback_delta_ms: *lookback_delta_ms, stats };
+        let (lookback_delta_ms, use_start_timestamps) = (*lookback_delta_ms, *use_start_timestamps);
+        let request = Request { query, times, lookback_delta_ms, stats, use_start_timestamps };
         let parsed = store.engine.parse(ctx, query)?;
         let selectors = usage::of(parsed.expr());
         store.note_query(ctx, who, &selectors);
@@ -139,5 +162,37 @@ impl Options {
             infos.extend(store.dropped_infos(ctx, &selectors)?);
         }
         Ok((result, infos))
+    }
+}
+
+/// Returns the value of the header, or `None` without it.
+fn use_start_timestamps(headers: &HeaderMap) -> Result<Option<bool>, ApiError> {
+    let Some(value) = headers.get(USE_START_TIMESTAMPS).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let invalid = |reason| ApiError::bad_data(format!("error parsing {USE_START_TIMESTAMPS} header: {reason}"));
+    parse_bool(&String::from_utf8_lossy(value.as_bytes())).map(Some).map_err(invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_header_overrides_the_use_of_start_timestamps() {
+        let read = |value: &'static str| {
+            let headers = HeaderMap::from_iter([(
+                USE_START_TIMESTAMPS.parse().expect("a header name"),
+                HeaderValue::from_static(value),
+            )]);
+            use_start_timestamps(&headers).map_err(|error| error.message)
+        };
+        assert_eq!(use_start_timestamps(&HeaderMap::new()), Ok(None));
+        for (value, expect) in [("", None), ("true", Some(true)), ("0", Some(false))] {
+            assert_eq!(read(value), Ok(expect), "{value}");
+        }
+        let invalid = "error parsing X-Prometheus-Use-Start-Timestamps header: strconv.ParseBool: parsing \"yes\": \
+                       invalid syntax";
+        assert_eq!(read("yes"), Err(invalid.to_owned()));
     }
 }
