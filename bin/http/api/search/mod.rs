@@ -243,7 +243,7 @@ impl Search {
                 if self.include_score {
                     out.extend_from_slice(format!(",\"score\":{}", varve_query::decimal::Json(*score)).as_bytes());
                 }
-                if let Some(metadata) = metadata.and_then(|metadata| metadata.get(*name)) {
+                if let Some(metadata) = metadata.and_then(|families| metadata_of(families, name)) {
                     write_metadata(out, metadata);
                 }
                 out.push(b'}');
@@ -259,6 +259,26 @@ impl Search {
         work.out.buffer().extend_from_slice(end.as_bytes());
         work.out.step()
     }
+}
+
+/// Returns the metadata of a metric: of the family with its name, or of a family whose type allows a suffix of the name.
+fn metadata_of<'a>(families: &'a Families, name: &str) -> Option<&'a Metadata> {
+    if let Some(metadata) = families.get(name) {
+        return Some(metadata);
+    }
+    let (family, suffix) = name.rsplit_once('_')?;
+    let kinds: &[&str] = match suffix {
+        // In the text format of Prometheus, such a family has series of its own name.
+        "total" if family.ends_with("_total") => &[],
+        "info" if family.ends_with("_info") => &[],
+        "total" => &["counter"],
+        "info" => &["info"],
+        "bucket" => &["histogram", "gaugehistogram"],
+        "sum" | "count" => &["histogram", "gaugehistogram", "summary"],
+        "gsum" | "gcount" => &["gaugehistogram"],
+        _ => &[],
+    };
+    families.get(family).map(|metadata| &**metadata).filter(|metadata| kinds.contains(&&*metadata.kind))
 }
 
 fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
@@ -385,6 +405,30 @@ mod tests {
             (&"search[]=a&".repeat(33), "too many search[] terms: got 33, maximum is 32"),
         ] {
             assert_eq!(search(encoded).unwrap_err(), expect, "{encoded}");
+        }
+    }
+
+    #[test]
+    fn series_of_a_family_have_its_metadata() {
+        let kinds = [("a", "counter"), ("a_total", "counter"), ("h", "histogram"), ("s", "summary"), ("g", "gauge")];
+        let family =
+            |(name, kind): (&str, &str)| (name.into(), Metadata { kind: kind.into(), ..Metadata::default() }.into());
+        let families: Families = kinds.into_iter().map(family).collect();
+        for (name, expect) in [
+            ("a", Some("counter")),
+            ("a_total", Some("counter")),
+            ("a_total_total", None),
+            ("h_bucket", Some("histogram")),
+            ("h_count", Some("histogram")),
+            ("h_gcount", None),
+            ("s_sum", Some("summary")),
+            ("s_bucket", None),
+            ("g_total", None),
+            ("h_created", None),
+            ("h", Some("histogram")),
+            ("x", None),
+        ] {
+            assert_eq!(metadata_of(&families, name).map(|metadata| &*metadata.kind), expect, "{name}");
         }
     }
 
