@@ -1,8 +1,8 @@
 //! The parser of test scripts, in the language of Prometheus' `promqltest`.
 
 use varve_query::promql::Features;
-use varve_query::promql::ast::{Expr, ExprKind};
-use varve_query::promql::{parse, parse_selector};
+use varve_query::promql::ast::{Expr, ExprKind, VectorSelector};
+use varve_query::promql::parse;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Labels, MatchOp};
 
@@ -274,8 +274,13 @@ fn parse_labels(metric: &str) -> Result<Labels, String> {
     let name_len = metric.find('{').unwrap_or(metric.len());
     let (name, braces) = metric.split_at(name_len);
     let braces = if braces.is_empty() { "{}" } else { braces };
-    let matchers = parse_selector(braces).map_err(|error| format!("{metric}: {error}"))?;
-    let pairs = matchers.iter().map(|matcher| {
+    // Only a selector with a matcher that needs a value parses as a query.
+    let selector = format!("{{needed!=\"\", {}", &braces[1..]);
+    let expr = parse(&selector, &Features::all()).map_err(|error| format!("{metric}: {error}"))?;
+    let ExprKind::Vector(VectorSelector { matchers, .. }) = expr.kind else {
+        return Err(format!("no series: {metric}"));
+    };
+    let pairs = matchers[1..].iter().map(|matcher| {
         assert_eq!(matcher.op(), MatchOp::Equal, "{metric}");
         (matcher.name(), matcher.value())
     });
