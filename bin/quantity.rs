@@ -6,11 +6,20 @@ use std::time::Duration;
 
 use varve_query::promql;
 
+use crate::server::request_context::truncate;
+
+/// Bytes of an invalid text that an error quotes.
+const QUOTED_SIZE_MAX: usize = 256;
+
 /// Parses a duration as Prometheus writes it: whole numbers with units from the largest down, or `0`.
 ///
 /// # Errors
 /// A sentence that quotes the text.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let shown = truncate(text, QUOTED_SIZE_MAX);
+    if shown.len() < text.len() {
+        return Err(format!("not a valid duration string: {shown:?}"));
+    }
     let milliseconds = promql::parse_duration(text)?;
     Ok(Duration::from_millis(milliseconds.cast_unsigned()))
 }

@@ -8,6 +8,7 @@ use varve_tsdb::Interrupt;
 use super::json;
 use super::response::plain;
 use crate::server::app::QUERY_MEMORY_TOTAL_FLAG;
+use crate::server::request_context::truncate;
 
 /// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,9 @@ pub(crate) enum ErrorKind {
     /// The server failed.
     Internal,
 }
+
+/// Maximum bytes of a message.
+const MESSAGE_SIZE_MAX: usize = 16 << 10;
 
 /// Seconds after which a client may retry a request that was rejected as unavailable.
 pub(crate) const RETRY_AFTER_S: u64 = 5;
@@ -104,8 +108,13 @@ impl ErrorKind {
 }
 
 impl ApiError {
+    /// Creates an error. A long message is cut, because it may quote a long parameter.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), limit: None, retry_after_s: None, is_plain: false }
+        let mut message = message.into();
+        if message.len() > MESSAGE_SIZE_MAX {
+            message = format!("{}...", truncate(&message, MESSAGE_SIZE_MAX));
+        }
+        Self { kind, message, limit: None, retry_after_s: None, is_plain: false }
     }
 
     /// Sets the flag of the limit that the request exceeded.
@@ -308,6 +317,12 @@ mod tests {
             503,
             r#"{"status":"error","errorType":"timeout","error":"query timed out in expression evaluation"}"#,
         );
+    }
+
+    #[test]
+    fn a_long_message_is_cut() {
+        let cut = ApiError::bad_data("é".repeat(MESSAGE_SIZE_MAX));
+        assert_eq!(cut.message, format!("{}...", "é".repeat(MESSAGE_SIZE_MAX / 2)));
     }
 
     #[test]

@@ -1,17 +1,56 @@
 //! Parameters of the API: parses query strings and forms as Go does, with the error messages of Prometheus.
+//!
+//! A parameter may be as long as a form. So errors quote only its start ([`quotable`]), and [`Verbatim`] keeps the key of a shared
+//! computation cheap.
 
 mod time;
 
+use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
 use super::error::{ApiError, ErrorKind};
-use crate::server::request_context::Parameters;
+use crate::server::request_context::{Parameters, truncate};
 use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
 /// Maximum number of parameters of a request.
 pub(crate) const PARAMETERS_MAX: usize = 10_000;
+/// Maximum size of a selector in bytes: the maximum of `--query.max-length`.
+const SELECTOR_SIZE_MAX: usize = 1 << 20;
+/// Bytes of a parameter that an error quotes.
+const QUOTED_SIZE_MAX: usize = 256;
+
+/// Returns the start of a parameter, for quoting it in an error.
+pub(crate) fn quotable(text: &str) -> &str {
+    truncate(text, QUOTED_SIZE_MAX)
+}
+
+/// A text whose `Debug` form is its length and its characters: as unambiguous as the `Debug` form of a string, which
+/// escapes character by character, a hundred times slower.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Verbatim(String);
+
+impl From<&str> for Verbatim {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl Deref for Verbatim {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Verbatim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.len(), &**self)
+    }
+}
 
 /// The parameters of a request: those of the body, then those of the URL. The first parameter of a name wins, as in Go.
 #[derive(Debug, Default)]
@@ -52,12 +91,12 @@ impl Form {
     }
 
     /// Returns the values of `match[]`.
-    pub(crate) fn selectors(&self) -> Vec<String> {
-        self.all("match[]").map(str::to_owned).collect()
+    pub(crate) fn selectors(&self) -> Vec<Verbatim> {
+        self.all("match[]").map(Verbatim::from).collect()
     }
 
     /// Returns the values of `match[]`, of which there must be at least one.
-    pub(crate) fn required_selectors(&self) -> Result<Vec<String>, ApiError> {
+    pub(crate) fn required_selectors(&self) -> Result<Vec<Verbatim>, ApiError> {
         Some(self.selectors())
             .filter(|selectors| !selectors.is_empty())
             .ok_or_else(|| ApiError::bad_data("no match[] parameter provided"))
@@ -70,12 +109,15 @@ impl Form {
             ["", text] | [text, _] => text.to_owned(),
         };
         let start = if self.first("start").is_empty() { self.first("time") } else { self.first("start") };
-        Parameters {
-            text,
-            start: start.to_owned(),
-            end: self.first("end").to_owned(),
-            step: self.first("step").to_owned(),
-        }
+        let time = |text| quotable(text).to_owned();
+        Parameters { text, start: time(start), end: time(self.first("end")), step: time(self.first("step")) }
+    }
+
+    /// Returns the bytes of all parameters.
+    pub(crate) fn size(&self) -> usize {
+        let size =
+            |(name, value): &(String, String)| size_of::<(String, String)>() + name.capacity() + value.capacity();
+        self.pairs.iter().map(size).sum()
     }
 
     /// Returns the first value of a parameter, or an empty string if it is missing.
@@ -128,7 +170,7 @@ impl Form {
     pub(crate) fn boolean(&self, name: &str) -> Result<bool, ApiError> {
         match self.first(name) {
             "" => Ok(false),
-            text => parse_bool(text)
+            text => parse_bool(quotable(text))
                 .map_err(|reason| ApiError::invalid_parameter(name, format!("unable to parse boolean: {reason}"))),
         }
     }
@@ -202,22 +244,36 @@ pub(crate) struct Steps {
 /// Parses the selectors of `match[]`, for which there may be thousands of regular expressions to compile.
 ///
 /// # Errors
-/// `invalid` with the reason if a selector does not parse, or matches series that have none of its labels; the interrupts of the
-/// request.
+/// The errors of [`parse_selector`]; `invalid` if a selector matches series that have none of its labels.
 pub(crate) fn parse_selectors(
     ctx: &QueryContext,
-    texts: &[String],
+    texts: &[Verbatim],
     invalid: impl Fn(String) -> ApiError,
 ) -> Result<Vec<Vec<Matcher>>, ApiError> {
-    let parse = |text: &String| {
-        ctx.check()?;
-        varve_query::promql::parse_selector(text).map_err(|error| invalid(error.to_string()))
-    };
+    let parse = |text: &Verbatim| parse_selector(ctx, text, &invalid);
     let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
     match selectors.iter().all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty())) {
         true => Ok(selectors),
         false => Err(invalid("match[] must contain at least one non-empty matcher".to_owned())),
     }
+}
+
+/// Parses a selector of `match[]`.
+///
+/// # Errors
+/// `invalid` with the reason if the selector does not parse or is too long; the interrupts of the request.
+pub(crate) fn parse_selector(
+    ctx: &QueryContext,
+    text: &str,
+    invalid: impl Fn(String) -> ApiError,
+) -> Result<Vec<Matcher>, ApiError> {
+    ctx.check()?;
+    let size = text.len();
+    if size > SELECTOR_SIZE_MAX {
+        let reason = format!("selector of {size} bytes exceeds the limit of {SELECTOR_SIZE_MAX}");
+        return Err(invalid(reason).with_limit("selector size"));
+    }
+    varve_query::promql::parse_selector(text).map_err(|error| invalid(error.to_string()))
 }
 
 /// Unescapes a label name in a path: `U__a_2e_b` is `a.b`. A name with invalid escapes stays unchanged.
@@ -264,7 +320,7 @@ pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
             PosOverflow | NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        format!("strconv.Atoi: parsing {text:?}: {reason}")
+        format!("strconv.Atoi: parsing {:?}: {reason}", quotable(text))
     })
 }
 

@@ -7,6 +7,7 @@ use varve_query::promql::quoted;
 use varve_query::stats::{Operator, QueryStats, SampleStats, StatsMode, StepSamples};
 
 use super::json;
+use super::params::quotable;
 
 /// The statistics of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Wanted {
     /// Returns Prometheus' warning about a deprecated value of `stats`.
     pub(crate) fn warning(text: &str) -> Option<String> {
         let warning = || {
-            let quoted = quoted(text);
+            let quoted = quoted(quotable(text));
             format!(
                 "value {quoted} for parameter \"stats\" is deprecated and will be rejected in the next major release, \
                  use \"true\" or \"all\""

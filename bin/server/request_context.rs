@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::Method;
 use jiff::Timestamp;
 use varve_query::stats::QueryStats;
+use varve_tsdb::context::Charge;
 
 use super::rejects::Sender;
 
@@ -39,7 +40,7 @@ pub(crate) struct RequestContext {
     pub(crate) user_agent: String,
     /// Empty without authentication.
     pub(crate) user: Arc<str>,
-    parameters: OnceLock<Parameters>,
+    parameters: OnceLock<(Parameters, Option<Charge>)>,
     times: OnceLock<Times>,
     stats: OnceLock<QueryStats>,
     is_read: AtomicBool,
@@ -111,17 +112,19 @@ impl RequestContext {
         Sender { address: self.client, user_agent, user, path }
     }
 
-    /// Sets the parameters, once.
-    pub(crate) fn note_parameters(&self, parameters: Parameters) {
-        self.parameters
-            .get_or_init(|| Parameters { text: truncate(&parameters.text, TEXT_SIZE_MAX).to_owned(), ..parameters });
+    /// Sets the parameters, once. Keeps the charge of their memory until the request ends.
+    pub(crate) fn note_parameters(&self, mut parameters: Parameters, charge: impl Into<Option<Charge>>) {
+        self.parameters.get_or_init(|| {
+            parameters.text = truncate(&parameters.text, TEXT_SIZE_MAX).to_owned();
+            (parameters, charge.into())
+        });
     }
 
     /// Returns the parameters, which are empty until they are read.
     pub(crate) fn parameters(&self) -> &Parameters {
         static EMPTY: Parameters =
             Parameters { text: String::new(), start: String::new(), end: String::new(), step: String::new() };
-        self.parameters.get().unwrap_or(&EMPTY)
+        self.parameters.get().map_or(&EMPTY, |(parameters, _)| parameters)
     }
 
     /// Sets the times of a query, once.
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!((&*context.user, context.user_agent.len()), ("ann", USER_AGENT_SIZE_MAX));
         assert_eq!(context.parameters().text, "");
         for text in ["a", "b"] {
-            context.note_parameters(Parameters { text: text.to_owned(), ..Parameters::default() });
+            context.note_parameters(Parameters { text: text.to_owned(), ..Parameters::default() }, None);
         }
         assert_eq!(context.parameters().text, "a");
     }

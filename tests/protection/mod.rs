@@ -4,6 +4,7 @@ mod accounting;
 mod bounds;
 mod cgroup;
 mod clients;
+mod forms;
 mod gates;
 mod http2;
 mod ingestion;

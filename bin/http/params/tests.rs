@@ -140,7 +140,7 @@ fn durations_may_be_floats_or_units() {
 }
 
 fn check_selectors(texts: &[&str], expect: Result<usize, &str>) {
-    let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+    let texts: Vec<Verbatim> = texts.iter().map(|&text| text.into()).collect();
     let parsed = parse_selectors(&QueryContext::unbounded(), &texts, ApiError::bad_data);
     let parsed = parsed.map(|sets| sets.len()).map_err(|error| error.message);
     assert_eq!(parsed, expect.map_err(str::to_owned), "{texts:?}");
@@ -152,12 +152,46 @@ fn each_selector_needs_a_matcher_that_does_not_match_empty() {
     let empty = Err("match[] must contain at least one non-empty matcher");
     check_selectors(&["{job=~\".*\"}"], empty);
     check_selectors(&["up", "{job!=\"x\"}"], empty);
-    let parse =
-        |ctx: &QueryContext, text: &str| parse_selectors(ctx, &[text.to_owned()], ApiError::bad_data).unwrap_err();
+    let parse = |ctx: &QueryContext, text: &str| parse_selectors(ctx, &[text.into()], ApiError::bad_data).unwrap_err();
     assert!(parse(&QueryContext::unbounded(), "sum(up)").message.contains("parse error"));
     let interrupted = QueryContext::unbounded();
     interrupted.interrupt(varve_tsdb::Interrupt::Canceled);
     assert_eq!(parse(&interrupted, "up").kind, ErrorKind::Canceled);
+}
+
+#[test]
+fn a_selector_has_a_maximum_size() {
+    let selector = |size| format!("{{a=\"{}\"}}", "x".repeat(size - 6));
+    check_selectors(&[&selector(SELECTOR_SIZE_MAX)], Ok(1));
+    let text = selector(SELECTOR_SIZE_MAX + 1);
+    let invalid = parse_selector(&QueryContext::unbounded(), &text, ApiError::bad_data).unwrap_err();
+    assert_eq!(invalid.message, "selector of 1048577 bytes exceeds the limit of 1048576");
+    assert_eq!(invalid.limit, Some("selector size"));
+}
+
+#[test]
+fn errors_quote_only_the_start_of_a_long_parameter() {
+    let long = "\u{fffd}".repeat(1 << 20);
+    let check = |name: &str, message: &dyn Fn(&Form) -> String| {
+        let size = message(&form(&format!("{name}={long}"))).len();
+        assert!((100..1000).contains(&size), "{name}: {size}");
+    };
+    check("limit", &|form| message(form.limit()));
+    check("time", &|form| message(form.optional_time_ms("time")));
+    check("start", &|form| message(form.time_range()));
+    check("step", &|form| message(form.steps(1)));
+    check("timeout", &|form| message(form.timeout()));
+    check("lookback_delta", &|form| message(form.lookback_delta_ms()));
+    check("skip_head", &|form| message(form.boolean("skip_head")));
+    let shown = form(&format!("start={long}&end={long}&step={long}")).shown();
+    assert!([shown.start, shown.end, shown.step].iter().all(|text| text.len() <= QUOTED_SIZE_MAX));
+}
+
+#[test]
+fn the_key_of_a_text_is_unambiguous() {
+    let key = |texts: &[&str]| format!("{:?}", texts.iter().map(|&text| Verbatim::from(text)).collect::<Vec<_>>());
+    assert_eq!(key(&["up", "é\"\n"]), "[2:up, 4:é\"\n]");
+    assert_ne!(key(&["a, 1:b"]), key(&["a", "b"]));
 }
 
 fn check_name(escaped: &str, expect: &str) {

@@ -3,6 +3,7 @@
 //! A time is seconds since the epoch with a fraction, or RFC 3339 as Go's `time.Parse` accepts it: an hour may have one digit, a
 //! fraction may follow a comma and have any number of digits, of which nine count.
 
+use super::quotable;
 use crate::quantity::parse_duration;
 use varve_tsdb::TimeRange;
 
@@ -15,7 +16,7 @@ pub(super) const TIME_MAX: &str = "292277025-08-18T07:12:54.999999999Z";
 
 /// Parses a time into nanoseconds since the epoch.
 pub(super) fn parse_time(text: &str) -> Result<i128, String> {
-    let invalid = || format!("cannot parse {text:?} to a valid timestamp");
+    let invalid = || format!("cannot parse {:?} to a valid timestamp", quotable(text));
     if let Some(seconds) = parse_float(text) {
         if !seconds.is_finite() {
             return Err(invalid());
@@ -37,11 +38,12 @@ pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
         let nanos = seconds * NANOS_PER_S as f64;
         // As a float, `i64::MAX` is 2^63, which an i64 cannot hold.
         if nanos.is_nan() || nanos >= i64::MAX as f64 || nanos < i64::MIN as f64 {
-            return Err(format!("cannot parse {text:?} to a valid duration. It overflows int64"));
+            return Err(format!("cannot parse {:?} to a valid duration. It overflows int64", quotable(text)));
         }
         return Ok(nanos as i64);
     }
-    let duration = parse_duration(text).map_err(|_| format!("cannot parse {text:?} to a valid duration"))?;
+    let duration =
+        parse_duration(text).map_err(|_| format!("cannot parse {:?} to a valid duration", quotable(text)))?;
     Ok(i64::try_from(duration.as_nanos()).expect("parse_duration ends at i64::MAX nanoseconds"))
 }
 

@@ -19,6 +19,13 @@ use crate::server::settings::Settings;
 
 /// Maximum size of a form in bytes, as in Go.
 const FORM_SIZE_MAX: usize = 10 << 20;
+/// Forms above this size are parsed on a blocking thread: less than a millisecond of work.
+const FORM_INLINE_MAX: usize = 64 << 10;
+/// Copies of the parameters that a request may hold at a time: as parsed, as its handler uses them, as lists show them, and twice
+/// in the key of a shared computation.
+const FORM_COPIES: usize = 5;
+/// Growth of a form of invalid UTF-8, each byte of which becomes U+FFFD.
+const LOSSY_GROWTH: usize = 3;
 /// Maximum time for which a body may be slower than `--web.min-body-rate`.
 const RATE_GRACE: Duration = Duration::from_secs(10);
 /// Maximum time for reading the remainder of a rejected body, so that the sender can read the response.
@@ -171,38 +178,46 @@ pub(crate) fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
 }
 
-/// Reads the parameters of a request: from its body if the body is a form, then from its URL.
+/// Reads the parameters of a request: from its body if the body is a form, then from its URL. They are charged until the request
+/// ends.
 async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
     let (parts, body) = request.into_parts();
     let mut form = Form::default();
+    let mut charge = app.context(None).charge();
     let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     if matches!(parts.method, Method::POST | Method::PUT) && is_form(content_type) {
         let limits = BodyLimits::new(FORM_SIZE_MAX, "form size", &app.settings);
-        let mut charge = app.context(None).charge();
         let coding = header_text(&parts.headers, header::CONTENT_ENCODING);
         let coding = Coding::of_body(coding).ok_or_else(|| {
             let known = "gzip, deflate and zstd are";
             ApiError::bad_data(format!("{coding} encoding of a form is not accepted; {known}"))
         })?;
         let body = read(body, limits, &mut charge).await?;
-        match coding {
-            None => form.add(&body)?,
-            Some(coding) => form = decode_form(coding, body, charge).await?,
-        }
+        (form, charge) = match coding {
+            None if body.len() <= FORM_INLINE_MAX => parse_form(&body, charge)?,
+            _ => {
+                let parsing = tokio::task::spawn_blocking(move || match coding {
+                    None => parse_form(&body, charge),
+                    Some(coding) => parse_form(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?, charge),
+                });
+                parsing.await.map_err(ApiError::internal)??
+            }
+        };
     }
     form.add(parts.uri.query().unwrap_or_default().as_bytes())?;
-    RequestContext::current().note_parameters(form.shown());
+    RequestContext::current().note_parameters(form.shown(), charge);
     Ok(form)
 }
 
-/// Decompresses a form on a blocking thread.
-async fn decode_form(coding: Coding, body: Vec<u8>, mut charge: Charge) -> Result<Form, ApiError> {
-    let decoding = tokio::task::spawn_blocking(move || {
-        let mut form = Form::default();
-        form.add(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?)?;
-        Ok(form)
-    });
-    decoding.await.unwrap_or_else(|panicked| Err(ApiError::internal(panicked)))
+/// Parses a form whose bytes are charged already. Returns the charge of its parameters.
+fn parse_form(body: &[u8], mut charge: Charge) -> Result<(Form, Charge), ApiError> {
+    let mut form = Form::default();
+    charge.grow_without_waiting(LOSSY_GROWTH * body.len())?;
+    form.add(body)?;
+    let size = FORM_COPIES * form.size();
+    charge.grow_without_waiting(size.saturating_sub(charge.size()))?;
+    charge.shrink(charge.size().saturating_sub(size));
+    Ok((form, charge))
 }
 
 fn is_form(content_type: &[u8]) -> bool {

@@ -67,7 +67,7 @@ impl Storage for RuleStorage<'_> {
         let ctx = self.context();
         let context = RequestContext::new(Method::GET, ROUTE.into(), None, "", Arc::from(""));
         let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
-        context.note_parameters(Parameters { text, ..Parameters::default() });
+        context.note_parameters(Parameters { text, ..Parameters::default() }, None);
         context.note_times(RequestTimes { start_ms: timestamp_ms, end_ms: timestamp_ms, step_ms: 0 });
         let registration = self.app.active_requests.register(context, RequestClass::Rule, &ctx);
         let request = &registration.request;

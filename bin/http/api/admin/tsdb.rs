@@ -7,14 +7,13 @@ use axum::extract::State;
 use axum::response::Response;
 use jiff::Timestamp;
 use varve_prometheus::export::{ExportOptions, export};
-use varve_query::promql::parse_selector;
 use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Db, QueryContext};
 
 use super::{no_content, run};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::openapi::described;
-use crate::http::params::Form;
+use crate::http::params::{Form, Verbatim, parse_selector, quotable};
 use crate::http::response::success;
 use crate::server::app::App;
 
@@ -36,19 +35,20 @@ described! {
 
 /// Deletes samples of matching series.
 pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+    let ctx = app.context_without_deadline();
     run(app, move |store| {
         let db = &store.db;
         form.check_encoding()?;
         let selectors = form.required_selectors()?;
         let range = form.time_range()?;
         // As in Prometheus, a selector may match the empty string: `{job=""}` selects the series without a job.
-        let parse = |text: &String| {
-            let invalid = |reason: String| ApiError::invalid_parameter("match[]", reason);
-            let matchers = parse_selector(text).map_err(|reason| invalid(reason.to_string()))?;
+        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
+        let parse = |text: &Verbatim| {
+            let matchers = parse_selector(&ctx, text, invalid)?;
             // The file of delete rules holds text.
             match matchers.iter().all(|matcher| matcher.value().as_bytes() == matcher.value_bytes()) {
                 true => Ok(matchers),
-                false => Err(invalid(format!("a value in {text} is not UTF-8"))),
+                false => Err(invalid(format!("a value in {} is not UTF-8", quotable(text)))),
             }
         };
         let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
@@ -82,7 +82,12 @@ pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result<
                 return Err(ApiError::invalid_parameter("skip_head", reason));
             }
             "prometheus" => true,
-            other => return Err(ApiError::invalid_parameter("format", format!("not supported value {other:?}"))),
+            other => {
+                return Err(ApiError::invalid_parameter(
+                    "format",
+                    format!("not supported value {:?}", quotable(other)),
+                ));
+            }
         };
         let random = getrandom::u64().map_err(ApiError::internal)?;
         let name = format!("{}-{:016x}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"), random >> 1);

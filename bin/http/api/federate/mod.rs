@@ -28,7 +28,7 @@ use varve_tsdb::{Labels, Matcher, QueryContext, SampleColumns, TimeRange};
 
 use super::selector_union::SelectorUnion;
 use crate::http::error::ApiError;
-use crate::http::params::Form;
+use crate::http::params::{Form, parse_selector};
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
@@ -72,10 +72,7 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: F
 
 fn read_selectors(ctx: &QueryContext, form: &Form) -> Result<Vec<Vec<Matcher>>, ApiError> {
     form.check_encoding()?;
-    let parse = |text| {
-        ctx.check()?;
-        varve_query::promql::parse_selector(text).map_err(|error| ApiError::bad_data(error.to_string()))
-    };
+    let parse = |text| parse_selector(ctx, text, ApiError::bad_data);
     // As in Prometheus, a selector without matchers selects nothing.
     let selects = |selector: &Result<Vec<Matcher>, ApiError>| !selector.as_ref().is_ok_and(Vec::is_empty);
     form.all("match[]").map(parse).filter(selects).collect()

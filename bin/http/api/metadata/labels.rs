@@ -10,7 +10,7 @@ use varve_tsdb::{Matcher, TimeRange};
 
 use crate::http::error::ApiError;
 use crate::http::json;
-use crate::http::params::{Form, parse_selectors, unescape_label_name};
+use crate::http::params::{Form, Verbatim, parse_selectors, unescape_label_name};
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
@@ -71,7 +71,7 @@ struct Used {
 
 #[derive(Debug)]
 struct Request {
-    selectors: Vec<String>,
+    selectors: Vec<Verbatim>,
     range: TimeRange,
     limit: usize,
 }

@@ -7,7 +7,7 @@ use varve_tsdb::{Labels, Matcher, QueryContext, TimeRange};
 
 use crate::http::error::ApiError;
 use crate::http::json;
-use crate::http::params::{Form, parse_selectors};
+use crate::http::params::{Form, Verbatim, parse_selectors};
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
@@ -21,7 +21,7 @@ pub(crate) async fn series(State(state): State<HttpState>, who: Requester, form:
 
 #[derive(Debug)]
 struct Request {
-    selectors: Vec<String>,
+    selectors: Vec<Verbatim>,
     range: TimeRange,
     limit: usize,
 }

@@ -11,7 +11,7 @@ use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::result::write_result;
 use crate::http::error::ApiError;
-use crate::http::params::{Form, Steps, parse_bool};
+use crate::http::params::{Form, Steps, Verbatim, parse_bool};
 use crate::http::query_stats::{self, Wanted};
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run, run_shared};
 use crate::http::serving::state::HttpState;
@@ -113,7 +113,7 @@ fn note_times(times: Times) {
 /// The parameters that instant and range queries share.
 #[derive(Debug)]
 struct Options {
-    query: String,
+    query: Verbatim,
     timeout: Option<Duration>,
     lookback_delta_ms: Option<i64>,
     limit: Option<usize>,
@@ -132,7 +132,7 @@ impl Options {
         let use_start_timestamps = use_start_timestamps(headers)?;
         let stats = form.first("stats");
         let (stats, stats_warning) = (Wanted::read(stats), Wanted::warning(stats));
-        let query = form.first("query").to_owned();
+        let query = form.first("query").into();
         Ok(Self { query, timeout, lookback_delta_ms, limit, stats, stats_warning, use_start_timestamps })
     }
 

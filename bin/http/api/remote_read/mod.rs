@@ -35,6 +35,8 @@ use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadReque
 const REQUEST_SIZE_MAX: usize = 4 << 20;
 /// Maximum bytes in memory per byte of a message: an empty query has two bytes.
 const BYTES_PER_BYTE: usize = 96;
+/// Response types that an error lists.
+const QUOTED_TYPES_MAX: usize = 100;
 /// Bytes that are handed to the response writer at a time.
 const STEP_SIZE: usize = 4 << 10;
 /// Bytes that are compressed at a time. Snappy's encoder looks no further back.
@@ -61,7 +63,8 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result<
     let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
     let (request, charge) = decoded.await.map_err(ApiError::internal)??;
     let Some(is_streamed) = negotiate(&request.accepted_response_types) else {
-        let accepted: Vec<_> = request.accepted_response_types.iter().map(i32::to_string).collect();
+        let accepted = request.accepted_response_types.iter().take(QUOTED_TYPES_MAX);
+        let accepted: Vec<_> = accepted.map(i32::to_string).collect();
         let reason = format!(
             "server does not support any of the requested response types: [{}]; supported: map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
             accepted.join(" ")

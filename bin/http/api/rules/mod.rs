@@ -10,7 +10,7 @@ use varve_rules::rule::Rule;
 use varve_tsdb::{Matcher, QueryContext};
 
 use crate::http::error::ApiError;
-use crate::http::params::{Form, parse_selectors};
+use crate::http::params::{Form, parse_selectors, quotable};
 use crate::http::response::html_safe_json;
 use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
@@ -67,7 +67,7 @@ impl<'a> Filter<'a> {
         let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
         let kind = form.first("type").to_lowercase();
         if !matches!(&*kind, "" | "alert" | "record") {
-            return Err(ApiError::invalid_parameter("type", format!("not supported value {kind:?}")));
+            return Err(ApiError::invalid_parameter("type", format!("not supported value {:?}", quotable(&kind))));
         }
         let excludes_alerts = parse_exclude_alerts(&form.first("exclude_alerts").to_lowercase())?;
         let token = form.first("group_next_token");
@@ -133,6 +133,7 @@ fn parse_exclude_alerts(text: &str) -> Result<bool, ApiError> {
         "" | "0" | "f" | "false" => Ok(false),
         "1" | "t" | "true" => Ok(true),
         _ => {
+            let text = quotable(text);
             let reason =
                 format!("error converting exclude_alerts: strconv.ParseBool: parsing {text:?}: invalid syntax");
             Err(ApiError::invalid_parameter("exclude_alerts", reason))

@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_query::promql;
 
 use crate::http::error::ApiError;
 use crate::http::openapi::{Untyped, described};
-use crate::http::params::{Form, parse_int};
+use crate::http::params::{Form, parse_int, parse_selector, quotable};
 use crate::http::response::success;
+use crate::http::serving::run::{RequestClass, run};
+use crate::http::serving::state::HttpState;
 use crate::server::app::App;
+
+/// Maximum size of `labels` in bytes.
+const LABELS_SIZE_MAX: usize = 1 << 20;
 
 /// An entry of a list that is always empty.
 #[derive(Debug, serde::Serialize)]
@@ -69,15 +73,19 @@ pub(crate) async fn targets(form: Form) -> Response {
 }
 
 /// GET /api/v1/targets/metadata.
-pub(crate) async fn metadata(form: Form) -> Result<Response, ApiError> {
-    if !form.first("limit").is_empty() && parse_int(form.first("limit")).is_err() {
-        return Err(ApiError::bad_data("limit must be a number"));
-    }
-    let selector = form.first("match_target");
-    if !selector.is_empty() {
-        promql::parse_selector(selector).map_err(|error| ApiError::invalid_parameter("match_target", error))?;
-    }
-    Ok(success::<[Nothing]>(&[]))
+pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    run(&state, RequestClass::Metadata, None, move |work| {
+        if !form.first("limit").is_empty() && parse_int(form.first("limit")).is_err() {
+            return Err(ApiError::bad_data("limit must be a number"));
+        }
+        let selector = form.first("match_target");
+        if !selector.is_empty() {
+            parse_selector(&work.ctx, selector, |reason| ApiError::invalid_parameter("match_target", reason))?;
+        }
+        let none: [Nothing; 0] = [];
+        work.respond_json(&none)
+    })
+    .await
 }
 
 /// GET /api/v1/targets/relabel_steps.
@@ -86,6 +94,11 @@ pub(crate) async fn relabel_steps(form: Form) -> ApiError {
     if !pool.is_empty() {
         if labels.is_empty() {
             return ApiError::bad_data("no labels parameter provided");
+        }
+        if labels.len() > LABELS_SIZE_MAX {
+            let size = labels.len();
+            return ApiError::bad_data(format!("labels of {size} bytes exceed the limit of {LABELS_SIZE_MAX}"))
+                .with_limit("labels size");
         }
         if let Err(error) = serde_json::from_str::<BTreeMap<String, String>>(labels) {
             return ApiError::bad_data(format!("error parsing labels: {error}"));
@@ -108,7 +121,7 @@ fn no_such_pool(pool: &str) -> ApiError {
     if pool.is_empty() {
         return ApiError::bad_data("no scrapePool parameter provided");
     }
-    ApiError::bad_data(format!("error retrieving scrape config: scrape pool {pool:?} not found"))
+    ApiError::bad_data(format!("error retrieving scrape config: scrape pool {:?} not found", quotable(pool)))
 }
 
 /// GET /api/v1/alertmanagers.
