@@ -16,11 +16,11 @@ use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::json;
-use crate::http::params::{Form, parse_int, parse_selectors};
+use crate::http::params::{Form, parse_int, parse_selectors, quotable};
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
-use score::{Algorithm, Term};
+use score::{Algorithm, Steps, Term};
 
 /// The algorithms that compare terms with names.
 pub(crate) const ALGORITHMS: [&str; 2] = ["subsequence", "jarowinkler"];
@@ -32,6 +32,8 @@ const BATCH_SIZE_DEFAULT: usize = 100;
 const BATCH_SIZE_MAX: usize = 1000;
 /// Maximum number of terms: each is compared with every name.
 const TERMS_MAX: usize = 32;
+/// Maximum size of a term in bytes: the default maximum of a label value.
+const TERM_SIZE_MAX: usize = 64 << 10;
 /// Names between two checks of the request's context.
 const NAMES_PER_CHECK: usize = 256;
 
@@ -139,6 +141,10 @@ impl Search {
             let reason = format!("too many search[] terms: got {n_terms}, maximum is {TERMS_MAX}");
             return Err(ApiError::bad_data(reason));
         }
+        if let Some(size) = form.all("search[]").map(str::len).find(|&size| size > TERM_SIZE_MAX) {
+            let reason = format!("search[] term of {size} bytes exceeds the limit of {TERM_SIZE_MAX}");
+            return Err(ApiError::bad_data(reason).with_limit("search term size"));
+        }
         let threshold = read_threshold(form.first("fuzz_threshold"))?;
         let algorithm = read_algorithm(form.first("fuzz_alg"))?;
         let case_sensitive = boolean(form, "case_sensitive", true)?;
@@ -165,11 +171,12 @@ impl Search {
         charge.grow(names.len() * size_of::<(&str, f64)>())?;
         let mut found = Vec::new();
         let mut chars = Vec::new();
+        let mut steps = Steps::new(&work.ctx);
         for (i, name) in names.iter().enumerate() {
             if i % NAMES_PER_CHECK == 0 {
                 work.ctx.check()?;
             }
-            if let Some(score) = self.score(name, &mut chars) {
+            if let Some(score) = self.score(name, &mut chars, &mut steps)? {
                 found.push((name, score));
             }
         }
@@ -212,15 +219,20 @@ impl Search {
     }
 
     /// Returns the best score of a name over all terms, or `None` if none of them matches. `chars` is scratch space.
-    fn score(&self, name: &str, chars: &mut Vec<char>) -> Option<f64> {
+    fn score(&self, name: &str, chars: &mut Vec<char>, steps: &mut Steps<'_>) -> varve_tsdb::Result<Option<f64>> {
         if self.terms.is_empty() {
-            return Some(1.0);
+            return Ok(Some(1.0));
         }
         let lower = if self.case_sensitive { None } else { Some(name.to_lowercase()) };
         let name = lower.as_deref().unwrap_or(name);
         chars.clear();
         chars.extend(name.chars());
-        self.terms.iter().filter_map(|term| term.score(name, chars)).max_by(f64::total_cmp)
+        let mut best = None;
+        for term in &self.terms {
+            let score = term.score(name, chars, steps)?;
+            best = best.into_iter().chain(score).max_by(f64::total_cmp);
+        }
+        Ok(best)
     }
 
     fn write(
@@ -307,7 +319,7 @@ fn read_threshold(text: &str) -> Result<f64, ApiError> {
         "" => Ok(0.0),
         _ => match parse_int(text) {
             Ok(percent @ 0..=100) => Ok(percent as f64 / 100.0),
-            _ => Err(ApiError::bad_data(format!("invalid fuzz_threshold {text:?}: must be 0-100"))),
+            _ => Err(ApiError::bad_data(format!("invalid fuzz_threshold {:?}: must be 0-100", quotable(text)))),
         },
     }
 }
@@ -318,7 +330,7 @@ fn read_algorithm(text: &str) -> Result<Algorithm, ApiError> {
         "jarowinkler" => Ok(Algorithm::JaroWinkler),
         _ => {
             let known = ALGORITHMS.join(" ");
-            Err(ApiError::bad_data(format!("unsupported fuzz_alg {text:?}: must be one of [{known}]")))
+            Err(ApiError::bad_data(format!("unsupported fuzz_alg {:?}: must be one of [{known}]", quotable(text))))
         }
     }
 }
@@ -333,7 +345,7 @@ fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>, Api
             return invalid("sort_dir is not supported for sort_by=score");
         }
         _ if !matches!(direction, "" | "asc" | "dsc") => {
-            return invalid(&format!("invalid sort_dir {direction:?}: must be \"asc\" or \"dsc\""));
+            return invalid(&format!("invalid sort_dir {:?}: must be \"asc\" or \"dsc\"", quotable(direction)));
         }
         ("score", _) if !has_terms => return invalid("sort_by=score requires search[] to be set"),
         _ => {}
@@ -342,7 +354,7 @@ fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>, Api
         ("score", _) => Ok(Order::Score),
         ("alpha", "dsc") => Ok(Order::Descending),
         ("" | "alpha", _) => Ok(Order::Ascending),
-        _ => Err(by.to_owned()),
+        _ => Err(quotable(by).to_owned()),
     })
 }
 
@@ -364,14 +376,16 @@ fn positive(text: &str, name: &str) -> Result<Option<usize>, ApiError> {
     }
     match parse_int(text).ok().and_then(|number| usize::try_from(number).ok()).filter(|&number| number > 0) {
         Some(number) => Ok(Some(number)),
-        None => Err(ApiError::bad_data(format!("invalid {name} {text:?}: must be a positive integer"))),
+        None => Err(ApiError::bad_data(format!("invalid {name} {:?}: must be a positive integer", quotable(text)))),
     }
 }
 
 fn boolean(form: &Form, name: &str, default: bool) -> Result<bool, ApiError> {
     match form.first(name) {
         "" => Ok(default),
-        text => form.boolean(name).map_err(|_| ApiError::bad_data(format!("invalid {name} {text:?}: must be boolean"))),
+        text => form
+            .boolean(name)
+            .map_err(|_| ApiError::bad_data(format!("invalid {name} {:?}: must be boolean", quotable(text)))),
     }
 }
 
@@ -403,6 +417,10 @@ mod tests {
             ("limit=1001", "limit 1001 exceeds the configured maximum (1000, see --web.search.max-limit)"),
             ("batch_size=x", "invalid batch_size \"x\": must be a positive integer"),
             (&"search[]=a&".repeat(33), "too many search[] terms: got 33, maximum is 32"),
+            (
+                &format!("search[]={}", "a".repeat(TERM_SIZE_MAX + 1)),
+                "search[] term of 65537 bytes exceeds the limit of 65536",
+            ),
         ] {
             assert_eq!(search(encoded).unwrap_err(), expect, "{encoded}");
         }
@@ -434,7 +452,10 @@ mod tests {
 
     #[test]
     fn the_best_score_of_several_terms_counts() {
-        let score = |encoded: &str, name: &str| search(encoded).unwrap().score(name, &mut Vec::new());
+        let ctx = QueryContext::unbounded();
+        let score = |encoded: &str, name: &str| {
+            search(encoded).unwrap().score(name, &mut Vec::new(), &mut Steps::new(&ctx)).unwrap()
+        };
         assert_eq!(score("", "anything"), Some(1.0));
         assert_eq!(score("search[]=&search[]=up", "up"), Some(1.0));
         assert_eq!(score("search[]=x&search[]=UP", "up"), None);

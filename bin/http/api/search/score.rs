@@ -1,6 +1,9 @@
 //! The score of a name for a search term, from 0 to 1, as in Prometheus' `util/strutil` and `web/api/v1/search_filters.go`.
 //!
-//! Characters are compared, not bytes.
+//! Characters are compared, not bytes. The time for a name is up to the square of its length, so [`Steps`] checks the context of the
+//! request in between.
+
+use varve_tsdb::QueryContext;
 
 /// The algorithm that compares terms with names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +12,35 @@ pub(super) enum Algorithm {
     Subsequence,
     /// The term is a substring of the name, or similar to it.
     JaroWinkler,
+}
+
+/// Comparisons of characters between two checks of the request's context: about a millisecond.
+const STEPS_PER_CHECK: usize = 1 << 20;
+
+/// Counts comparisons of characters.
+#[derive(Debug)]
+pub(super) struct Steps<'a> {
+    ctx: &'a QueryContext,
+    n_left: usize,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(ctx: &'a QueryContext) -> Self {
+        Self { ctx, n_left: STEPS_PER_CHECK }
+    }
+
+    /// Counts up to `n` comparisons.
+    ///
+    /// # Errors
+    /// The interrupts of the request.
+    fn take(&mut self, n: usize) -> varve_tsdb::Result<()> {
+        if let Some(n_left) = self.n_left.checked_sub(n) {
+            self.n_left = n_left;
+            return Ok(());
+        }
+        self.n_left = STEPS_PER_CHECK;
+        self.ctx.check()
+    }
 }
 
 /// The factor of scores that are not exact matches.
@@ -30,18 +62,23 @@ impl Term {
     }
 
     /// Returns the score of a name, or `None` if it does not match.
-    pub(super) fn score(&self, text: &str, chars: &[char]) -> Option<f64> {
-        match self.algorithm {
-            Algorithm::Subsequence if text.starts_with(&self.text) => Some(1.0),
-            Algorithm::Subsequence => {
-                let score = subsequence(&self.chars, chars);
-                (score > 0.0 && score >= self.threshold).then_some(score)
+    ///
+    /// # Errors
+    /// The interrupts of the request.
+    pub(super) fn score(&self, text: &str, chars: &[char], steps: &mut Steps<'_>) -> varve_tsdb::Result<Option<f64>> {
+        steps.take(text.len())?;
+        if self.algorithm == Algorithm::Subsequence {
+            if text.starts_with(&self.text) {
+                return Ok(Some(1.0));
             }
-            Algorithm::JaroWinkler => self.substring(text, chars.len()).or_else(|| {
-                let score = if self.threshold > 0.0 { jaro_winkler(&self.chars, chars) } else { -1.0 };
-                (score >= self.threshold).then_some(score)
-            }),
+            let score = subsequence(&self.chars, chars, steps)?;
+            return Ok((score > 0.0 && score >= self.threshold).then_some(score));
         }
+        if let Some(score) = self.substring(text, chars.len()) {
+            return Ok(Some(score));
+        }
+        let score = if self.threshold > 0.0 { jaro_winkler(&self.chars, chars, steps)? } else { -1.0 };
+        Ok((score >= self.threshold).then_some(score))
     }
 
     /// Returns the score of a substring: the earlier, the better.
@@ -56,26 +93,27 @@ impl Term {
 }
 
 /// Returns the score of a subsequence. Consecutive characters increase it, gaps decrease it.
-fn subsequence(pattern: &[char], text: &[char]) -> f64 {
+fn subsequence(pattern: &[char], text: &[char], steps: &mut Steps<'_>) -> varve_tsdb::Result<f64> {
     if pattern == text {
-        return 1.0;
+        return Ok(1.0);
     }
     if pattern.is_empty() || pattern.len() > text.len() {
-        return 0.0;
+        return Ok(0.0);
     }
     let mut best = -1.0f64;
     for start in 0..=text.len() - pattern.len() {
         if text[start] != pattern[0] {
             continue;
         }
+        steps.take(text.len() - start)?;
         // A pattern that is incomplete from here is incomplete from any later position.
         let Some(score) = score_from(pattern, text, start) else { break };
         best = best.max(score);
     }
     if best < 0.0 {
-        return 0.0;
+        return Ok(0.0);
     }
-    best / (pattern.len() * pattern.len()) as f64 * NOT_EXACT
+    Ok(best / (pattern.len() * pattern.len()) as f64 * NOT_EXACT)
 }
 
 /// Returns the score of the first match of the pattern from a position.
@@ -102,25 +140,26 @@ fn score_from(pattern: &[char], text: &[char], start: usize) -> Option<f64> {
 }
 
 /// Returns the Jaro-Winkler similarity, with a prefix of up to four characters.
-fn jaro_winkler(a: &[char], b: &[char]) -> f64 {
+fn jaro_winkler(a: &[char], b: &[char], steps: &mut Steps<'_>) -> varve_tsdb::Result<f64> {
     if a == b {
-        return 1.0;
+        return Ok(1.0);
     }
     if a.is_empty() || b.is_empty() {
-        return 0.0;
+        return Ok(0.0);
     }
     let (short, long) = if a.len() > b.len() { (b, a) } else { (a, b) };
     let distance = (long.len() / 2).saturating_sub(1);
     let (mut in_short, mut in_long) = (Vec::new(), vec![false; long.len()]);
     for (i, c) in short.iter().enumerate() {
         let places = i.saturating_sub(distance)..(i + distance + 1).min(long.len());
+        steps.take(places.len())?;
         if let Some(at) = places.into_iter().find(|&at| !in_long[at] && long[at] == *c) {
             in_long[at] = true;
             in_short.push(*c);
         }
     }
     if in_short.is_empty() {
-        return 0.0;
+        return Ok(0.0);
     }
     let matched = long.iter().zip(&in_long).filter(|(_, is_matched)| **is_matched).map(|(c, _)| c);
     let n_moved = in_short.iter().zip(matched).filter(|(a, b)| a != b).count() as f64;
@@ -128,7 +167,7 @@ fn jaro_winkler(a: &[char], b: &[char]) -> f64 {
     // The order of operations matters for the last bit.
     let jaro = (n * (1.0 / short.len() as f64) + n * (1.0 / long.len() as f64) + (n - n_moved * 0.5) / n) / 3.0;
     let prefix = short.iter().zip(long).take(4).take_while(|(a, b)| a == b).count() as f64;
-    jaro + prefix * 0.1 * (1.0 - jaro)
+    Ok(jaro + prefix * 0.1 * (1.0 - jaro))
 }
 
 #[cfg(test)]
@@ -140,7 +179,9 @@ mod tests {
     }
 
     fn check(algorithm: Algorithm, term: &str, text: &str, expect: Option<f64>) {
-        let score = Term::new(term.to_owned(), algorithm, 0.0).score(text, &chars(text));
+        let ctx = QueryContext::unbounded();
+        let score =
+            Term::new(term.to_owned(), algorithm, 0.0).score(text, &chars(text), &mut Steps::new(&ctx)).unwrap();
         let is_close = match (score, expect) {
             (Some(score), Some(expect)) => (score - expect).abs() < 1e-9,
             (score, expect) => score == expect,
@@ -173,9 +214,28 @@ mod tests {
 
     #[test]
     fn similar_names_score_as_in_the_literature() {
+        let ctx = QueryContext::unbounded();
+        let jaro_winkler = |a: &str, b: &str| jaro_winkler(&chars(a), &chars(b), &mut Steps::new(&ctx)).unwrap();
         for (a, b, expect) in [("MARTHA", "MARHTA", 0.9611), ("DIXON", "DICKSONX", 0.8133), ("DWAYNE", "DUANE", 0.84)] {
-            assert!((jaro_winkler(&chars(a), &chars(b)) - expect).abs() < 1e-4, "{a} {b}");
+            assert!((jaro_winkler(a, b) - expect).abs() < 1e-4, "{a} {b}");
         }
-        assert_eq!(jaro_winkler(&chars("a"), &chars("b")), 0.0);
+        assert_eq!(jaro_winkler("a", "b"), 0.0);
+    }
+
+    #[test]
+    fn the_comparison_of_long_texts_is_interrupted() {
+        let ctx = QueryContext::unbounded();
+        ctx.interrupt(varve_tsdb::Interrupt::Canceled);
+        let text = "a".repeat(1 << 20);
+        for (algorithm, term) in [
+            (Algorithm::Subsequence, "ab".to_owned()),
+            (Algorithm::Subsequence, format!("{}b", "a".repeat(1000))),
+            (Algorithm::JaroWinkler, "b".repeat(1 << 16)),
+        ] {
+            let text = format!("{text}b");
+            let term = Term::new(term, algorithm, 1.0);
+            let interrupted = term.score(&text, &chars(&text), &mut Steps::new(&ctx)).unwrap_err();
+            assert!(matches!(interrupted, varve_tsdb::Error::Interrupted(_)), "{algorithm:?} {interrupted}");
+        }
     }
 }
