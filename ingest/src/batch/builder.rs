@@ -45,16 +45,17 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         Self { batch, encoded, memory, hasher, limits, reserved: 0, labels: Span::default(), key: None }
     }
 
-    /// Starts a series. `labels` must be sorted by name.
+    /// Starts a series and returns its key. `labels` must be sorted by name.
     pub(crate) fn series<'l>(
         &mut self,
         labels: impl IntoIterator<Item = (&'l str, &'l str)>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<RouteKey, WriteError> {
         let start = self.encoded.len();
         self.put_labels(labels)?;
         self.labels = Span::new(start, self.encoded.len());
-        self.key = Some(self.hasher.hash(&self.encoded[start..]));
-        Ok(())
+        let key = self.hasher.hash(&self.encoded[start..]);
+        self.key = Some(key);
+        Ok(key)
     }
 
     /// Adds a sample to the current series. `start_ms` is 0 if unknown.
@@ -127,7 +128,12 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         Ok(())
     }
 
-    /// Reserves memory for `size` more bytes.
+    /// Reserves `size` bytes outside of the buffer.
+    pub(crate) fn grow(&mut self, size: usize) -> Result<(), WriteError> {
+        self.memory.grow(size)
+    }
+
+    /// Reserves memory for `size` more bytes of the buffer.
     fn reserve(&mut self, size: usize) -> Result<(), WriteError> {
         let wanted = self.encoded.len() + size;
         if wanted <= self.reserved {
@@ -206,7 +212,7 @@ mod tests {
             let (_other, mut reservation) = (memory.reserve(1).unwrap(), memory.reserve(1).unwrap());
             let (mut batch, mut encoded) = (DecodedBatch::default(), Vec::new());
             let mut builder = BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, limits);
-            (0..1000).try_for_each(|_| builder.series([("a", value.as_str())])).unwrap_err()
+            (0..1000).try_for_each(|_| builder.series([("a", value.as_str())]).map(drop)).unwrap_err()
         };
         assert!(matches!(grow(300 << 10, &Limits::default()), WriteError::Busy { .. }));
         let limits = Limits { decompressed_size_max: 1000, ..Limits::default() };

@@ -100,11 +100,41 @@ fn an_old_timestamp_adds_a_bounded_number_of_samples() {
 }
 
 #[test]
+fn added_samples_are_reserved() {
+    let (memory, hasher, limits) = (Memory::new(400 << 10), RouteHasher::new(), Limits::default());
+    let (_other, mut reservation) = (memory.reserve(1).unwrap(), memory.reserve(0).unwrap());
+    let resource = |i: usize| gauge(&[("service.name", &i.to_string()), ("a", "b")], &[point(0), point(1 << 60)]);
+    let mut translate = |n_resources: usize| {
+        let (mut batch, mut text, mut rejects) = (DecodedBatch::default(), Vec::new(), Rejects::default());
+        let mut builder = BatchBuilder::new(&mut batch, &mut text, &mut reservation, &hasher, &limits);
+        let message: Vec<u8> = (0..n_resources).flat_map(resource).collect();
+        super::translate(&message, &OtlpSettings::default(), &mut builder, &mut rejects).map(|()| batch.n_samples())
+    };
+    assert_eq!(translate(1).unwrap(), 2 + TARGET_INFO_SAMPLES_MAX as usize + 1);
+    assert!(matches!(translate(10), Err(WriteError::Busy { .. })), "10,000 samples take more than 144 KiB");
+}
+
+#[test]
 fn the_size_of_a_data_point_is_bounded() {
     let large = "x".repeat(DECODED_SIZE_MAX);
     let refused = translated(&gauge(&[("a", &large)], &[point(1)])).unwrap_err();
     assert!(matches!(refused, WriteError::TooLarge { .. }), "{refused}");
     assert!(translated(&gauge(&[("a", &large[100..])], &[point(1)])).is_ok());
+}
+
+#[test]
+fn the_parts_of_a_resource_or_scope_are_bounded_together() {
+    let empty_attributes = |field_number: u8, size: usize| [field_number << 3 | 2, 0].repeat(size / 2);
+    // Attributes are field 1 of a resource and field 3 of a scope.
+    let resource = |size| field(1, &field(1, &empty_attributes(1, size)).repeat(3));
+    let scope = |size| field(1, &field(2, &field(1, &empty_attributes(3, size)).repeat(3)));
+    for message in [resource(DECODED_SIZE_MAX / 2), scope(DECODED_SIZE_MAX / 2)] {
+        let refused = translated(&message).unwrap_err();
+        assert!(matches!(refused, WriteError::TooLarge { .. }), "{refused}");
+    }
+    for message in [resource(1000), scope(1000)] {
+        assert!(translated(&message).is_ok());
+    }
 }
 
 #[test]

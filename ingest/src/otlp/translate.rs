@@ -1,6 +1,6 @@
 //! Translates an export request to series.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use prost::Message;
 use varve_tsdb::labels::METRIC_NAME;
@@ -12,7 +12,7 @@ use super::message::{
 };
 use super::names::{LabelNamer, MetricType, metric_name, unit_name};
 use super::{DECODED_SIZE_MAX, OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or, value};
-use crate::batch::BatchBuilder;
+use crate::batch::{BatchBuilder, RouteKey};
 use crate::error::{Malformed, WriteError};
 use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
@@ -33,7 +33,7 @@ pub(crate) fn translate(
         sanitizes_underscore: settings.label_name_underscore_sanitization,
         keeps_underscores: settings.label_name_preserve_multiple_underscores,
     };
-    let mut translator = Translator { settings, namer, to, rejects, families: BTreeSet::new(), infos: BTreeSet::new() };
+    let mut translator = Translator { settings, namer, to, rejects, families: BTreeSet::new(), infos: HashMap::new() };
     each_message(Reader::new(message), RESOURCE_METRICS, REQUEST, |resource| translator.resource(resource))
 }
 
@@ -44,8 +44,9 @@ struct Translator<'a, 'c, 'p> {
     rejects: &'a mut Rejects,
     /// Families whose metadata is in the batch.
     families: BTreeSet<String>,
-    /// Samples of `target_info` in the batch, to add each only once: a request may contain a resource several times.
-    infos: BTreeSet<(Vec<(String, String)>, i64)>,
+    /// Timestamps of the samples of `target_info` in the batch, by the key of the series, to add each only once: a request may
+    /// contain a resource several times.
+    infos: HashMap<RouteKey, BTreeSet<i64>>,
 }
 
 /// The name and data of a metric.
@@ -119,8 +120,8 @@ impl From<WriteError> for Failure {
 
 impl Translator<'_, '_, '_> {
     fn resource(&mut self, reader: Reader<'_>) -> Result<(), WriteError> {
-        let mut resource = Attributes::default();
-        each_message(reader, RESOURCE, RESOURCE_METRICS_FIELDS, |inner| merge(&mut resource, inner))?;
+        let (mut resource, mut size) = (Attributes::default(), 0);
+        each_message(reader, RESOURCE, RESOURCE_METRICS_FIELDS, |inner| merge(&mut resource, &mut size, inner))?;
         let attributes = resource.attributes;
         let mut context = match Context::new(&attributes, self.settings, self.namer) {
             Ok(context) => context,
@@ -147,8 +148,8 @@ impl Translator<'_, '_, '_> {
     }
 
     fn scope(&mut self, reader: Reader<'_>, context: &mut Context, times: &mut Times) -> Result<(), WriteError> {
-        let (mut scope, mut schema_url) = (Scope::default(), "");
-        each_message(reader, SCOPE, SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, inner))?;
+        let (mut scope, mut size, mut schema_url) = (Scope::default(), 0, "");
+        each_message(reader, SCOPE, SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, &mut size, inner))?;
         each_message(reader, SCHEMA_URL, SCOPE_METRICS_FIELDS, |inner| {
             schema_url = utf8(inner)?;
             Ok(())
@@ -353,22 +354,23 @@ impl Translator<'_, '_, '_> {
         let interval_ms = (self.settings.lookback_ms / 2).max(1);
         let (first_ms, last_ms) = (milliseconds(times.first_ns), milliseconds(times.last_ns));
         let first_ms = first_ms.max(last_ms.saturating_sub(interval_ms.saturating_mul(TARGET_INFO_SAMPLES_MAX)));
-        let owned: Vec<_> = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         if self.families.insert(TARGET_INFO.to_owned()) {
             self.to.family(TARGET_INFO, KIND_GAUGE, "Target metadata", "")?;
         }
-        self.to.series(labels.iter())?;
+        let key = self.to.series(labels.iter())?;
+        let added = self.infos.entry(key).or_default();
         let mut timestamp_ms = first_ms;
-        while timestamp_ms < last_ms {
-            if self.infos.insert((owned.clone(), timestamp_ms)) {
-                self.to.sample(timestamp_ms, 1.0, 0)?;
+        loop {
+            let timestamp = timestamp_ms.min(last_ms);
+            if added.insert(timestamp) {
+                self.to.grow(INFO_SIZE)?;
+                self.to.sample(timestamp, 1.0, 0)?;
             }
-            timestamp_ms += interval_ms;
+            if timestamp == last_ms {
+                return self.to.end_series();
+            }
+            timestamp_ms = timestamp_ms.saturating_add(interval_ms);
         }
-        if self.infos.insert((owned, last_ms)) {
-            self.to.sample(last_ms, 1.0, 0)?;
-        }
-        self.to.end_series()
     }
 
     fn reject(&mut self, reason: String, n_points: u64) {
@@ -491,15 +493,16 @@ fn each_message<'a>(
 
 fn decode<M: Message + Default>(reader: Reader<'_>) -> Result<M, WriteError> {
     let mut message = M::default();
-    merge(&mut message, reader)?;
+    merge(&mut message, &mut 0, reader)?;
     Ok(message)
 }
 
-fn merge<M: Message>(to: &mut M, reader: Reader<'_>) -> Result<(), WriteError> {
-    let size = reader.rest().len();
-    if size > DECODED_SIZE_MAX {
+/// Decodes a message, or a part of it. `size` is the size of all its parts: a field that occurs several times is merged.
+fn merge<M: Message>(to: &mut M, size: &mut usize, reader: Reader<'_>) -> Result<(), WriteError> {
+    *size += reader.rest().len();
+    if *size > DECODED_SIZE_MAX {
         let what = "size in bytes of a resource, scope or data point";
-        return Err(WriteError::TooLarge { what, size: size as u64, limit: DECODED_SIZE_MAX as u64, flag: "OTLP" });
+        return Err(WriteError::TooLarge { what, size: *size as u64, limit: DECODED_SIZE_MAX as u64, flag: "OTLP" });
     }
     let malformed = |error: prost::DecodeError| Malformed::Message { offset: reader.at(), reason: error.to_string() };
     Ok(to.merge(reader.rest()).map_err(malformed)?)
@@ -559,6 +562,9 @@ fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
     labels.sort();
     labels
 }
+
+/// Bytes of a sample of `target_info` in memory: in the batch, and its timestamp in a set.
+const INFO_SIZE: usize = 32;
 
 const REQUEST: u32 = 1 << 1;
 const RESOURCE_METRICS: Key = len_key(1);
