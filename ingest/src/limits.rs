@@ -26,7 +26,7 @@ pub struct Limits {
     /// Maximum bytes of a label value. Default 65,536.
     pub label_value_size_max: usize,
     /// Maximum bytes of memory of all active requests: bodies, decompressed messages, decoded samples. Default 512 MiB.
-    /// A request that runs alone may exceed it, so that this limit cannot starve a request that the other limits allow.
+    /// A request that runs alone may take twice as much, so that this limit rarely rejects what the other limits allow.
     pub bytes_in_flight_max: usize,
     /// Maximum bytes of the route cache, allocated as series arrive. Default 1 GiB: 30 million series, at 28 bytes per
     /// slot and four of five slots used. At least 70 KiB.
@@ -99,15 +99,19 @@ impl Limits {
         check(what, "--ingest.samples-per-request-max", n as u64, limit)
     }
 
-    /// Checks the size of all label sets of a request with resolved symbols.
+    /// Checks the size of all label sets of a request with resolved symbols. It never exceeds `bytes_in_flight_max`: a request that
+    /// runs alone may exceed that, but not by this expansion.
     #[inline]
     pub(crate) fn check_resolved(&self, size: u64) -> Result<(), WriteError> {
-        let limit = self.decompressed_size_max as u64 * RESOLVED_FACTOR;
+        let by_message =
+            (self.decompressed_size_max as u64 * RESOLVED_FACTOR, "--ingest.decompressed-size-max (times 8)");
+        let by_memory = (self.bytes_in_flight_max as u64, "--ingest.bytes-in-flight-max");
+        let (limit, flag) = by_message.min(by_memory);
         if size <= limit {
             return Ok(());
         }
         let what = "size in bytes of label sets with resolved symbols";
-        Err(WriteError::TooLarge { what, size, limit, flag: "--ingest.decompressed-size-max (times 8)" })
+        Err(WriteError::TooLarge { what, size, limit, flag })
     }
 
     pub(crate) fn check_families(&self, n_families: usize) -> Result<(), WriteError> {
@@ -126,3 +130,24 @@ fn check(what: &'static str, flag: &'static str, size: u64, limit: usize) -> Res
 pub(crate) const RESOLVED_FACTOR: u64 = 8;
 /// Maximum number of clusters of HA pairs.
 pub(crate) const CLUSTERS_MAX: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expanded_label_sets_are_limited_by_the_message_and_by_memory() {
+        let limits =
+            |bytes_in_flight_max| Limits { decompressed_size_max: 100, bytes_in_flight_max, ..Limits::default() };
+        let check =
+            |bytes_in_flight_max, size| limits(bytes_in_flight_max).check_resolved(size).map_err(|e| e.to_string());
+        let refused = |limit, flag| {
+            Err(format!(
+                "size in bytes of label sets with resolved symbols of 801 exceeds the limit of {limit} ({flag})"
+            ))
+        };
+        assert_eq!((check(1000, 800), check(500, 500)), (Ok(()), Ok(())));
+        assert_eq!(check(1000, 801), refused(800, "--ingest.decompressed-size-max (times 8)"));
+        assert_eq!(check(500, 801), refused(500, "--ingest.bytes-in-flight-max"));
+    }
+}

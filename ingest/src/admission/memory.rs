@@ -9,6 +9,9 @@ use std::time::Instant;
 
 use crate::error::WriteError;
 
+/// A request that runs alone may reserve this many times the limit.
+const ALONE_FACTOR: u64 = 2;
+
 /// The memory that requests reserve from.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -35,7 +38,8 @@ impl Memory {
     /// Reserves `size` bytes without waiting.
     ///
     /// # Errors
-    /// [`WriteError::Busy`] if the bytes exceed the limit. A request that runs alone may reserve any size.
+    /// [`WriteError::Busy`] if the bytes exceed the limit, or [`WriteError::TooLarge`] if they exceed the limit of a request that runs
+    /// alone, so that a retry fails too.
     pub(crate) fn reserve(&self, size: usize) -> Result<Reservation<'_>, WriteError> {
         self.add(0, size as u64)?;
         Ok(Reservation { memory: self, size: size as u64 })
@@ -53,8 +57,8 @@ impl Memory {
         let mut checking = self.checking.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let busy = match self.reserve(size) {
-                Ok(reservation) => return Ok(reservation),
-                Err(busy) => busy,
+                Err(busy @ WriteError::Busy { .. }) => busy,
+                settled => return settled,
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -72,10 +76,16 @@ impl Memory {
     /// Adds `size` bytes for a request that already holds `own` bytes.
     fn add(&self, own: u64, size: u64) -> Result<(), WriteError> {
         let limit = self.limit;
+        let alone_max = limit.saturating_mul(ALONE_FACTOR);
+        let whole = own.saturating_add(size);
+        if whole > alone_max {
+            let (what, flag) = ("memory of the request in bytes", "--ingest.bytes-in-flight-max (times 2)");
+            return Err(WriteError::TooLarge { what, size: whole, limit: alone_max, flag });
+        }
         let grown = |in_flight: u64| {
             let is_alone = in_flight == own;
             let after = in_flight.saturating_add(size);
-            (is_alone || after <= limit).then_some(after)
+            (after <= if is_alone { alone_max } else { limit }).then_some(after)
         };
         match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown) {
             Ok(_) => Ok(()),
@@ -142,13 +152,18 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_alone_gets_any_size() {
+    fn a_request_that_is_alone_gets_twice_the_limit() {
         let memory = Memory::new(100);
-        let mut alone = memory.reserve(1000).unwrap();
-        alone.grow(1000).unwrap();
+        let mut alone = memory.reserve(150).unwrap();
+        alone.grow(50).unwrap();
         assert_eq!(
             memory.reserve(1).unwrap_err().to_string(),
-            "write requests hold 2000 bytes, 1 more exceed the limit of 100 (--ingest.bytes-in-flight-max)"
+            "write requests hold 200 bytes, 1 more exceed the limit of 100 (--ingest.bytes-in-flight-max)"
         );
+        let too_large =
+            "memory of the request in bytes of 201 exceeds the limit of 200 (--ingest.bytes-in-flight-max (times 2))";
+        assert_eq!(alone.grow(1).unwrap_err().to_string(), too_large);
+        let deadline = Instant::now() + Duration::from_secs(600);
+        assert_eq!(memory.reserve_until(201, deadline).unwrap_err().to_string(), too_large);
     }
 }
