@@ -37,6 +37,9 @@ pub(crate) enum Received {
     Reload,
 }
 
+/// SIGXFSZ, the same on all supported systems: a file would exceed RLIMIT_FSIZE.
+const FILE_SIZE_EXCEEDED: i32 = 25;
+
 /// Handlers of SIGTERM, SIGINT and SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -46,11 +49,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers.
+    /// Installs the handlers. A write beyond RLIMIT_FSIZE no longer ends the process, but fails like a write on a full disk.
     ///
     /// # Errors
     /// If the operating system rejects a handler.
     pub(crate) fn catch() -> io::Result<Self> {
+        drop(signal(SignalKind::from_raw(FILE_SIZE_EXCEEDED))?);
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,

@@ -27,6 +27,15 @@ fn sigterm_shuts_down_without_loss() {
 }
 
 #[test]
+fn a_file_that_exceeds_its_limit_does_not_end_the_process() {
+    let mut server = Server::start(&[]);
+    // The kernel sends it when a write exceeds RLIMIT_FSIZE.
+    server.signal("XFSZ");
+    write(&server, "a");
+    assert!(server.terminate().success(), "{}", server.log());
+}
+
+#[test]
 fn sigterm_does_not_wait_long_for_clients() {
     let mut server = Server::start(&[]);
     // An idle connection, an incomplete request, and a client that does not read its response.
