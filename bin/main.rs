@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         }
         Command::Query(command) => tools::query::run(&command),
         Command::Check(command) => tools::check::run(&command),
+        Command::Test(command) => tools::test::run(&command),
         Command::Tsdb(command) => tools::tsdb::run(&command),
         Command::Wal(command) => {
             allocator::release_freed_memory();

@@ -18,6 +18,7 @@ use crate::tools::manual::{CompletionArgs, ManArgs};
 use crate::tools::query::QueryCommand;
 use crate::tools::relabel::RelabelCommand;
 use crate::tools::status::StatusCommand;
+use crate::tools::test::TestCommand;
 use crate::tools::tsdb::TsdbCommand;
 use crate::tools::wal::WalCommand;
 
@@ -42,6 +43,9 @@ pub(crate) enum Command {
     /// Check configuration, rules, metrics and servers
     #[command(subcommand)]
     Check(CheckCommand),
+    /// Run unit tests of rules
+    #[command(subcommand)]
+    Test(TestCommand),
     /// Work with data directories of Varve and Prometheus
     #[command(subcommand)]
     Tsdb(TsdbCommand),

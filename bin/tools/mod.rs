@@ -8,6 +8,8 @@ pub(crate) mod manual;
 mod output;
 pub(crate) mod query;
 pub(crate) mod relabel;
+mod scratch_dir;
 pub(crate) mod status;
+pub(crate) mod test;
 pub(crate) mod tsdb;
 pub(crate) mod wal;

@@ -2,19 +2,23 @@
 
 /// A calendar date and a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Civil {
-    pub(crate) year: i64,
+pub struct Civil {
+    /// The year.
+    pub year: i64,
     /// Month of the year, from 1.
-    pub(crate) month: i64,
+    pub month: i64,
     /// Day of the month, from 1.
-    pub(crate) day: i64,
+    pub day: i64,
     /// Day of the year, from 1.
-    pub(crate) year_day: i64,
+    pub year_day: i64,
     /// Day of the week, from 0 (Sunday).
-    pub(crate) weekday: i64,
-    pub(crate) hour: i64,
-    pub(crate) minute: i64,
-    pub(crate) second: i64,
+    pub weekday: i64,
+    /// Hour of the day.
+    pub hour: i64,
+    /// Minute of the hour.
+    pub minute: i64,
+    /// Second of the minute.
+    pub second: i64,
 }
 
 const DAY_SECONDS: i64 = 86_400;
@@ -29,7 +33,8 @@ const WEDNESDAY: i64 = 3;
 
 impl Civil {
     /// Converts seconds since the Unix epoch to the proleptic Gregorian calendar.
-    pub(crate) fn of_seconds(seconds: i64) -> Self {
+    #[must_use]
+    pub fn of_seconds(seconds: i64) -> Self {
         let since_first = seconds.wrapping_add(EPOCH_DAYS * DAY_SECONDS).cast_unsigned();
         let [days, second_of_day] =
             [since_first / DAY_SECONDS as u64, since_first % DAY_SECONDS as u64].map(|n| n as i64);
@@ -55,7 +60,8 @@ impl Civil {
     }
 
     /// Returns the number of days of the month.
-    pub(crate) fn days_in_month(&self) -> i64 {
+    #[must_use]
+    pub fn days_in_month(&self) -> i64 {
         month_days(self.year, self.month)
     }
 }

@@ -32,7 +32,7 @@ pub mod stats;
 pub mod usage;
 mod value;
 
-mod date;
+pub mod date;
 pub mod decimal;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};

@@ -29,14 +29,24 @@ groups:
 const BAD: &[&str] = &[
     "groups:\n- name: g\n  rules:\n  - record: a\n    expr: sum(\n",
     "groups:\n- name: g\n  rules:\n  - record: a\n    alert: b\n    expr: up\n",
-    "groups:\n- name: g\n  rules:\n  - expr: up\n",
-    "groups:\n- name: g\n  rules:\n  - record: a\n",
     "groups:\n- name: g\n  rules:\n  - record: a\n    expr: up\n    for: 5m\n",
 ];
 /// Invalid files whose location promtool does not print.
 const BAD_GROUPS: &[(&str, &str)] = &[
     ("groups:\n- name: g\n- name: g\n", "3:3: groupname: \"g\" is repeated in the same file"),
     ("groups:\n- name: ''\n", "2:3: Groupname must not be empty"),
+    (
+        "groups:\n- name: g\n  rules:\n  - expr: up\n",
+        "4:5: group \"g\", rule 1, \"\": one of 'record' or 'alert' must be set",
+    ),
+    (
+        "groups:\n- name: g\n  rules:\n  - record: a\n",
+        "4:5: group \"g\", rule 1, \"a\": field 'expr' must be set in rule",
+    ),
+    (
+        "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up, labels: {a: '{{ $x }}'}}\n",
+        "4:37: group \"g\", rule 1, \"A\": label \"a\": template: __alert_A:1: undefined variable \"$x\"",
+    ),
 ];
 
 struct Files(TempDir);

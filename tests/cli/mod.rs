@@ -4,6 +4,7 @@ mod check;
 mod pipes;
 mod query;
 mod recipes;
+mod test_rules;
 mod tsdb;
 
 use std::ffi::OsStr;

@@ -9,9 +9,8 @@ use varve_tsdb::histogram::{Histogram, HistogramCounts};
 use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::staleness::is_stale_nan;
 
-use super::histogram::Literal;
 use super::script::{Eval, Expected, Notes, Text};
-use super::sequence::{Item, Sequence};
+use varve_rules::unit_test::sequence::{Item, Literal, Sequence};
 
 /// Maximum difference between two numbers, relative to their sum.
 const TOLERANCE: f64 = 0.000_001;

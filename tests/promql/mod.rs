@@ -7,7 +7,6 @@ pub(crate) mod differential;
 mod histogram;
 mod runner;
 mod script;
-mod sequence;
 
 use std::path::{Path, PathBuf};
 

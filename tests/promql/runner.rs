@@ -13,7 +13,7 @@ use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
 use super::at_modifier;
 use super::compare;
 use super::script::{Command, CommandKind, Eval, Expected, Load, parse_script};
-use super::sequence::Item;
+use varve_rules::unit_test::sequence::Item;
 
 /// The outcome of the evaluations of a script.
 #[derive(Debug, Default)]

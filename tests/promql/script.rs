@@ -1,15 +1,13 @@
 //! The parser of test scripts, in the language of Prometheus' `promqltest`.
 
-use varve_query::promql::Features;
-use varve_query::promql::ast::{Expr, ExprKind, VectorSelector};
-use varve_query::promql::parse;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, MatchOp};
-
 use varve_query::Times;
+use varve_query::promql::Features;
+use varve_query::promql::ast::{Expr, ExprKind};
+use varve_query::promql::parse;
+use varve_rules::unit_test::sequence::{self, Sequence, parse_labels};
+use varve_tsdb::Labels;
 
 use super::histogram;
-use super::sequence::{self, Sequence};
 
 /// A command and the number of its first line.
 #[derive(Debug)]
@@ -247,7 +245,7 @@ fn parse_expect(expect: &str, eval: &mut Eval) -> Result<(), String> {
 
 fn parse_series(line: &str) -> Result<(Labels, Sequence), String> {
     let (metric, values) = split_metric(line);
-    Ok((parse_labels(metric)?, sequence::parse(values)?))
+    Ok((parse_labels(metric, &Features::all())?, sequence::parse(values)?))
 }
 
 /// Splits a line after the name and the braces of a metric.
@@ -267,23 +265,4 @@ fn split_metric(line: &str) -> (&str, &str) {
         }
     }
     (line, "")
-}
-
-fn parse_labels(metric: &str) -> Result<Labels, String> {
-    // A name may be a keyword.
-    let name_len = metric.find('{').unwrap_or(metric.len());
-    let (name, braces) = metric.split_at(name_len);
-    let braces = if braces.is_empty() { "{}" } else { braces };
-    // Only a selector with a matcher that needs a value parses as a query.
-    let selector = format!("{{needed!=\"\", {}", &braces[1..]);
-    let expr = parse(&selector, &Features::all()).map_err(|error| format!("{metric}: {error}"))?;
-    let ExprKind::Vector(VectorSelector { matchers, .. }) = expr.kind else {
-        return Err(format!("no series: {metric}"));
-    };
-    let pairs = matchers[1..].iter().map(|matcher| {
-        assert_eq!(matcher.op(), MatchOp::Equal, "{metric}");
-        (matcher.name(), matcher.value())
-    });
-    let name = (!name.is_empty()).then_some((METRIC_NAME, name));
-    Labels::from_pairs(name.into_iter().chain(pairs)).map_err(|error| format!("{metric}: {error}"))
 }

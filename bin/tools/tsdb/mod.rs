@@ -16,7 +16,6 @@ mod export;
 mod import;
 mod label_stats;
 mod list;
-mod scratch_dir;
 mod source;
 
 use std::process::ExitCode;

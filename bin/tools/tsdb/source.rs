@@ -12,8 +12,8 @@ use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::super::directory::{Owner, owner};
-use super::scratch_dir::ScratchDir;
 use crate::machine;
+use crate::tools::scratch_dir::ScratchDir;
 use crate::tools::wal::default_options;
 
 /// Opens a data directory of Varve that no server has open.

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod file;
+pub mod template;
 
 mod alert;
 mod alerts_max;
@@ -26,6 +27,7 @@ pub mod schedule;
 pub mod storage;
 mod threads;
 mod time;
+pub mod unit_test;
 pub mod waiting;
 
 pub use alert::{Alert, AlertState, Notification, RestoreOptions};

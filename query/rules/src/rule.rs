@@ -1,6 +1,6 @@
 //! A rule of a running group: its definition, its alerts, and the outcome of its evaluations.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use varve_tsdb::{Labels, Matcher};
 use crate::alert::{ALERT_NAME, Alert, AlertState, Alerts};
 use crate::alerts_max::AlertsMax;
 use crate::file::{self, RuleKind};
+use crate::template::Template;
 use crate::time::Time;
 
 /// Number of evaluations that a rule remembers.
@@ -23,6 +24,8 @@ pub struct Rule {
     pub definition: file::Rule,
     /// The expression as Prometheus prints it.
     pub expr: Arc<str>,
+    /// Labels and annotations of an alerting rule, by their text.
+    templates: BTreeMap<String, Template>,
     state: Mutex<RuleState>,
     alerts_max: Arc<AlertsMax>,
 }
@@ -130,7 +133,17 @@ impl RuleStatus {
 impl Rule {
     pub(crate) fn new(definition: file::Rule, is_restored: bool, alerts_max: Arc<AlertsMax>) -> Self {
         let state = Mutex::new(RuleState { is_restored, ..RuleState::default() });
-        Self { expr: promql::print(&definition.expr.tree).into(), definition, state, alerts_max }
+        let mut templates = BTreeMap::new();
+        if let RuleKind::Alerting(alerting) = &definition.kind {
+            let texts = definition.labels.values().chain(alerting.annotations.values());
+            templates.extend(texts.map(|text| (text.clone(), Template::new(&definition.name, text))));
+        }
+        Self { expr: promql::print(&definition.expr.tree).into(), templates, definition, state, alerts_max }
+    }
+
+    /// Returns the template with the text of a label or annotation.
+    pub(crate) fn template(&self, text: &str) -> &Template {
+        &self.templates[text]
     }
 
     /// Returns `true` for an alerting rule.

@@ -44,7 +44,7 @@ pub use json::{to_json, to_json_within};
 pub use parser::parse_selector;
 pub use pretty::{prettify, prettify_within};
 pub use printer::print;
-pub use quote::quoted;
+pub use quote::{code_point, quoted, unquote};
 pub use selectors::selectors;
 
 use ast::Expr;

@@ -5,7 +5,8 @@ use std::fmt::{self, Write};
 /// Returns the bytes of the string literal `literal`, which includes the quotes; `None` if it is malformed.
 ///
 /// Strings in `"` and `'` have Go's escapes. Strings in backquotes have no escapes.
-pub(super) fn unquote(literal: &str) -> Option<Vec<u8>> {
+#[must_use]
+pub fn unquote(literal: &str) -> Option<Vec<u8>> {
     let quote = literal.chars().next()?;
     let body = literal.get(1..)?.strip_suffix(quote)?;
     if quote == '`' || !body.contains('\\') {
@@ -123,7 +124,8 @@ pub(super) fn quoted_char(c: Option<char>) -> String {
 }
 
 /// Returns the code point of a character, and the character if it is printable, like Go's `%#U`.
-pub(super) fn code_point(c: char) -> String {
+#[must_use]
+pub fn code_point(c: char) -> String {
     let code = format!("U+{:04X}", u32::from(c));
     if is_printable(c) { format!("{code} '{c}'") } else { code }
 }

@@ -10,6 +10,7 @@ use super::error::FileError;
 use super::locate::Step;
 use super::raw::{RawGroup, RawRule, given};
 use super::{Alerting, Expression, Group, GroupState, Options, Rule, RuleFile, RuleKind, Texts};
+use crate::template::Template;
 
 /// Fields of a group in a PrometheusRule that Prometheus does not have.
 const FIELDS_OF_MANIFESTS: [&str; 1] = ["partial_response_strategy"];
@@ -86,7 +87,7 @@ impl Checker<'_> {
             }
             if !names.insert(&raw.name) {
                 let message = format!("groupname: \"{}\" is repeated in the same file", raw.name);
-                self.error(&[group_path(g, ["name"])], message);
+                self.error(&[group_path(g, [])], message);
             }
             groups.push(self.one_group(g, raw));
         }
@@ -146,6 +147,13 @@ impl Checker<'_> {
         if raw.annotations.contains_key("") {
             self.error(&[at("annotations")], "invalid annotation name: ".to_owned());
         }
+        if let Some(alert) = alert {
+            for (kind, key, texts) in
+                [("label", "labels", &raw.labels), ("annotation", "annotations", &raw.annotations)]
+            {
+                self.templates(&at(key), alert, kind, texts);
+            }
+        }
         let mut labels = group.labels.clone();
         labels.extend(raw.labels.clone());
         let annotations = raw.annotations.clone();
@@ -176,6 +184,15 @@ impl Checker<'_> {
             Err(reason) => {
                 self.error(&[path.to_vec()], format!("{field}: {reason}"));
                 None
+            }
+        }
+    }
+
+    fn templates(&mut self, path: &[Step], alert: &str, kind: &str, texts: &Texts) {
+        for (name, text) in texts {
+            if let Some(error) = Template::new(alert, text).parse_error() {
+                let path = [path, &[name.as_str().into()]].concat();
+                self.error(&[path], format!("{kind} {}: {error}", quoted(name)));
             }
         }
     }

@@ -82,7 +82,7 @@ pub struct Rule {
     pub name: String,
     /// The expression.
     pub expr: Expression,
-    /// The labels of the group, overridden by the labels of the rule.
+    /// The labels of the group, overridden by the labels of the rule. Templates in an alerting rule.
     pub labels: Texts,
     /// Fields that only one kind of rule has.
     pub kind: RuleKind,

@@ -84,7 +84,7 @@ fn errors_have_positions() {
     for (text, expect) in cases {
         check(&rules(text), expect);
     }
-    check("groups:\n- name: g\n- name: g\n", &["3:9: groupname: \"g\" is repeated in the same file"]);
+    check("groups:\n- name: g\n- name: g\n", &["3:3: groupname: \"g\" is repeated in the same file"]);
     check("groups:\n- interval: 1m\n", &["2:3: Groupname must not be empty"]);
     check(
         "groups:\n- {name: g, limits: 3}\ngroup: 3\n",

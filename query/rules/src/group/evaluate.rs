@@ -6,15 +6,20 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use varve_query::VectorSample;
+use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{Labels, Sample, TimeRange};
+use varve_tsdb::{Labels, QueryContext, Sample, TimeRange};
 
 use super::{Group, Settings, duration};
 use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Source};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::{EvaluationRecord, Rule};
 use crate::storage::{Answer, Failure, Output, OutputKind, Rejected, Storage};
+use crate::template::{Environment, error_text};
 use crate::time::Time;
+
+/// Maximum memory of the regular expressions in templates of a rule, in bytes.
+const TEMPLATES_SIZE_MAX: usize = 64 << 20;
 
 /// Why a group is evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +229,9 @@ impl Run<'_> {
             let state = rule.state();
             (state.alerts.clone(), state.is_restored)
         };
-        let mut expand = |template: &str, sample: &VectorSample| self.expand(rule, template, sample);
+        let memory = MemoryBudget::new("memory of templates", TEMPLATES_SIZE_MAX);
+        let ctx = QueryContext::new(self.group.schedule.interval(), memory);
+        let mut expand = |template: &str, sample: &VectorSample| self.expand(&ctx, rule, template, sample);
         let mut evaluation = alert::Evaluation {
             source: Source {
                 name: &definition.name,
@@ -291,8 +298,20 @@ impl Run<'_> {
         }
     }
 
-    fn expand(&self, _rule: &Rule, template: &str, _sample: &VectorSample) -> String {
-        template.to_owned()
+    /// Expands a label or annotation. An error becomes the text.
+    fn expand(&self, ctx: &QueryContext, rule: &Rule, text: &str, sample: &VectorSample) -> String {
+        let query = |expr: &str| {
+            let answer = self.storage.query(&self.group.of(&rule.definition.name), expr, self.timestamp_ms());
+            answer.map(|answer| answer.samples).map_err(|failure| failure.message)
+        };
+        let environment = Environment {
+            ctx,
+            timestamp_ms: self.timestamp_ms(),
+            external_labels: &self.settings.external_labels,
+            external_url: &self.settings.external_url,
+            query: &query,
+        };
+        rule.template(text).expand(&environment, sample).unwrap_or_else(|error| error_text(&error))
     }
 }
 

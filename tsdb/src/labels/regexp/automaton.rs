@@ -50,7 +50,7 @@ const BUILD_COST: usize = 3;
 impl Automaton {
     /// Builds the automaton of a pattern. Memory is charged to `ctx` while building.
     pub(super) fn new(hir: Hir, ctx: Option<&QueryContext>) -> Result<Self> {
-        let (hir, alphabet) = anchored_in_symbols(hir, ctx)?;
+        let (hir, alphabet) = in_symbols(anchored(hir), ctx)?;
         let nfa = within_limit(ctx, |limit| {
             let config = NFA::config().utf8(false).which_captures(WhichCaptures::None).nfa_size_limit(limit);
             Compiler::new().configure(config).build_from_hir(&hir).ok()
@@ -93,12 +93,16 @@ impl Automaton {
     }
 }
 
-/// Anchors a pattern at both ends, and reduces its alphabet if possible.
+/// Anchors a pattern at both ends.
+pub(super) fn anchored(hir: Hir) -> Hir {
+    Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)])
+}
+
+/// Reduces the alphabet of a pattern if possible.
 ///
 /// # Errors
 /// If the request is interrupted.
-pub(super) fn anchored_in_symbols(hir: Hir, ctx: Option<&QueryContext>) -> Result<(Hir, Option<Alphabet>)> {
-    let hir = Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)]);
+pub(super) fn in_symbols(hir: Hir, ctx: Option<&QueryContext>) -> Result<(Hir, Option<Alphabet>)> {
     Ok(match Alphabet::of(&hir, ctx)? {
         Some(alphabet) => (alphabet.translate(&hir), Some(alphabet)),
         None => (hir, None),

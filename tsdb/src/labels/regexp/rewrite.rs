@@ -7,17 +7,19 @@ use regex_automata::meta::{Config, Regex};
 use regex_automata::util::captures::Captures;
 
 use super::alphabet::Alphabet;
-use super::automaton::{anchored_in_symbols, within_limit};
+use super::automaton::{anchored, in_symbols, within_limit};
 use super::syntax::{self, Goal, Syntax};
 use super::{Regexp, RegexpError, TREE_COPIES};
 use crate::context::QueryContext;
 use crate::error::Error;
 
-/// An anchored regular expression and a template.
+/// A regular expression and a template.
 #[derive(Debug, Clone)]
 pub struct Rewrite {
     regexp: Regexp,
     template: String,
+    /// Whether only a match of a whole text counts.
+    is_anchored: bool,
     /// Set at first use.
     compiled: Arc<OnceLock<Compiled>>,
 }
@@ -46,7 +48,50 @@ impl Rewrite {
     /// # Errors
     /// The errors of [`Regexp::parse`](super::Regexp::parse). Any template is valid.
     pub fn parse(pattern: &str, template: &str) -> Result<Self, RegexpError> {
-        Ok(Self { regexp: Regexp::parse(pattern)?, template: template.to_owned(), compiled: Arc::default() })
+        let (regexp, template) = (Regexp::parse(pattern)?, template.to_owned());
+        Ok(Self { regexp, template, is_anchored: true, compiled: Arc::default() })
+    }
+
+    /// Parses like [`Rewrite::parse`], for [`Rewrite::replace_all_in`]: as in Go, `.` matches no newline.
+    ///
+    /// # Errors
+    /// The errors of [`Rewrite::parse`].
+    pub fn parse_anywhere(pattern: &str, template: &str) -> Result<Self, RegexpError> {
+        syntax::parse(pattern, Goal::Check)?;
+        Ok(Self { is_anchored: false, ..Self::parse(&format!("(?-s:{pattern})"), template)? })
+    }
+
+    /// Replaces all matches in a text by the expanded template, like Go's `Regexp.ReplaceAllString`.
+    ///
+    /// # Errors
+    /// The errors of [`Rewrite::apply_in`], and [`crate::Error::Limit`] if the result exceeds `size_max` bytes.
+    pub fn replace_all_in(&self, ctx: &QueryContext, text: &str, size_max: usize) -> crate::Result<String> {
+        let compiled = self.compiled(Some(ctx))?;
+        compiled.check_work(text)?;
+        let (mut out, mut copied, mut from) = (String::new(), 0, 0);
+        while from <= text.len() {
+            ctx.check()?;
+            let Some(groups) = compiled.groups(text, from) else { break };
+            let (start, end) = groups.span(0).expect("a match has a span");
+            out.push_str(&text[copied..start]);
+            // An empty match right after another match does not count.
+            if end > copied || start == 0 {
+                self.each_piece(&groups, Some(ctx), |piece| {
+                    if out.len() <= size_max {
+                        out.push_str(piece);
+                    }
+                })?;
+            }
+            if out.len() > size_max {
+                let (used, limit) = (out.len() as u64, size_max as u64);
+                return Err(Error::Limit { what: "bytes of a text with replacements", used, limit });
+            }
+            copied = end;
+            let next = text[from..].chars().next().map_or(1, char::len_utf8);
+            from = if end > from { end } else { from + next };
+        }
+        out.push_str(&text[copied..]);
+        Ok(out)
     }
 
     /// Returns the expanded template if all of `text` matches. A group that does not participate or exist is empty. A
@@ -71,22 +116,19 @@ impl Rewrite {
         if let Some(compiled) = self.compiled.get() {
             return Ok(compiled);
         }
-        let compiled = Compiled::new(&self.regexp.shared.pattern, ctx)?;
+        let compiled = Compiled::new(&self.regexp.shared.pattern, self.is_anchored, ctx)?;
         Ok(self.compiled.get_or_init(|| compiled))
     }
 
     fn expand(&self, text: &str, ctx: Option<&QueryContext>) -> crate::Result<Option<String>> {
         let compiled = self.compiled(ctx)?;
-        let work = text.len().saturating_mul(compiled.n_instructions);
-        if let Some(ctx) = ctx.filter(|_| work > WORK_MAX) {
+        if let Some(ctx) = ctx
+            && let Err(too_long) = compiled.check_work(text)
+        {
             // A search for a match can be interrupted, a search for groups cannot.
-            if !self.regexp.is_match_in(ctx, text)? {
-                return Ok(None);
-            }
-            let what = "bytes of a text times instructions of a regular expression";
-            return Err(Error::Limit { what, used: work as u64, limit: WORK_MAX as u64 });
+            return if self.regexp.is_match_in(ctx, text)? { Err(too_long) } else { Ok(None) };
         }
-        let Some(groups) = compiled.groups(text) else { return Ok(None) };
+        let Some(groups) = compiled.groups(text, 0) else { return Ok(None) };
         let mut len = 0;
         self.each_piece(&groups, ctx, |piece| len += piece.len())?;
         // The exact capacity: a string that grows needs up to three times its length.
@@ -123,16 +165,16 @@ impl Rewrite {
 }
 
 impl Compiled {
-    fn new(pattern: &str, ctx: Option<&QueryContext>) -> crate::Result<Self> {
+    fn new(pattern: &str, is_anchored: bool, ctx: Option<&QueryContext>) -> crate::Result<Self> {
         let mut charge = ctx.map(QueryContext::charge);
         let checked = syntax::parse(pattern, Goal::Check).expect("a rewrite holds a checked pattern");
         charge.iter_mut().try_for_each(|charge| charge.grow_without_waiting(TREE_COPIES * checked.tree_size))?;
         let Syntax { hir, group_names, n_instructions, .. } =
             syntax::parse(pattern, Goal::Rewrite).expect("a rewrite holds a checked pattern");
-        let (hir, alphabet) = anchored_in_symbols(hir, ctx)?;
+        let (hir, alphabet) = in_symbols(if is_anchored { anchored(hir) } else { hir }, ctx)?;
         let regex = within_limit(ctx, |limit| {
             let config = Config::new().nfa_size_limit(limit).hybrid(false).dfa(false).auto_prefilter(false);
-            Regex::builder().configure(config.utf8_empty(false)).build_from_hir(&hir).ok()
+            Regex::builder().configure(config.utf8_empty(alphabet.is_none())).build_from_hir(&hir).ok()
         })?;
         // A search has up to two lists of states, with the positions of all groups.
         let positions = 2 * 2 * size_of::<usize>() * (group_names.len() + 1);
@@ -143,10 +185,20 @@ impl Compiled {
         Ok(Self { regex, alphabet, names: group_names, n_instructions })
     }
 
-    /// Returns the groups if all of `text` matches.
-    fn groups<'t>(&'t self, text: &'t str) -> Option<Groups<'t>> {
+    /// Returns an error if the groups of a text take too long to find.
+    fn check_work(&self, text: &str) -> crate::Result<()> {
+        let work = text.len().saturating_mul(self.n_instructions);
+        if work <= WORK_MAX {
+            return Ok(());
+        }
+        let what = "bytes of a text times instructions of a regular expression";
+        Err(Error::Limit { what, used: work as u64, limit: WORK_MAX as u64 })
+    }
+
+    /// Returns the groups of the first match at or after the byte offset `from`.
+    fn groups<'t>(&'t self, text: &'t str, from: usize) -> Option<Groups<'t>> {
         let mut buffer = Vec::new();
-        let (symbols, offsets) = match &self.alphabet {
+        let (symbols, offsets): (_, Option<Vec<usize>>) = match &self.alphabet {
             Some(alphabet) if !text.is_ascii() => {
                 let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
                 (alphabet.encode(text, &mut buffer), Some(ends.collect()))
@@ -154,7 +206,8 @@ impl Compiled {
             _ => (text.as_bytes(), None),
         };
         let mut captures = self.regex.create_captures();
-        self.regex.search_captures(&Input::new(symbols), &mut captures);
+        let from = offsets.as_ref().map_or(from, |offsets| offsets.partition_point(|&offset| offset < from));
+        self.regex.search_captures(&Input::new(symbols).range(from..), &mut captures);
         captures.is_match().then_some(Groups { text, names: &self.names, captures, offsets })
     }
 }
@@ -180,9 +233,14 @@ impl<'t> Groups<'t> {
     }
 
     fn numbered(&self, number: usize) -> Option<&'t str> {
+        self.span(number).map(|(start, end)| &self.text[start..end])
+    }
+
+    /// Returns the byte offsets of a group.
+    fn span(&self, number: usize) -> Option<(usize, usize)> {
         let span = self.captures.get_group(number)?;
         let at = |position: usize| self.offsets.as_ref().map_or(position, |offsets| offsets[position]);
-        Some(&self.text[at(span.start)..at(span.end)])
+        Some((at(span.start), at(span.end)))
     }
 }
 
@@ -264,6 +322,26 @@ mod tests {
         let error = rewrite.apply_in(&ctx, &long).unwrap_err();
         assert!(matches!(error, Error::Limit { limit, .. } if limit == WORK_MAX as u64));
         assert_eq!(rewrite.apply_in(&ctx, &long[1..]).unwrap(), None, "a text that does not match has no groups");
+    }
+
+    #[test]
+    fn all_matches_are_replaced_as_in_go() {
+        let check = |pattern: &str, template: &str, text: &str, expect: &str| {
+            let rewrite = Rewrite::parse_anywhere(pattern, template).unwrap();
+            let replaced = rewrite.replace_all_in(&QueryContext::unbounded(), text, 100).unwrap();
+            assert_eq!(replaced, expect, "{pattern} {template} {text}");
+        };
+        check("a(.)", "<$1>", "abcad", "<b>c<d>");
+        check("", "-", "aé", "-a-é-");
+        check("a*", "-", "baac", "-b-c-");
+        check("^a", "x", "aa", "xa");
+        check("a.b", "x", "a\nb acb", "a\nb x");
+        check("é+", "e", "caféé é", "cafe e");
+        check("[^é]", "", "aéb", "é");
+        check(r"\b", "|", "ab c", "|ab| |c|");
+        let rewrite = Rewrite::parse_anywhere("a", "bbbb").unwrap();
+        let error = rewrite.replace_all_in(&QueryContext::unbounded(), &"a".repeat(100), 100).unwrap_err();
+        assert!(matches!(error, Error::Limit { limit: 100, .. }));
     }
 
     #[test]

@@ -1,24 +1,29 @@
 //! Sequences of values: `1 2x3 0+10x5 _x2 {{count:2 sum:3}} stale`.
 
 use varve_query::histogram::FloatHistogram;
-use varve_query::promql::ast::ExprKind;
+use varve_query::promql::ast::{ExprKind, VectorSelector};
 use varve_query::promql::{self, Features};
 use varve_tsdb::staleness::STALE_NAN_BITS;
 
-use super::histogram::Literal;
+pub use super::literal::{Literal, span};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, MatchOp};
 
 /// Values at consecutive times; `None` stands for no sample.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sequence {
-    pub(super) values: Vec<Option<Item>>,
+pub struct Sequence {
+    /// The values.
+    pub values: Vec<Option<Item>>,
     /// Start timestamps relative to the samples; empty if there are none.
-    pub(super) starts_ms: Vec<Option<i64>>,
+    pub starts_ms: Vec<Option<i64>>,
 }
 
 /// A value.
 #[derive(Debug, Clone)]
-pub(super) enum Item {
+pub enum Item {
+    /// A float.
     Float(f64),
+    /// A native histogram.
     Histogram(Literal),
 }
 
@@ -26,7 +31,7 @@ pub(super) enum Item {
 ///
 /// # Errors
 /// The first invalid item.
-pub(super) fn parse(text: &str) -> Result<Sequence, String> {
+pub fn parse(text: &str) -> Result<Sequence, String> {
     let mut sequence = Sequence::default();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -41,7 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Sequence, String> {
 ///
 /// # Errors
 /// The first invalid item.
-pub(super) fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
+pub fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
     let mut starts_ms = Vec::new();
     for item in text.split_whitespace() {
         let (body, n) = match item.rsplit_once('x') {
@@ -151,7 +156,10 @@ fn operator(text: &str) -> Option<usize> {
 }
 
 /// Parses a number or a duration, which is in seconds.
-pub(super) fn number(text: &str) -> Result<f64, String> {
+///
+/// # Errors
+/// The text is neither.
+pub fn number(text: &str) -> Result<f64, String> {
     match promql::parse(text, &Features::default()).map(|expr| expr.kind) {
         Ok(ExprKind::Number(literal)) => Ok(literal.value),
         _ => Err(format!("not a number: {text}")),
@@ -159,6 +167,33 @@ pub(super) fn number(text: &str) -> Result<f64, String> {
 }
 
 /// Parses a duration, in milliseconds.
-pub(super) fn duration_ms(text: &str) -> Result<i64, String> {
+///
+/// # Errors
+/// The text is no duration.
+pub fn duration_ms(text: &str) -> Result<i64, String> {
     Ok((number(text)? * 1000.0).round() as i64)
+}
+
+/// Parses a metric: `up{job="a"}`.
+///
+/// # Errors
+/// The text is no metric, or its labels are invalid.
+pub fn parse_labels(metric: &str, features: &Features) -> Result<Labels, String> {
+    // A name may be a keyword.
+    let name_len = metric.find('{').unwrap_or(metric.len());
+    let (name, braces) = metric.split_at(name_len);
+    let braces = if braces.is_empty() { "{}" } else { braces };
+    // Only a selector with a matcher that needs a value parses as a query.
+    let selector = format!("{{needed!=\"\", {}", &braces[1..]);
+    let expr = promql::parse(&selector, features).map_err(|error| format!("{metric}: {error}"))?;
+    let ExprKind::Vector(VectorSelector { matchers, .. }) = expr.kind else {
+        return Err(format!("{metric}: not a series"));
+    };
+    let matchers = &matchers[1..];
+    if matchers.iter().any(|matcher| matcher.op() != MatchOp::Equal) {
+        return Err(format!("{metric}: labels have values, not matchers"));
+    }
+    let pairs = matchers.iter().map(|matcher| (matcher.name(), matcher.value()));
+    let name = (!name.is_empty()).then_some((METRIC_NAME, name));
+    Labels::from_pairs(name.into_iter().chain(pairs)).map_err(|error| format!("{metric}: {error}"))
 }

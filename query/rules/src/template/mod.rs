@@ -1,0 +1,128 @@
+//! Templates in labels and annotations of alerts: Go's `text/template` with the functions and variables of Prometheus.
+//!
+//! ```text
+//! text -> lex -> parse (node) -> execute (functions, builtins, print, time: over values) -> text
+//! ```
+//!
+//! Invariants
+//! 1. Output and error messages are those of Prometheus. docs/rules.md lists the differences.
+//! 2. Nesting, steps, output and the memory of values are bounded. Steps check the deadline of the request.
+
+mod builtins;
+mod execute;
+mod functions;
+mod lex;
+mod node;
+mod parse;
+mod print;
+mod time;
+mod value;
+
+use std::rc::Rc;
+
+use varve_query::VectorSample;
+use varve_tsdb::{Labels, QueryContext};
+
+use crate::file::Texts;
+use parse::Trees;
+use value::{Data, Value};
+
+/// Maximum size of the output in bytes.
+pub const OUTPUT_SIZE_MAX: usize = 1 << 20;
+/// Maximum size of all values that one execution creates, in bytes.
+pub const SIZE_MAX: usize = 16 << 20;
+/// Maximum number of actions, function calls and iterations of one execution.
+pub const STEPS_MAX: usize = 1_000_000;
+/// Maximum depth of actions, pipelines and templates within each other.
+pub const DEPTH_MAX: usize = 400;
+
+/// Declares the variables that Prometheus gives to each template.
+const VARIABLES: &str = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}\
+                         {{$value := .Value}}";
+
+/// A label or annotation of an alert.
+#[derive(Debug)]
+pub struct Template {
+    name: String,
+    /// With the declarations of variables, which count in the columns of error messages.
+    text: String,
+    /// `None` if the text has no actions.
+    trees: Option<Result<Trees, String>>,
+}
+
+/// What a template can use besides the sample of its alert.
+#[derive(Clone, Copy)]
+pub struct Environment<'a> {
+    /// Deadline and memory limit of the execution.
+    pub ctx: &'a QueryContext,
+    /// The time of the evaluation, in milliseconds.
+    pub timestamp_ms: i64,
+    /// `global.external_labels`.
+    pub external_labels: &'a Texts,
+    /// `--web.external-url`.
+    pub external_url: &'a str,
+    /// Evaluates an expression at the time of the evaluation, for the function `query`.
+    pub query: &'a dyn Fn(&str) -> Result<Vec<VectorSample>, String>,
+}
+
+impl Template {
+    /// Parses a template of an alert.
+    #[must_use]
+    pub fn new(alert: &str, text: &str) -> Self {
+        let name = format!("__alert_{alert}");
+        if !text.contains("{{") {
+            return Self { name, text: text.to_owned(), trees: None };
+        }
+        let text = VARIABLES.to_owned() + text;
+        let trees = Some(parse::parse(&name, &text));
+        Self { name, text, trees }
+    }
+
+    /// Returns the reason why the text is not a template.
+    #[must_use]
+    pub fn parse_error(&self) -> Option<&str> {
+        self.trees.as_ref()?.as_ref().err().map(String::as_str)
+    }
+
+    /// Executes the template for an alert. The sample has the labels and the value of the alert's expression.
+    ///
+    /// # Errors
+    /// Prometheus' message. [`error_text`] formats it as the text of the label or annotation.
+    pub fn expand(&self, environment: &Environment<'_>, sample: &VectorSample) -> Result<String, String> {
+        let Self { name, text, trees } = self;
+        let trees = match trees {
+            None => return Ok(text.clone()),
+            Some(Err(error)) => return Err(format!("error parsing template {name}: {error}")),
+            Some(Ok(trees)) => trees,
+        };
+        let data = Data {
+            labels: sample.labels.clone(),
+            external_labels: labels(environment.external_labels),
+            external_url: environment.external_url.into(),
+            value: Value::of_sample(sample),
+        };
+        let output = execute::execute(name, text, trees, environment, Value::Data(Rc::new(data)));
+        output.map_err(|error| format!("error executing template {name}: {error}"))
+    }
+}
+
+/// Converts external labels, which the configuration has checked.
+fn labels(texts: &Texts) -> Labels {
+    let pairs = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    Labels::from_pairs(pairs).unwrap_or_default()
+}
+
+/// Returns the text of a label or annotation whose template failed.
+#[must_use]
+pub fn error_text(error: &str) -> String {
+    format!("<error expanding template: {error}>")
+}
+
+/// Prints a duration as Go does: `1h30m0s`.
+pub(crate) fn print_duration(duration: std::time::Duration) -> String {
+    let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+    time::Duration { nanos, is_pointer: false }.to_string()
+}
+
+#[cfg(test)]
+mod tests;

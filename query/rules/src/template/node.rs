@@ -1,0 +1,239 @@
+//! The syntax tree of a template. Nodes print as in Go's error messages.
+
+use std::fmt::{self, Display};
+
+use varve_query::promql::quoted;
+
+/// A part of the tree that errors refer to.
+pub(super) trait Located: Display {
+    /// Returns the byte offset in the template.
+    fn start(&self) -> usize;
+}
+
+/// Text or an action.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) start: usize,
+    pub(super) kind: NodeKind,
+}
+
+#[derive(Debug)]
+pub(super) enum NodeKind {
+    Text(String),
+    Action(Pipe),
+    If(Branch),
+    With(Branch),
+    Range(Branch),
+    Template {
+        name: String,
+        pipe: Option<Pipe>,
+    },
+    Break,
+    Continue,
+    /// Ends a list. Not part of the tree.
+    End,
+    /// Ends a list. Not part of the tree.
+    Else,
+}
+
+/// An `if`, `with` or `range`.
+#[derive(Debug)]
+pub(super) struct Branch {
+    pub(super) pipe: Pipe,
+    pub(super) list: Vec<Node>,
+    pub(super) otherwise: Option<Vec<Node>>,
+}
+
+/// A pipeline.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    pub(super) start: usize,
+    /// Whether the variables exist already.
+    pub(super) assigns: bool,
+    pub(super) variables: Vec<String>,
+    pub(super) commands: Vec<Command>,
+}
+
+/// A command of a pipeline: a function or value, and arguments.
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) start: usize,
+    pub(super) args: Vec<Operand>,
+}
+
+/// An argument.
+#[derive(Debug)]
+pub(super) struct Operand {
+    pub(super) start: usize,
+    pub(super) kind: OperandKind,
+}
+
+#[derive(Debug)]
+pub(super) enum OperandKind {
+    Function(String),
+    Dot,
+    Nil,
+    /// The name with its `$`, and fields.
+    Variable(String, Vec<String>),
+    Field(Vec<String>),
+    Chain(Box<Operand>, Vec<String>),
+    Pipe(Pipe),
+    Bool(bool),
+    Number(Number),
+    String {
+        literal: String,
+        value: String,
+    },
+}
+
+/// A number literal, in all types that have it.
+#[derive(Debug)]
+pub(super) struct Number {
+    pub(super) text: String,
+    pub(super) int: Option<i64>,
+    pub(super) float: Option<f64>,
+}
+
+impl Number {
+    /// Parses a literal.
+    ///
+    /// # Errors
+    /// Go's message. Complex numbers are not supported.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if text.ends_with('i') {
+            return Err(format!("complex numbers are not supported: {}", quoted(text)));
+        }
+        let number = |int, float| Ok(Self { text: text.to_owned(), int, float });
+        let (sign, digits) = match text.strip_prefix(['+', '-']) {
+            Some(digits) => (&text[..1], digits),
+            None => ("", text),
+        };
+        let (radix, digits) = match digits.as_bytes() {
+            [b'0', b'x' | b'X', ..] => (16, &digits[2..]),
+            [b'0', b'o' | b'O', ..] => (8, &digits[2..]),
+            [b'0', b'b' | b'B', ..] => (2, &digits[2..]),
+            [b'0', _, ..] => (8, &digits[1..]),
+            _ => (10, digits),
+        };
+        let plain = digits.replace('_', "");
+        if let Ok(int) = i64::from_str_radix(&format!("{sign}{plain}"), radix) {
+            return number(Some(int), Some(int as f64));
+        }
+        if sign.is_empty()
+            && let Ok(unsigned) = u64::from_str_radix(&plain, radix)
+        {
+            return number(None, Some(unsigned as f64));
+        }
+        match text.parse::<f64>() {
+            Ok(_) if !text.contains(['.', 'e', 'E']) => Err(format!("integer overflow: {}", quoted(text))),
+            Ok(float) if float.is_finite() => {
+                let int = float as i64;
+                number((int as f64 == float).then_some(int), Some(float))
+            }
+            _ => Err(format!("illegal number syntax: {}", quoted(text))),
+        }
+    }
+
+    /// Returns `true` if the literal is a float where any type is allowed.
+    pub(super) fn is_float_literal(&self) -> bool {
+        let is_hex = self.text.trim_start_matches(['+', '-']).to_ascii_lowercase().starts_with("0x");
+        !is_hex && !self.text.starts_with('\'') && self.text.contains(['.', 'e', 'E', 'p', 'P'])
+    }
+}
+
+impl Located for Node {
+    fn start(&self) -> usize {
+        self.start
+    }
+}
+
+impl Located for Pipe {
+    fn start(&self) -> usize {
+        self.start
+    }
+}
+
+impl Located for Command {
+    fn start(&self) -> usize {
+        self.start
+    }
+}
+
+impl Located for Operand {
+    fn start(&self) -> usize {
+        self.start
+    }
+}
+
+impl Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            NodeKind::Text(text) => f.write_str(text),
+            NodeKind::Action(pipe) => write!(f, "{{{{{pipe}}}}}"),
+            NodeKind::If(branch) => branch.write(f, "if"),
+            NodeKind::With(branch) => branch.write(f, "with"),
+            NodeKind::Range(branch) => branch.write(f, "range"),
+            NodeKind::Template { name, pipe: None } => write!(f, "{{{{template {}}}}}", quoted(name)),
+            NodeKind::Template { name, pipe: Some(pipe) } => write!(f, "{{{{template {} {pipe}}}}}", quoted(name)),
+            NodeKind::Break => f.write_str("{{break}}"),
+            NodeKind::Continue => f.write_str("{{continue}}"),
+            NodeKind::End => f.write_str("{{end}}"),
+            NodeKind::Else => f.write_str("{{else}}"),
+        }
+    }
+}
+
+impl Branch {
+    fn write(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        write!(f, "{{{{{name} {}}}}}", self.pipe)?;
+        self.list.iter().try_for_each(|node| node.fmt(f))?;
+        if let Some(otherwise) = &self.otherwise {
+            f.write_str("{{else}}")?;
+            otherwise.iter().try_for_each(|node| node.fmt(f))?;
+        }
+        f.write_str("{{end}}")
+    }
+}
+
+impl Display for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.variables.is_empty() {
+            let operator = if self.assigns { "=" } else { ":=" };
+            write!(f, "{} {operator} ", self.variables.join(", "))?;
+        }
+        write_list(f, &self.commands, " | ")
+    }
+}
+
+impl Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_list(f, &self.args, " ")
+    }
+}
+
+fn write_list(f: &mut fmt::Formatter<'_>, items: &[impl Display], separator: &str) -> fmt::Result {
+    for (i, item) in items.iter().enumerate() {
+        f.write_str(if i > 0 { separator } else { "" })?;
+        item.fmt(f)?;
+    }
+    Ok(())
+}
+
+impl Display for Operand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields =
+            |f: &mut fmt::Formatter<'_>, fields: &[String]| fields.iter().try_for_each(|field| write!(f, ".{field}"));
+        match &self.kind {
+            OperandKind::Function(name) => f.write_str(name),
+            OperandKind::Dot => f.write_str("."),
+            OperandKind::Nil => f.write_str("nil"),
+            OperandKind::Variable(name, names) => f.write_str(name).and_then(|()| fields(f, names)),
+            OperandKind::Field(names) => fields(f, names),
+            OperandKind::Chain(operand, names) => operand.fmt(f).and_then(|()| fields(f, names)),
+            OperandKind::Pipe(pipe) => write!(f, "({pipe})"),
+            OperandKind::Bool(value) => value.fmt(f),
+            OperandKind::Number(number) => f.write_str(&number.text),
+            OperandKind::String { literal, .. } => f.write_str(literal),
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Values as text: Go's `fmt.Sprint`, `Sprintln` and `Sprintf`.
+
+use varve_query::VectorSample;
+use varve_query::decimal::General;
+use varve_query::promql::{code_point, quoted};
+
+use super::SIZE_MAX;
+use super::value::{Basic, Value};
+
+/// Maximum width and precision.
+const WIDTH_MAX: i64 = 1_000_000;
+
+/// Maximum number of digits of a float. A float has no further digits than zeros.
+const FLOAT_DIGITS_MAX: usize = 1100;
+
+/// Formats values one after the other, with spaces between those that are not strings.
+pub(super) fn sprint(values: &[Value]) -> String {
+    let mut printer = Printer::default();
+    let mut after_string = true;
+    for (i, value) in values.iter().enumerate() {
+        let is_string = value.basic() == Some(Basic::String);
+        if i > 0 && !is_string && !after_string {
+            printer.out.push(' ');
+        }
+        printer.value(value, 'v', 0);
+        after_string = is_string;
+    }
+    printer.out
+}
+
+/// Formats values with spaces between them and a new line at the end.
+pub(super) fn sprintln(values: &[Value]) -> String {
+    let texts: Vec<_> = values.iter().map(|value| sprint(std::slice::from_ref(value))).collect();
+    texts.join(" ") + "\n"
+}
+
+/// Formats values by a format with verbs.
+pub(super) fn sprintf(format: &str, args: &[Value]) -> String {
+    let mut printer = Printer::default();
+    let mut verbs = Verbs { rest: format, args, arg: 0, is_reordered: false, is_good: true };
+    while let Some((text, rest)) = verbs.rest.split_once('%')
+        && printer.out.len() <= SIZE_MAX
+    {
+        printer.out.push_str(text);
+        verbs.rest = rest;
+        verbs.verb(&mut printer);
+    }
+    printer.out.push_str(verbs.rest);
+    if !verbs.is_reordered && verbs.arg < args.len() {
+        printer.flags = Flags::default();
+        let extra = args[verbs.arg..].iter().map(|arg| match arg {
+            Value::Nil => "<nil>".to_owned(),
+            arg => format!("{}={}", arg.type_name(), sprint(std::slice::from_ref(arg))),
+        });
+        let extra: Vec<_> = extra.collect();
+        printer.out.push_str(&format!("%!(EXTRA {})", extra.join(", ")));
+    }
+    printer.out
+}
+
+/// Formats a float with a number of significant digits: `%.4g`.
+pub(super) fn significant(value: f64, n_digits: usize) -> String {
+    let text = float(value, 'g', Some(n_digits));
+    if value.is_infinite() { text } else { text.trim_start_matches('+').to_owned() }
+}
+
+/// Reads a format.
+struct Verbs<'a> {
+    rest: &'a str,
+    args: &'a [Value],
+    /// Index of the next argument.
+    arg: usize,
+    is_reordered: bool,
+    /// Whether the indexes in the current verb are valid.
+    is_good: bool,
+}
+
+impl Verbs<'_> {
+    /// Prints one verb, after its `%`.
+    fn verb(&mut self, printer: &mut Printer) {
+        self.is_good = true;
+        printer.flags = Flags::default();
+        while let Some(flag) = self.rest.chars().next().filter(|c| "#0+- ".contains(*c)) {
+            printer.flags.set(flag);
+            self.rest = &self.rest[1..];
+        }
+        let mut after_index = self.index();
+        if self.take('*') {
+            match self.int() {
+                Some(width) => {
+                    printer.flags.width = Some(width.unsigned_abs() as usize);
+                    printer.flags.minus |= width < 0;
+                }
+                None => printer.out.push_str("%!(BADWIDTH)"),
+            }
+            after_index = false;
+        } else {
+            printer.flags.width = self.number();
+            self.is_good &= !(after_index && printer.flags.width.is_some());
+        }
+        if self.rest.len() > 1 && self.take('.') {
+            self.is_good &= !after_index;
+            after_index = self.index();
+            if self.take('*') {
+                printer.flags.precision = self.int().and_then(|precision| usize::try_from(precision).ok());
+                if printer.flags.precision.is_none() {
+                    printer.out.push_str("%!(BADPREC)");
+                }
+                after_index = false;
+            } else {
+                printer.flags.precision = Some(self.number().unwrap_or(0));
+            }
+        }
+        if !after_index {
+            self.index();
+        }
+        let Some(verb) = self.rest.chars().next() else {
+            printer.out.push_str("%!(NOVERB)");
+            return;
+        };
+        self.rest = &self.rest[verb.len_utf8()..];
+        match self.args.get(self.arg) {
+            _ if verb == '%' => printer.out.push('%'),
+            _ if !self.is_good => printer.out.push_str(&format!("%!{verb}(BADINDEX)")),
+            None => printer.out.push_str(&format!("%!{verb}(MISSING)")),
+            Some(value) => {
+                self.arg += 1;
+                printer.value(value, if verb == 'w' { 'v' } else { verb }, 0);
+            }
+        }
+    }
+
+    fn take(&mut self, c: char) -> bool {
+        let rest = self.rest.strip_prefix(c);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    fn number(&mut self) -> Option<usize> {
+        let len = self.rest.len() - self.rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (digits, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        digits.parse().ok().filter(|&number| number <= WIDTH_MAX as usize)
+    }
+
+    /// Reads an argument index, `[2]`, and returns `true` if there is one.
+    fn index(&mut self) -> bool {
+        let Some(rest) = self.rest.strip_prefix('[') else { return false };
+        self.is_reordered = true;
+        let Some((index, rest)) = rest.split_once(']') else {
+            self.is_good = false;
+            self.rest = rest;
+            return false;
+        };
+        self.rest = rest;
+        match index.parse::<usize>() {
+            Ok(index) if (1..=self.args.len()).contains(&index) => self.arg = index - 1,
+            _ => self.is_good = false,
+        }
+        true
+    }
+
+    /// Takes an argument as width or precision.
+    fn int(&mut self) -> Option<i64> {
+        let value = self.args.get(self.arg)?;
+        self.arg += 1;
+        value.as_int().filter(|number| number.abs() <= WIDTH_MAX)
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Flags {
+    sharp: bool,
+    zero: bool,
+    plus: bool,
+    minus: bool,
+    space: bool,
+    width: Option<usize>,
+    precision: Option<usize>,
+}
+
+impl Flags {
+    fn set(&mut self, flag: char) {
+        match flag {
+            '#' => self.sharp = true,
+            '0' => self.zero = true,
+            '+' => self.plus = true,
+            '-' => self.minus = true,
+            _ => self.space = true,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Printer {
+    out: String,
+    flags: Flags,
+}
+
+impl Printer {
+    fn value(&mut self, value: &Value, verb: char, depth: usize) {
+        match (value, verb) {
+            (_, 'T') => self.pad(value.type_name()),
+            (Value::Nil, 'v') => self.pad("<nil>"),
+            (Value::Bool(value), 't' | 'v') => self.pad(&value.to_string()),
+            (Value::Float(value), 'v' | 'g' | 'G' | 'e' | 'E' | 'f' | 'F') => self.float(*value, verb),
+            (Value::String(text) | Value::Html(text), 'v' | 's' | 'q' | 'x' | 'X') => self.string(text, verb),
+            (Value::Time(time), 'v' | 's' | 'q' | 'x' | 'X') => self.string(&time.to_string(), verb),
+            (Value::Duration(duration), 'v' | 's' | 'q' | 'x' | 'X') => self.string(&duration.to_string(), verb),
+            (Value::Named { name, .. }, 'v' | 's' | 'q' | 'x' | 'X') => self.string(name, verb),
+            (Value::Histogram(histogram), 'v' | 's' | 'q' | 'x' | 'X') => self.string(&histogram.to_string(), verb),
+            (Value::Labels(labels), _) => {
+                let entries = labels.iter().map(|(name, text)| (name.to_owned(), Value::string(text)));
+                self.map(entries.collect(), verb, depth);
+            }
+            (Value::Args(values), _) => {
+                let entries = values.iter().enumerate().map(|(i, value)| (format!("arg{i}"), value.clone()));
+                let mut entries: Vec<_> = entries.collect();
+                entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+                self.map(entries, verb, depth);
+            }
+            (Value::Vector(samples), _) => {
+                self.out.push('[');
+                for (i, sample) in samples.iter().enumerate() {
+                    self.out.push_str(if i > 0 { " " } else { "" });
+                    self.sample(sample, verb, depth + 1);
+                    if self.out.len() > SIZE_MAX {
+                        break;
+                    }
+                }
+                self.out.push(']');
+            }
+            (Value::Sample(sample), _) => {
+                self.out.push_str(if depth == 0 { "&" } else { "" });
+                self.sample(sample, verb, depth);
+            }
+            (Value::Data(data), _) => {
+                let fields = [
+                    Value::Labels(data.labels.clone()),
+                    Value::Labels(data.external_labels.clone()),
+                    Value::String(data.external_url.clone()),
+                    data.value.clone(),
+                ];
+                self.fields(&fields, verb, depth);
+            }
+            _ => match value.as_int() {
+                Some(number) if "vdboOxXcqU".contains(verb) => self.int(number, verb),
+                _ => self.bad_verb(value, verb),
+            },
+        }
+    }
+
+    fn bad_verb(&mut self, value: &Value, verb: char) {
+        self.out.push_str(&format!("%!{verb}("));
+        match value {
+            Value::Nil => self.out.push_str("<nil>"),
+            value => {
+                self.out.push_str(&format!("{}=", value.type_name()));
+                // The number of a duration is printed here, not its text.
+                let number = value.as_int().map(Value::Int64);
+                self.value(number.as_ref().unwrap_or(value), 'v', 0);
+            }
+        }
+        self.out.push(')');
+    }
+
+    fn map(&mut self, entries: Vec<(String, Value)>, verb: char, depth: usize) {
+        self.out.push_str("map[");
+        for (i, (key, value)) in entries.iter().enumerate() {
+            self.out.push_str(if i > 0 { " " } else { "" });
+            self.value(&Value::string(key.as_str()), verb, depth + 1);
+            self.out.push(':');
+            self.value(value, verb, depth + 1);
+        }
+        self.out.push(']');
+    }
+
+    fn fields(&mut self, fields: &[Value], verb: char, depth: usize) {
+        self.out.push('{');
+        for (i, field) in fields.iter().enumerate() {
+            self.out.push_str(if i > 0 { " " } else { "" });
+            self.value(field, verb, depth + 1);
+        }
+        self.out.push('}');
+    }
+
+    fn sample(&mut self, sample: &VectorSample, verb: char, depth: usize) {
+        self.fields(&[Value::Labels(sample.labels.clone()), Value::of_sample(sample)], verb, depth);
+    }
+
+    fn pad(&mut self, text: &str) {
+        let n_missing = self.flags.width.unwrap_or(0).saturating_sub(text.chars().count());
+        let fill = if self.flags.zero && !self.flags.minus { "0" } else { " " }.repeat(n_missing);
+        let (before, after) = if self.flags.minus { ("", fill.as_str()) } else { (fill.as_str(), "") };
+        self.out.push_str(&[before, text, after].concat());
+    }
+
+    /// Pads with spaces only.
+    fn pad_spaces(&mut self, text: &str) {
+        let zero = std::mem::take(&mut self.flags.zero);
+        self.pad(text);
+        self.flags.zero = zero;
+    }
+
+    fn string(&mut self, text: &str, verb: char) {
+        if matches!(verb, 'x' | 'X') {
+            let n_bytes = self.flags.precision.unwrap_or(text.len()).min(text.len());
+            let hex: Vec<_> = text.as_bytes()[..n_bytes].iter().map(|byte| format!("{byte:02x}")).collect();
+            let prefix = if self.flags.sharp && n_bytes > 0 { "0x" } else { "" };
+            let separator = if self.flags.space { format!(" {prefix}") } else { String::new() };
+            let hex = prefix.to_owned() + &hex.join(&separator);
+            return self.pad(&if verb == 'X' { hex.to_uppercase() } else { hex });
+        }
+        let end = self.flags.precision.and_then(|n_chars| text.char_indices().nth(n_chars));
+        let text = &text[..end.map_or(text.len(), |(end, _)| end)];
+        match verb {
+            'q' if self.flags.sharp && !text.contains(['`', '\n', '\r']) => self.pad(&format!("`{text}`")),
+            'q' if self.flags.plus => self.pad(&ascii(&quoted(text))),
+            'q' => self.pad(&quoted(text)),
+            'v' if self.flags.sharp => self.pad(&quoted(text)),
+            _ => self.pad(text),
+        }
+    }
+
+    fn int(&mut self, number: i64, verb: char) {
+        let code = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+        match verb {
+            'c' => return self.pad(&code.to_string()),
+            'q' => return self.pad(&format!("'{}'", quoted(code.to_string()).trim_matches('"'))),
+            'U' if self.flags.sharp => return self.pad_spaces(&code_point(code)),
+            'U' => return self.pad_spaces(&format!("U+{number:04X}")),
+            _ => {}
+        }
+        let unsigned = number.unsigned_abs();
+        let (mut digits, prefix) = match verb {
+            'b' => (format!("{unsigned:b}"), "0b"),
+            'o' => (format!("{unsigned:o}"), "0"),
+            'O' => (format!("{unsigned:o}"), "0o"),
+            'x' => (format!("{unsigned:x}"), "0x"),
+            'X' => (format!("{unsigned:X}"), "0X"),
+            _ => (unsigned.to_string(), ""),
+        };
+        let sign = match (number < 0, self.flags.plus && verb != 'v', self.flags.space) {
+            (true, ..) => "-",
+            (_, true, _) => "+",
+            (_, _, true) => " ",
+            _ => "",
+        };
+        let zeros = match (self.flags.precision, self.flags.width) {
+            (Some(0), _) if number == 0 => return self.pad_spaces(""),
+            (Some(precision), _) => precision,
+            (None, Some(width)) if self.flags.zero && !self.flags.minus => width.saturating_sub(sign.len()),
+            _ => 0,
+        };
+        digits = "0".repeat(zeros.saturating_sub(digits.len())) + &digits;
+        let has_prefix = (self.flags.sharp && !(verb == 'o' && digits.starts_with('0'))) || verb == 'O';
+        self.pad_spaces(&[sign, if has_prefix { prefix } else { "" }, &digits].concat());
+    }
+
+    fn float(&mut self, value: f64, verb: char) {
+        let precision = self.flags.precision.or(if matches!(verb, 'v' | 'g' | 'G') { None } else { Some(6) });
+        let text = float(value, verb, precision);
+        let shows_plus = self.flags.plus && verb != 'v';
+        let (sign, digits) = match text.split_at(1) {
+            ("-", digits) => ("-", digits),
+            ("+", digits) if shows_plus || (value.is_infinite() && !self.flags.space) => ("+", digits),
+            ("+", digits) if self.flags.space => (" ", digits),
+            ("+", digits) => ("", digits),
+            _ => ("", text.as_str()),
+        };
+        if !value.is_finite() {
+            return self.pad_spaces(&[sign, digits].concat());
+        }
+        let width = self.flags.width.unwrap_or(0);
+        if self.flags.zero && !self.flags.minus {
+            let zeros = "0".repeat(width.saturating_sub(sign.len() + digits.len()));
+            return self.out.push_str(&[sign, &zeros, digits].concat());
+        }
+        self.pad(&[sign, digits].concat());
+    }
+}
+
+/// Formats a float as Go's `strconv`, with a sign. Without a precision, as many digits as necessary.
+fn float(value: f64, verb: char, precision: Option<usize>) -> String {
+    let magnitude = value.abs();
+    let sign = if value.is_sign_negative() && !value.is_nan() { "-" } else { "+" };
+    if !value.is_finite() {
+        return if value.is_nan() { "+NaN".to_owned() } else { format!("{sign}Inf") };
+    }
+    let precision = precision.map(|precision| precision.min(FLOAT_DIGITS_MAX));
+    let text = match (verb.to_ascii_lowercase(), precision) {
+        ('e', precision) => with_exponent(&format!("{magnitude:.*e}", precision.unwrap_or(6))),
+        ('f', precision) => format!("{magnitude:.*}", precision.unwrap_or(6)),
+        (_, None) => General(magnitude).to_string(),
+        (_, Some(precision)) => {
+            let n_digits = precision.max(1);
+            let scientific = format!("{magnitude:.*e}", n_digits - 1);
+            let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");
+            let exponent: i32 = exponent.parse().expect("the exponent is a number");
+            let trim = |text: &str| match text.contains('.') {
+                true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                false => text.to_owned(),
+            };
+            if exponent < -4 || exponent >= n_digits as i32 {
+                with_exponent(&format!("{}e{exponent}", trim(mantissa)))
+            } else {
+                trim(&format!("{magnitude:.*}", (n_digits as i32 - 1 - exponent) as usize))
+            }
+        }
+    };
+    let text = if matches!(verb, 'E' | 'G') { text.to_uppercase() } else { text };
+    [sign, &text].concat()
+}
+
+/// Escapes characters outside of ASCII.
+fn ascii(text: &str) -> String {
+    let escape = |c: char| match u32::from(c) {
+        0..0x80 => c.to_string(),
+        code @ 0x80..0x1_0000 => format!("\\u{code:04x}"),
+        code => format!("\\U{code:08x}"),
+    };
+    text.chars().map(escape).collect()
+}
+
+/// Gives the exponent a sign and at least two digits.
+fn with_exponent(text: &str) -> String {
+    let (mantissa, exponent) = text.split_once('e').expect("the text has an exponent");
+    let exponent: i32 = exponent.parse().expect("the exponent is a number");
+    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
+}

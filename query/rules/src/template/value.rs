@@ -1,0 +1,233 @@
+//! Values in templates, with the types that Go gives them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use varve_query::VectorSample;
+use varve_query::histogram::FloatHistogram;
+use varve_tsdb::Labels;
+
+use super::time::{Duration, Time};
+
+/// A value.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    /// Nothing: a nil interface.
+    Nil,
+    Bool(bool),
+    Int(i64),
+    /// Nanoseconds and the like.
+    Int64(i64),
+    /// A byte of a string.
+    Byte(u8),
+    Float(f64),
+    String(Rc<str>),
+    /// A string that `safeHtml` has marked.
+    Html(Rc<str>),
+    Labels(Labels),
+    /// The result of `args`: `arg0`, `arg1` and so on.
+    Args(Rc<[Value]>),
+    Vector(Rc<[VectorSample]>),
+    Sample(Rc<VectorSample>),
+    Time(Time),
+    Duration(Duration),
+    /// A month or a day of the week, by its name and number.
+    Named {
+        type_name: &'static str,
+        name: &'static str,
+        number: i64,
+    },
+    Histogram(Arc<FloatHistogram>),
+    /// What `.` is at first: labels, external labels, external URL and value.
+    Data(Rc<Data>),
+}
+
+/// The data of an alert.
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) labels: Labels,
+    pub(super) external_labels: Labels,
+    pub(super) external_url: Rc<str>,
+    pub(super) value: Value,
+}
+
+/// The type of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    /// `interface {}`.
+    Any,
+    /// `reflect.Value`.
+    Reflect,
+    String,
+    Vector,
+    Sample,
+    Int,
+    Duration,
+    Time,
+}
+
+impl Type {
+    /// Returns Go's name of the type.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Any => "interface {}",
+            Self::Reflect => "reflect.Value",
+            Self::String => "string",
+            Self::Vector => "template.queryResult",
+            Self::Sample => "*template.sample",
+            Self::Int => "int",
+            Self::Duration => "time.Duration",
+            Self::Time => "time.Time",
+        }
+    }
+
+    /// Returns `true` if nil is a value of the type.
+    pub(super) fn has_nil(self) -> bool {
+        matches!(self, Self::Any | Self::Reflect | Self::Vector | Self::Sample)
+    }
+
+    /// Converts a value to the type.
+    ///
+    /// # Errors
+    /// Go's message if the value has another type.
+    pub(super) fn convert(self, value: Value) -> Result<Value, String> {
+        match (self, value) {
+            (Self::Any | Self::Reflect, value) => Ok(value),
+            (Self::Vector | Self::Sample, Value::Nil) => Ok(Value::Nil),
+            (_, Value::Nil) => Err(format!("invalid value; expected {}", self.name())),
+            (Self::String, value @ Value::String(_))
+            | (Self::Vector, value @ Value::Vector(_))
+            | (Self::Sample, value @ Value::Sample(_))
+            | (Self::Int, value @ Value::Int(_)) => Ok(value),
+            (Self::Duration, Value::Duration(Duration { nanos, .. })) => {
+                Ok(Value::Duration(Duration { nanos, is_pointer: false }))
+            }
+            (Self::Time, Value::Time(Time { nanos, .. })) => Ok(Value::Time(Time { nanos, is_pointer: false })),
+            (_, value) => {
+                let (expected, got) = (self.name(), value.type_name());
+                Err(format!("wrong type for value; expected {expected}; got {got}"))
+            }
+        }
+    }
+}
+
+/// A kind of types that can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Basic {
+    Bool,
+    Int,
+    Uint,
+    Float,
+    String,
+}
+
+impl Value {
+    pub(super) fn string(text: impl Into<Rc<str>>) -> Self {
+        Self::String(text.into())
+    }
+
+    /// Returns the value of a sample: a float or a histogram.
+    pub(super) fn of_sample(sample: &VectorSample) -> Self {
+        match &sample.histogram {
+            Some(histogram) => Self::Histogram(Arc::clone(histogram)),
+            None => Self::Float(sample.point.value),
+        }
+    }
+
+    /// Returns Go's name of the type.
+    pub(super) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Nil => "<nil>",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Int64(_) => "int64",
+            Self::Byte(_) => "uint8",
+            Self::Float(_) => "float64",
+            Self::String(_) => "string",
+            Self::Html(_) => "template.HTML",
+            Self::Labels(_) => "map[string]string",
+            Self::Args(_) => "map[string]interface {}",
+            Self::Vector(_) => "template.queryResult",
+            Self::Sample(_) => "*template.sample",
+            Self::Time(Time { is_pointer: true, .. }) => "*time.Time",
+            Self::Time(_) => "time.Time",
+            Self::Duration(Duration { is_pointer: true, .. }) => "*time.Duration",
+            Self::Duration(_) => "time.Duration",
+            Self::Named { type_name, .. } => type_name,
+            Self::Histogram(_) => "*histogram.FloatHistogram",
+            Self::Data(_) => {
+                "struct { Labels map[string]string; ExternalLabels map[string]string; ExternalURL string; Value interface {} }"
+            }
+        }
+    }
+
+    /// Returns `false` for zero, nothing and what is empty.
+    pub(super) fn is_true(&self) -> bool {
+        match self {
+            Self::Nil => false,
+            Self::Bool(value) => *value,
+            Self::Int(number) | Self::Int64(number) | Self::Named { number, .. } => *number != 0,
+            Self::Byte(number) => *number != 0,
+            Self::Float(number) => *number != 0.0,
+            Self::String(text) | Self::Html(text) => !text.is_empty(),
+            Self::Labels(labels) => !labels.is_empty(),
+            Self::Args(values) => !values.is_empty(),
+            Self::Vector(samples) => !samples.is_empty(),
+            Self::Duration(duration) => duration.is_pointer || duration.nanos != 0,
+            Self::Sample(_) | Self::Time(_) | Self::Histogram(_) | Self::Data(_) => true,
+        }
+    }
+
+    /// Returns the type for comparisons, and `None` if the value is not of a basic type.
+    pub(super) fn basic(&self) -> Option<Basic> {
+        match self {
+            Self::Bool(_) => Some(Basic::Bool),
+            Self::Int(_) | Self::Int64(_) | Self::Named { .. } => Some(Basic::Int),
+            Self::Duration(duration) if !duration.is_pointer => Some(Basic::Int),
+            Self::Byte(_) => Some(Basic::Uint),
+            Self::Float(_) => Some(Basic::Float),
+            Self::String(_) | Self::Html(_) => Some(Basic::String),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of an integer type.
+    pub(super) fn as_int(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) | Self::Int64(number) | Self::Named { number, .. } => Some(*number),
+            Self::Byte(number) => Some(i64::from(*number)),
+            Self::Duration(duration) => Some(duration.nanos),
+            _ => None,
+        }
+    }
+
+    pub(super) fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(text) | Self::Html(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Returns the value of a key of a map. A missing key has the zero value of the map's type.
+    pub(super) fn entry(&self, key: &str) -> Option<Self> {
+        match self {
+            Self::Labels(labels) => Some(Self::string(labels.get(key).unwrap_or(""))),
+            Self::Args(values) => {
+                let idx = key.strip_prefix("arg").and_then(|idx| idx.parse::<usize>().ok());
+                let idx = idx.filter(|idx| format!("arg{idx}") == key);
+                Some(idx.and_then(|idx| values.get(idx)).cloned().unwrap_or(Self::Nil))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the memory that a new value needs.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::String(text) | Self::Html(text) => text.len(),
+            Self::Args(values) => size_of_val(&**values),
+            Self::Vector(samples) => size_of_val(&**samples),
+            _ => 0,
+        }
+    }
+}

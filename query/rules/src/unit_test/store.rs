@@ -1,0 +1,133 @@
+//! A store for the rules under test.
+
+use std::sync::Arc;
+
+use varve_query::histogram::FloatHistogram;
+use varve_query::{Engine, Request, Times, Value, VectorSample};
+use varve_tsdb::histogram::{Histogram, ResetHint};
+use varve_tsdb::{Db, Labels, Matcher, QueryContext, Sample, TimeRange, WriteBatch};
+
+use super::sequence::{Item, Sequence};
+use crate::alert::Notification;
+use crate::storage::{Answer, Failure, Output, OutputKind, Rejected, RuleRef, Storage};
+use crate::time::Time;
+
+/// A store, and the samples that are still to be loaded.
+pub(super) struct Store {
+    pub(super) db: Db,
+    pub(super) engine: Engine,
+    /// Start of the test in milliseconds.
+    pub(super) start_ms: i64,
+    pub(super) interval_ms: i64,
+    pub(super) series: Vec<Input>,
+}
+
+/// An input series.
+pub(super) struct Input {
+    pub(super) labels: Labels,
+    pub(super) sequence: Sequence,
+    /// Index of the first value that is not loaded.
+    pub(super) next: usize,
+    /// The histogram that was loaded last.
+    pub(super) last: Option<Arc<Histogram>>,
+}
+
+impl Store {
+    /// Loads all samples up to a time, included.
+    ///
+    /// # Errors
+    /// A sample was rejected.
+    pub(super) fn load_until(&mut self, until_ms: i64) -> Result<(), String> {
+        let mut batch = WriteBatch::default();
+        for input in &mut self.series {
+            let handle = self.db.series(&input.labels).map_err(|error| error.to_string())?;
+            while let Some(value) = input.sequence.values.get(input.next) {
+                let timestamp_ms = self.start_ms + input.next as i64 * self.interval_ms;
+                if timestamp_ms > until_ms {
+                    break;
+                }
+                input.next += 1;
+                match value {
+                    None => {}
+                    &Some(Item::Float(value)) => {
+                        batch.push(handle, Sample { timestamp_ms, value }, 0);
+                        input.last = None;
+                    }
+                    Some(Item::Histogram(literal)) => {
+                        let histogram = Arc::new(with_hint(literal.histogram.clone(), input.last.as_deref()));
+                        batch.push_histogram(handle, timestamp_ms, Arc::clone(&histogram), 0);
+                        input.last = Some(histogram);
+                    }
+                }
+            }
+        }
+        self.db.append(&mut batch).map_err(|error| error.to_string())?;
+        match batch.rejected().first() {
+            Some(rejected) => Err(format!("a sample was not stored: {rejected:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Evaluates an expression at one time.
+    ///
+    /// # Errors
+    /// The query failed, or its value is neither a vector nor a scalar.
+    pub(super) fn evaluate(&self, expr: &str, timestamp_ms: i64) -> Result<Vec<VectorSample>, String> {
+        match self.value(expr, timestamp_ms)? {
+            Value::Vector(samples) => Ok(samples),
+            Value::Scalar(point) => Ok(vec![VectorSample { labels: Labels::empty(), point, histogram: None }]),
+            _ => Err("rule result is not a vector or scalar".to_owned()),
+        }
+    }
+
+    pub(super) fn value(&self, expr: &str, timestamp_ms: i64) -> Result<Value, String> {
+        let request = Request::new(expr, Times::Instant(timestamp_ms));
+        let result = self.engine.run(&self.db, &QueryContext::unbounded(), &request);
+        result.map(|result| result.value).map_err(|error| error.to_string())
+    }
+}
+
+impl Storage for Store {
+    fn query(&self, _from: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure> {
+        let samples = self.evaluate(expr, timestamp_ms).map_err(Failure::new)?;
+        Ok(Answer { samples, ..Answer::default() })
+    }
+
+    fn append(&self, _from: &RuleRef<'_>, _kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+        let mut batch = WriteBatch::default();
+        let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
+        for Output { labels, sample, histogram } in samples {
+            let handle = self.db.series(labels).map_err(failed)?;
+            match histogram {
+                Some(histogram) => {
+                    batch.push_histogram(handle, sample.timestamp_ms, Arc::new(histogram.to_stored()), 0);
+                }
+                None => batch.push(handle, *sample, 0),
+            }
+        }
+        // As in Prometheus, samples that the store rejects are no failure of a rule.
+        self.db.append(&mut batch).map_err(failed)?;
+        Ok(Vec::new())
+    }
+
+    fn newest(&self, _matchers: &[Matcher], _range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn now(&self) -> Time {
+        Time::default()
+    }
+
+    fn notify(&self, _alerts: Vec<Notification>) {}
+}
+
+/// Sets the counter reset hint of a histogram after its predecessor, as Prometheus' storage does.
+fn with_hint(mut histogram: Histogram, before: Option<&Histogram>) -> Histogram {
+    if matches!(histogram.reset_hint, ResetHint::Unknown | ResetHint::NoReset) {
+        let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);
+        let continues = |before| FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before));
+        let known = if counter.is_some_and(continues) { ResetHint::NoReset } else { ResetHint::Unknown };
+        histogram.reset_hint = known;
+    }
+    histogram
+}
