@@ -159,7 +159,7 @@ impl IngestConfig {
     /// # Errors
     /// The first invalid key.
     pub(crate) fn budgets(&self) -> Result<Budgets> {
-        let mut budgets = Budgets {
+        let budgets = Budgets {
             team_label: self.team_label.clone().filter(|label| !label.is_empty()),
             total: self.budget.amounts(),
             teams: self.teams.iter().map(|(name, config)| (name.clone(), config.budget())).collect(),
@@ -167,6 +167,15 @@ impl IngestConfig {
             team_maximum: self.team_maximum.amounts(),
         };
         budgets.check().context("ingest")?;
+        Ok(budgets)
+    }
+
+    /// Returns the budgets of a server that evaluates rules: the team of rules has a guarantee.
+    ///
+    /// # Errors
+    /// The errors of [`IngestConfig::budgets`].
+    pub(crate) fn budgets_with_rules(&self) -> Result<Budgets> {
+        let mut budgets = self.budgets()?;
         if !budgets.teams.contains_key(RULES_TEAM) {
             let guaranteed = rules_guarantee(&budgets);
             budgets.teams.insert(RULES_TEAM.to_owned(), TeamBudget { guaranteed, ..TeamBudget::default() });

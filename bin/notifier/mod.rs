@@ -12,7 +12,7 @@
 //! Invariants
 //! 1. `send` never waits for an Alertmanager. A full queue drops its oldest alerts and counts them.
 //! 2. Alerts of one Alertmanager are sent in order. One Alertmanager never delays another.
-//! 3. An alert that was queued is counted as sent or as dropped.
+//! 3. An alert that was queued is counted as sent or as dropped, or logged if the notifier or its Alertmanager ends.
 //!
 //! Threads: one task per Alertmanager, one for discovery. Both end when the notifier is dropped or drained.
 
@@ -36,7 +36,7 @@ pub(crate) use alert::Alert;
 pub(crate) use metrics::{LATENCY_SECONDS, NotifierMetrics};
 
 use crate::config::Config;
-use crate::config::alerting::{AlertmanagerConfig, TargetGroup};
+use crate::config::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
 use discovery::{Discovery, Source};
 use sender::{Sender, SenderSettings};
 
@@ -161,7 +161,6 @@ impl Notifier {
     }
 
     /// Queues alerts for all Alertmanagers. Returns at once.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the evaluation of rules calls it"))]
     pub(crate) fn send(&self, alerts: Vec<Alert>) {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let labeled = alerts.into_iter().filter_map(|alert| {
@@ -198,9 +197,13 @@ impl Notifier {
             self.close(&mut state, senders);
             std::mem::take(&mut state.closing)
         };
-        for sender in senders {
-            sender.ended().await;
-        }
+        let all_ended = async {
+            for sender in &senders {
+                sender.ended().await;
+            }
+        };
+        // Senders end in time, unless one has panicked.
+        drop(tokio::time::timeout(2 * self.options.drain_time_max, all_ended).await);
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
@@ -209,7 +212,7 @@ impl Notifier {
 
     /// Lets the senders of removed Alertmanagers end.
     fn close(&self, state: &mut State, senders: Vec<Arc<Sender>>) {
-        senders.iter().for_each(|sender| sender.close(self.options.drain_on_shutdown));
+        senders.iter().for_each(|sender| sender.close());
         state.closing.extend(senders);
         state.closing.retain(|sender| !sender.is_ended());
         self.metrics.discovered.set(state.sets.iter().map(|set| set.senders.len()).sum::<usize>() as i64);
@@ -264,7 +267,10 @@ impl Notifier {
 
 impl AlertmanagerSet {
     fn new(config: &AlertmanagerConfig) -> Result<Self> {
-        config.access()?;
+        let access = config.access()?;
+        if config.scheme == Scheme::Https {
+            access.check_tls()?;
+        }
         Ok(Self {
             target_rules: config.target_rules()?,
             alert_rules: config.alert_rules()?,

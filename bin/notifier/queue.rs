@@ -66,14 +66,10 @@ impl Queue {
         }
     }
 
-    /// Accepts no further alerts. Unless `keeps` is `true`, drops all alerts. Returns how many were dropped.
-    pub(super) fn close(&self, keeps: bool) -> usize {
-        let mut pending = self.lock();
-        pending.is_closed = true;
-        let n_dropped = if keeps { 0 } else { std::mem::take(&mut pending.alerts).len() };
-        drop(pending);
+    /// Accepts no further alerts.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
         self.wake.notify_one();
-        n_dropped
     }
 
     pub(super) fn len(&self) -> usize {
@@ -137,13 +133,11 @@ mod tests {
     #[test]
     fn a_closed_queue_ends_when_it_is_empty() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for (keeps, n_kept) in [(true, 1), (false, 0)] {
-            let queue = Queue::new(3);
-            queue.push(&alerts(&[1]));
-            assert_eq!(queue.close(keeps), 1 - n_kept);
-            assert_eq!((queue.push(&alerts(&[1])), queue.len()), (0, n_kept));
-            assert_eq!(runtime.block_on(queue.next(9)).map_or(0, |batch| batch.len()), n_kept);
-            assert!(runtime.block_on(queue.next(9)).is_none());
-        }
+        let queue = Queue::new(3);
+        queue.push(&alerts(&[1]));
+        queue.close();
+        assert_eq!((queue.push(&alerts(&[1])), queue.len()), (0, 1));
+        assert_eq!(runtime.block_on(queue.next(9)).map(|batch| batch.len()), Some(1));
+        assert!(runtime.block_on(queue.next(9)).is_none());
     }
 }

@@ -102,9 +102,9 @@ impl Sender {
         self.show_length();
     }
 
-    /// Accepts no further alerts, and ends within `drain_time_max`. Sends what is queued if `drains` is `true`.
-    pub(super) fn close(&self, drains: bool) {
-        self.count_dropped(self.queue.close(drains));
+    /// Accepts no further alerts. Sends what is queued for up to `drain_time_max` if `drain_on_shutdown` is set, and ends.
+    pub(super) fn close(&self) {
+        self.queue.close();
         self.phase.send_if_modified(|phase| {
             let was_open = *phase == Phase::Open;
             *phase = if was_open { Phase::Closed } else { *phase };
@@ -132,22 +132,24 @@ impl Sender {
     }
 
     async fn run(self: Arc<Self>) {
-        let drain_time_max = self.settings().options.drain_time_max;
         let expired = async {
             self.closed().await;
-            tokio::time::sleep(drain_time_max).await;
+            let NotifierOptions { drain_on_shutdown, drain_time_max, .. } = self.settings().options;
+            if drain_on_shutdown {
+                tokio::time::sleep(drain_time_max).await;
+            }
         };
         tokio::select! {
-            () = self.work() => {}
+            biased;
             () = expired => {}
+            () = self.work() => {}
         }
-        let n_unsent = self.queue.close(false) + self.in_flight.load(Ordering::Relaxed);
+        let n_unsent = self.queue.len() + self.in_flight.load(Ordering::Relaxed);
         if n_unsent > 0 {
-            self.count_dropped(n_unsent);
             tracing::warn!(
                 alertmanager = self.url,
                 count = n_unsent,
-                "Alerts not sent within {drain_time_max:?}, dropping them"
+                "Alert notification queue not drained, dropping alerts"
             );
         }
         self.metrics.remove(&self.url);

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::machine::{self, Memory};
 use crate::notifier::NotifierOptions;
 use crate::quantity::{print_duration, print_size};
-use crate::server::external_url::RoutePrefix;
+use crate::server::external_url::{ExternalUrl, RoutePrefix};
 use crate::server::rules::RulesOptions;
 use crate::server::settings::{ResponseLimits, Settings};
 use crate::server::store::StoreOptions;
@@ -65,6 +65,7 @@ pub(super) fn settings(
     // By default, all queries together use at most 40 % of the memory, and a single one a quarter of that.
     let total = or_default(args.query_max_memory_total, || share_of_memory(memory, 2, 5));
     let external_url = args.external_url.clone().or_listener(&args.listen_address, is_tls);
+    let rules = rules_options(args, total, &external_url);
     Settings {
         args: args.clone(),
         route_prefix: RoutePrefix::new(&args.route_prefix, &external_url),
@@ -91,7 +92,7 @@ pub(super) fn settings(
             QueueTimeoutStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         },
         features,
-        rules: rules_options(args, total),
+        rules,
         auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
         search: has_feature(args, SEARCH_FEATURE),
         lookback_delta_ms: millis(args.query_lookback_delta),
@@ -104,7 +105,7 @@ pub(super) fn settings(
     }
 }
 
-fn rules_options(args: &ServeArgs, query_max_memory_total: usize) -> RulesOptions {
+fn rules_options(args: &ServeArgs, query_max_memory_total: usize, external_url: &ExternalUrl) -> RulesOptions {
     let of = &args.rules;
     RulesOptions {
         resend_delay: of.resend_delay,
@@ -113,7 +114,7 @@ fn rules_options(args: &ServeArgs, query_max_memory_total: usize) -> RulesOption
         alerts_max: of.alerts_max,
         concurrency: or_default(of.concurrency, machine::cores).min(RULES_CONCURRENCY_MAX),
         memory_max: or_default(of.max_memory_total, || query_max_memory_total / 4),
-        external_url: format!("http://{}", args.listen_address),
+        external_url: external_url.as_str().to_owned(),
     }
 }
 

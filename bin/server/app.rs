@@ -47,6 +47,7 @@ pub(crate) struct App {
     pub(crate) senders: Senders,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) rules: Rules,
+    pub(crate) notifier: Arc<Notifier>,
     phase: AtomicU8,
     store: RwLock<Option<Arc<Store>>>,
     /// Opened with the store, in its directory.
@@ -91,6 +92,7 @@ impl App {
             senders: Senders::default(),
             notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications())),
             rules: Rules::new(settings.rules.clone()),
+            notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications())),
             active_request_log: OnceLock::new(),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,

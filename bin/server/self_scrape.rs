@@ -85,8 +85,10 @@ fn histogram(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels,
 
 fn summary(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels, f64)>) {
     let summary = metric.get_summary();
-    let quantile = |q: f64| series(name, metric, instance).with("quantile", &print_bound(q));
-    all.extend(summary.get_quantile().iter().map(|of| (quantile(of.quantile()), of.value())));
+    all.extend(summary.get_quantile().iter().map(|of| {
+        let labels = series(name, metric, instance);
+        (labels.with("quantile", &of.quantile().to_string()), of.value())
+    }));
     all.push((series(&format!("{name}_sum"), metric, instance), summary.sample_sum()));
     all.push((series(&format!("{name}_count"), metric, instance), summary.sample_count() as f64));
 }

@@ -197,7 +197,9 @@ impl Store {
     /// If the configuration is invalid. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
         let (otlp, rules) = (config.otlp.settings(self.lookback_delta_ms)?, config.ingest.rules()?);
-        let (budgets, ha) = (config.ingest.budgets()?, config.ingest.ha()?);
+        let has_rules = !config.rule_files.is_empty();
+        let budgets = if has_rules { config.ingest.budgets_with_rules()? } else { config.ingest.budgets()? };
+        let ha = config.ingest.ha()?;
         self.receiver.set_budgets(budgets);
         self.receiver.set_otlp(otlp);
         self.receiver.set_rules(rules);

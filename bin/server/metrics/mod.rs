@@ -174,7 +174,9 @@ impl Metrics {
         ]));
         all.push(family("varve_build_info", [([env!("CARGO_PKG_VERSION")], 1.0)]));
         all.extend(store.into_iter().flat_map(store::gather));
-        all.extend(rules.into_iter().flat_map(|rules| self.rules.gather(rules)));
+        all.extend(rules.into_iter().flat_map(RuleMetrics::gather));
+        // The text format has no families without metrics.
+        all.retain(|family| !family.get_metric().is_empty());
         all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         all
     }

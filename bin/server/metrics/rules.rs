@@ -1,7 +1,5 @@
 //! Metrics of rules: durations that evaluations report, and values collected from groups on each scrape.
 
-mod summary;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,9 +10,9 @@ use varve_rules::waiting::SenderStatus;
 use varve_rules::{Group, GroupStatus, Iteration, Mode};
 
 use super::registered;
+use super::summary::SummaryVec;
 use super::table::{counts, family, opts};
 use crate::server::rules::Rules;
-use summary::Summary;
 
 /// Bucket bounds of durations, as in Prometheus.
 const SECONDS: [f64; 4] = [0.01, 0.1, 1.0, 10.0];
@@ -27,9 +25,9 @@ const OTHER: &str = "(other)";
 /// Durations and counts that the evaluation loop reports.
 #[derive(Debug)]
 pub(crate) struct RuleMetrics {
-    rule_summary: Summary,
+    rule_summary: SummaryVec,
     rule_seconds: Histogram,
-    group_summary: Summary,
+    group_summary: SummaryVec,
     group_seconds: Histogram,
     start_delay_seconds: Histogram,
     incomplete: IntCounter,
@@ -47,10 +45,12 @@ impl RuleMetrics {
             let opts = HistogramOpts { common_opts: opts(name), buckets: buckets.to_vec() };
             registered(registry, Histogram::with_opts(opts)?)
         };
+        let summary =
+            |name, quantiles: &'static [f64]| registered(registry, SummaryVec::new(name)?.with_quantiles(quantiles));
         Ok(Self {
-            rule_summary: Summary::default(),
+            rule_summary: summary("prometheus_rule_evaluation_duration_seconds", &[0.5, 0.9, 0.99])?,
             rule_seconds: histogram("prometheus_rule_evaluation_duration_histogram_seconds", &SECONDS)?,
-            group_summary: Summary::default(),
+            group_summary: summary("prometheus_rule_group_duration_seconds", &[0.01, 0.05, 0.5, 0.9, 0.99])?,
             group_seconds: histogram("prometheus_rule_group_duration_histogram_seconds", &SECONDS)?,
             start_delay_seconds: histogram("varve_rule_group_start_delay_seconds", &DELAY_SECONDS)?,
             incomplete: counter("varve_rule_group_iterations_incomplete_total")?,
@@ -70,22 +70,18 @@ impl RuleMetrics {
     /// Notes the durations of an evaluation.
     pub(crate) fn note_end(&self, iteration: &Iteration) {
         let group_s = iteration.duration.as_secs_f64();
-        self.group_summary.observe(group_s);
+        self.group_summary.observe("", group_s);
         self.group_seconds.observe(group_s);
         for rule_s in iteration.rules.iter().map(Duration::as_secs_f64) {
-            self.rule_summary.observe(rule_s);
+            self.rule_summary.observe("", rule_s);
             self.rule_seconds.observe(rule_s);
         }
     }
 
     /// Collects the metrics that are not registered.
-    pub(super) fn gather(&self, rules: &Rules) -> Vec<MetricFamily> {
-        let mut all = vec![
-            self.rule_summary.family("prometheus_rule_evaluation_duration_seconds", &[0.5, 0.9, 0.99]),
-            self.group_summary.family("prometheus_rule_group_duration_seconds", &[0.01, 0.05, 0.5, 0.9, 0.99]),
-        ];
+    pub(super) fn gather(rules: &Rules) -> Vec<MetricFamily> {
         let set = rules.set();
-        all.extend(of_groups(&set.groups().map(|group| (group.key(), &**group)).collect::<Vec<_>>()));
+        let mut all = of_groups(&set.groups().map(|group| (group.key(), &**group)).collect::<Vec<_>>());
         let (alerts_max, n_alerts) = rules.alerts();
         all.extend(counts([
             ("varve_rule_alerts", n_alerts as u64),

@@ -13,13 +13,14 @@ use super::table::{describe, label};
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// Maximum number of observations that count for the quantiles of a summary.
 const RECENT_MAX: usize = 1000;
-const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
+const QUANTILES: &[f64] = &[0.5, 0.9, 0.99];
 
 /// Summaries by the value of one label. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct SummaryVec {
     name: &'static str,
     desc: Desc,
+    quantiles: &'static [f64],
     summaries: Arc<Mutex<BTreeMap<String, Observed>>>,
 }
 
@@ -39,7 +40,12 @@ impl SummaryVec {
         let of = describe(name);
         let labels = of.labels.iter().map(|label| (*label).to_owned()).collect();
         let desc = Desc::new(name.to_owned(), of.help.to_owned(), labels, Default::default())?;
-        Ok(Self { name, desc, summaries: Arc::default() })
+        Ok(Self { name, desc, quantiles: QUANTILES, summaries: Arc::default() })
+    }
+
+    /// Sets the quantiles.
+    pub(super) fn with_quantiles(self, quantiles: &'static [f64]) -> Self {
+        Self { quantiles, ..self }
     }
 
     pub(crate) fn observe(&self, label: &str, value: f64) {
@@ -72,7 +78,7 @@ impl Collector for SummaryVec {
         let metric = |(value, observed): (&String, &Observed)| {
             let mut metric = Metric::default();
             metric.set_label(of.labels.iter().map(|name| label(name, value)).collect());
-            metric.set_summary(observed.summary(Instant::now()));
+            metric.set_summary(observed.summary(Instant::now(), self.quantiles));
             metric
         };
         let mut family = MetricFamily::default();
@@ -85,11 +91,11 @@ impl Collector for SummaryVec {
 }
 
 impl Observed {
-    fn summary(&self, now: Instant) -> Summary {
+    fn summary(&self, now: Instant, quantiles: &[f64]) -> Summary {
         let recent = self.recent.iter().filter(|(at, _)| now.duration_since(*at) <= AGE_MAX);
         let mut values: Vec<f64> = recent.map(|(_, value)| *value).collect();
         values.sort_by(f64::total_cmp);
-        let quantiles = QUANTILES.map(|quantile| {
+        let quantiles = quantiles.iter().map(|&quantile| {
             let rank = (quantile * values.len() as f64).ceil() as usize;
             let mut printed = Quantile::default();
             printed.set_quantile(quantile);
@@ -99,7 +105,7 @@ impl Observed {
         let mut summary = Summary::default();
         summary.set_sample_count(self.count);
         summary.set_sample_sum(self.sum);
-        summary.set_quantile(quantiles.to_vec());
+        summary.set_quantile(quantiles.collect());
         summary
     }
 }
@@ -120,7 +126,7 @@ mod tests {
         let quantiles: Vec<_> = summary.get_quantile().iter().map(|of| (of.quantile(), of.value())).collect();
         assert_eq!(quantiles, [(0.5, 600.0), (0.9, 1000.0), (0.99, 1090.0)]);
         assert_eq!((summary.sample_count(), summary.sample_sum()), (1100, 605_550.0));
-        let later = summaries.lock()["a"].summary(Instant::now() + AGE_MAX + Duration::from_secs(1));
+        let later = summaries.lock()["a"].summary(Instant::now() + AGE_MAX + Duration::from_secs(1), QUANTILES);
         assert!(later.get_quantile().iter().all(|of| of.value().is_nan()) && later.sample_count() == 1100);
     }
 }

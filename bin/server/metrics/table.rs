@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use prometheus::Opts;
-use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType, Summary};
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 const PAGE: &str = include_str!("../../../docs/metrics.md");
 
@@ -73,23 +73,11 @@ pub(super) fn family<'a, const N: usize>(
         }
         metric
     };
-    with_metrics(name, *kind, help, values.into_iter().map(metric).collect())
-}
-
-/// Returns a family of one summary.
-pub(super) fn summary(name: &str, summary: Summary) -> MetricFamily {
-    let Description { kind, help, .. } = describe(name);
-    let mut metric = Metric::default();
-    metric.set_summary(summary);
-    with_metrics(name, *kind, help, vec![metric])
-}
-
-fn with_metrics(name: &str, kind: MetricType, help: &str, metrics: Vec<Metric>) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.to_owned());
-    family.set_help(help.to_owned());
-    family.set_field_type(kind);
-    family.set_metric(metrics);
+    family.set_help((*help).to_owned());
+    family.set_field_type(*kind);
+    family.set_metric(values.into_iter().map(metric).collect());
     family
 }
 

@@ -12,6 +12,7 @@ use varve_tsdb::select::SelectHints;
 use varve_tsdb::{Labels, Matcher, QueryContext, Sample, SampleColumns, TimeRange};
 
 use super::now;
+use crate::notifier::Alert;
 use crate::server::active_requests::RequestClass;
 use crate::server::app::App;
 use crate::server::request_context::{Parameters, RequestContext, Times as RequestTimes};
@@ -129,6 +130,54 @@ impl Storage for RuleStorage<'_> {
     }
 
     fn notify(&self, alerts: Vec<Notification>) {
-        drop(alerts);
+        let external_url = self.app.settings.external_url.as_str();
+        self.app.notifier.send(alerts.into_iter().map(|alert| to_send(alert, external_url)).collect());
+    }
+}
+
+fn to_send(alert: Notification, external_url: &str) -> Alert {
+    let mut annotations: Vec<_> = alert.annotations.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    Alert {
+        // A map has each name once, and rule files no empty names.
+        annotations: Labels::from_unsorted(&mut annotations).unwrap_or_else(|_| Labels::empty()),
+        starts_at_ms: alert.starts_at.map_or(NO_TIME_MS, Time::ms),
+        ends_at_ms: alert.ends_at.ms(),
+        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", escape_query(&alert.expr)),
+        labels: alert.labels,
+    }
+}
+
+/// Escapes a text as Go's `url.QueryEscape` does.
+fn escape_query(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b' ' => "+".to_owned(),
+        b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+/// The year 1, Go's time without a value.
+const NO_TIME_MS: i64 = -62_135_596_800_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_rules::file::Texts;
+
+    #[test]
+    fn alerts_link_to_their_expression() {
+        let annotations: Texts = [("summary".to_owned(), "x".to_owned())].into();
+        let alert = Notification {
+            labels: Labels::empty(),
+            annotations: Arc::new(annotations),
+            starts_at: Some(Time::from_ms(5)),
+            ends_at: Time::from_ms(7),
+            expr: "a{b=\"c d\"} > 1.5".into(),
+        };
+        let sent = to_send(alert, "http://h:9/p");
+        assert_eq!(sent.generator_url, "http://h:9/p/graph?g0.expr=a%7Bb%3D%22c+d%22%7D+%3E+1.5&g0.tab=1");
+        assert_eq!((sent.starts_at_ms, sent.ends_at_ms, sent.annotations.get("summary")), (5, 7, Some("x")));
     }
 }

@@ -164,6 +164,14 @@ impl Access {
         Ok(access)
     }
 
+    /// Reads the certificates and the key.
+    ///
+    /// # Errors
+    /// If one is invalid.
+    pub(crate) fn check_tls(&self) -> Result<()> {
+        super::tls::client_config(&self.tls).map(drop)
+    }
+
     /// Trusts the certificate authorities of a file, or any server if `any_server` is `true`.
     pub(crate) fn trusting(mut self, ca_file: Option<PathBuf>, any_server: bool) -> Self {
         self.tls.ca_file = ca_file.unwrap_or(self.tls.ca_file);
