@@ -178,7 +178,7 @@ fn every_flag_is_documented() {
     let flags: BTreeSet<_> = help
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("--"))
-        .filter_map(|line| line.split([' ', '=', ',', ']', '\n']).next())
+        .filter_map(|line| line.split([' ', '=', ',', '[', ']', '\n']).next())
         .filter(|flag| flag.contains('.') || flag.contains('-'))
         .collect();
     assert!(flags.len() > 15, "{flags:?} in\n{help}");

@@ -87,7 +87,7 @@ fn rules_write_their_results_and_alerts() {
     let rules = "groups: [{name: g, rules: [
         {record: 'r:sum', expr: sum by (a) (m), labels: {x: y}},
         {record: 'r:twice', expr: 2 * r:sum},
-        {alert: A, expr: r:sum > 1, labels: {severity: page}, annotations: {text: plain}}]}]";
+        {alert: A, expr: r:sum > 1, labels: {severity: page}, annotations: {text: '{{ $labels.a }} has {{ $value | humanize }}'}}]}]";
     let fixture = Fixture::start(rules);
     write(fixture.http(), &[("__name__", "m"), ("a", "1"), ("b", "1")], 3.0);
     let found = wait_for("the result", || Some(query(fixture.http(), "r:twice")).filter(|found| !found.is_empty()));
@@ -99,7 +99,7 @@ fn rules_write_their_results_and_alerts() {
     let alert = alerts(fixture.http()).remove(0);
     assert_eq!(alert["labels"], json!({"a": "1", "x": "y", "alertname": "A", "severity": "page"}));
     assert_eq!((&alert["state"], &alert["value"]), (&json!("firing"), &json!("3e+00")));
-    assert_eq!(alert["annotations"], json!({"text": "plain"}));
+    assert_eq!(alert["annotations"], json!({"text": "1 has 3"}));
     let rule_group = format!("{{rule_group=\"{};g\"}}", fixture.config.dir().join("rules.yml").display());
     assert_eq!(fixture.server.metric(&format!("prometheus_rule_group_rules{rule_group}")), 3.0);
     assert!(fixture.server.metric(&format!("prometheus_rule_evaluations_total{rule_group}")) >= 3.0);

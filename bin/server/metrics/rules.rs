@@ -32,6 +32,8 @@ pub(crate) struct RuleMetrics {
     start_delay_seconds: Histogram,
     incomplete: IntCounter,
     caught_up: IntCounter,
+    expansions: IntCounter,
+    expansions_failed: IntCounter,
 }
 
 impl RuleMetrics {
@@ -55,6 +57,8 @@ impl RuleMetrics {
             start_delay_seconds: histogram("varve_rule_group_start_delay_seconds", &DELAY_SECONDS)?,
             incomplete: counter("varve_rule_group_iterations_incomplete_total")?,
             caught_up: counter("varve_rule_group_iterations_caught_up_total")?,
+            expansions: counter("prometheus_template_text_expansions_total")?,
+            expansions_failed: counter("prometheus_template_text_expansion_failures_total")?,
         })
     }
 
@@ -65,6 +69,12 @@ impl RuleMetrics {
             Mode::CatchUp => self.caught_up.inc(),
         }
         self.incomplete.inc_by(u64::from(is_incomplete));
+    }
+
+    /// Counts the expansion of a template.
+    pub(crate) fn note_expansion(&self, is_failed: bool) {
+        self.expansions.inc();
+        self.expansions_failed.inc_by(u64::from(is_failed));
     }
 
     /// Notes the durations of an evaluation.

@@ -121,6 +121,14 @@ impl Storage for RuleStorage<'_> {
         Ok(newest)
     }
 
+    fn note_expansion(&self, from: &RuleRef<'_>, error: Option<&str>) {
+        self.app.metrics.rules.note_expansion(error.is_some());
+        if let Some(error) = error {
+            let RuleRef { file, group, rule } = from;
+            tracing::warn!(file, group, rule, error, "Expanding alert template failed");
+        }
+    }
+
     fn now(&self) -> Time {
         now()
     }

@@ -115,7 +115,8 @@ fn samples_are_stored_bit_for_bit() {
     let values = [1.5, -0.0, f64::from_bits(STALE_NAN_BITS), f64::from_bits(0xfff8_0000_dead_beef), f64::INFINITY];
     let samples: Vec<_> = (T..).zip(values).collect();
     let written = fixture.write(&[up("x", &samples), up("y", &samples[..1])]).unwrap();
-    assert_eq!(written, Written { stored: SampleCounts::floats(6), ..Written::default() });
+    let times = Some(TimeRange { start_ms: T, end_ms: T + 4 });
+    assert_eq!(written, Written { stored: SampleCounts::floats(6), times, ..Written::default() });
     let expect = [
         (r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples)),
         (r#"{__name__="up", job="y"}"#.to_owned(), bits(&samples[..1])),
@@ -179,7 +180,8 @@ fn all_encodings_of_a_label_set_reach_one_series() {
     for t in [T + 4, T + 6] {
         let body = [&a[..], &sample(t), b, &sample(t + 1)].concat();
         let written = fixture.write_message(&[&[0x0a, body.len() as u8][..], &body].concat()).unwrap();
-        assert_eq!(written, Written { stored: SampleCounts::floats(2), ..Written::default() });
+        let times = Some(TimeRange { start_ms: t, end_ms: t + 1 });
+        assert_eq!(written, Written { stored: SampleCounts::floats(2), times, ..Written::default() });
     }
     let samples: Vec<_> = (T..T + 8).map(|t| (t, 1.0)).collect();
     assert_eq!(fixture.contents(), [(r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples))]);
@@ -508,7 +510,8 @@ fn a_series_that_has_moved_is_resolved_again() {
     v1::decode(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
     fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger, Attribution::default()));
     let written = fixture.write(&request).unwrap();
-    assert_eq!(written, Written { stored: SampleCounts::floats(3), ..Written::default() });
+    let times = Some(TimeRange { start_ms: T, end_ms: T + 1 });
+    assert_eq!(written, Written { stored: SampleCounts::floats(3), times, ..Written::default() });
     assert_eq!(fixture.contents()[1].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
     fixture.stored(&[up("b", &[(T + 2, 2.0)])]);
     assert_eq!(fixture.receiver.stats().route.entries, 2);

@@ -24,7 +24,7 @@ pub struct Rule {
     pub definition: file::Rule,
     /// The expression as Prometheus prints it.
     pub expr: Arc<str>,
-    /// Labels and annotations of an alerting rule, by their text.
+    /// Labels and annotations of an alerting rule by their text.
     templates: BTreeMap<String, Template>,
     state: Mutex<RuleState>,
     alerts_max: Arc<AlertsMax>,
@@ -133,17 +133,13 @@ impl RuleStatus {
 impl Rule {
     pub(crate) fn new(definition: file::Rule, is_restored: bool, alerts_max: Arc<AlertsMax>) -> Self {
         let state = Mutex::new(RuleState { is_restored, ..RuleState::default() });
-        let mut templates = BTreeMap::new();
-        if let RuleKind::Alerting(alerting) = &definition.kind {
-            let texts = definition.labels.values().chain(alerting.annotations.values());
-            templates.extend(texts.map(|text| (text.clone(), Template::new(&definition.name, text))));
-        }
-        Self { expr: promql::print(&definition.expr.tree).into(), templates, definition, state, alerts_max }
+        let templates = templates(&definition);
+        Self { expr: promql::print(&definition.expr.tree).into(), definition, templates, state, alerts_max }
     }
 
-    /// Returns the template with the text of a label or annotation.
-    pub(crate) fn template(&self, text: &str) -> &Template {
-        &self.templates[text]
+    /// Returns the template of a label or annotation.
+    pub(crate) fn template(&self, text: &str) -> Option<&Template> {
+        self.templates.get(text)
     }
 
     /// Returns `true` for an alerting rule.
@@ -226,4 +222,11 @@ impl Drop for Rule {
         let n_alerts = self.state().alerts.len();
         self.alerts_max.remove(n_alerts);
     }
+}
+
+/// Parses the labels and annotations of an alerting rule.
+fn templates(definition: &file::Rule) -> BTreeMap<String, Template> {
+    let RuleKind::Alerting(alerting) = &definition.kind else { return BTreeMap::new() };
+    let texts = definition.labels.values().chain(alerting.annotations.values());
+    texts.map(|text| (text.clone(), Template::new(&definition.name, text))).collect()
 }

@@ -29,6 +29,9 @@ pub trait Storage: Sync {
     /// The selection failed.
     fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure>;
 
+    /// Notes that a template was expanded, with the reason if it failed.
+    fn note_expansion(&self, _from: &RuleRef<'_>, _error: Option<&str>) {}
+
     /// Returns the wall-clock time.
     fn now(&self) -> Time;
 

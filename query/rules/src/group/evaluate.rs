@@ -231,7 +231,7 @@ impl Run<'_> {
         };
         let memory = MemoryBudget::new("memory of templates", TEMPLATES_SIZE_MAX);
         let ctx = QueryContext::new(self.group.schedule.interval(), memory);
-        let mut expand = |template: &str, sample: &VectorSample| self.expand(&ctx, rule, template, sample);
+        let mut expand = |template: &str, sample: &VectorSample| self.expand(rule, &ctx, template, sample);
         let mut evaluation = alert::Evaluation {
             source: Source {
                 name: &definition.name,
@@ -298,20 +298,20 @@ impl Run<'_> {
         }
     }
 
-    /// Expands a label or annotation. An error becomes the text.
-    fn expand(&self, ctx: &QueryContext, rule: &Rule, text: &str, sample: &VectorSample) -> String {
+    /// Expands a label or annotation. If that fails, the text is the reason, as in Prometheus.
+    fn expand(&self, rule: &Rule, ctx: &QueryContext, text: &str, sample: &VectorSample) -> String {
+        let Some(template) = rule.template(text) else { return text.to_owned() };
+        let from = self.group.of(&rule.definition.name);
+        let timestamp_ms = self.tick.ms();
         let query = |expr: &str| {
-            let answer = self.storage.query(&self.group.of(&rule.definition.name), expr, self.timestamp_ms());
+            let answer = self.storage.query(&from, expr, timestamp_ms);
             answer.map(|answer| answer.samples).map_err(|failure| failure.message)
         };
-        let environment = Environment {
-            ctx,
-            timestamp_ms: self.timestamp_ms(),
-            external_labels: &self.settings.external_labels,
-            external_url: &self.settings.external_url,
-            query: &query,
-        };
-        rule.template(text).expand(&environment, sample).unwrap_or_else(|error| error_text(&error))
+        let Settings { external_labels, external_url, .. } = self.settings;
+        let environment = Environment { ctx, timestamp_ms, external_labels, external_url, query: &query };
+        let expanded = template.expand(&environment, sample);
+        self.storage.note_expansion(&from, expanded.as_ref().err().map(String::as_str));
+        expanded.unwrap_or_else(|error| error_text(&error))
     }
 }
 

@@ -341,6 +341,23 @@ fn rejected_samples_are_a_failure_but_rejected_markers_are_not() {
 }
 
 #[test]
+fn labels_and_annotations_are_expanded_and_an_error_fails_no_rule() {
+    let fake = Fake::default();
+    let rule = "{alert: A, expr: e, labels: {l: 'a is {{ $labels.a }}'}, annotations: {x: '{{ $value }} {{ $labels.gone }}|{{ $externalURL }}', \
+                q: '{{ query \"q\" | first | value }}', bad: '{{ query \"boom\" }}'}}";
+    let group = group(rule);
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    fake.set("q", Ok(vec![("m", 9.0)]));
+    fake.set("boom", Err("no"));
+    evaluate(&group, &fake, 0);
+    let alert = group.rules[0].status().alerts.remove(0);
+    assert_eq!(alert.labels.get("l"), Some("a is 1"));
+    assert_eq!((alert.annotations["x"].as_str(), alert.annotations["q"].as_str()), ("5 |http://varve", "9"));
+    assert!(alert.annotations["bad"].starts_with("<error expanding template: "), "{}", alert.annotations["bad"]);
+    assert_eq!(error(&group, 0), None);
+}
+
+#[test]
 fn a_dry_run_and_a_catch_up_send_nothing() {
     let fake = Fake::default();
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
