@@ -163,6 +163,9 @@ impl Notifier {
     /// Queues alerts for all Alertmanagers. Returns at once.
     pub(crate) fn send(&self, alerts: Vec<Alert>) {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        if state.sets.is_empty() {
+            return;
+        }
         let labeled = alerts.into_iter().filter_map(|alert| {
             let labels = alert.labels_with(&state.external_labels);
             alert.relabeled(labels, &state.rules)

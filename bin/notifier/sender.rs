@@ -77,12 +77,6 @@ impl Sender {
         &self.url
     }
 
-    /// Returns the number of queued alerts.
-    #[cfg(test)]
-    pub(super) fn queue_len(&self) -> usize {
-        self.queue.len()
-    }
-
     /// Replaces the settings; they apply to the next batch.
     pub(super) fn set(&self, settings: SenderSettings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;

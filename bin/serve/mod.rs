@@ -194,14 +194,11 @@ async fn shut_down(
     if tokio::time::timeout(CONNECTION_GRACE, server).await.is_err() {
         tracing::warn!("Closing connections that are still open");
     }
+    let of_rules = Arc::clone(app);
+    tokio::task::spawn_blocking(move || of_rules.rules.join()).await.context("stop the evaluation of rules")?;
     app.notifier.drain().await;
     let Some(store) = app.take_store() else { return Ok(()) };
-    let of_rules = Arc::clone(app);
-    let closed = tokio::task::spawn_blocking(move || {
-        of_rules.rules.join();
-        close(store)
-    });
-    let closed = closed.await;
+    let closed = tokio::task::spawn_blocking(move || close(store)).await;
     closed.context("close the store")??;
     app.close_active_request_log();
     tracing::info!("See you next time!");
