@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::http::Http;
@@ -177,6 +178,61 @@ impl NodeExporter {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+/// A running Alertmanager with its own data directory. It notifies nobody.
+#[derive(Debug)]
+pub(crate) struct Alertmanager {
+    http: Http,
+    _process: Process,
+    _dir: TempDir,
+}
+
+impl Alertmanager {
+    /// Starts `prometheus-alertmanager`. The test has looked for it.
+    pub(crate) fn start() -> Self {
+        // Distributions compile in the path of the templates. It is mounted if the package is unpacked elsewhere.
+        const MOUNT: &str =
+            r#"mount -t tmpfs none /usr/share && ln -s "$1" /usr/share/prometheus && shift && exec "$@""#;
+        let dir = TempDir::new().expect("make a temporary directory");
+        let config_file = dir.path().join("alertmanager.yml");
+        let config = "{route: {receiver: nobody}, receivers: [{name: nobody}]}";
+        std::fs::write(&config_file, config).expect("write the configuration");
+        let program = find("prometheus-alertmanager").expect("the test has looked for one");
+        let templates = program.parent().and_then(Path::parent).expect("it is in bin").join("share/prometheus");
+        let mut command = if templates.exists() && !Path::new("/usr/share/prometheus").exists() {
+            let mut command = Command::new("unshare");
+            command.args(["-rm", "sh", "-c", MOUNT, "sh"]).args([&templates, &program]);
+            command
+        } else {
+            Command::new(&program)
+        };
+        command
+            .arg(format!("--config.file={}", config_file.display()))
+            .arg(format!("--storage.path={}", dir.path().join("data").display()))
+            .args(["--web.listen-address=127.0.0.1:0", "--cluster.listen-address="]);
+        let mut process = Process::start("alertmanager", &mut command);
+        let http = Http::new(process.listening_address());
+        wait_until("alertmanager to be ready", || http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200));
+        Self { http, _process: process, _dir: dir }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.http.address()
+    }
+
+    /// Returns all alerts that are not resolved.
+    pub(crate) fn alerts(&self) -> Vec<Value> {
+        let alerts = self.http.get("/api/v2/alerts").expect_status(200).json();
+        alerts.as_array().expect("a list of alerts").clone()
+    }
+
+    /// Returns what amtool prints as JSON for a query.
+    pub(crate) fn amtool(&self, args: &[&str]) -> Value {
+        let url = format!("--alertmanager.url={}", self.http.url(""));
+        let output = Command::new("amtool").args(["--output=json", &url]).args(args).output().expect("run amtool");
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
     }
 }
 

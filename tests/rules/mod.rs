@@ -2,6 +2,7 @@
 
 mod api;
 mod like_prometheus;
+mod notifications;
 mod restart;
 mod waiting;
 
