@@ -82,10 +82,11 @@ fn test_rules(args: &RulesArgs) -> Result<bool> {
     let n_stores = AtomicU32::new(0);
     let open = || {
         let path = scratch.path().join(n_stores.fetch_add(1, Ordering::Relaxed).to_string());
-        // The samples of a test are old and need not survive.
+        // The samples of a test have any time and need not survive.
         let options = Options {
             wal_sync: WalSync::Never,
             in_order_max_age_ms: i64::MAX / 2,
+            ahead_max_ms: i64::MAX / 2,
             background: false,
             ..Options::default()
         };
