@@ -18,7 +18,7 @@ mod snapshot;
 use serde_json::Value;
 
 use super::{data, like_prometheus};
-use crate::harness::{Answer, Http, Release, Server, releases};
+use crate::harness::{Answer, ConfigFile, Http, Release, Server, releases};
 use calls::{ADMINISTRATION, CALLS, Call, DIFFERENCES};
 
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
@@ -54,8 +54,10 @@ fn sorted(mut data: Value) -> Value {
 
 #[test]
 fn responses_are_those_of_prometheus() {
+    // Without a file there is nothing to reload.
+    let config = ConfigFile::new("{}");
     for release in releases() {
-        check_same(release, &[], &["--web.enable-lifecycle"], |varve, prometheus| {
+        check_same(release, &[], &["--web.enable-lifecycle", &config.flag()], |varve, prometheus| {
             let mut wrong = differences(release, varve, prometheus, CALLS);
             wrong.extend(like_prometheus::differences(release, varve, prometheus));
             wrong

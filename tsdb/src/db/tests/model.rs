@@ -111,6 +111,11 @@ struct ModelSeries {
     /// The samples that have not been flushed.
     open: BTreeMap<i64, u64>,
     last_ms: Option<i64>,
+    /// Whether the newest sample was deleted, so that the series has left the head.
+    is_evicted: bool,
+    /// The newest timestamp after a restart: that of the last checkpoint, unless the series was evicted by then, or of a
+    /// sample since.
+    durable_ms: Option<i64>,
 }
 
 impl Model {
@@ -120,7 +125,9 @@ impl Model {
         let mut rejected = Vec::new();
         for tag in order_of_appends(samples) {
             let (i, t, sent) = &samples[tag];
-            match self.series.entry(*i).or_default().append(*t, sent.bits(), newest_ms) {
+            let series = self.series.entry(*i).or_default();
+            series.is_evicted = false;
+            match series.append(*t, sent.bits(), newest_ms) {
                 Ok(()) => self.newest_ms = self.newest_ms.max(Some(*t)),
                 Err(reason) => rejected.push((tag as u32, reason)),
             }
@@ -130,7 +137,24 @@ impl Model {
     }
 
     fn flush(&mut self) {
-        self.series.values_mut().for_each(|series| series.open.clear());
+        for series in self.series.values_mut() {
+            series.open.clear();
+            series.durable_ms = series.last_ms.filter(|_| !series.is_evicted);
+        }
+    }
+
+    fn delete(&mut self, series: usize, range: TimeRange) {
+        self.flush();
+        let series = self.series.entry(series).or_default();
+        series.samples.retain(|t, _| !range.contains(*t));
+        series.is_evicted |= series.last_ms.is_some_and(|last_ms| range.contains(last_ms));
+    }
+
+    /// Restarts the store, which loads the series of the last checkpoint.
+    fn reopen(&mut self) {
+        for series in self.series.values_mut() {
+            (series.last_ms, series.is_evicted) = (series.durable_ms, false);
+        }
     }
 
     fn contents(&self, range: TimeRange) -> Contents {
@@ -187,6 +211,7 @@ impl ModelSeries {
         self.open.insert(t, bits);
         self.samples.entry(t).or_insert(bits);
         self.last_ms = self.last_ms.max(Some(t));
+        self.durable_ms = self.durable_ms.max(Some(t));
         Ok(())
     }
 }
@@ -219,8 +244,7 @@ proptest! {
                 Step::Delete { series, start, len } => {
                     let range = TimeRange { start_ms: time(start), end_ms: time(start + len) };
                     db.delete(vec![Matcher::equal("i", &series.to_string())], range).unwrap();
-                    model.flush();
-                    model.series.entry(series).or_default().samples.retain(|t, _| !range.contains(*t));
+                    model.delete(series, range);
                 }
                 Step::Clean => db.clean_tombstones().unwrap(),
                 Step::Snapshot => {
@@ -235,6 +259,7 @@ proptest! {
                 Step::Reopen { .. } if leave => {}
                 Step::Reopen { shards, logs } => {
                     drop(db);
+                    model.reopen();
                     db = open(shards, logs);
                 }
             }
