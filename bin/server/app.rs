@@ -17,17 +17,17 @@ use super::active_requests::log::{self, ActiveRequestLog, State};
 use super::active_requests::{ActiveRequest, ActiveRequests, Stage};
 use super::live_config::LiveConfig;
 use super::metrics::{MemoryStats, Metrics};
-
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
-use super::observer::Senders;
 use super::pressure::Pressure;
 use super::query_log::QueryLog;
 use super::rejects::RejectLog;
 use super::request_context::truncate;
 use super::rules::Rules;
+use super::senders::Senders;
 use super::settings::Settings;
 use super::shutdown::Quit;
 use super::store::Store;
+use super::top_queries::TopQueries;
 use crate::config::Config;
 use crate::notifier::Notifier;
 
@@ -47,7 +47,7 @@ pub(crate) struct App {
     pub(crate) senders: Senders,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) rules: Rules,
-    pub(crate) notifier: Arc<Notifier>,
+    pub(crate) top_queries: TopQueries,
     phase: AtomicU8,
     store: RwLock<Option<Arc<Store>>>,
     /// Opened with the store, in its directory.
@@ -92,7 +92,7 @@ impl App {
             senders: Senders::default(),
             notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications())),
             rules: Rules::new(settings.rules.clone()),
-            notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications())),
+            top_queries: TopQueries::default(),
             active_request_log: OnceLock::new(),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,

@@ -12,6 +12,7 @@ mod route_prefix;
 mod stats;
 mod usage;
 mod web_config;
+mod web_page;
 mod write;
 mod write_v2;
 

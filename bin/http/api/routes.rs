@@ -17,7 +17,7 @@ use super::query::{evaluate, exemplars, format};
 use super::scraping::targets;
 use super::status::{
     churn, features, ha, health, last_words, notifications, queries, rejects, relabel, runtime as status, self_metrics,
-    teams, tsdb as tsdb_status, usage,
+    senders, teams, top_queries, tsdb as tsdb_status, usage,
 };
 use super::write::{import, otlp, remote_write as write};
 use super::{federate, remote_read, rules, search};
@@ -239,6 +239,13 @@ fn state() -> Vec<Endpoint> {
         get("/api/v1/status/last_words", last_words::status)
             .about("status", "Returns the requests that were active when the previous process ended")
             .gives::<last_words::LastWords>(),
+        get("/api/v1/status/senders", senders::status)
+            .about("status", "Returns the senders of write requests")
+            .gives::<senders::SenderList>(),
+        get("/api/v1/status/top_queries", top_queries::status)
+            .about("status", "Returns the shapes of queries that took the most time")
+            .takes(const { &[optional("range", OneOf(&top_queries::RANGES), "The last hour, by default, or day.")] })
+            .gives::<top_queries::TopQueries>(),
         get("/api/v1/status/config", status::config)
             .about("status", "Returns the configuration in force")
             .gives::<status::ConfigText>(),

@@ -16,6 +16,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::oneshot;
 use varve_tsdb::QueryContext;
+use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::gate::Permit;
 use super::response_body::{Interest, ResponseBody};
@@ -29,6 +30,7 @@ use crate::server::app::App;
 use crate::server::query_log::LoggedQuery;
 use crate::server::request_context::RequestContext;
 use crate::server::store::Store;
+use crate::server::top_queries::Cost;
 
 pub(crate) use crate::server::active_requests::RequestClass;
 
@@ -248,10 +250,30 @@ fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: impl FnOnce(
     let error = failed.or(truncated);
     let reason = error.as_ref().map(|error| error.message.as_str());
     app.record_end(request, reason);
+    note_cost(app, request, reason.is_some());
     // As in Prometheus, a query that does not parse is not logged.
     if error.as_ref().is_none_or(|error| error.kind != ErrorKind::BadData) {
         log_query(app, request, reason);
     }
+}
+
+/// Adds a query that has ended to the most expensive ones.
+fn note_cost(app: &App, request: &ActiveRequest, has_failed: bool) {
+    if request.class != RequestClass::Query || request.context.times().is_none() {
+        return;
+    }
+    let seconds = request.age().saturating_sub(request.queued()).as_secs_f64();
+    let cost = Cost {
+        n_queries: 1,
+        n_failed: u64::from(has_failed),
+        seconds,
+        seconds_max: seconds,
+        n_samples: request.ctx.n_samples(),
+        memory_peak_max: request.ctx.memory().peak(),
+        user_agent: request.context.user_agent.clone(),
+        ..Cost::default()
+    };
+    app.top_queries.add(SystemClock.now_ms(), &request.context.parameters().text, cost);
 }
 
 /// Writes a query that has ended to the query log, with the reason if it failed.

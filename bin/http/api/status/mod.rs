@@ -11,6 +11,8 @@ pub(crate) mod rejects;
 pub(crate) mod relabel;
 pub(crate) mod runtime;
 pub(crate) mod self_metrics;
+pub(crate) mod senders;
 pub(crate) mod teams;
+pub(crate) mod top_queries;
 pub(crate) mod tsdb;
 pub(crate) mod usage;

@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use varve_ingest::{Origin, Receiver, WriteError, Written};
+use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::team::named_team;
 use crate::http::error::{ApiError, ErrorKind};
@@ -39,7 +40,6 @@ pub(super) async fn ingest(
     let team = named_team(request.headers());
     let user = request.extensions().get::<User>().map(|user| Arc::clone(&user.0));
     let context = RequestContext::current();
-    state.app.senders.note(context.sender(), Instant::now());
     let body = read(request.into_body(), limits, &mut charge).await.map_err(|error| {
         state.app.rejects.add_request(context.sender(), reason(&error), error.to_string());
         unread(error)
@@ -61,6 +61,7 @@ pub(super) async fn ingest(
         let written = work(&store.receiver, &origin, &body);
         app.rejects.add(|| context.sender(), &written);
         written.iter().for_each(|written| app.rules.note_progress(&context, written));
+        app.senders.add(SystemClock.now_ms(), context.sender(), &written);
         app.record_end(request, written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, permit));
         written

@@ -1,0 +1,66 @@
+//! /api/v1/status/senders: who writes, how much, and their last error.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_tsdb::fs::{Clock, SystemClock};
+
+use crate::http::openapi::described;
+use crate::http::response::success;
+use crate::server::app::App;
+use crate::server::senders::{SenderId, SenderStats};
+
+described! {
+    /// Senders since the start, the most recent first.
+    pub(crate) struct SenderList {
+        senders: Vec<WriteSender>,
+    }
+}
+
+described! {
+    /// A sender of write requests.
+    pub(crate) struct WriteSender {
+        /// IP address. Empty if unknown.
+        address: String,
+        /// The authenticated user. Empty without authentication.
+        user: String,
+        user_agent: String,
+        path: String,
+        first_ms: i64,
+        last_ms: i64,
+        requests: u64,
+        /// Samples received: stored, dropped by rules, or deduplicated.
+        samples: u64,
+        /// Samples of a standby replica of an HA pair.
+        deduplicated: u64,
+        /// In the last complete minute.
+        samples_per_second: f64,
+        /// Requests of which not everything was stored.
+        failed: u64,
+        /// Empty if there was none.
+        last_error: String,
+        last_error_ms: i64,
+    }
+}
+
+/// GET /api/v1/status/senders.
+pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
+    let now_ms = SystemClock.now_ms();
+    let describe = |(id, stats): (SenderId, SenderStats)| WriteSender {
+        address: id.address.map(|address| address.to_string()).unwrap_or_default(),
+        user: id.user.to_string(),
+        user_agent: id.user_agent,
+        path: id.path,
+        samples_per_second: stats.samples_per_second(now_ms),
+        first_ms: stats.first_ms,
+        last_ms: stats.last_ms,
+        requests: stats.n_requests,
+        samples: stats.n_samples,
+        deduplicated: stats.n_deduplicated,
+        failed: stats.n_failed,
+        last_error: stats.last_error,
+        last_error_ms: stats.last_error_ms,
+    };
+    success(&SenderList { senders: app.senders.list().into_iter().map(describe).collect() })
+}
