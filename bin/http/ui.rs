@@ -18,8 +18,19 @@ use super::serving::compression::Coding;
 use super::serving::state::HttpState;
 
 /// Paths of the page: one for each of its views, and `/graph` for links to Prometheus' page.
-const PAGES: [&str; 10] =
-    ["/query", "/graph", "/explore", "/cardinality", "/churn", "/usage", "/rules", "/running", "/teams", "/store"];
+const PAGES: [&str; 11] = [
+    "/query",
+    "/graph",
+    "/explore",
+    "/cardinality",
+    "/churn",
+    "/usage",
+    "/rules",
+    "/running",
+    "/teams",
+    "/senders",
+    "/store",
+];
 const ASSETS: &str = "/assets/";
 /// The first page, relative to `/`.
 const FIRST_PAGE: HeaderValue = HeaderValue::from_static("query");

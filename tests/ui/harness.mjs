@@ -44,6 +44,8 @@ export async function startServer({ flags = [], files = {}, token } = {}) {
   const url = `http://127.0.0.1:${port}`;
   const args = ["serve", "--web.listen-address", `127.0.0.1:${port}`, "--storage.tsdb.path", join(dir, "data"), "--log.level=warn"];
   const child = spawn(bin("varve"), [...args, ...flags.map((flag) => flag.replace("DIR", dir))], { stdio: ["ignore", "ignore", "inherit"] });
+  // A test that fails or is interrupted leaves no server behind.
+  process.once("exit", () => child.kill("SIGKILL"));
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
   await waitUntil("the server is ready", async () => (await fetch(`${url}/-/ready`, { headers })).ok);
   return {

@@ -17,8 +17,9 @@ export const PAGES = [
   ["churn", "New series per second"],
   ["usage", "Unused metrics"],
   ["rules", "Rules and alerts"],
-  ["running", "Load since startup"],
+  ["running", "Most expensive queries"],
   ["teams", "Active series"],
+  ["senders", "Samples/s"],
   ["store", "Background tasks"],
 ];
 

@@ -2,6 +2,7 @@
 
 import { deepStrictEqual, match, ok, strictEqual } from "node:assert";
 import { after, before, describe, test } from "node:test";
+import { exponentialHistogram } from "./otlp.mjs";
 import { missing, openPage, settle, startBrowser, startServer, waitUntil, writeFleet } from "./harness.mjs";
 
 const query = (expr, more = "") => `/query?g0.expr=${encodeURIComponent(expr)}${more}`;
@@ -108,6 +109,39 @@ describe("query page", { skip: missing() }, () => {
     await page.getByRole("button", { name: "Format" }).click();
     await page.getByRole("button", { name: "Add panel" }).click();
     strictEqual(await page.locator(".panel").count(), 2);
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("exemplars lie on the graph and show their labels", async () => {
+    const now = Math.floor(Date.now() / 1000);
+    const lines = ["# TYPE requests counter"];
+    for (let i = 10; i >= 0; i--) lines.push(`requests_total{path="/"} ${1000 - i * 10} ${now - i * 60}${i === 5 ? ` # {trace_id="4bf92f35"} 950 ${now - 300}` : ""}`);
+    const stored = await server.post("/api/v1/import/prometheus", `${lines.join("\n")}\n# EOF\n`, "application/openmetrics-text");
+    strictEqual(stored.status, 204, await stored.text());
+    const { page, problems, close } = await open(query("requests_total", "&g0.tab=graph&g0.range_input=10m&g0.show_exemplars=1"));
+    await page.locator(".plot canvas").waitFor();
+    await settle(page);
+    const plot = await page.locator(".plot .u-over").boundingBox();
+    const tip = page.getByText("trace_id: 4bf92f35");
+    // The exemplar is in the middle of the graph, give or take the step to which its end is rounded.
+    for (let x = 0.4; x < 0.65 && !(await tip.isVisible()); x += 0.003) await page.mouse.move(plot.x + plot.width * x, plot.y + plot.height * (1 - x));
+    await tip.waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("native histograms are a heat map, and a table of buckets", async () => {
+    const now = Math.floor(Date.now() / 60_000) * 60_000;
+    const points = Array.from({ length: 10 }, (_, i) => ({ timeMs: now - (9 - i) * 60_000, counts: [i, 2 * i, 30 * i, i] }));
+    const stored = await server.post("/api/v1/otlp/v1/metrics", exponentialHistogram("native", points), "application/x-protobuf");
+    strictEqual(stored.status, 200, await stored.text());
+    const { page, problems, close } = await open(query("rate(native[5m])", "&g0.tab=graph&g0.range_input=10m"));
+    await page.getByRole("button", { name: "Show the heat map" }).click();
+    await page.getByText(/Color: 0 to 0\.5 per bucket/).waitFor();
+    await page.getByRole("button", { name: "Table", exact: true }).click();
+    await page.getByText(/4 buckets/).click();
+    await page.getByRole("rowheader", { name: "(1, 2]" }).waitFor();
     deepStrictEqual(problems, []);
     await close();
   });

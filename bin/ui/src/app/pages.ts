@@ -6,6 +6,7 @@ import { Churn } from "../pages/churn";
 import { Metrics } from "../pages/metrics";
 import { Rules } from "../pages/rules";
 import { Running } from "../pages/running";
+import { Senders } from "../pages/senders";
 import { StorePage } from "../pages/store";
 import { Teams } from "../pages/teams";
 import { Usage } from "../pages/usage";
@@ -31,6 +32,7 @@ export const PAGES: readonly PageEntry[] = [
   { id: "rules", title: "Rules", key: "r", view: Rules },
   { id: "running", title: "Running queries", key: "n", view: Running },
   { id: "teams", title: "Teams and rejects", key: "t", view: Teams },
+  { id: "senders", title: "Senders", key: "e", view: Senders },
   { id: "store", title: "Store", key: "s", view: StorePage },
 ];
 

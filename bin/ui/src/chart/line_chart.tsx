@@ -4,7 +4,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { ExemplarSeries } from "../api/types";
 import { seriesColor, token } from "../app/theme";
-import { short } from "../parts/format";
+import { bytes, short } from "../parts/format";
 import { printLabels } from "../parts/labels";
 import { dateTime } from "../parts/time";
 import { type Grid, stack, toNumber } from "./grid";
@@ -34,6 +34,8 @@ interface Tip {
 
 const HEIGHT = 300;
 const HEIGHT_SMALL = 180;
+/** Distances between the marks of an axis of bytes. */
+const BINARY_INCREMENTS = Array.from({ length: 50 }, (_, i) => 2 ** i);
 /** Pixels within which the pointer finds a line or an exemplar. */
 const REACH = 40;
 const EXEMPLAR_REACH = 8;
@@ -59,7 +61,7 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
   const order = useMemo(() => (mode === "lines" ? shown : [...shown].reverse()), [shown, mode]);
   const series = useMemo(() => order.map((i) => seriesOptions(i, mode, grid.times.length)), [order, mode, grid]);
   const scales = useMemo(() => ({ y: { range: yRange(mode) } }), [mode]);
-  const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map(format) }), [format]);
+  const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map(format), ...(format === bytes && { incrs: BINARY_INCREMENTS }) }), [format]);
   const marks = useMemo(() => exemplars.flatMap(marksOf), [exemplars]);
   const highlight = (plot: uPlot) => drawHighlight(plot, overlay.current, data, order, pointed ?? nearest.current);
   const point = (plot: uPlot, index: number | undefined) => {
@@ -111,7 +113,7 @@ function seriesOptions(index: number, mode: Props["mode"], nTimes: number): uPlo
   if (mode === "bars") {
     return { ...base, width: 0, fill: color, paths: uPlot.paths.bars?.({ size: [0.85, 40] }), points: { show: false } };
   }
-  return { ...base, width: 1, fill: color + "cc", points: { show: false } };
+  return { ...base, width: 1, fill: color, points: { show: false } };
 }
 
 function yRange(mode: Props["mode"]): uPlot.Range.Function {

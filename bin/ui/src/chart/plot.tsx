@@ -45,6 +45,7 @@ export function Plot(props: PlotProps) {
       bands: bands ?? [],
       scales: { x: { time: false }, ...scales },
       axes: [xAxis(), { ...axisStyle(), size: ySize, ...yAxis }],
+      padding: [10, null, null, null],
       legend: { show: false },
       cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false }, sync: { key: SYNC_KEY, setSeries: false } },
       hooks: {

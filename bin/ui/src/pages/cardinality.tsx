@@ -56,7 +56,7 @@ function Controls({ selector, sinceMs }: { selector: string; sinceMs?: number })
           setParams({ match: text.trim() });
         }}
       >
-        <input type="search" class="search" placeholder='Selector, for example {job="node"}' aria-label="Selector" spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <input type="search" class="search" placeholder='Selector: {job="node"}' aria-label="Selector" spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
         <button type="submit">Focus</button>
       </form>
       <label class="field">

@@ -9,6 +9,7 @@ import { type Column, DataTable } from "../parts/table";
 import { ErrorBox, Page, QueryLink, Show } from "../parts/view";
 import { LastWords } from "./last_words";
 import { LimitsHit } from "./limits_hit";
+import { TopQueries } from "./top_queries";
 
 const POLL_MS = 1000;
 
@@ -23,6 +24,7 @@ export function Running() {
     <Page title="Running queries" about="Requests for data that wait or run, with what they hold now. The list refreshes every second. Canceling needs --web.enable-admin-api.">
       {error !== undefined && <ErrorBox error={error} />}
       <Show loaded={loaded}>{(queries) => <Queries queries={queries} onCancel={cancel} />}</Show>
+      <TopQueries />
       <LastWords />
       <LimitsHit />
     </Page>

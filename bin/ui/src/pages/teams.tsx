@@ -1,8 +1,8 @@
-/** Teams and rejects: budgets with their use, what was not stored and why, HA pairs. */
+/** Teams and rejects: budgets with their use, what was not stored and why. */
 
 import { request } from "../api/client";
-import type { Budget, HaCluster, Reject, Team, Teams as TeamsData } from "../api/types";
-import { count, seconds } from "../parts/format";
+import type { Budget, Reject, Team, Teams as TeamsData } from "../api/types";
+import { count } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { Bar, type Column, DataTable } from "../parts/table";
 import { dateTime } from "../parts/time";
@@ -15,12 +15,10 @@ const POLL_MS = 5000;
 export function Teams() {
   const teams = useLoad("teams", async (signal) => (await request<TeamsData>("status/teams", { signal })).data, POLL_MS);
   const rejects = useLoad("rejects", async (signal) => (await request<{ rejects: Reject[] }>("status/rejects", { signal })).data.rejects, POLL_MS);
-  const ha = useLoad("ha", async (signal) => (await request<{ clusters: HaCluster[] }>("status/ha", { signal })).data.clusters, POLL_MS);
   return (
     <Page title="Teams and rejects">
       <Section title="Budgets"><Show loaded={teams}>{(data) => <Budgets data={data} />}</Show></Section>
       <Section title="Rejects since startup" note="What was not stored, by reason, with the latest example."><Show loaded={rejects}>{(data) => <Rejects rejects={data} />}</Show></Section>
-      <Section title="HA pairs"><Show loaded={ha}>{(data) => <Pairs clusters={data} />}</Show></Section>
     </Page>
   );
 }
@@ -84,16 +82,4 @@ function Reason({ reject: { reason, message, example } }: { reject: Reject }) {
       {example && (example.labels || example.text) && <div><code>{example.labels || example.text}</code> <span class="muted">{sample}</span></div>}
     </>
   );
-}
-
-function Pairs({ clusters }: { clusters: HaCluster[] }) {
-  const columns: Array<Column<HaCluster>> = [
-    { id: "cluster", title: "Cluster", value: ({ cluster }) => cluster },
-    { id: "leader", title: "Leader", value: ({ leader }) => leader?.replica ?? "", cell: ({ leader }) => (leader ? `${leader.replica}, silent for ${seconds(leader.silentMs / 1000)}` : "–") },
-    { id: "standbys", title: "Standbys", value: ({ standbys }) => standbys.length, cell: ({ standbys }) => standbys.map(({ replica, silentMs }) => `${replica} (${seconds(silentMs / 1000)})`).join(", ") || "none", wraps: true },
-    { id: "since", title: "Leads since", value: ({ sinceMs }) => sinceMs, cell: ({ sinceMs }) => <Ago ms={sinceMs} />, isNumber: true },
-    { id: "changes", title: "Changes", value: ({ changes }) => changes, isNumber: true },
-    { id: "deduplicated", title: "Deduplicated samples", value: ({ samplesDeduplicated }) => samplesDeduplicated, cell: ({ samplesDeduplicated }) => count(samplesDeduplicated), isNumber: true },
-  ];
-  return <DataTable id="h" caption="HA pairs" columns={columns} rows={clusters} rowKey={({ cluster }) => cluster} noun="pair" empty="No HA pairs are configured (ingest.ha), or none sent samples yet." />;
 }

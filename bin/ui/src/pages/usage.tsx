@@ -58,7 +58,7 @@ function Advice({ stored }: { stored: Stored }) {
           ["Record began", dateTime(usage.sinceMs).slice(0, 16)],
         ]}
       />
-      {recordDays < 7 && <p class="message warning">The usage record is younger than a week ({short(recordDays)} days): rare queries may be missing from it.</p>}
+      {recordDays < 7 && <p class="message warning">The usage record is younger than a week (it began <Ago ms={usage.sinceMs} />): rare queries may be missing from it.</p>}
       <Section title="Unused metrics">
         <DataTable
           id="u"

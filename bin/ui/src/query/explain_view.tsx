@@ -21,24 +21,24 @@ export function ExplainView({ explained }: { explained: Explained }) {
             <th scope="col">Operator</th>
             <th scope="col" class="number" title="Time of the operator without its operands">Own time</th>
             <th scope="col" class="number" title="Time with operands">Time</th>
-            <th scope="col" class="number" title="Evaluations; 0 if the result of an equal operator was used, or if the operator is part of its parent">Runs</th>
+            <th scope="col" class="number minor" title="Evaluations; 0 if the result of an equal operator was used, or if the operator is part of its parent">Runs</th>
             <th scope="col" class="number">Series</th>
             <th scope="col" class="number">Samples</th>
-            <th scope="col" class="number" title="Size of the result, if it was held as a whole; 0 if series were streamed">Held</th>
+            <th scope="col" class="number minor" title="Size of the result, if it was held as a whole; 0 if series were streamed">Held</th>
           </tr>
         </thead>
         <tbody>
           {nodes.map((node, i) => (
             <tr key={i} class={node.ownSeconds === hottest && hottest > 0 ? "hot" : ""}>
-              <td class="wraps" style={{ paddingLeft: `${8 + node.depth * 18}px` }}>
+              <td class="wraps" style={{ paddingLeft: `calc(8px + ${node.depth} * var(--indent))` }}>
                 <span class="hidden">Level {node.depth + 1}: </span><code>{node.operator}</code>
               </td>
               <td class="number"><Bar share={total > 0 ? node.ownSeconds / total : 0}>{node.runs === 0 ? "–" : `${seconds(node.ownSeconds)} (${percent(total > 0 ? node.ownSeconds / total : 0)})`}</Bar></td>
               <td class="number">{node.runs === 0 ? "–" : seconds(node.seconds)}</td>
-              <td class="number">{node.runs}</td>
+              <td class="number minor">{node.runs}</td>
               <td class="number">{node.runs === 0 ? "–" : count(node.series)}</td>
               <td class="number">{node.runs === 0 ? "–" : count(node.samples)}</td>
-              <td class="number">{node.bytes === 0 ? "–" : bytes(node.bytes)}</td>
+              <td class="number minor">{node.bytes === 0 ? "–" : bytes(node.bytes)}</td>
             </tr>
           ))}
         </tbody>

@@ -1,0 +1,96 @@
+// Pictures of the page with fleet data.
+//   npm --prefix bin/ui run screenshots              the pictures of the README, into docs/images
+//   npm --prefix bin/ui run screenshots -- DIR       every page in both themes, 1440 and 390 px wide, into DIR
+
+import { mkdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { missing, openPage, settle, startBrowser, startServer, writeFleet } from "./harness.mjs";
+
+const [dir] = process.argv.slice(2);
+const README = join(import.meta.dirname, "../../docs/images");
+/** Bytes of a picture of the README. */
+const SIZE_MAX = 200_000;
+const CPU = "sum by (mode) (rate(node_cpu_seconds_total[5m]))";
+const graph = (expr, more = "") => `query?g0.expr=${encodeURIComponent(expr)}&g0.tab=graph&g0.range_input=3h${more}`;
+const LATENCY = "sum by (le) (rate(apiserver_request_duration_seconds_bucket[5m]))";
+
+const PAGES = {
+  empty: "query",
+  graph: graph(CPU),
+  stacked: graph(CPU, "&g0.display_mode=stacked"),
+  bars: graph(CPU, "&g0.display_mode=bars&g0.res_density=low"),
+  "heat-map": graph(LATENCY, "&g0.display_mode=heatmap"),
+  many: graph("rate(node_softirqs_functions_total[5m])"),
+  table: "query?g0.expr=node_memory_MemAvailable_bytes&g0.tab=table",
+  explain: `query?g0.expr=${encodeURIComponent(`histogram_quantile(0.99, ${LATENCY})`)}&g0.tab=explain`,
+  error: "query?g0.expr=sum%20by%20(mode)%20(rate(node_cpu_seconds_total%5B5m%5D)",
+  metrics: "explore",
+  metric: "explore?metric=container_memory_failures_total&label=pod",
+  cardinality: "cardinality",
+  "cardinality-focus": "cardinality?match=%7Bjob%3D%22kubelet%22%7D&focus=pod",
+  churn: "churn",
+  usage: "usage",
+  rules: "rules",
+  running: "running",
+  teams: "teams",
+  senders: "senders",
+  store: "store",
+};
+
+const CONFIG = `ingest:
+  team_label: namespace
+  budget: {active_series: 100000, new_series_per_second: 20000}
+  teams:
+    monitoring: {guaranteed: {active_series: 10000}, maximum: {active_series: 30000}}
+    kube-system: {maximum: {active_series: 20000}}
+  metric_relabel_configs:
+  - {name: iptables, action: drop, source_labels: [__name__], regex: iptables_.*, state: dry_run}
+`;
+
+async function main() {
+  const reason = missing();
+  if (reason) return console.log(`skipped: ${reason}`);
+  const server = await startServer({ flags: ["--config.file", "DIR/varve.yaml", "--self-scrape-interval=5s"], files: { "varve.yaml": CONFIG } });
+  writeFleet(server, { duration: "240m" });
+  const headers = { "User-Agent": "Grafana/12.3", "X-Dashboard-Uid": "node-exporter" };
+  for (const metric of ["node_load1", "node_memory_MemAvailable_bytes", "node_filesystem_avail_bytes"]) {
+    await fetch(`${server.url}/api/v1/query?query=sum%20by%20(instance)%20(${metric})`, { headers });
+  }
+  await server.post("/api/v1/import/prometheus", 'm{a="1",a="2"} 1\n', "text/plain");
+  const browser = await startBrowser();
+  if (dir) await all(browser, server.url);
+  else await readme(browser, server.url);
+  await browser.close();
+  await server.stop();
+}
+
+async function take(browser, url, path, options, fullPage) {
+  const { page, close } = await openPage(browser, url, options);
+  await settle(page);
+  await page.waitForTimeout(700);
+  await page.screenshot({ path, fullPage });
+  await close();
+}
+
+async function all(browser, url) {
+  await mkdir(dir, { recursive: true });
+  for (const theme of ["light", "dark"]) {
+    for (const width of [1440, 390]) {
+      for (const [name, path] of Object.entries(PAGES)) {
+        await take(browser, `${url}/${path}`, join(dir, `${name}-${theme}-${width}.png`), { theme, width }, true);
+      }
+    }
+  }
+}
+
+async function readme(browser, url) {
+  await mkdir(README, { recursive: true });
+  for (const name of ["graph", "cardinality"]) {
+    const path = join(README, `${name === "graph" ? "query" : name}.png`);
+    await take(browser, `${url}/${PAGES[name]}`, path, { theme: "light", width: 1280, height: 800 }, false);
+    const { size } = await stat(path);
+    if (size > SIZE_MAX) throw new Error(`${path} has ${size} bytes, more than ${SIZE_MAX}`);
+  }
+}
+
+await main();
