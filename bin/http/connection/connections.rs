@@ -509,8 +509,9 @@ mod tests {
                 first.0.evicted().await;
                 drop(first);
             };
-            let (other, ()) = tokio::join!(connections.enter(), leave);
-            assert!(other.is_reserved(), "{is_receiving}");
+            let entered = async { tokio::join!(connections.enter(), leave).0 };
+            let other = tokio::time::timeout(Duration::from_secs(10), entered).await;
+            assert!(other.is_ok_and(|other| other.is_reserved()), "{is_receiving}");
         }
     }
 

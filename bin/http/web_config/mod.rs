@@ -169,6 +169,10 @@ impl Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
+    use std::io::Write;
+    use std::process::Command;
+    use std::thread;
     use tempfile::TempDir;
 
     #[test]
@@ -200,14 +204,28 @@ mod tests {
     /// The fingerprint was taken after the file was read, so a change in between was never seen.
     #[test]
     fn a_change_while_the_file_is_read_takes_effect() {
-        let dir = TempDir::new().unwrap();
-        let (path, token) = (dir.path().join("web.yml"), dir.path().join("token"));
-        std::fs::write(&path, "bearer_tokens: [{name: x, token_file: token, scopes: [read]}]").unwrap();
-        std::fs::write(&token, "abc").unwrap();
-        let loaded = Loaded::read(&path).unwrap();
-        std::fs::write(&token, "abcd").unwrap();
-        assert_eq!(loaded.files.iter().map(|file| &*file.path).collect::<Vec<_>>(), [&*path, &*token]);
-        let is_changed = loaded.files.iter().map(|file| Fingerprint::of(&file.path) != *file);
-        assert_eq!(is_changed.collect::<Vec<_>>(), [false, true]);
+        for changed in ["web.yml", "token"] {
+            let dir = TempDir::new().unwrap();
+            let path_of = |name: &str| dir.path().join(name);
+            let texts =
+                [("web.yml", "bearer_tokens: [{name: x, token_file: token, scopes: [read]}]"), ("token", "abc")];
+            texts.iter().for_each(|(name, text)| std::fs::write(path_of(name), text).unwrap());
+            let (path, text) = (path_of(changed), std::fs::read(path_of(changed)).unwrap());
+            // The reader of a pipe waits for its text, so the change comes while the file is read.
+            std::fs::remove_file(&path).unwrap();
+            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+            let loaded = thread::scope(|scope| {
+                let reader = scope.spawn(|| Loaded::read(&path_of("web.yml")).unwrap());
+                let mut pipe = OpenOptions::new().write(true).open(&path).unwrap();
+                std::fs::write(path_of("new"), "changed").unwrap();
+                std::fs::rename(path_of("new"), &path).unwrap();
+                pipe.write_all(&text).unwrap();
+                drop(pipe);
+                reader.join().unwrap()
+            });
+            let is_changed = |file: &Fingerprint| Fingerprint::of(&file.path) != *file;
+            let found: Vec<_> = loaded.files.iter().map(|file| (file.path.clone(), is_changed(file))).collect();
+            assert_eq!(found, texts.map(|(name, _)| (path_of(name), name == changed)));
+        }
     }
 }
