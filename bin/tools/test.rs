@@ -143,8 +143,10 @@ fn failures(results: &Result<Vec<TestResult>, String>) -> Vec<&str> {
 }
 
 fn print(results: &Result<Vec<TestResult>, String>) {
-    for TestResult { name, dump, .. } in results.iter().flatten().filter(|result| !result.dump.is_empty()) {
-        eprintln!("DEBUG: Dump of all data (input_series and rules) of test {name}:\n{dump}");
+    for TestResult { name, dump, .. } in results.iter().flatten() {
+        if let Some(dump) = dump {
+            eprintln!("DEBUG: Dump of all data (input_series and rules) of test {name}:\n{dump}");
+        }
     }
     let failures = failures(results);
     if failures.is_empty() {

@@ -45,7 +45,7 @@ const BAD_GROUPS: &[(&str, &str)] = &[
     ),
     (
         "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up, labels: {a: '{{ $x }}'}}\n",
-        "4:37: group \"g\", rule 1, \"A\": label \"a\": template: __alert_A:1: undefined variable \"$x\"",
+        "4:38: group \"g\", rule 1, \"A\": label \"a\": template: __alert_A:1: undefined variable \"$x\"",
     ),
 ];
 

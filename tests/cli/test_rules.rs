@@ -72,6 +72,9 @@ fn templates_expand_as_in_promtool() {
     let cases = include_str!("../../query/rules/src/template/cases.txt");
     let templates = cases.lines().filter(|line| !line.starts_with('#') && line.ends_with('"'));
     let templates: Vec<_> = templates.filter_map(|case| case.rsplit_once(" => \"")).map(|(text, _)| text).collect();
+    // The order of a vector is not defined.
+    let is_ordered = |text: &&str| !text.contains("first (query \"q\")") && !text.contains("with query \"q\"");
+    let templates: Vec<_> = templates.into_iter().filter(is_ordered).collect();
     assert!(templates.len() > 100, "{}", templates.len());
     let dir = TempDir::new().expect("make a temporary directory");
     let alert = |i: usize| format!("A{i}");
@@ -103,10 +106,7 @@ fn templates_expand_as_in_promtool() {
         let output = run(tool, &["test", "rules", path], "");
         text(&output.stderr).split("    alertname: ").map(str::trim_end).map(str::to_owned).collect::<Vec<_>>()
     });
-    // The order of a vector is not defined.
-    let is_ordered = |text: &&String| !text.contains("q \"") && !text.contains("\\\"q\\\"");
-    let ordered = |all: &[String]| all.iter().filter(is_ordered).cloned().collect::<Vec<_>>();
-    for (ours, theirs) in ordered(&ours).iter().zip(&ordered(&theirs)) {
+    for (ours, theirs) in ours.iter().zip(&theirs) {
         assert_eq!(ours, theirs);
     }
     assert_eq!(ours.len(), theirs.len());

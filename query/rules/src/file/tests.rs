@@ -75,10 +75,17 @@ fn errors_have_positions() {
             "  - expr: up\n    alert: A\n    annotation: {}\n",
             &["6:5: group \"g\", rule 1, \"A\": field annotation is unknown"],
         ),
-        ("  - {expr: up, alert: A, labels: {a: b, a: c}}", &["4:37: groups[0].rules[0].labels: key \"a\" is repeated"]),
+        ("  - {expr: up, alert: A, labels: {a: b, a: c}}", &["4:34: groups[0].rules[0].labels: key \"a\" is repeated"]),
         (
             "  - {expr: up, alert: A, for: 5 minutes}",
-            &["4:33: group \"g\", rule 1, \"A\": for: unknown unit \" minutes\" in duration \"5 minutes\""],
+            &["4:31: group \"g\", rule 1, \"A\": for: unknown unit \" minutes\" in duration \"5 minutes\""],
+        ),
+        (
+            "  - {expr: up, alert: A, labels: {l: '{{ $x }}'}, annotations: {a: '{{ up'}}",
+            &[
+                "4:38: group \"g\", rule 1, \"A\": label \"l\": template: __alert_A:1: undefined variable \"$x\"",
+                "4:68: group \"g\", rule 1, \"A\": annotation \"a\": template: __alert_A:1: function \"up\" not defined",
+            ],
         ),
     ];
     for (text, expect) in cases {
@@ -135,7 +142,7 @@ fn manifests_are_read_from_documents_lists_and_config_maps() {
     check(
         &format!("kind: PrometheusRuleList\nitems:\n- {bad}"),
         &[
-            "3:144: s/n: group \"g\", rule 1, \"r\": could not parse expression: 1:2: parse error: unclosed left parenthesis",
+            "3:146: s/n: group \"g\", rule 1, \"r\": could not parse expression: 1:2: parse error: unclosed left parenthesis",
         ],
     );
 }

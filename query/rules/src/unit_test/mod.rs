@@ -132,7 +132,7 @@ pub struct TestResult {
     /// The messages of failed tests.
     pub failures: Vec<String>,
     /// All samples, with [`Settings::debug`].
-    pub dump: String,
+    pub dump: Option<String>,
 }
 
 const EVALUATION_INTERVAL_MS: i64 = 60_000;
@@ -165,7 +165,7 @@ impl TestFile {
                 run::Context { order: &order, interval_ms, is_fuzzy: self.fuzzy_compare, rule_files, settings };
             let (failures, dump) = match run::run(group, &context) {
                 Ok(outcome) => outcome,
-                Err(failures) => (failures, String::new()),
+                Err(failures) => (failures, None),
             };
             TestResult { name, failures, dump }
         });

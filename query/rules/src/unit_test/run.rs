@@ -36,12 +36,12 @@ const EVALUATIONS_MAX: i64 = 10_000_000;
 ///
 /// # Errors
 /// The failures, if the group cannot run to its end.
-pub(super) fn run(test: &TestGroup, context: &Context<'_>) -> Result<(Vec<String>, String), Vec<String>> {
+pub(super) fn run(test: &TestGroup, context: &Context<'_>) -> Result<(Vec<String>, Option<String>), Vec<String>> {
     let mut run = Run::new(test, context)?;
     let mut failures = Vec::new();
     run.evaluate_rules(&mut failures)?;
     failures.extend(test.promql_expr_test.iter().filter_map(|test| run.check_expr(test).err()));
-    let dump = if context.settings.debug { run.dump() } else { String::new() };
+    let dump = context.settings.debug.then(|| run.dump());
     Ok((failures, dump))
 }
 
