@@ -102,7 +102,9 @@ impl Store {
                 selector: promql_text::selector(matchers),
                 who: who.to_string(),
             };
-            for UsedRule { name: rule, is_disabled } in self.receiver.note_use(matchers, by) {
+            // As above, a failure is the failure of the request.
+            let Ok(rules) = self.receiver.note_use(ctx, matchers, by) else { return };
+            for UsedRule { name: rule, is_disabled } in rules {
                 let (selector, who) = (promql_text::selector(matchers), who.to_string());
                 if is_disabled {
                     tracing::warn!(rule, selector, who, "Rule disabled because a query used series that it drops");
@@ -139,7 +141,7 @@ impl Store {
     ) -> varve_tsdb::Result<Vec<String>> {
         let mut infos = Vec::new();
         for SelectorUse { matchers, .. } in selectors {
-            let rules = self.receiver.rules_dropping(matchers);
+            let rules = self.receiver.rules_dropping(ctx, matchers)?;
             if rules.is_empty() || self.db.select_labels(ctx, matchers, TimeRange::ALL)?.next().is_some() {
                 continue;
             }

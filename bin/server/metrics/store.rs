@@ -162,6 +162,7 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
         let n_failures = store.receiver.disabled_rules().n_write_failures();
         all.extend(counts([("varve_ingest_rule_state_write_failures_total", n_failures)]));
     }
+    all.extend(counts([("varve_ingest_rule_footprints", store.receiver.n_footprints() as u64)]));
     all
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod stats;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use varve_tsdb::{Db, Matcher};
+use varve_tsdb::{Db, Matcher, QueryContext};
 
 use crate::admission::{AdmissionControl, Budgets, Origin, Permit, TeamStatus};
 use crate::batch::{BatchBuilder, DecodedBatch, HistogramEntry, RouteHasher, SeriesEntry, Symbol, Version};
@@ -123,14 +123,22 @@ impl Receiver {
 
     /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may select. Returns the rules
     /// for which this is the first use; those in a dry run record it only. Waits for the disk if there are any.
-    pub fn note_use(&self, matchers: &[Matcher], by: impl Fn() -> DisabledByUse) -> Vec<UsedRule> {
-        let used = self.rules().rules.note_use(matchers, by);
+    ///
+    /// # Errors
+    /// If the request `ctx` is interrupted or exceeds its memory limit.
+    pub fn note_use(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        by: impl Fn() -> DisabledByUse,
+    ) -> varve_tsdb::Result<Vec<UsedRule>> {
+        let used = self.rules().rules.note_use(ctx, matchers, by)?;
         if !used.is_empty() {
             let mut disabled = self.disabled_rules.lock();
             let rules = self.change_rules(ActiveRules::next_generation);
             disabled.update(&rules);
         }
-        used
+        Ok(used)
     }
 
     /// Enables a rule that a query has disabled, or forgets the query that would have disabled it. Returns whether there
@@ -145,9 +153,11 @@ impl Receiver {
 
     /// Returns the names of the enforced rules that have dropped series that `matchers` may select. Returns none if
     /// `matchers` select metrics other than by name.
-    #[must_use]
-    pub fn rules_dropping(&self, matchers: &[Matcher]) -> Vec<String> {
-        self.rules().rules.dropping(matchers).into_iter().map(str::to_owned).collect()
+    ///
+    /// # Errors
+    /// If the request `ctx` is interrupted or exceeds its memory limit.
+    pub fn rules_dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<String>> {
+        Ok(self.rules().rules.dropping(ctx, matchers)?.into_iter().map(str::to_owned).collect())
     }
 
     fn change_rules(&self, change: impl FnOnce(&ActiveRules) -> ActiveRules) -> Arc<Rules> {
@@ -157,6 +167,12 @@ impl Receiver {
         drop(active);
         self.routes.clear();
         rules
+    }
+
+    /// Returns the number of footprints of the series that rules have dropped.
+    #[must_use]
+    pub fn n_footprints(&self) -> usize {
+        self.rules().rules.n_footprints()
     }
 
     /// Returns the counts of each rule since it was loaded.

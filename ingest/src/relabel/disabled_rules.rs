@@ -183,7 +183,7 @@ mod tests {
     use std::path::Path;
 
     use varve_tsdb::fs::{MemFs, PowerCut};
-    use varve_tsdb::{Labels, Matcher};
+    use varve_tsdb::{Labels, Matcher, QueryContext};
 
     use super::*;
 
@@ -220,7 +220,8 @@ mod tests {
     fn disable(rules: &Rules, job: &str, who: &str) {
         rules.relabel(&Labels::from_pairs([("__name__", "up"), ("job", job)]).unwrap()).unwrap();
         let by = || DisabledByUse { at_ms: 7, selector: format!("up{{job={job:?}}}"), who: who.to_owned() };
-        assert_eq!(rules.note_use(&[Matcher::equal("__name__", "up"), Matcher::equal("job", job)], by).len(), 1);
+        let matchers = [Matcher::equal("__name__", "up"), Matcher::equal("job", job)];
+        assert_eq!(rules.note_use(&QueryContext::unbounded(), &matchers, by).unwrap().len(), 1);
     }
 
     /// Applies rules and returns the names of the disabled ones.

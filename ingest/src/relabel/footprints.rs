@@ -4,16 +4,17 @@
 //! rule compares. A selector uses dropped series if it may select a series with such a footprint and any other labels.
 //!
 //! Invariants
-//! 1. There are at most [`FOOTPRINTS_MAX`] footprints per rule and [`FOOTPRINTS_TOTAL_MAX`] in total. Further dropped
-//!    series are not remembered, and a query for them does not disable the rule.
+//! 1. There are at most [`FOOTPRINTS_MAX`] footprints per rule, and [`FOOTPRINTS_TOTAL_MAX`] of [`SIZE_MAX`] bytes in
+//!    total. Further dropped series are not remembered, and a query for them does not disable the rule.
 //!
-//! Threads: one lock, taken when a label set is first seen, and by queries if such rules exist.
+//! Threads: one lock, taken briefly when a label set is first seen, and by queries if such rules exist. Queries match a
+//! shared state without it.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{MatchOp, Matcher};
+use varve_tsdb::{MatchOp, Matcher, QueryContext, Result};
 
 use super::builder::Builder;
 
@@ -21,21 +22,24 @@ use super::builder::Builder;
 const FOOTPRINTS_MAX: usize = 4_096;
 /// Maximum number of footprints of all rules. A query may have to compare its selector with all of them.
 const FOOTPRINTS_TOTAL_MAX: usize = 65_536;
+/// Maximum size of the strings of all footprints in bytes.
+const SIZE_MAX: usize = 16 << 20;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Footprints {
-    state: Mutex<State>,
+    state: Mutex<Arc<State>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct State {
     by_metric: HashMap<Box<str>, HashSet<Footprint>>,
     n_by_rule: HashMap<u16, usize>,
     n_total: usize,
+    size: usize,
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Footprint {
     rule: u16,
     /// The labels that the rule compares, except the metric name. A value may be empty.
@@ -46,63 +50,123 @@ impl Footprints {
     /// Adds the footprint of a label set that a rule drops. `compared` are the names of the labels that the rule
     /// compares.
     pub(super) fn note<'a>(&self, rule: u16, compared: impl Iterator<Item = &'a str>, labels: &Builder<'_>) {
-        let label = |name: &str| (name.into(), labels.get(name).into());
+        let (metric, label) = (labels.get(METRIC_NAME), |name: &str| (name.into(), labels.get(name).into()));
         let footprint = Footprint { rule, labels: compared.filter(|name| *name != METRIC_NAME).map(label).collect() };
-        let State { by_metric, n_by_rule, n_total } = &mut *self.state();
-        let n_of_rule = n_by_rule.entry(rule).or_default();
-        if *n_of_rule >= FOOTPRINTS_MAX || *n_total >= FOOTPRINTS_TOTAL_MAX {
+        let size = metric.len() + footprint.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        let mut state = self.state();
+        let is_full = state.n_by_rule.get(&rule).is_some_and(|n_of_rule| *n_of_rule >= FOOTPRINTS_MAX)
+            || state.n_total >= FOOTPRINTS_TOTAL_MAX
+            || state.size + size > SIZE_MAX;
+        if is_full || state.by_metric.get(metric).is_some_and(|footprints| footprints.contains(&footprint)) {
             return;
         }
-        if by_metric.entry(labels.get(METRIC_NAME).into()).or_default().insert(footprint) {
-            *n_of_rule += 1;
-            *n_total += 1;
-        }
+        // Copied if a query reads it.
+        let State { by_metric, n_by_rule, n_total, size: size_total } = Arc::make_mut(&mut state);
+        by_metric.entry(metric.into()).or_default().insert(footprint);
+        *n_by_rule.entry(rule).or_default() += 1;
+        *n_total += 1;
+        *size_total += size;
     }
 
     /// Returns the indexes of the rules that have dropped series that `matchers` may select, ascending.
-    pub(super) fn matching(&self, matchers: &[Matcher]) -> Vec<u16> {
-        let state = self.state();
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub(super) fn matching(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Vec<u16>> {
+        let state = Arc::clone(&self.state());
         let named = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal);
-        let mut found: Vec<u16> = match named {
-            Some(name) => state
-                .by_metric
-                .get(name.value())
-                .map_or_else(Vec::new, |footprints| rules(footprints, name.value(), matchers)),
-            None => state.by_metric.iter().flat_map(|(name, footprints)| rules(footprints, name, matchers)).collect(),
-        };
-        found.sort_unstable();
-        found.dedup();
-        found
+        let mut found = BTreeSet::new();
+        match named {
+            Some(name) => {
+                if let Some((name, footprints)) = state.by_metric.get_key_value(name.value()) {
+                    add_rules(ctx, name, footprints, matchers, &mut found)?;
+                }
+            }
+            None => {
+                for (name, footprints) in &state.by_metric {
+                    add_rules(ctx, name, footprints, matchers, &mut found)?;
+                }
+            }
+        }
+        Ok(found.into_iter().collect())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Returns the number of footprints.
+    pub(super) fn len(&self) -> usize {
+        self.state().n_total
+    }
+
+    fn state(&self) -> MutexGuard<'_, Arc<State>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn rules(footprints: &HashSet<Footprint>, metric: &str, matchers: &[Matcher]) -> Vec<u16> {
-    let name_matches = |matcher: &Matcher| matcher.name() != METRIC_NAME || matcher.matches(metric);
-    if !matchers.iter().all(name_matches) {
-        return Vec::new();
+/// Adds the rules of a metric's footprints that `matchers` may select.
+fn add_rules(
+    ctx: &QueryContext,
+    metric: &str,
+    footprints: &HashSet<Footprint>,
+    matchers: &[Matcher],
+    found: &mut BTreeSet<u16>,
+) -> Result<()> {
+    ctx.check()?;
+    let (of_name, others): (Vec<_>, Vec<_>) = matchers.iter().partition(|matcher| matcher.name() == METRIC_NAME);
+    for matcher in of_name {
+        if !matcher.matches_in(ctx, metric)? {
+            return Ok(());
+        }
     }
-    footprints.iter().filter(|footprint| footprint.matches(matchers)).map(|footprint| footprint.rule).collect()
+    for footprint in footprints {
+        ctx.check()?;
+        if !found.contains(&footprint.rule) && footprint.matches(ctx, &others)? {
+            found.insert(footprint.rule);
+        }
+    }
+    Ok(())
 }
 
 impl Footprint {
-    fn matches(&self, matchers: &[Matcher]) -> bool {
-        let value = |name: &str| self.labels.iter().find(|(label, _)| **label == *name).map(|(_, value)| value);
-        matchers.iter().all(|matcher| value(matcher.name()).is_none_or(|value| matcher.matches(value)))
+    fn matches(&self, ctx: &QueryContext, matchers: &[&Matcher]) -> Result<bool> {
+        for matcher in matchers {
+            let value = self.labels.iter().find(|(label, _)| **label == *matcher.name());
+            if let Some((_, value)) = value
+                && !matcher.matches_in(ctx, value)?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::Labels;
+    use varve_tsdb::{Interrupt, Labels};
 
     fn note(footprints: &Footprints, rule: u16, compared: &[&str], labels: &[(&str, &str)]) {
         let labels = Labels::from_unsorted(&mut labels.to_vec()).unwrap();
         footprints.note(rule, compared.iter().copied(), &Builder::new(&labels));
+    }
+
+    fn matching(footprints: &Footprints, matchers: &[Matcher]) -> Vec<u16> {
+        footprints.matching(&QueryContext::unbounded(), matchers).unwrap()
+    }
+
+    /// Matching held the lock and had no deadline, so a query with an expensive expression delayed all writes.
+    #[test]
+    fn matching_ends_at_the_deadline_and_blocks_no_writer() {
+        let footprints = Footprints::default();
+        let note_one = |i: usize| note(&footprints, 0, &["__name__"], &[("__name__", &i.to_string())]);
+        (0..1000).for_each(note_one);
+        let interrupted = QueryContext::unbounded();
+        interrupted.interrupt(Interrupt::Canceled);
+        for matchers in [vec![], vec![Matcher::equal("__name__", "7")]] {
+            assert!(footprints.matching(&interrupted, &matchers).is_err());
+        }
+        let read = Arc::clone(&footprints.state());
+        note_one(1000);
+        assert_eq!((read.n_total, footprints.state().n_total), (1000, 1001));
     }
 
     #[test]
@@ -116,7 +180,7 @@ mod tests {
         let check = |matchers: &[(MatchOp, &str, &str)], expect: &[u16]| {
             let matchers: Vec<_> =
                 matchers.iter().map(|&(op, name, value)| Matcher::new(op, name, value).unwrap()).collect();
-            assert_eq!(footprints.matching(&matchers), expect, "{matchers:?}");
+            assert_eq!(matching(&footprints, &matchers), expect, "{matchers:?}");
         };
         use MatchOp::{Equal, NotEqual, NotRegexp, Regexp};
         check(&[(Equal, "__name__", "a")], &[0]);
@@ -140,11 +204,17 @@ mod tests {
         (0..=FOOTPRINTS_MAX).for_each(|i| note(&footprints, 0, &["__name__"], &[("__name__", &metric(i))]));
         assert_eq!(footprints.state().n_total, FOOTPRINTS_MAX);
         note(&footprints, 1, &["__name__"], &[("__name__", "m0")]);
-        assert_eq!(footprints.matching(&[Matcher::equal("__name__", "m0")]), [0, 1]);
-        assert!(footprints.matching(&[Matcher::equal("__name__", &metric(FOOTPRINTS_MAX))]).is_empty());
+        assert_eq!(matching(&footprints, &[Matcher::equal("__name__", "m0")]), [0, 1]);
+        assert!(matching(&footprints, &[Matcher::equal("__name__", &metric(FOOTPRINTS_MAX))]).is_empty());
         for rule in 2..20 {
             (0..FOOTPRINTS_MAX).for_each(|i| note(&footprints, rule, &["__name__"], &[("__name__", &metric(i))]));
         }
         assert_eq!(footprints.state().n_total, FOOTPRINTS_TOTAL_MAX);
+
+        let (footprints, value) = (Footprints::default(), "x".repeat(1 << 16));
+        for i in 0..300 {
+            note(&footprints, 0, &["job"], &[("__name__", &metric(i)), ("job", &value)]);
+        }
+        assert_eq!(footprints.state().n_total, SIZE_MAX / (value.len() + "m100job".len()));
     }
 }

@@ -28,7 +28,7 @@ mod rule;
 use std::sync::Arc;
 
 use varve_tsdb::labels::{LabelsError, METRIC_NAME};
-use varve_tsdb::{Labels, MatchOp, Matcher};
+use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext};
 
 pub(crate) use attribution::{AttributedSamples, Attribution, Attributions};
 use builder::Builder;
@@ -108,6 +108,11 @@ impl Rules {
         Ok(Self { rules, ..Self::default() })
     }
 
+    /// Returns the number of footprints of dropped series.
+    pub(crate) fn n_footprints(&self) -> usize {
+        self.dropped.len() + self.dropped_by_others.len()
+    }
+
     /// Returns the relabelled label set, or `None` if a rule drops it.
     ///
     /// # Errors
@@ -122,26 +127,39 @@ impl Rules {
 
     /// Notes a query with a selector. Disables the rules with `disable_on_use` that have dropped series that `matchers`
     /// may select, and returns the rules for which this is the first use.
-    pub(crate) fn note_use(&self, matchers: &[Matcher], by: impl Fn() -> DisabledByUse) -> Vec<UsedRule> {
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub(crate) fn note_use(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        by: impl Fn() -> DisabledByUse,
+    ) -> varve_tsdb::Result<Vec<UsedRule>> {
         let is_named = names_metrics(matchers);
         if !self.rules.iter().any(|rule| rule.awaits_use(is_named)) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let used = self.dropped.matching(matchers).into_iter().map(|idx| &self.rules[usize::from(idx)]);
-        used.filter(|rule| rule.awaits_use(is_named) && rule.used.set(by()))
+        let used = self.dropped.matching(ctx, matchers)?.into_iter().map(|idx| &self.rules[usize::from(idx)]);
+        Ok(used
+            .filter(|rule| rule.awaits_use(is_named) && rule.used.set(by()))
             .map(|rule| UsedRule { name: rule.name.clone(), is_disabled: rule.config.state == RuleState::Enforce })
-            .collect()
+            .collect())
     }
 
     /// Returns the names of the enforced rules that have dropped series that `matchers` may select, if `matchers` name
     /// their metrics.
-    pub(crate) fn dropping(&self, matchers: &[Matcher]) -> Vec<&str> {
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit.
+    pub(crate) fn dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<&str>> {
         if self.rules.is_empty() || !names_metrics(matchers) {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        let found = [&self.dropped, &self.dropped_by_others].into_iter().flat_map(|all| all.matching(matchers));
-        let rules = found.map(|idx| &self.rules[usize::from(idx)]);
-        rules.filter(|rule| rule.state() == RuleState::Enforce).map(|rule| &*rule.name).collect()
+        let mut found = self.dropped.matching(ctx, matchers)?;
+        found.extend(self.dropped_by_others.matching(ctx, matchers)?);
+        let rules = found.into_iter().map(|idx| &self.rules[usize::from(idx)]);
+        Ok(rules.filter(|rule| rule.state() == RuleState::Enforce).map(|rule| &*rule.name).collect())
     }
 
     /// Enables a rule that a query has disabled, and forgets the query. Returns whether there was a query, or `None` if

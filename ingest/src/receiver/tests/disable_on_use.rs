@@ -22,7 +22,8 @@ fn query(fixture: &Fixture, job: Option<&str>) -> Vec<String> {
 
 fn select(fixture: &Fixture, matchers: &[Matcher]) -> Vec<String> {
     let by = || DisabledByUse { at_ms: T, selector: "up".to_owned(), who: "test".to_owned() };
-    fixture.receiver.note_use(matchers, by).into_iter().map(|rule| rule.name).collect()
+    let used = fixture.receiver.note_use(&QueryContext::unbounded(), matchers, by).unwrap();
+    used.into_iter().map(|rule| rule.name).collect()
 }
 
 #[test]
@@ -98,13 +99,14 @@ fn an_enabled_rule_drops_again_until_the_next_use() {
     let fixture = Fixture::new(Limits::default());
     set(&fixture, vec![drop_job("a")]);
     let write = |t: i64| fixture.write(&[up("a", &[(T + t, 1.0)])]).unwrap().stored.total;
-    let dropping = || fixture.receiver.rules_dropping(&[Matcher::equal("__name__", "up")]);
+    let dropping_for = |matcher| fixture.receiver.rules_dropping(&QueryContext::unbounded(), &[matcher]).unwrap();
+    let dropping = || dropping_for(Matcher::equal("__name__", "up"));
     assert_eq!((write(0), dropping()), (0, vec!["#0".to_owned()]));
     query(&fixture, Some("a"));
     assert_eq!((write(1), dropping()), (1, vec![]));
     assert_eq!(fixture.receiver.enable_rule("unknown"), None);
     assert_eq!((fixture.receiver.enable_rule("#0"), write(2), dropping().len()), (Some(true), 0, 1));
     assert_eq!((fixture.receiver.enable_rule("#0"), write(3)), (Some(false), 0));
-    assert!(fixture.receiver.rules_dropping(&[Matcher::equal("job", "a")]).is_empty(), "not by name");
+    assert!(dropping_for(Matcher::equal("job", "a")).is_empty(), "not by name");
     assert_eq!((query(&fixture, None), write(4)), (vec!["#0".to_owned()], 1));
 }
