@@ -108,8 +108,10 @@ mod tests {
     fn check_width(command: &clap::Command) {
         for help in [command.clone().render_help(), command.clone().render_long_help()] {
             for line in help.to_string().lines() {
-                // The usage is a single line.
-                assert!(line.chars().count() <= 60 || line.starts_with("Usage:"), "{}: {line}", command.get_name());
+                // The usage is a single line, and some flags of Prometheus have long names.
+                let is_usage = line.starts_with("Usage:");
+                let fits = line.chars().count() <= 60 || is_usage || line.trim_start().starts_with("--alertmanager.");
+                assert!(fits, "{}: {line}", command.get_name());
             }
         }
         command.get_subcommands().for_each(check_width);

@@ -14,6 +14,7 @@ use crate::{log, machine};
 
 /// Flags of `varve serve`.
 #[derive(Debug, Clone, Args)]
+#[command(next_line_help = true)]
 pub(crate) struct ServeArgs {
     /// Configuration file; optional
     #[arg(long = "config.file", value_name = "FILE")]

@@ -179,7 +179,7 @@ fn errors_quote_only_the_start_of_a_long_parameter() {
     check("limit", &|form| message(form.limit()));
     check("time", &|form| message(form.optional_time_ms("time")));
     check("start", &|form| message(form.time_range()));
-    check("step", &|form| message(form.steps(1)));
+    check("start=1&end=2&step", &|form| message(form.steps(1)));
     check("timeout", &|form| message(form.timeout()));
     check("lookback_delta", &|form| message(form.lookback_delta_ms()));
     check("skip_head", &|form| message(form.boolean("skip_head")));
