@@ -234,6 +234,13 @@ impl Connection {
         }
     }
 
+    /// Waits until the connection only receives request bodies, for at least [`RECEIVE_TIME_MIN`].
+    pub(super) async fn slow(&self) {
+        while self.receive_rate().is_none() {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
     /// Waits until the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;

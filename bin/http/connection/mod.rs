@@ -198,7 +198,14 @@ async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         ended = serving.as_mut() => ended,
         () = connection.evicted() => {
             serving.as_mut().graceful_shutdown();
-            if connection.may_close() { return } else { serving.await }
+            if connection.may_close() {
+                return;
+            }
+            tokio::select! {
+                ended = serving.as_mut() => ended,
+                // It was evicted as idle, just before a request began whose body arrives slowly.
+                () = connection.slow() => return,
+            }
         }
         () = connection.idle_for(app.settings.args.read_timeout) => {
             serving.as_mut().graceful_shutdown();
