@@ -37,7 +37,7 @@ const RECORD_AGE_MIN: Duration = Duration::from_secs(7 * 86_400);
 /// # Errors
 /// If an input cannot be read or the rules cannot be written.
 pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
-    ensure!(args.server.given().is_some() != args.scrape.is_empty(), "no inventory: give either a server or --scrape");
+    ensure!(args.server.given().is_some() == args.scrape.is_empty(), "no inventory: give either a server or --scrape");
     let mut inputs = Inputs::default();
     inputs.read(args)?;
     if inputs.needs.is_empty() {
