@@ -120,7 +120,8 @@ fn a_prefix_changes_no_permission() {
     let (reader, anyone) = (server.http(), server.http().with(&Access::default()));
     assert_eq!(reader.get("/api/v1/labels").status, 200);
     assert_eq!(anyone.get("/api/v1/labels").status, 401);
-    assert_eq!(respond(&anyone, "GET /"), "401");
+    // The web page contains no data.
+    assert_eq!(respond(&anyone, "GET /"), "302 /prom");
     for path in ["/api/v1/admin/tsdb/snapshot", "/api/v1/write", "/-/quit"] {
         assert_eq!(reader.post(path, &[], b"").status, 403, "{path}");
     }

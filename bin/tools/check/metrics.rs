@@ -18,7 +18,7 @@ pub(super) fn check(args: &MetricsArgs) -> Result<Verdict> {
     let problems = problems(&families);
     problems.iter().for_each(|(metric, text)| eprintln!("{metric} {text}"));
     if args.extended {
-        println!("{}", cardinalities(&families));
+        print!("{}", cardinalities(&families));
     }
     Ok(if problems.is_empty() { Verdict::Valid } else { Verdict::Lint })
 }
