@@ -118,10 +118,9 @@ fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
     let mut load = Load { step_ms, series: Vec::new() };
     let mut starts = None;
     for line in &lines[1..] {
-        if let Some((metric, offsets)) =
-            line.trim().split_once("@st").filter(|(metric, _)| !metric.contains([' ', '\t']))
-        {
-            starts = Some((parse_series(metric)?.0, sequence::parse_starts(offsets)?));
+        let (metric, offsets) = split_metric(line.trim());
+        if let Some(metric) = metric.strip_suffix("@st") {
+            starts = Some((parse_labels(metric, &Features::all())?, sequence::parse_starts(offsets)?));
             continue;
         }
         let (labels, mut values) = parse_series(line)?;
