@@ -1,4 +1,4 @@
-//! An alert as rule evaluation hands it over, and as Alertmanager's API expects it.
+//! Alerts: from the result of a rule evaluation to the JSON of Alertmanager's API.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct Alert {
     pub(crate) labels: Labels,
     pub(crate) annotations: Labels,
     pub(crate) starts_at_ms: i64,
-    /// When the alert was resolved, or when Alertmanager considers it resolved if it gets no newer one.
+    /// Time at which the alert was resolved, or at which Alertmanager resolves it unless it receives the alert again.
     pub(crate) ends_at_ms: i64,
     /// Link to the expression of the rule.
     pub(crate) generator_url: String,
@@ -45,7 +45,7 @@ impl Serialize for Pairs<'_> {
 }
 
 impl Alert {
-    /// Returns the labels, and those of `external` that the alert does not have.
+    /// Returns the labels of the alert, and the labels of `external` whose names the alert does not have.
     pub(super) fn labels_with(&self, external: &BTreeMap<String, String>) -> Labels {
         let missing = external.iter().filter(|(name, _)| self.labels.get(name).is_none_or(str::is_empty));
         missing.fold(self.labels.clone(), |labels, (name, value)| labels.with(name, value))

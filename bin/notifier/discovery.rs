@@ -1,4 +1,4 @@
-//! Discovery: target groups from files and DNS names. A source that fails keeps the targets that it had.
+//! Discovery: target groups from files and DNS names. A source that fails keeps its known targets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const DNS_TIMEOUT: Duration = Duration::from_secs(10);
 const FILES_MAX: usize = 100;
 const FILE_SIZE_MAX: u64 = 1 << 20;
 
-/// A source, with what it has found.
+/// A source, with the targets that it has found.
 #[derive(Debug)]
 pub(super) struct Discovery {
     pub(super) source: Source,
@@ -25,7 +25,7 @@ pub(super) struct Discovery {
     due: Instant,
 }
 
-/// Where targets come from.
+/// The origin of targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Source {
     kind: SourceKind,
@@ -43,7 +43,7 @@ enum SourceKind {
     },
 }
 
-/// Asks all sources when they are due, until the notifier is drained.
+/// Refreshes each source when it is due, until the notifier is drained.
 pub(super) async fn run(notifier: Arc<Notifier>) {
     while !notifier.is_stopped() {
         for source in notifier.due_sources() {
@@ -62,7 +62,7 @@ pub(super) async fn run(notifier: Arc<Notifier>) {
 }
 
 impl Discovery {
-    /// Returns the sources of a configuration, which are due.
+    /// Returns the sources of a configuration. All of them are due.
     pub(super) fn all(config: &AlertmanagerConfig) -> Vec<Self> {
         let files = config.file_sd_configs.iter().flat_map(|of| {
             let interval = of.refresh_interval.min(INTERVAL);

@@ -37,7 +37,7 @@ impl NotifierMetrics {
         self.latency_histogram.with_label_values(&[url]).observe(latency.as_secs_f64());
     }
 
-    /// Removes the metrics of an Alertmanager. Metrics that were never used do not exist.
+    /// Removes the metrics of an Alertmanager. Ignores errors, because unused metrics do not exist.
     pub(super) fn remove(&self, url: &str) {
         for counter in [&self.errors, &self.sent, &self.dropped] {
             drop(counter.remove_label_values(&[url]));

@@ -5,14 +5,14 @@
 //! discovery (a task): files and DNS names -> targets -> relabel -> Alertmanagers
 //! ```
 //!
-//! Used by rule evaluation ([`Notifier::send`]), the reload of the configuration and the shutdown. As in Prometheus, except: an
-//! Alertmanager keeps its queue over a reload that changes its settings, a failed batch is sent a second time, and the queue is
-//! also bounded in bytes.
+//! Used by rule evaluation ([`Notifier::send`]), the reload of the configuration and the shutdown. Works as in
+//! Prometheus, with three differences: an Alertmanager keeps its queue over a reload that changes its settings, a
+//! failed batch is sent a second time, and the queue is also bounded in bytes.
 //!
 //! Invariants
 //! 1. `send` never waits for an Alertmanager. A full queue drops its oldest alerts and counts them.
 //! 2. Alerts of one Alertmanager are sent in order. One Alertmanager never delays another.
-//! 3. An alert that was queued is counted as sent or as dropped, or logged if the notifier or its Alertmanager ends.
+//! 3. A queued alert is counted as sent or as dropped. If the notifier or its Alertmanager ends, it is logged.
 //!
 //! Threads: one task per Alertmanager, one for discovery. Both end when the notifier is dropped or drained.
 
@@ -47,7 +47,7 @@ pub(crate) struct NotifierOptions {
     pub(crate) queue_capacity: usize,
     /// Maximum number of alerts in a request.
     pub(crate) batch_size: usize,
-    /// Whether queued alerts are sent at shutdown, and when an Alertmanager is removed.
+    /// `true` if queued alerts are sent at shutdown, and after a reload that removes their Alertmanager.
     pub(crate) drain_on_shutdown: bool,
     /// Maximum time to send them.
     pub(crate) drain_time_max: Duration,
@@ -62,7 +62,7 @@ impl Default for NotifierOptions {
             batch_size: 256,
             drain_on_shutdown: true,
             drain_time_max: Duration::from_secs(10),
-            // With two timeouts of 10s well within the resend delay of a minute.
+            // Together with two timeouts of 10 s, the pause is well below the resend delay of a minute.
             retry_pause: Duration::from_secs(5),
         }
     }
@@ -78,13 +78,13 @@ pub(crate) struct Notifier {
     reloaded: Notify,
 }
 
-/// The configuration in force, and the Alertmanagers that it leads to.
+/// The configuration in force, and the Alertmanagers that follow from it.
 #[derive(Debug, Default)]
 struct State {
     external_labels: BTreeMap<String, String>,
     rules: Rules,
     sets: Vec<AlertmanagerSet>,
-    /// Senders of removed Alertmanagers, which send what is queued.
+    /// Senders of removed Alertmanagers, which send their queued alerts.
     closing: Vec<Arc<Sender>>,
     is_discovering: bool,
     is_stopped: bool,
@@ -116,7 +116,7 @@ impl Notifier {
     /// Reads and checks everything that `config` needs. Blocks.
     ///
     /// # Errors
-    /// If a rule, a certificate or a file with credentials is invalid.
+    /// A rule, a certificate or a file with credentials is invalid.
     pub(crate) fn prepare(&self, config: &Config) -> Result<Prepared> {
         let sets = config.alerting.alertmanagers.iter().enumerate().map(|(idx, config)| {
             AlertmanagerSet::new(config).with_context(|| format!("alerting.alertmanagers[{idx}]"))
@@ -129,7 +129,8 @@ impl Notifier {
         }))
     }
 
-    /// Puts a configuration into force. Alertmanagers that remain keep their queues; the others send what is queued.
+    /// Puts a configuration into force. Alertmanagers that remain keep their queues. Removed ones send their queued
+    /// alerts.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -191,7 +192,7 @@ impl Notifier {
         (active.collect(), state.sets.iter().flat_map(|set| &set.dropped).cloned().collect())
     }
 
-    /// Stops. Sends what is queued within `drain_time_max` if `drain_on_shutdown` is set, and drops the rest.
+    /// Stops the notifier. If `drain_on_shutdown` is set, sends queued alerts within `drain_time_max`. Drops the rest.
     pub(crate) async fn drain(&self) {
         let senders = {
             let mut state = self.write();
@@ -221,7 +222,8 @@ impl Notifier {
         self.metrics.discovered.set(state.sets.iter().map(|set| set.senders.len()).sum::<usize>() as i64);
     }
 
-    /// Derives the senders of a set from its targets. Takes known Alertmanagers out of `senders`, and creates the others.
+    /// Derives the senders of a set from its targets. Takes known Alertmanagers out of `senders`, and creates the
+    /// others.
     fn update(&self, set: &mut AlertmanagerSet, senders: &mut Vec<Arc<Sender>>) {
         let (urls, dropped) = target::urls(&set.config, &set.target_rules, set.groups());
         let settings = SenderSettings { config: Arc::clone(&set.config), options: self.options };
@@ -250,7 +252,7 @@ impl Notifier {
         discoveries.filter_map(Discovery::take_due).collect()
     }
 
-    /// Sets what a source has found.
+    /// Sets the targets that a source has found.
     fn found(&self, source: &Source, groups: &[TargetGroup]) {
         let mut state = self.write();
         let mut removed = Vec::new();

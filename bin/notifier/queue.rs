@@ -30,7 +30,8 @@ impl Queue {
         Self { capacity, pending: Mutex::default(), wake: Notify::new() }
     }
 
-    /// Appends alerts, and drops the oldest ones above the capacity. Returns how many were dropped. A closed queue ignores all.
+    /// Appends alerts, and drops the oldest ones above the capacity. Returns the number of dropped alerts. Does nothing
+    /// if the queue is closed.
     pub(super) fn push(&self, alerts: &[Bytes]) -> usize {
         let mut pending = self.lock();
         if pending.is_closed {
@@ -49,7 +50,8 @@ impl Queue {
         n_dropped
     }
 
-    /// Waits for alerts and takes at most `n_max` of them. Returns `None` if the queue is closed and empty. One task may wait.
+    /// Waits for alerts and takes at most `n_max` of them. Returns `None` if the queue is closed and empty. Only one
+    /// task may wait.
     pub(super) async fn next(&self, n_max: usize) -> Option<Vec<Bytes>> {
         loop {
             {

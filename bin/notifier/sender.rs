@@ -33,7 +33,7 @@ pub(super) struct Sender {
     phase: watch::Sender<Phase>,
 }
 
-/// What a reload may change.
+/// Settings that a reload may change.
 #[derive(Debug, Clone)]
 pub(super) struct SenderSettings {
     pub(super) config: Arc<AlertmanagerConfig>,
@@ -77,7 +77,7 @@ impl Sender {
         &self.url
     }
 
-    /// Replaces the settings; they apply to the next batch.
+    /// Replaces the settings. The new ones apply from the next batch on.
     pub(super) fn set(&self, settings: SenderSettings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
@@ -96,7 +96,8 @@ impl Sender {
         self.show_length();
     }
 
-    /// Accepts no further alerts. Sends what is queued for up to `drain_time_max` if `drain_on_shutdown` is set, and ends.
+    /// Accepts no further alerts. Sends queued alerts for up to `drain_time_max` if `drain_on_shutdown` is set, and
+    /// ends.
     pub(super) fn close(&self) {
         self.queue.close();
         self.phase.send_if_modified(|phase| {
@@ -164,7 +165,7 @@ impl Sender {
         }
     }
 
-    /// Sends a batch, and a second time if that can help. Returns `false` if the alerts are lost.
+    /// Sends a batch, and repeats it once after a temporary failure. Returns `false` if the alerts are lost.
     async fn send(&self, client: &mut Option<Client>, batch: &[Bytes]) -> bool {
         let body = json_array(batch);
         let mut may_repeat = true;
@@ -236,10 +237,10 @@ impl Sender {
     }
 }
 
-/// Why a batch was not accepted.
+/// The reason why a batch was not accepted.
 struct Failed {
     error: anyhow::Error,
-    /// Whether the same batch may be accepted later.
+    /// `true` if the same batch may be accepted later.
     is_temporary: bool,
 }
 

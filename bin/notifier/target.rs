@@ -1,4 +1,4 @@
-//! From targets to the URLs of Alertmanagers, as in Prometheus.
+//! Builds the URLs of Alertmanagers from targets, as in Prometheus.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use varve_tsdb::Labels;
 use crate::config::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
 use crate::tools::client::Url;
 
-/// Labels that a URL consists of.
+/// Labels with the parts of a URL.
 const ADDRESS: &str = "__address__";
 const SCHEME: &str = "__scheme__";
 const PATH: &str = "__alerts_path__";
@@ -17,7 +17,7 @@ const PATH: &str = "__alerts_path__";
 /// Maximum number of Alertmanagers of an entry of `alerting.alertmanagers`. Each has a task and a queue.
 pub(super) const ALERTMANAGERS_MAX: usize = 1000;
 
-/// Returns the URLs of Alertmanagers without repetitions, and of targets that a rule drops. Invalid targets are logged.
+/// Returns the distinct URLs of Alertmanagers, and the URLs of targets that a rule drops. Logs invalid targets.
 pub(super) fn urls<'a>(
     config: &AlertmanagerConfig,
     rules: &Rules,
@@ -43,7 +43,7 @@ pub(super) fn urls<'a>(
     (active, dropped)
 }
 
-/// Returns the URL of a target, and whether the rules keep it.
+/// Returns the URL of a target, and `true` if the rules keep it.
 fn url(config: &AlertmanagerConfig, rules: &Rules, group: &TargetGroup, target: &str) -> Result<(String, bool)> {
     let scheme = if config.scheme == Scheme::Https { "https" } else { "http" };
     let path = alerts_path(&config.path_prefix);
