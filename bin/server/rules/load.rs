@@ -48,7 +48,7 @@ pub(super) fn load(config: &Config) -> Result<Loaded> {
     Ok(loaded)
 }
 
-/// Returns a hash of the names and contents of the rule files, to find changes.
+/// Returns a hash of the names and contents of the rule files. It changes when a file does.
 pub(crate) fn hash_files(patterns: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in matching(patterns).unwrap_or_default() {

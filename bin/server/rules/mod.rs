@@ -5,11 +5,11 @@
 //!
 //! Invariants
 //! 1. A reload whose rule files are invalid changes nothing.
-//! 2. Each query of a rule is an active request with a deadline, the group's interval at most, and a share of the
-//!    memory of all rules together.
+//! 2. Each query of a rule is an active request. Its deadline is at most the group's interval, and its memory is
+//!    charged to the budget of all rules.
 //!
 //! Threads: one scheduler, `--rules.concurrency` threads that evaluate groups, and as many for independent rules of a
-//! group. They start with the end of the replay, and end after [`Rules::stop`].
+//! group. They start after the replay, and end after [`Rules::stop`].
 
 mod load;
 mod scheduler;
@@ -55,7 +55,7 @@ pub(crate) struct Rules {
     alerts_max: Arc<AlertsMax>,
     threads: Threads,
     memory: MemoryBudget,
-    /// The progress of senders, which write requests note.
+    /// The progress of senders. Write requests update it.
     pub(crate) senders: Senders,
     /// Held during a reload.
     reloading: Mutex<()>,
@@ -72,7 +72,7 @@ pub(crate) struct Rules {
 struct Live {
     set: Arc<RuleSet>,
     settings: Arc<Settings>,
-    /// How long an evaluation waits for data; `None` if it does not wait.
+    /// Maximum time that an evaluation waits for data; `None` if it does not wait.
     max_wait: Option<Duration>,
 }
 
@@ -139,13 +139,13 @@ impl Rules {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner).set)
     }
 
-    /// Returns the maximum number of alerts, and their number.
+    /// Returns the maximum number of alerts, and the current number.
     pub(crate) fn alerts(&self) -> (usize, usize) {
         (self.alerts_max.max(), self.alerts_max.used())
     }
 
-    /// Notes the progress of the sender of a write request: its user, or else its address, and its replica. Standbys
-    /// of HA pairs store nothing, so they have none.
+    /// Notes the progress of the sender of a write request. A sender is a user or an address, with a replica. Standby
+    /// replicas of HA pairs have no progress, because their samples are not stored.
     pub(crate) fn note_progress(&self, context: &RequestContext, written: &Written) {
         let Some(times) = written.times.filter(|_| written.stored.total > 0) else { return };
         let address = || context.client.map(|client| client.ip().to_string()).unwrap_or_default();
@@ -156,7 +156,7 @@ impl Rules {
         self.senders.note(&name, now(), times.start_ms, times.end_ms);
     }
 
-    /// Starts no more evaluations.
+    /// Prevents further evaluations from starting.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         self.changed.notify_all();
@@ -203,5 +203,5 @@ fn now() -> Time {
     Time::from_ns(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Series of removed groups that wait for their end.
+/// Series of removed groups that still need staleness markers.
 type DepartedGroups = Vec<Departed>;

@@ -14,9 +14,9 @@ use super::{DepartedGroups, Live, Rules, now};
 use crate::server::app::App;
 use crate::server::store::Store;
 
-/// Maximum time for which the scheduler sleeps: the wall clock may be set meanwhile.
+/// Maximum time that the scheduler sleeps. It is short because the wall clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// Interval at which a failed end of departed series is tried again.
+/// Pause before staleness markers of removed groups are written again after a failure.
 const DEPARTURE_RETRY: Duration = Duration::from_secs(10);
 
 /// Groups with their plans, and the evaluations that wait for a thread.
@@ -34,9 +34,9 @@ pub(super) struct Entries {
 struct Entry {
     group: Arc<Group>,
     plan: Plan,
-    /// Whether an evaluation is queued or running.
+    /// `true` while an evaluation is queued or running.
     is_busy: bool,
-    /// Whether the plan may begin with evaluations of an outage, which is examined when the loop starts.
+    /// `true` if the plan may begin with missed evaluations of an outage. The loop finds out when it starts.
     is_new: bool,
 }
 
@@ -93,7 +93,7 @@ impl Entries {
         self.is_loaded = true;
     }
 
-    /// Queues all evaluations that are due. Returns when to look again.
+    /// Queues all evaluations that are due. Returns the time of the next check.
     fn enqueue_due(&mut self, app: &App, live: &Live, now: Time) -> Time {
         let mut next_at = now + SLEEP_MAX;
         for entry in self.by_key.values_mut().filter(|entry| !entry.is_busy && !entry.is_new) {
@@ -123,7 +123,7 @@ impl Entries {
         }
     }
 
-    /// Takes the removed groups whose series end now.
+    /// Takes the removed groups whose staleness markers are due.
     fn take_departed(&mut self, now: Time) -> DepartedGroups {
         let (due, later) = std::mem::take(&mut self.departed).into_iter().partition(|departed| departed.due <= now);
         self.departed = later;
@@ -176,7 +176,7 @@ fn schedule(app: &App, store: &Store) {
     }
 }
 
-/// Lets new groups begin with the evaluations that an outage has prevented.
+/// Lets new groups begin with the evaluations that they missed during an outage.
 fn plan_catch_up(app: &App, store: &Store, live: &Live) {
     let rules = &app.rules;
     let new: Vec<Arc<Group>> = {
@@ -196,7 +196,8 @@ fn plan_catch_up(app: &App, store: &Store, live: &Live) {
     }
 }
 
-/// Returns the evaluation after which a group continues, and loads its alerts. `None` if there is nothing to catch up.
+/// Loads the alerts of a group, and returns the evaluation after which it continues. Returns `None` if there is nothing
+/// to catch up.
 fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Time) -> Option<Time> {
     let longest = app.rules.options.catch_up;
     if longest.is_zero() {

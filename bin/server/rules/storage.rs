@@ -1,4 +1,4 @@
-//! The store as rules use it: each query is an active request with a deadline and a memory budget.
+//! Access of rules to the store. Each query is an active request with a deadline and a memory budget.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,7 +146,7 @@ impl Storage for RuleStorage<'_> {
 fn to_send(alert: Notification, external_url: &str) -> Alert {
     let mut annotations: Vec<_> = alert.annotations.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     Alert {
-        // A map has each name once, and rule files no empty names.
+        // A map contains each name once, and rule files contain no empty names.
         annotations: Labels::from_unsorted(&mut annotations).unwrap_or_else(|_| Labels::empty()),
         starts_at_ms: alert.starts_at.map_or(NO_TIME_MS, Time::ms),
         ends_at_ms: alert.ends_at.ms(),
