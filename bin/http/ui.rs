@@ -1,7 +1,7 @@
 //! The web page: files of `bin/ui/dist`, embedded in the binary.
 //!
-//! It is served before the store is open, and without credentials: it contains no data, and asks for credentials itself.
-//! All its URLs are relative, so that it works under any prefix that a proxy adds.
+//! It is served before the store is open, and without credentials, because it contains no data. It asks for credentials
+//! itself. All its URLs are relative, so that it works under any prefix that a proxy adds.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -35,7 +35,8 @@ const ASSETS: &str = "/assets/";
 /// The first page, relative to `/`.
 const FIRST_PAGE: HeaderValue = HeaderValue::from_static("query");
 
-/// Scripts, styles and requests only of the page's own origin, no frames around it, and no text that becomes a script.
+/// Content security policy. Allows scripts, styles and requests of the page's own origin only. Forbids frames around
+/// the page, and the conversion of text to scripts.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
      base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'",
@@ -67,7 +68,7 @@ impl StaticFile {
         FILES.iter().find(|file| file.path == path)
     }
 
-    /// Returns the file in a coding, which is computed once. Blocks while it is computed.
+    /// Returns the file in a content coding. Compresses it at first use, and blocks meanwhile.
     fn coded(&self, coding: Coding) -> Bytes {
         let cell = match coding {
             Coding::Gzip => &self.gzip,

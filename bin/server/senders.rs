@@ -1,7 +1,7 @@
-//! Who writes: requests, samples, rejects and the last error of each sender since startup.
+//! Senders of write requests: requests, samples, rejects and the last error of each since startup.
 //!
-//! Filled by the write handlers, read by /api/v1/status/senders and by the observer, which logs who vanishes. At most
-//! [`SENDERS_MAX`] senders; the one that was silent for longest makes room for a new one.
+//! Filled by the write handlers, read by /api/v1/status/senders and by the observer, which logs senders that
+//! vanish. Keeps at most [`SENDERS_MAX`] senders. A new sender evicts the one that has been silent longest.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use super::request_context::truncate;
 
 /// Maximum number of senders.
 const SENDERS_MAX: usize = 1_000;
-/// Bytes of an error that are kept.
+/// Maximum size of a stored error. A longer one is truncated.
 const ERROR_SIZE_MAX: usize = 300;
 const MINUTE_MS: i64 = 60_000;
-/// A sender has vanished if it was silent for this time.
+/// Time of silence after which a sender has vanished.
 pub(crate) const SILENT_MAX_MS: i64 = 5 * MINUTE_MS;
 
 /// Senders since startup.
@@ -27,7 +27,7 @@ pub(crate) struct Senders {
     all: Mutex<HashMap<SenderId, SenderStats>>,
 }
 
-/// What tells senders apart. The port of a client changes with each connection.
+/// The identity of a sender. It has no port, because the port of a client changes with each connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SenderId {
     pub(crate) address: Option<IpAddr>,
@@ -36,7 +36,7 @@ pub(crate) struct SenderId {
     pub(crate) path: String,
 }
 
-/// What a sender did.
+/// Statistics of a sender.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SenderStats {
     pub(crate) first_ms: i64,
@@ -45,7 +45,7 @@ pub(crate) struct SenderStats {
     /// Samples received: stored, dropped by rules, or deduplicated.
     pub(crate) n_samples: u64,
     pub(crate) n_deduplicated: u64,
-    /// Requests of which not everything was stored.
+    /// Requests that were not stored completely.
     pub(crate) n_failed: u64,
     pub(crate) last_error: String,
     pub(crate) last_error_ms: i64,
@@ -78,7 +78,7 @@ impl fmt::Display for SenderId {
 }
 
 impl Senders {
-    /// Adds a write request that has ended. Logs a sender that is new or had vanished, unless there are too many.
+    /// Adds a write request that has ended. Logs a sender that is new or had vanished, unless the list is full.
     pub(crate) fn add(&self, now_ms: i64, sender: Sender, outcome: &Result<Written, WriteError>) {
         let id = SenderId::from(sender);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What queries cost during the last day, by the shape of their expression: the text without the contents of strings.
+//! Costs of queries in the last day, by the shape of their expression: the text without the contents of strings.
 //!
 //! Filled when a query ends, read by /api/v1/status/top_queries. Bounded: [`WINDOWS`] windows of [`SHAPES_MAX`] shapes,
 //! each of [`SHAPE_SIZE_MAX`] bytes. A full window keeps the shapes that took the most time.
@@ -14,7 +14,7 @@ const WINDOW_MS: i64 = 15 * 60_000;
 const WINDOWS: usize = 96;
 /// Shapes of a window.
 const SHAPES_MAX: usize = 100;
-/// Bytes of a shape. A longer one is truncated.
+/// Maximum size of a shape. A longer one is truncated.
 const SHAPE_SIZE_MAX: usize = 512;
 
 /// The cost of queries in the last day.
@@ -75,7 +75,7 @@ impl TopQueries {
         }
     }
 
-    /// Returns the cost of each shape in windows that ended after `since_ms`, the most time first.
+    /// Returns the cost of each shape in windows that end after `since_ms`, by time in descending order.
     pub(crate) fn list(&self, since_ms: i64) -> Vec<(String, Cost)> {
         let mut sums: HashMap<String, Cost> = HashMap::new();
         let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
