@@ -32,7 +32,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub(crate) listen_address: String,
 
-    /// URL under which clients reach this server, for links; its path is the default of --web.route-prefix [empty: host name and port of the listener]
+    /// URL under which clients reach this server, for links; its path is the default of --web.route-prefix [empty: host
+    /// name and port of the listener]
     #[arg(long = "web.external-url", value_name = "URL", default_value = "", value_parser = ExternalUrl::parse)]
     pub(crate) external_url: ExternalUrl,
 
@@ -48,11 +49,13 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.read-timeout", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
     pub(crate) read_timeout: Duration,
 
-    /// Minimum bytes per second at which the body of a request must arrive, after 10s; a slower one gets 408, or 503 for a write [0: no limit]
+    /// Minimum bytes per second at which the body of a request must arrive, after 10s; a slower one gets 408, or 503
+    /// for a write [0: no limit]
     #[arg(long = "web.min-body-rate", value_name = "SIZE", default_value = "1KiB", value_parser = parse_size)]
     pub(crate) min_body_rate: usize,
 
-    /// Maximum number of open connections; above it the longest idle one is closed, or the one whose request body arrives most slowly
+    /// Maximum number of open connections; above it the longest idle one is closed, or the one whose request body
+    /// arrives most slowly
     #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = parse_count)]
     pub(crate) max_connections: usize,
 
@@ -60,7 +63,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.response-buffer", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub(crate) response_buffer: usize,
 
-    /// How long a client may read nothing before its response is truncated
+    /// Maximum time that a client may read nothing before its response is truncated
     #[arg(long = "web.write-stall-timeout", value_name = "DURATION", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) write_stall_timeout: Duration,
 
@@ -76,7 +79,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.enable-lifecycle")]
     pub(crate) enable_lifecycle: bool,
 
-    /// Host names under which clients reach this server; a request with another `Host` gets 403, except IP addresses and localhost [empty: any]
+    /// Host names under which clients reach this server; a request with another `Host` gets 403, except IP addresses
+    /// and localhost [empty: any]
     #[arg(long = "web.allowed-hosts", value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) allowed_hosts: Vec<String>,
 
@@ -92,7 +96,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.search.max-limit", value_name = "N", default_value = "10000")]
     pub(crate) search_max_limit: usize,
 
-    /// Maximum number of alerts that wait for an Alertmanager; above it the oldest ones are dropped
+    /// Maximum number of alerts queued for an Alertmanager; above it the oldest are dropped
     #[arg(long = "alertmanager.notification-queue-capacity", value_name = "N", default_value = "10000", value_parser = parse_count)]
     pub(crate) notification_queue_capacity: usize,
 
@@ -100,7 +104,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "alertmanager.notification-batch-size", value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) notification_batch_size: usize,
 
-    /// Whether alerts that wait for an Alertmanager at shutdown are sent, for up to 10s, or dropped
+    /// Send alerts that are queued at shutdown, for up to 10s; `false` drops them
     #[arg(long = "alertmanager.drain-notification-queue-on-shutdown", value_name = "BOOL", default_value = "true", default_missing_value = "true", num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
     pub(crate) drain_notification_queue: bool,
 
@@ -140,7 +144,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.head.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) head_max_memory: usize,
 
-    /// When the WAL is synced to disk: `interval` (every second), `always` (before each response) or `never` (by the operating system)
+    /// When the WAL is synced to disk: `interval` (every second), `always` (before each response) or `never` (by the
+    /// operating system)
     #[arg(long = "storage.wal.sync", value_name = "WHEN", default_value = "interval")]
     pub(crate) wal_sync: WalSync,
 
@@ -152,7 +157,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(crate) wal_replay_memory: usize,
 
-    /// What replay does with damaged WAL records: `quarantine` (copy them to quarantine/ and continue) or `refuse` (do not start)
+    /// Treatment of damaged WAL records at replay: `quarantine` (copy them to quarantine/ and continue) or `refuse` (do
+    /// not start)
     #[arg(long = "storage.wal.on-corruption", value_name = "WHAT", default_value = "quarantine")]
     pub(crate) wal_on_corruption: OnCorruption,
 
@@ -176,7 +182,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-concurrency", value_name = "N", default_value = "20", value_parser = parse_count)]
     pub(crate) query_max_concurrency: usize,
 
-    /// Maximum number of concurrent requests for series, labels, label values and metadata; further requests wait in a queue [0: twice the number of cores, at least 4]
+    /// Maximum number of concurrent requests for series, labels, label values and metadata; further requests wait in a
+    /// queue [0: twice the number of cores, at least 4]
     #[arg(long = "query.metadata-concurrency", value_name = "N", default_value = "0")]
     pub(crate) query_metadata_concurrency: usize,
 
@@ -188,7 +195,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.queue-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) query_queue_timeout: Duration,
 
-    /// Maximum number of series that a request for series, labels or label values may read [0: no limit, responses are streamed]
+    /// Maximum number of series that a request for series, labels or label values may read [0: no limit, responses are
+    /// streamed]
     #[arg(long = "query.max-metadata-series", value_name = "N", default_value = "0")]
     pub(crate) query_max_metadata_series: u64,
 
@@ -212,7 +220,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-nesting", value_name = "N", default_value = "1024", value_parser = parse_count)]
     pub(crate) query_max_nesting: usize,
 
-    /// Return partial results with a warning while the WAL is being replayed, instead of waiting for the time range of the query
+    /// Return partial results with a warning while the WAL is being replayed, instead of waiting for the time range of
+    /// the query
     #[arg(long = "query.partial-during-replay")]
     pub(crate) query_partial_during_replay: bool,
 
@@ -232,7 +241,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory_limit: usize,
 
-    /// Memory use in percent of --memory.limit above which queries get 503; new series get 503 earlier, known series later [100: never]
+    /// Memory use in percent of --memory.limit above which queries get 503; new series get 503 earlier, known series
+    /// later [100: never]
     #[arg(long = "memory.refuse-at", value_name = "PERCENT", default_value = "90", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub(crate) memory_refuse_at: u64,
 
@@ -274,7 +284,7 @@ pub(crate) struct RulesArgs {
     #[arg(long = "rules.alert.resend-delay", value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     pub(crate) resend_delay: Duration,
 
-    /// Longest outage whose evaluations are caught up after a restart, without notifications [0: none]
+    /// Longest outage after which missed evaluations are repeated at startup, without notifications [0: none]
     #[arg(long = "rules.catch-up", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) catch_up: Duration,
 
