@@ -1,11 +1,11 @@
-//! Label sets of what rules write.
+//! Label sets of samples that rules write.
 
 use std::collections::BTreeMap;
 
 use varve_tsdb::Labels;
 use varve_tsdb::labels::LabelsBuilder;
 
-/// Returns `base` with `changes`: a later value of a name replaces earlier ones, an empty one removes the label.
+/// Returns `base` with `changes` applied in order. A value replaces an earlier one. An empty value removes the label.
 pub(crate) fn with_labels<'a>(base: &'a Labels, changes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Labels {
     let pairs: BTreeMap<&str, &str> = base.iter().chain(changes).collect();
     let mut builder =

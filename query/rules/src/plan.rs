@@ -1,4 +1,4 @@
-//! When a group is evaluated next: at its time, once the data has arrived, or again after an outage.
+//! The next evaluation of a group: at its time, once the data has arrived, or again after an outage.
 //!
 //! Pure: the caller passes the time.
 
@@ -11,9 +11,9 @@ use crate::waiting::{Readiness, Senders};
 
 /// Interval at which a group checks whether data has arrived.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a group waits for senders that refill the gap of an outage.
+/// Maximum time that a group waits for senders to refill the gap of an outage.
 pub const REFILL_WAIT_MAX: Duration = Duration::from_secs(300);
-/// How long senders have after an outage until the first request. Prometheus retries after at most 5 s.
+/// Maximum time that a group waits for the first request after an outage. Prometheus retries after at most 5 s.
 const RETURN_WAIT: Duration = Duration::from_secs(15);
 
 /// The plan of a group.
@@ -21,29 +21,29 @@ const RETURN_WAIT: Duration = Duration::from_secs(15);
 pub struct Plan {
     schedule: Schedule,
     last: Time,
-    /// The evaluation that is due, and since when it waits for data.
+    /// The evaluation that is due. It may wait for data.
     due: Option<Time>,
     /// The end of an outage whose evaluations are caught up.
     outage_end: Option<Time>,
 }
 
-/// What a group does next.
+/// The next step of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// It is evaluated now.
     Evaluate {
         /// The timestamp.
         tick: Time,
-        /// Why.
+        /// The reason.
         mode: Mode,
-        /// Whether data of a sender is missing after the longest wait.
+        /// `true` if data of a sender is still missing after the longest wait.
         is_incomplete: bool,
     },
     /// There is nothing to do until this time.
     Wait(Time),
 }
 
-/// How a group waits for data.
+/// Senders that a group waits for, and the bound of the wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting<'a> {
     /// The senders.
@@ -71,7 +71,7 @@ impl Plan {
         if schedule == self.schedule { self.clone() } else { Self::new(schedule, now) }
     }
 
-    /// Returns what to do at `now`, and the number of evaluations that are left out because earlier ones took too long.
+    /// Returns the step at `now`, and the number of evaluations that are missed because earlier ones took too long.
     pub fn next(&mut self, now: Time, waiting: Waiting<'_>) -> (Next, u64) {
         if let Some(next) = self.next_to_catch_up(now, waiting.senders) {
             return (next, 0);
@@ -109,7 +109,7 @@ impl Plan {
         }
     }
 
-    /// Returns what to do while evaluations of an outage are left: all but the newest one that is due.
+    /// Returns the next step while evaluations of an outage are left: all that are due, except the newest.
     fn next_to_catch_up(&mut self, now: Time, senders: &Senders) -> Option<Next> {
         let outage_end = self.outage_end?;
         let tick = self.schedule.after(self.last);

@@ -1,4 +1,4 @@
-//! One evaluation of a recording rule: names and labels of its result.
+//! One evaluation of a recording rule: sets the name and the labels of its result.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::storage::Output;
 /// Returns the samples to write.
 ///
 /// # Errors
-/// Two samples have the same labels, or there are more series than the limit; 0 is unlimited.
+/// Two samples have the same labels, or there are more series than the limit (0: no limit).
 pub(crate) fn evaluate(
     name: &str,
     labels: &Texts,

@@ -14,7 +14,7 @@ use crate::file::{self, RuleKind};
 use crate::template::Template;
 use crate::time::Time;
 
-/// Number of evaluations that a rule remembers.
+/// Number of evaluations that are kept per rule.
 pub const EVALUATIONS_KEPT: usize = 20;
 
 /// A rule of a group.
@@ -30,11 +30,11 @@ pub struct Rule {
     alerts_max: Arc<AlertsMax>,
 }
 
-/// What evaluations change.
+/// State that evaluations change.
 #[derive(Debug, Default)]
 pub(crate) struct RuleState {
     pub(crate) alerts: Alerts,
-    /// Whether alerts of an earlier process have been restored.
+    /// `true` if alerts of an earlier process have been restored.
     pub(crate) is_restored: bool,
     /// The series of the previous evaluation.
     pub(crate) written: BTreeSet<Labels>,
@@ -73,7 +73,7 @@ pub struct EvaluationRecord {
     pub tick: Time,
     /// The wall-clock time of its start.
     pub started: Time,
-    /// How long it took.
+    /// Its duration.
     pub duration: Duration,
     /// Number of series that the selectors matched.
     pub n_series: u64,
@@ -87,14 +87,14 @@ pub struct EvaluationRecord {
     pub error: Option<String>,
 }
 
-/// What a rule has cost since it was loaded.
+/// Costs of a rule since it was loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Costs {
     /// Seconds of evaluation.
     pub seconds: f64,
     /// Samples read.
     pub n_samples: u64,
-    /// Sum of the peaks of memory, in bytes.
+    /// Sum of the memory peaks of its queries, in bytes.
     pub bytes: u64,
 }
 
@@ -107,7 +107,7 @@ pub struct RuleStatus {
     pub alerts: Vec<Alert>,
     /// The newest evaluations, oldest first.
     pub evaluations: Vec<EvaluationRecord>,
-    /// Whether a selector has ever matched a series.
+    /// `true` if a selector has ever matched a series.
     pub has_matched: bool,
     /// The costs so far.
     pub costs: Costs,
@@ -120,7 +120,7 @@ impl RuleStatus {
         self.evaluations.last()
     }
 
-    /// Returns the state of an alerting rule, as Prometheus writes it: that of its most severe alert.
+    /// Returns the state of the most severe alert of the rule, as Prometheus writes it.
     #[must_use]
     pub fn alert_state(&self) -> &'static str {
         if self.evaluations.is_empty() {
@@ -148,7 +148,7 @@ impl Rule {
         matches!(self.definition.kind, RuleKind::Alerting(_))
     }
 
-    /// Returns the matchers of the series of a metric that this rule writes. Labels with templates are left out.
+    /// Returns matchers for the series of a metric that this rule writes. Omits labels with templates.
     pub(crate) fn matchers(&self, metric: &str) -> Vec<Matcher> {
         let file::Rule { name, labels, .. } = &self.definition;
         let is_fixed = |(label, value): &(&String, &String)| {
@@ -184,7 +184,7 @@ impl Rule {
     /// Replaces the alerts.
     ///
     /// # Errors
-    /// All rules together would have too many.
+    /// All rules together would have more alerts than the maximum.
     pub(crate) fn set_alerts(&self, alerts: Alerts) -> Result<(), String> {
         let state = &mut *self.state();
         self.alerts_max.replace(state.alerts.len(), alerts.len())?;

@@ -1,4 +1,4 @@
-//! All groups, and what changes when rule files are read again.
+//! All groups, and their reload.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl RuleSet {
 
 impl Change {
     /// Stops changed and removed groups, waits for their evaluations, and carries state over. Returns the new set, and
-    /// what is left of removed groups.
+    /// the series of removed groups.
     #[must_use]
     pub fn apply(self, now: Time, settings: &Settings) -> (RuleSet, Vec<Departed>) {
         for (old, new) in &self.changed {

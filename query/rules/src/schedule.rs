@@ -1,6 +1,6 @@
 //! The evaluation times of a group: aligned to its interval, shifted by a hash of its file and name.
 //!
-//! The shift is that of Prometheus 3.16 (`Group.EvalTimestamp`), so that both evaluate a group at the same timestamps.
+//! The shift equals `Group.EvalTimestamp` of Prometheus 3.16, so that both evaluate a group at the same timestamps.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Schedule {
 pub struct Due {
     /// The timestamp of the evaluation.
     pub tick: Time,
-    /// Number of evaluations that are left out because the previous one took too long.
+    /// Number of evaluations that are missed because the previous one took too long.
     pub n_missed: u64,
 }
 
@@ -58,7 +58,7 @@ impl Schedule {
     }
 
     /// Returns the evaluation that follows `last`, or `None` if it is later than `now`. If several are due, returns the
-    /// newest and the number of the others.
+    /// newest one, and the number of the others.
     #[must_use]
     pub fn due(&self, last: Time, now: Time) -> Option<Due> {
         let n_due = (now.ns() - last.ns()) / self.interval_ns;
@@ -67,8 +67,8 @@ impl Schedule {
     }
 }
 
-/// Returns the hash of the labels `file` and `name`, in the encoding of Prometheus' `stringlabels`: each string follows
-/// its length.
+/// Returns the hash of the labels `file` and `name` as Prometheus' `stringlabels` encode them: each string is preceded
+/// by its length.
 fn hash(file: &str, name: &str) -> u64 {
     let mut encoded = Vec::with_capacity(file.len() + name.len() + 32);
     for text in ["file", file, "name", name] {
@@ -88,7 +88,8 @@ fn hash(file: &str, name: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// The expected offsets come from Prometheus 3.16: `labels.FromStrings("file", file, "name", name).Hash() % interval`.
+    /// The expected offsets come from Prometheus 3.16:
+    /// `labels.FromStrings("file", file, "name", name).Hash() % interval`.
     #[test]
     fn offsets_are_those_of_prometheus() {
         for (file, name, interval_s, expect_ns) in OFFSETS {

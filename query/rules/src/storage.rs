@@ -1,4 +1,4 @@
-//! What rules need of the server: queries, appends, a clock, and the delivery of alerts.
+//! The services that rules use: queries, appends, a clock, and the delivery of alerts.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
 use crate::alert::Notification;
 use crate::time::Time;
 
-/// The store, as rules use it. Each call is a separate request with its own deadline and memory budget.
+/// Access to the store. Each call is a separate request with its own deadline and memory budget.
 pub trait Storage: Sync {
     /// Evaluates an expression at one time. A scalar is a vector of one sample without labels.
     ///
@@ -20,7 +20,7 @@ pub trait Storage: Sync {
     /// Appends samples. A later query sees them.
     ///
     /// # Errors
-    /// Nothing, or only a part of the samples, was stored.
+    /// The request failed. Some of its samples may be stored.
     fn append(&self, from: &RuleRef<'_>, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure>;
 
     /// Returns the newest sample in `range` of each series that passes all matchers.
@@ -29,7 +29,7 @@ pub trait Storage: Sync {
     /// The selection failed.
     fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure>;
 
-    /// Notes that a template was expanded, with the reason if it failed.
+    /// Notes the expansion of a template, with the reason if it failed.
     fn note_expansion(&self, _from: &RuleRef<'_>, _error: Option<&str>) {}
 
     /// Returns the wall-clock time.

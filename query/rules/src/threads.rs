@@ -17,7 +17,8 @@ impl Threads {
         Self { free: Arc::new(AtomicUsize::new(n_threads)) }
     }
 
-    /// Calls `work` for each element, on this thread and on those that are free now. Returns when all calls have ended.
+    /// Calls `work` for each element, on this thread and on the threads that are free now. Returns when all calls have
+    /// ended.
     pub(crate) fn for_each<T: Sync>(&self, items: &[T], work: impl Fn(&T) + Sync) {
         let next = AtomicUsize::new(0);
         let run = || {
@@ -28,7 +29,7 @@ impl Threads {
         let n_helpers = self.take(items.len().saturating_sub(1));
         thread::scope(|scope| {
             for _ in 0..n_helpers {
-                // Without a thread, the others do its work.
+                // If a thread cannot be started, the others do its work.
                 let _joined_by_the_scope = thread::Builder::new().name("rule".into()).spawn_scoped(scope, run);
             }
             run();

@@ -20,7 +20,7 @@ pub(crate) use rule::{Evaluation, Source, evaluate};
 
 /// The metric of active alerts.
 pub(crate) const ALERTS: &str = "ALERTS";
-/// The metric whose value is the time since when an alert is active.
+/// The metric whose value is the time at which an alert became active.
 pub(crate) const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
 /// The label with the name of the alert.
 pub(crate) const ALERT_NAME: &str = "alertname";
@@ -64,15 +64,15 @@ pub struct Alert {
     pub annotations: Arc<Texts>,
     /// The value of the expression at its last match.
     pub value: f64,
-    /// When it became active.
+    /// Time at which it became active.
     pub active_at: Time,
-    /// When it began to fire.
+    /// Time at which it began to fire.
     pub fired_at: Option<Time>,
-    /// When it was resolved.
+    /// Time at which it was resolved.
     pub resolved_at: Option<Time>,
-    /// When it was last sent.
+    /// Time at which it was last sent.
     pub last_sent_at: Option<Time>,
-    /// Since when it fires only because of `keep_firing_for`.
+    /// Time since which it fires only because of `keep_firing_for`.
     pub keep_firing_since: Option<Time>,
 }
 
@@ -83,9 +83,9 @@ pub struct Notification {
     pub labels: Labels,
     /// The expanded annotations.
     pub annotations: Arc<Texts>,
-    /// When the alert began to fire.
+    /// Time at which the alert began to fire.
     pub starts_at: Option<Time>,
-    /// When it was resolved, or until when it is firing unless it is sent again.
+    /// Time at which it was resolved. For a firing alert, time at which it ends unless it is sent again.
     pub ends_at: Time,
     /// The expression of the rule.
     pub expr: Arc<str>,
@@ -98,7 +98,8 @@ impl Alert {
         self.resolved_at.is_none()
     }
 
-    /// Returns `true` if the alert must be sent at `now`: it was resolved since, or `resend_delay` has passed.
+    /// Returns `true` if the alert must be sent at `now`: it was resolved after it was last sent, or `resend_delay` has
+    /// passed since then.
     fn needs_sending(&self, now: Time, resend_delay: Duration) -> bool {
         if self.state == AlertState::Pending {
             return false;
@@ -109,8 +110,8 @@ impl Alert {
         }
     }
 
-    /// Marks the alert as sent and returns what is sent. It is valid for four evaluations or resends, so that two may
-    /// fail.
+    /// Marks the alert as sent and returns its notification. A notification is valid for four evaluations or resends,
+    /// so that two may fail.
     fn send(&mut self, now: Time, resend_delay: Duration, interval: Duration, expr: &Arc<str>) -> Notification {
         self.last_sent_at = Some(now);
         Notification {

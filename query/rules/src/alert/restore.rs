@@ -1,8 +1,8 @@
 //! Continues alerts after a restart, from the series `ALERTS_FOR_STATE`.
 //!
-//! Without catch-up, the rules are those of Prometheus 3.16 ([`restore`]): the time of the outage does not count as
-//! pending, and an alert fires only some time after the restart. With catch-up there is no outage, so the alerts of the
-//! last evaluation are loaded as they were ([`continue_from`]).
+//! Without catch-up, [`restore`] works as in Prometheus 3.16: the outage does not count as pending time, and a pending
+//! alert fires only after a grace period. With catch-up no evaluation is missing, so [`continue_from`] loads the alerts
+//! of the last evaluation unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts};
 use crate::label_set::with_labels;
 use crate::time::{Time, as_ns};
 
-/// How alerts are restored.
+/// Settings for the restoration of alerts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoreOptions {
     /// `--rules.alert.for-outage-tolerance`: longest outage after which alerts are restored.
@@ -28,7 +28,7 @@ pub struct RestoreOptions {
 /// The newest samples of series.
 pub(crate) type Newest = Vec<(Labels, Sample)>;
 
-/// Sets since when the alerts are active, from the newest samples of `ALERTS_FOR_STATE` before the outage.
+/// Sets the time at which each alert became active, from the newest samples of `ALERTS_FOR_STATE` before the outage.
 pub(crate) fn restore(alerts: &mut Alerts, stored: &Newest, hold: Duration, now: Time, options: RestoreOptions) {
     let stored: BTreeMap<Labels, Sample> =
         stored.iter().map(|(labels, sample)| (with_labels(labels, [(METRIC_NAME, "")]), *sample)).collect();
@@ -40,7 +40,7 @@ pub(crate) fn restore(alerts: &mut Alerts, stored: &Newest, hold: Duration, now:
     }
 }
 
-/// Returns since when an alert counts as active, or `None` if it starts again.
+/// Returns the time from which an alert counts as active, or `None` if it starts again.
 fn active_at(sample: Sample, hold: Duration, now: Time, grace_period: Duration) -> Option<Time> {
     let down_at = Time::from_seconds(Time::from_ms(sample.timestamp_ms).seconds());
     let active_at = Time::from_seconds(sample.value as i64);

@@ -16,7 +16,7 @@ use crate::label_set::with_labels;
 use crate::storage::Output;
 use crate::time::Time;
 
-/// How long a resolved alert is kept and sent again.
+/// Time for which a resolved alert is kept and sent again.
 const RESOLVED_RETENTION: Duration = Duration::from_secs(15 * 60);
 
 /// The parts of an alerting rule that its evaluation needs.
@@ -38,7 +38,7 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) tick: Time,
     /// The timestamp of the samples.
     pub(crate) timestamp_ms: i64,
-    /// Whether `ALERTS` and `ALERTS_FOR_STATE` are written: not before earlier alerts are restored.
+    /// `true` if `ALERTS` and `ALERTS_FOR_STATE` are written. They are not before earlier alerts are restored.
     pub(crate) is_restored: bool,
     /// Expands a template for one sample.
     pub(crate) expand: &'a mut dyn FnMut(&str, &VectorSample) -> String,

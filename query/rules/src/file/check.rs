@@ -18,7 +18,7 @@ const FIELDS_OF_MANIFESTS: [&str; 1] = ["partial_response_strategy"];
 /// Checks a file and parses its expressions and durations.
 ///
 /// # Errors
-/// All errors. If there are unknown fields, only these.
+/// All errors of the file. If there are unknown fields, only errors about these.
 pub(super) fn check(file: &RawFile, options: &Options) -> Result<RuleFile, Vec<FileError>> {
     let mut checker = Checker { file, features: options.features, group: String::new(), errors: Vec::new() };
     if !options.ignore_unknown_fields {
@@ -119,7 +119,7 @@ impl Checker<'_> {
         Group { name: raw.name.clone(), interval_ms, query_offset_ms, limit, state, rules }
     }
 
-    /// Returns the rule, or `None` if an error makes it meaningless.
+    /// Returns the rule, or `None` if it has an error.
     fn rule(&mut self, path: &[Step], group: &RawGroup, raw: &RawRule) -> Option<Rule> {
         let at = |field: &str| [path, &[field.into()]].concat();
         let (record, alert) = (given(&raw.record), given(&raw.alert));

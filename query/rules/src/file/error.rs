@@ -21,7 +21,7 @@ impl FileError {
         Self { positions, message }
     }
 
-    /// Returns the error with a prefix of its message, which says where in the file the text is.
+    /// Returns the error with a prefix of its message. The prefix locates the text in the file.
     pub(super) fn within(self, place: &str) -> Self {
         Self { message: format!("{place}: {}", self.message), ..self }
     }
@@ -37,7 +37,7 @@ impl From<serde_yaml_ng::Error> for FileError {
     fn from(error: serde_yaml_ng::Error) -> Self {
         let message = error.to_string();
         let position = Position::of(&error);
-        // The parser appends the position that the error prints first.
+        // The parser appends the position, which this error prints first.
         let suffix = position.map(|Position { line, column }| format!(" at line {line} column {column}"));
         let message = suffix.and_then(|suffix| message.strip_suffix(&suffix)).unwrap_or(&message).to_owned();
         Self { positions: position.into_iter().collect(), message }

@@ -10,7 +10,7 @@ use super::Texts;
 
 /// A type that is read from a mapping.
 pub(super) trait Mapping: Default {
-    /// What the mapping is, for error messages.
+    /// Noun for the mapping in error messages.
     const WHAT: &str;
 
     /// Reads the value of a key: calls `values.next_value` exactly once.

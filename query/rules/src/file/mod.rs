@@ -30,7 +30,7 @@ pub use raw::{RawGroup, RawRule};
 /// Labels or annotations: names and texts.
 pub type Texts = BTreeMap<String, String>;
 
-/// How [`parse`] reads a file.
+/// Options of [`parse`].
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Ignores unknown fields instead of rejecting them.
@@ -55,11 +55,11 @@ pub struct Group {
     pub name: String,
     /// Evaluation interval in milliseconds; `None` if the global one applies.
     pub interval_ms: Option<i64>,
-    /// How far in the past the group is evaluated, in milliseconds; `None` if the global offset applies.
+    /// Query offset in milliseconds; `None` if the global offset applies.
     pub query_offset_ms: Option<i64>,
     /// Maximum number of series or alerts per rule; 0 for no limit.
     pub limit: usize,
-    /// Whether alerts are sent.
+    /// Determines whether alerts are sent.
     pub state: GroupState,
     /// The rules in the order of evaluation.
     pub rules: Vec<Rule>,
@@ -100,9 +100,9 @@ pub enum RuleKind {
 /// Fields of an alerting rule.
 #[derive(Debug, Clone)]
 pub struct Alerting {
-    /// How long an alert is pending before it fires, in milliseconds.
+    /// `for`: time for which an alert is pending before it fires, in milliseconds.
     pub for_ms: i64,
-    /// How long an alert fires after its last match, in milliseconds.
+    /// `keep_firing_for`: time for which an alert fires after its last match, in milliseconds.
     pub keep_firing_for_ms: i64,
     /// Templates.
     pub annotations: Texts,
@@ -122,7 +122,7 @@ pub struct Expression {
 pub struct Parsed {
     /// The files, in the order of the text.
     pub files: Vec<RuleFile>,
-    /// Number of documents that are ignored: of several documents with groups, Prometheus reads only the first.
+    /// Number of ignored documents. Prometheus reads only the first document with groups.
     pub n_ignored_documents: usize,
 }
 

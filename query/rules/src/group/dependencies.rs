@@ -1,7 +1,7 @@
-//! Which rules of a group may run at the same time.
+//! Finds the rules of a group that may run at the same time.
 //!
-//! Two rules depend on each other if one reads or writes what the other writes. They run in the order of the file, so
-//! that the results are those of a sequential evaluation. All other rules are independent.
+//! Two rules depend on each other if one reads or writes series that the other writes. They run in the order of the
+//! file, so that their results equal the results of a sequential evaluation. All other rules are independent.
 
 use varve_query::promql::selectors;
 use varve_tsdb::Matcher;
@@ -10,7 +10,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
 use crate::file::{Rule, RuleKind};
 
-/// Returns batches of rules by index. The rules of a batch are independent; a batch follows the one before.
+/// Returns batches of rules by index. The rules of a batch are independent. Batches run in order.
 pub(super) fn batches(rules: &[Rule]) -> Vec<Vec<usize>> {
     let reads: Vec<Vec<Vec<Matcher>>> = rules.iter().map(|rule| selectors(&rule.expr.tree)).collect();
     let mut levels: Vec<usize> = Vec::with_capacity(rules.len());

@@ -21,21 +21,21 @@ use crate::time::Time;
 /// Maximum memory of the regular expressions in templates of a rule, in bytes.
 const TEMPLATES_SIZE_MAX: usize = 64 << 20;
 
-/// Why a group is evaluated.
+/// The reason for an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// At its time.
+    /// The evaluation is due.
     Live,
-    /// After an outage, for a time during the outage: alerts are not sent.
+    /// The evaluation was missed during an outage. Alerts are not sent.
     CatchUp,
 }
 
 /// Times of one evaluation, for statistics.
 #[derive(Debug, Clone, Default)]
 pub struct Iteration {
-    /// How long it took.
+    /// Duration of the evaluation.
     pub duration: Duration,
-    /// How long each rule took.
+    /// Duration of each rule.
     pub rules: Vec<Duration>,
 }
 
@@ -99,14 +99,14 @@ impl Group {
             status.n_failures += n_failures;
             is_first
         };
-        // Not after the first evaluation, before which recording rules may not have what alerts depend on.
+        // Not after the first evaluation: alerts may depend on recording rules that are not written yet.
         if !is_first && self.state().restores {
             self.restore(storage, settings);
         }
         iteration
     }
 
-    /// Restores since when alerts are active.
+    /// Restores the times at which alerts became active.
     fn restore(&self, storage: &dyn Storage, settings: &Settings) {
         let (now, clock) = (storage.now(), Instant::now());
         let range = TimeRange { start_ms: (now - settings.restore.outage_tolerance).ms(), end_ms: now.ms() };
@@ -125,7 +125,7 @@ impl Group {
         state.status.last_restore = clock.elapsed();
     }
 
-    /// Returns the newest evaluation before `now` that the store has samples of, at most `longest` ago. It may be
+    /// Returns the newest evaluation at most `longest` before `now` whose samples the store has. Its samples may be
     /// incomplete.
     ///
     /// # Errors
@@ -182,13 +182,13 @@ impl Run<'_> {
         (self.tick - self.offset).ms()
     }
 
-    /// Evaluates a rule. A panic is a failure of this rule.
+    /// Evaluates a rule. A panic counts as a failure of this rule.
     fn rule(&self, rule: &Rule) -> EvaluationRecord {
         let (started, clock) = (self.storage.now(), Instant::now());
         let ran = catch_unwind(AssertUnwindSafe(|| self.try_rule(rule)));
         let ran = ran.unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
         if ran.is_err() {
-            // A failed evaluation resolves no alert: firing ones are sent with their last annotations.
+            // A failed evaluation resolves no alert. Firing alerts are sent again with their last annotations.
             self.send(rule);
         }
         let (answer, n_results, error) = match ran {
@@ -264,8 +264,8 @@ impl Run<'_> {
         }
     }
 
-    /// Writes the samples of a rule, and staleness markers for series that it no longer writes. Returns the reason why
-    /// the first rejected sample was not stored.
+    /// Writes the samples of a rule, and staleness markers for series that it no longer writes. Returns the reason
+    /// for the first rejection.
     fn write(&self, rule: &Rule, kind: OutputKind, mut outputs: Vec<Output>) -> Result<Option<String>, Failure> {
         let n_outputs = outputs.len();
         let mut written: BTreeSet<Labels> = outputs.iter().map(|output| output.labels.clone()).collect();
@@ -275,8 +275,8 @@ impl Run<'_> {
             return Ok(None);
         }
         let rejected = self.storage.append(&self.group.of(&rule.definition.name), kind, &outputs)?;
-        // Another rule may write a series that this one no longer writes. The evaluation before an outage is repeated:
-        // its samples may be in the store, computed from less data.
+        // Two rejections are expected. Another rule may have continued a series that this rule no longer writes. And
+        // the last evaluation before an outage is repeated, so the store may have its samples, computed from less data.
         let is_failure = |rejected: &&Rejected| rejected.idx < n_outputs && self.mode == Mode::Live;
         let of_rule = || rejected.iter().filter(is_failure);
         for rejected in of_rule() {
@@ -286,7 +286,7 @@ impl Run<'_> {
         Ok(of_rule().next().map(|rejected| rejected.reason.clone()))
     }
 
-    /// Ends the series of rules that a reload has removed.
+    /// Writes staleness markers for the series of rules that a reload has removed.
     fn write_stale(&self) {
         let series = std::mem::take(&mut self.group.state().stale);
         if series.is_empty() {
@@ -298,7 +298,7 @@ impl Run<'_> {
         }
     }
 
-    /// Expands a label or annotation. If that fails, the text is the reason, as in Prometheus.
+    /// Expands a label or annotation. If that fails, returns the error as the text, as in Prometheus.
     fn expand(&self, rule: &Rule, ctx: &QueryContext, text: &str, sample: &VectorSample) -> String {
         let Some(template) = rule.template(text) else { return text.to_owned() };
         let from = self.group.of(&rule.definition.name);

@@ -40,7 +40,7 @@ pub struct Settings {
     pub query_offset: Duration,
     /// `--rules.alert.resend-delay`: minimum time between two notifications of an alert.
     pub resend_delay: Duration,
-    /// How alerts are restored after a restart.
+    /// Settings for the restoration of alerts after a restart.
     pub restore: RestoreOptions,
     /// `global.external_labels`, for templates.
     pub external_labels: file::Texts,
@@ -55,7 +55,7 @@ pub struct Settings {
 pub struct Group {
     /// The file.
     pub file: Arc<str>,
-    /// As in the file.
+    /// Its name in the file.
     pub definition: file::Group,
     /// The rules in the order of the file.
     pub rules: Vec<Rule>,
@@ -66,10 +66,10 @@ pub struct Group {
     state: Mutex<State>,
 }
 
-/// What evaluations change.
+/// State that evaluations change.
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Whether alerts of an earlier process must still be restored.
+    /// `true` if alerts of an earlier process must still be restored.
     restores: bool,
     /// Series of rules that a reload has removed.
     stale: Vec<Labels>,
@@ -83,13 +83,13 @@ pub struct GroupStatus {
     pub last_tick: Option<Time>,
     /// The wall-clock time of its start.
     pub last_evaluation: Option<Time>,
-    /// How long it took.
+    /// Its duration.
     pub last_duration: Duration,
-    /// Sum of the times of its rules.
+    /// Sum of the durations of its rules.
     pub last_rules_duration: Duration,
     /// Number of samples of its results.
     pub last_n_samples: u64,
-    /// How long the restoration of alerts took.
+    /// Duration of the restoration of alerts.
     pub last_restore: Duration,
     /// Number of evaluations, missed ones included.
     pub n_iterations: u64,
@@ -146,7 +146,7 @@ impl Group {
         &self.schedule
     }
 
-    /// Returns how far in the past the group is evaluated.
+    /// Returns the query offset.
     #[must_use]
     pub fn query_offset(&self, settings: &Settings) -> Duration {
         self.definition.query_offset_ms.map_or(settings.query_offset, duration)
@@ -164,14 +164,14 @@ impl Group {
         self.state().status
     }
 
-    /// Counts evaluations that were left out.
+    /// Counts missed evaluations.
     pub fn note_missed(&self, n_missed: u64) {
         let status = &mut self.state().status;
         status.n_missed += n_missed;
         status.n_iterations += n_missed;
     }
 
-    /// Ends the group after the rule that is being evaluated, and waits until it has ended.
+    /// Ends the group after the rule that is being evaluated. Waits until it has ended.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         drop(self.run());

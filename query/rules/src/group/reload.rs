@@ -1,4 +1,4 @@
-//! What a reload does to a group: carry its state over to its successor, or end its series.
+//! Reload of a group: its successor takes over its state, or its series end.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::rule::Rule;
 use crate::storage::{Failure, Output, OutputKind, RuleRef, Storage};
 use crate::time::Time;
 
-/// The series of a removed group. They end two intervals later, so that a group of another name can continue them.
+/// The series of a removed group. They end two intervals later, so that a renamed group can continue them.
 #[derive(Debug)]
 pub struct Departed {
     /// When the staleness markers are due.
@@ -23,7 +23,7 @@ pub struct Departed {
 }
 
 impl Group {
-    /// Returns `true` if both evaluate the same.
+    /// Returns `true` if both groups have the same rules and settings.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let settings = |group: &Self| {
@@ -36,8 +36,8 @@ impl Group {
     }
 
     /// Takes over the state of the group before a reload, which must be stopped: alerts, written series, evaluations.
-    /// Rules are the same if they have the same name and labels; of several, in their order. The series of other rules
-    /// end at the next evaluation.
+    /// Two rules are the same if they have the same name and labels. If several have, they are paired in order. The
+    /// series of other rules end at the next evaluation.
     pub fn carry_over(&self, from: &Self) {
         let mut old: BTreeMap<(&str, &Texts), Vec<&Rule>> = BTreeMap::new();
         for rule in from.rules.iter().rev() {
@@ -56,7 +56,7 @@ impl Group {
         state.status = old_state.status;
     }
 
-    /// Returns what is left of a removed group, which must be stopped.
+    /// Returns the series of a removed group, which must be stopped.
     #[must_use]
     pub fn depart(&self, now: Time, settings: &Settings) -> Departed {
         let written = self.rules.iter().flat_map(|rule| rule.state().written.clone());

@@ -27,7 +27,7 @@ pub(super) fn call(name: &str, args: &[Value]) -> Result<Value> {
         ("ne", [a, b]) => equals_any(a, std::slice::from_ref(b)).map(|equal| Value::Bool(!equal)),
         ("lt", [a, b]) => compare(a, b).map(|order| Value::Bool(order == Some(Ordering::Less))),
         ("le", [a, b]) => compare(a, b).map(|order| Value::Bool(order.is_some_and(Ordering::is_le))),
-        // As in Go, these are the opposites, also for NaN.
+        // As in Go, each is the negation of its opposite, even for NaN.
         ("gt", [a, b]) => compare(a, b).map(|order| Value::Bool(!order.is_some_and(Ordering::is_le))),
         ("ge", [a, b]) => compare(a, b).map(|order| Value::Bool(order != Some(Ordering::Less))),
         ("call", [Value::Nil, ..]) => Err("call of nil".to_owned()),
@@ -42,7 +42,7 @@ fn text_of(args: &[Value]) -> String {
     sprint(&args.iter().map(printable).collect::<Vec<_>>())
 }
 
-/// Returns what is printed of a value that is a pointer or nothing.
+/// Returns the value to print for a pointer or nothing.
 pub(super) fn printable(value: &Value) -> Value {
     match value {
         Value::Nil => Value::string("<no value>"),

@@ -59,7 +59,7 @@ struct Run<'a> {
     out: String,
 }
 
-/// How a list ends.
+/// The way in which a list ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -348,7 +348,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Returns the first argument whose truth is `stops`, or the last one.
+    /// Returns the first argument whose truth equals `stops`, else the last argument.
     fn short_circuit(&mut self, dot: &Value, stops: bool, args: &'a [Operand], last: Option<Value>) -> Result<Value> {
         let mut value = Value::Nil;
         for arg in args {

@@ -211,7 +211,7 @@ fn humanize_duration(seconds: f64) -> String {
     }
 }
 
-/// Converts characters that have one counterpart. Others stay, as in Go.
+/// Converts characters that have a single counterpart. Others remain unchanged, as in Go.
 fn map_chars<I: Iterator<Item = char>>(text: &str, convert: impl Fn(char) -> I) -> String {
     let single = |c: char| {
         let mut converted = convert(c);

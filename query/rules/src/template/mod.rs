@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants
-//! 1. Output and error messages are those of Prometheus. docs/rules.md lists the differences.
+//! 1. Output and error messages equal those of Prometheus. docs/decisions/0018-templates.md lists the differences.
 //! 2. Nesting, steps, output and the memory of values are bounded. Steps check the deadline of the request.
 
 mod builtins;
@@ -44,13 +44,13 @@ const VARIABLES: &str = "{{$labels := .Labels}}{{$externalLabels := .ExternalLab
 #[derive(Debug)]
 pub struct Template {
     name: String,
-    /// With the declarations of variables, which count in the columns of error messages.
+    /// The text, preceded by the declarations of variables. Columns in error messages include them.
     text: String,
     /// `None` if the text has no actions.
     trees: Option<Result<Trees, String>>,
 }
 
-/// What a template can use besides the sample of its alert.
+/// Context of an execution, besides the sample of the alert.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
     /// Deadline and memory limit of the execution.

@@ -48,7 +48,7 @@ pub(super) struct Branch {
 #[derive(Debug)]
 pub(super) struct Pipe {
     pub(super) start: usize,
-    /// Whether the variables exist already.
+    /// `true` if the variables exist already.
     pub(super) assigns: bool,
     pub(super) variables: Vec<String>,
     pub(super) commands: Vec<Command>,
@@ -86,7 +86,7 @@ pub(super) enum OperandKind {
     },
 }
 
-/// A number literal, in all types that have it.
+/// A number literal, in all types that can represent it.
 #[derive(Debug)]
 pub(super) struct Number {
     pub(super) text: String,

@@ -49,7 +49,7 @@ struct Parser<'a> {
     scope: Scope,
 }
 
-/// What a definition does not share with the text around it.
+/// State that a definition does not share with the text around it.
 struct Scope {
     variables: Vec<String>,
     range_depth: usize,
@@ -481,7 +481,7 @@ fn starts_operand(kind: Kind) -> bool {
         || matches!(kind, Kind::Keyword(Keyword::Dot | Keyword::Nil))
 }
 
-/// Returns `true` if a template has nothing but space.
+/// Returns `true` if a template contains only white space.
 fn is_empty(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| matches!(&node.kind, NodeKind::Text(text) if text.trim_matches(SPACES).is_empty()))
 }

@@ -10,7 +10,7 @@ use super::value::{Basic, Value};
 /// Maximum width and precision.
 const WIDTH_MAX: i64 = 1_000_000;
 
-/// Maximum number of digits of a float. A float has no further digits than zeros.
+/// Maximum number of digits of a float. All further digits are zeros.
 const FLOAT_DIGITS_MAX: usize = 1100;
 
 /// Formats values one after the other, with spaces between those that are not strings.
@@ -71,7 +71,7 @@ struct Verbs<'a> {
     /// Index of the next argument.
     arg: usize,
     is_reordered: bool,
-    /// Whether the indexes in the current verb are valid.
+    /// `true` if the indexes in the current verb are valid.
     is_good: bool,
 }
 
@@ -256,7 +256,7 @@ impl Printer {
             Value::Nil => self.out.push_str("<nil>"),
             value => {
                 self.out.push_str(&format!("{}=", value.type_name()));
-                // The number of a duration is printed here, not its text.
+                // Here a duration prints as a number.
                 let number = value.as_int().map(Value::Int64);
                 self.value(number.as_ref().unwrap_or(value), 'v', 0);
             }

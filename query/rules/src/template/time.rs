@@ -9,7 +9,7 @@ use super::value::{Type, Value};
 pub(super) struct Time {
     /// Nanoseconds since the epoch.
     pub(super) nanos: i128,
-    /// Whether Go has a pointer to the time here.
+    /// `true` where Go has a pointer to the time.
     pub(super) is_pointer: bool,
 }
 
@@ -17,7 +17,7 @@ pub(super) struct Time {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Duration {
     pub(super) nanos: i64,
-    /// Whether Go has a pointer to the duration here.
+    /// `true` where Go has a pointer to the duration.
     pub(super) is_pointer: bool,
 }
 
@@ -186,7 +186,7 @@ impl Time {
     }
 }
 
-/// Elements of a layout. A longer one precedes those that it starts with.
+/// Elements of a layout. An element precedes its own prefixes.
 const ELEMENTS: [&str; 31] = [
     "January",
     "Jan",

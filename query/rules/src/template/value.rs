@@ -22,7 +22,7 @@ pub(super) enum Value {
     Byte(u8),
     Float(f64),
     String(Rc<str>),
-    /// A string that `safeHtml` has marked.
+    /// A string that `safeHtml` has marked as safe.
     Html(Rc<str>),
     Labels(Labels),
     /// The result of `args`: `arg0`, `arg1` and so on.
@@ -38,7 +38,7 @@ pub(super) enum Value {
         number: i64,
     },
     Histogram(Arc<FloatHistogram>),
-    /// What `.` is at first: labels, external labels, external URL and value.
+    /// The initial `.`: labels, external labels, external URL and value.
     Data(Rc<Data>),
 }
 
@@ -161,7 +161,7 @@ impl Value {
         }
     }
 
-    /// Returns `false` for zero, nothing and what is empty.
+    /// Returns `false` for zero, nothing and empty values.
     pub(super) fn is_true(&self) -> bool {
         match self {
             Self::Nil => false,

@@ -106,13 +106,13 @@ struct ExpectedSample {
     histogram: String,
 }
 
-/// How [`TestFile::run`] runs.
+/// Options of [`TestFile::run`].
 pub struct Settings<'a> {
     /// The optional parts of PromQL.
     pub features: Features,
     /// Ignores unknown fields in rule files.
     pub ignore_unknown_fields: bool,
-    /// Prints what differs instead of both sides.
+    /// Prints the differing lines instead of both sides.
     pub diff: bool,
     /// Adds a dump of all samples to each result.
     pub debug: bool,

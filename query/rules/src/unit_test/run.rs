@@ -20,7 +20,7 @@ use crate::group::{self, Group, Mode};
 use crate::threads::Threads;
 use crate::time::Time;
 
-/// What all test groups of a file share.
+/// State that all test groups of a file share.
 pub(super) struct Context<'a> {
     pub(super) order: &'a BTreeMap<&'a str, usize>,
     pub(super) interval_ms: i64,

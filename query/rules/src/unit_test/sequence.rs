@@ -155,7 +155,7 @@ fn operator(text: &str) -> Option<usize> {
     (1..bytes.len()).find(|&at| matches!(bytes[at], b'+' | b'-') && !matches!(bytes[at - 1], b'e' | b'E' | b'+' | b'-'))
 }
 
-/// Parses a number or a duration, which is in seconds.
+/// Parses a number, or a duration as its number of seconds.
 ///
 /// # Errors
 /// The text is neither.
@@ -169,7 +169,7 @@ pub fn number(text: &str) -> Result<f64, String> {
 /// Parses a duration, in milliseconds.
 ///
 /// # Errors
-/// The text is no duration.
+/// The text is not a duration.
 pub fn duration_ms(text: &str) -> Result<i64, String> {
     Ok((number(text)? * 1000.0).round() as i64)
 }
@@ -177,7 +177,7 @@ pub fn duration_ms(text: &str) -> Result<i64, String> {
 /// Parses a metric: `up{job="a"}`.
 ///
 /// # Errors
-/// The text is no metric, or its labels are invalid.
+/// The text is not a metric, or its labels are invalid.
 pub fn parse_labels(metric: &str, features: &Features) -> Result<Labels, String> {
     // A name may be a keyword.
     let name_len = metric.find('{').unwrap_or(metric.len());

@@ -105,7 +105,7 @@ impl Storage for Store {
                 None => batch.push(handle, *sample, 0),
             }
         }
-        // As in Prometheus, samples that the store rejects are no failure of a rule.
+        // As in Prometheus, a rule does not fail if the store rejects its samples.
         self.db.append(&mut batch).map_err(failed)?;
         Ok(Vec::new())
     }

@@ -1,13 +1,15 @@
-//! Waiting for data: when have all samples up to an evaluation time arrived?
+//! Waiting for data: finds out when all samples up to an evaluation time have arrived.
 //!
-//! Each sender reports its progress with every request: the oldest and the newest timestamp. From these follow its
-//! newest sample, its arrival lag, and the interval at which it sends newer samples. docs/decisions has the reasons.
+//! Each sender reports its progress with every request: the oldest and the newest timestamp. They yield its
+//! newest sample, its arrival lag, and the interval at which it sends newer samples. Reasons:
+//! docs/decisions/0017-rules-wait-for-data.md.
 //!
 //! A sender has delivered time `t` if
-//! 1. it has sent a sample at `t` or later, or none is due: its newest sample is younger than its usual interval at `t`;
+//! 1. it has sent a sample at `t` or later, or its next sample is due after `t`: at `t`, its newest sample is younger
+//!    than its usual interval;
 //! 2. its usual arrival lag (p99) has passed since `t`, because other connections of the sender may be slower.
 //!
-//! Senders that are silent for two intervals, the group's or their own, do not count.
+//! A sender that is silent for two intervals, of the group or its own, does not count.
 
 mod quantile;
 
@@ -18,7 +20,7 @@ use std::time::Duration;
 use crate::time::Time;
 use quantile::Quantiles;
 
-/// Maximum number of senders that are observed. Of more, those that have been silent longest are forgotten.
+/// Maximum number of observed senders. Above it, the sender that has been silent longest is evicted.
 pub const SENDERS_MAX: usize = 1_000;
 /// A request whose oldest sample is older than this refills a gap. It says nothing about the usual lag.
 const LAG_MAX: Duration = Duration::from_secs(60);
@@ -51,7 +53,7 @@ pub struct SenderStatus {
     pub name: Arc<str>,
     /// The newest timestamp that it has sent.
     pub newest: Time,
-    /// When it last sent something.
+    /// Time of its last request.
     pub last_arrival: Time,
     /// Its usual arrival lag.
     pub lag: Duration,
@@ -59,14 +61,14 @@ pub struct SenderStatus {
     pub interval: Duration,
 }
 
-/// Whether all samples up to a time have arrived.
+/// Readiness of the data for an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readiness {
-    /// All live senders have delivered the time.
+    /// All live senders have delivered the time of the evaluation.
     Ready,
-    /// They will have at this time.
+    /// All live senders will have delivered it at this time.
     At(Time),
-    /// A sender has not sent a sample yet.
+    /// A live sender has not delivered it yet.
     Unknown,
 }
 
@@ -88,7 +90,7 @@ impl Senders {
         senders.insert(Arc::from(name), sender);
     }
 
-    /// Returns whether all samples up to `tick` have arrived, for a group of this interval.
+    /// Returns the readiness of the data for an evaluation at `tick`, for a group with this interval.
     #[must_use]
     pub fn readiness(&self, tick: Time, now: Time, interval: Duration) -> Readiness {
         let mut ready_at = tick;
@@ -101,7 +103,7 @@ impl Senders {
         if ready_at <= now { Readiness::Ready } else { Readiness::At(ready_at) }
     }
 
-    /// Returns `true` if no sender refills a gap: each has sent recent samples.
+    /// Returns `true` if no sender is refilling a gap, that is, if each has sent recent samples.
     #[must_use]
     pub fn have_refilled(&self, now: Time) -> bool {
         self.senders().values().all(|sender| now.since(sender.newest) <= sender.lag() + sender.interval() + BACKLOG_MAX)

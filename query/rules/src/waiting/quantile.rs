@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::time::Time;
 
-/// Bounds grow by a tenth from 10 ms: the last one is beyond five minutes.
+/// Number of bounds. They grow by a tenth, from 10 ms to more than five minutes.
 const BUCKETS: usize = 110;
 const FIRST_BOUND_MS: f64 = 10.0;
 const GROWTH: f64 = 1.1;
@@ -33,7 +33,7 @@ impl Quantiles {
         self.current[bucket(duration)] += weight;
     }
 
-    /// Returns the `q`-quantile, at most a tenth too long. Returns `None` if nothing was added.
+    /// Returns the `q`-quantile, which is at most a tenth too long, or `None` if nothing was added.
     pub(super) fn get(&self, q: f64) -> Option<Duration> {
         let weight = |i: usize| self.current[i] + self.previous[i];
         let total: u64 = (0..BUCKETS).map(weight).sum();
