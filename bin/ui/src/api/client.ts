@@ -2,7 +2,7 @@
 
 import { createStore } from "../parts/store";
 
-/** A response with what it cost to receive it. */
+/** A response, with its size and duration. */
 export interface Answer<T> {
   data: T;
   warnings: string[];
@@ -11,7 +11,7 @@ export interface Answer<T> {
   size: number;
   /** Time from the request to the last byte. */
   seconds: number;
-  /** Whether an identical concurrent request computed the response. */
+  /** True if an identical concurrent request computed the response. */
   isShared: boolean;
 }
 
@@ -32,14 +32,14 @@ export interface RequestOptions {
   params?: Params;
   method?: "GET" | "POST" | "DELETE";
   signal?: AbortSignal;
-  /** Whether the user asked for these data. Otherwise the page only looks at what there is, which is no use of a metric. */
+  /** True if the user requested these data. Other requests of the page do not count as a use of a metric. */
   isUse?: boolean;
 }
 
-/** What keeps requests waiting: nothing, credentials, or a store that is not open. */
+/** The condition that requests wait for: none, credentials, or an open store. */
 export type Waiting = "no" | "credentials" | "rejected credentials" | "store";
 
-/** Why requests wait now. The shell shows it and calls [`resume`]. */
+/** The condition that requests wait for now. The shell shows it and calls [`resume`]. */
 export const waiting = createStore<Waiting>("no");
 
 /** Credentials live in memory only: they end with the page. */
@@ -130,14 +130,14 @@ async function send(url: string, options: RequestOptions): Promise<Received> {
   }
 }
 
-/** Requests a URL relative to the page with the credentials, and waits for nothing. */
+/** Requests a URL relative to the page with the credentials. Does not wait for credentials or an open store. */
 export async function fetchFromServer(url: string, options: RequestOptions = {}): Promise<Response> {
   const { params = {}, method = "GET", signal, isUse = false } = options;
   const form = encode(params);
   const hasBody = method === "POST";
   const query = !hasBody && form !== "" ? `?${form}` : "";
   const headers = new Headers();
-  // Without it a 401 would open a dialog of the browser.
+  // Without this header, a 401 would open a dialog of the browser.
   headers.set("X-Requested-With", "XMLHttpRequest");
   if (authorization !== undefined) headers.set("Authorization", authorization);
   if (!isUse) headers.set("X-Varve-Inspection", "true");
@@ -154,7 +154,7 @@ function unreachable(cause: unknown, message: string): unknown {
   return cause instanceof DOMException && cause.name === "AbortError" ? cause : new ApiError("network", 0, message);
 }
 
-/** Encodes parameters as a form. Undefined and empty values are left out. */
+/** Encodes parameters as a form. Omits undefined and empty values. */
 export function encode(params: Params): string {
   const form = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {

@@ -1,4 +1,4 @@
-/** Notices of the server above every page: rejected configuration, shutdown, retention that waits. */
+/** Notices of the server above every page: rejected configuration, shutdown, retention that holds blocks. */
 
 import { useState } from "preact/hooks";
 import { request } from "../api/client";
@@ -36,7 +36,7 @@ export function Notices() {
   );
 }
 
-/** Says that the previous process ended while requests ran, until the user hides it or it is a day old. */
+/** Shows for a day, or until the user hides it, that the previous process ended while requests were active. */
 function useKilled() {
   const [isHidden, setIsHidden] = useState(false);
   const { data: process } = useLoad("killed", loadLastWords);

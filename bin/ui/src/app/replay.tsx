@@ -1,4 +1,4 @@
-/** Progress of the replay of the WAL, while the store is not open and while it serves meanwhile. */
+/** Progress of WAL replay, before the store is open and while it serves during the rest of the replay. */
 
 import { useEffect, useState } from "preact/hooks";
 import { fetchFromServer, resume } from "../api/client";
@@ -11,7 +11,7 @@ interface Progress {
 
 const POLL_MS = 500;
 
-/** Reads the progress. The endpoint responds before the store is open. Returns undefined if the server is away. */
+/** Returns the progress, or undefined if the server does not respond. The endpoint works before the store is open. */
 async function readProgress(): Promise<Progress | undefined> {
   try {
     const response = await fetchFromServer("api/v1/status/walreplay");
@@ -30,7 +30,7 @@ async function isOpen(): Promise<boolean> {
   }
 }
 
-/** Shows the progress until the store is open, then lets the requests that wait continue. */
+/** Shows the progress until the store is open, then resumes the requests that wait. */
 export function Replay({ isBlocking }: { isBlocking: boolean }) {
   const [progress, setProgress] = useState<Progress>();
   useEffect(() => {

@@ -1,4 +1,4 @@
-/** The page's address: which page, and its parameters. All state that a link must carry lives there. */
+/** The page's address: page and parameters. It contains all state that a link must carry. */
 
 import { createStore, useStore } from "../parts/store";
 

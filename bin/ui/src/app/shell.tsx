@@ -1,4 +1,4 @@
-/** The frame of all pages: navigation, notices, and what stands between the user and the data. */
+/** The frame of all pages: navigation, notices, credentials, and the progress of the replay. */
 
 import { useEffect, useState } from "preact/hooks";
 import { waiting } from "../api/client";

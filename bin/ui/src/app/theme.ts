@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says. */
+/** The theme: light, dark, or the setting of the system. */
 
 import { createSavedStore } from "../parts/store";
 

@@ -18,11 +18,11 @@ export interface HeatMap {
   bounds: number[];
   cells: Cell[];
   max: number;
-  /** What prevents a heat map, if there are no cells. */
+  /** The reason why there is no heat map, if there are no cells. */
   reason?: string;
 }
 
-/** Bounds that a heat map has at most; finer buckets are merged. */
+/** Maximum number of bounds in a heat map. Finer buckets are merged. */
 export const BOUNDS_MAX = 160;
 
 interface Span {

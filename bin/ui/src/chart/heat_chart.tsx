@@ -41,7 +41,7 @@ export function HeatChart({ map, onZoom }: { map: HeatMap; onZoom: (startMs: num
   );
 }
 
-/** A cell reaches from its time to the next one, so the last time needs room. */
+/** A cell ends at the next time, so the axis must extend beyond the last time. */
 function xRange(self: uPlot, min: number, max: number): [number, number] {
   const times = self.data[0];
   const step = times.length > 1 ? (times[1] ?? 0) - (times[0] ?? 0) : 1;

@@ -54,7 +54,7 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
   const shown = useMemo(() => grid.lines.map((_, i) => i).filter((i) => !hidden.has(i)), [grid, hidden]);
   const data = useMemo<uPlot.AlignedData>(() => {
     const lines = shown.map((i) => grid.lines[i]?.values ?? []);
-    // A stack draws its top first, so that the lines below cover it.
+    // A stack draws its top line first, so that lower lines are drawn over it.
     const drawn = mode === "lines" ? lines : stack(lines).reverse();
     return [grid.times, ...drawn];
   }, [grid, shown, mode]);
@@ -194,7 +194,7 @@ function drawMarks(plot: uPlot, marks: Mark[]): void {
   ctx.restore();
 }
 
-/** Exemplars beyond the scale lie at its edge: a graph of a rate has another unit than its exemplars. */
+/** Returns the vertical position of an exemplar, at most at the edge of the chart: a graph of a rate has another unit. */
 function clampY(plot: uPlot, value: number): number {
   const { top, height } = plot.bbox;
   return Math.min(top + height, Math.max(top, plot.valToPos(value, "y", true)));

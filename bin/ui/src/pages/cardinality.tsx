@@ -1,4 +1,4 @@
-/** Cardinality: what fills the store, of all series or of a selector, compared with another time. */
+/** Cardinality of all series or of a selector, compared with another time. */
 
 import { useEffect, useState } from "preact/hooks";
 import { request } from "../api/client";
@@ -28,7 +28,7 @@ export function Cardinality() {
   const since = params.get("since") ?? "";
   const sinceMs = since === "" ? undefined : Number(since) * 1000;
   const loaded = useLoad(`now ${selector} ${since}`, async (signal) => {
-    // Both sides are counted in the same way, so that their difference means something.
+    // Both sides are counted in the same way, so that they can be compared.
     const nowMs = sinceMs === undefined ? undefined : Date.now();
     const [now, before] = await Promise.all([loadCardinality(selector, nowMs, signal), sinceMs === undefined ? undefined : loadCardinality(selector, sinceMs, signal)]);
     return { now, before };
@@ -133,7 +133,7 @@ export function pairSelector(pair: string): string {
   return name === "__name__" ? metricSelector(value) : `{${labelName(name)}=${quote(value)}}`;
 }
 
-/** Adds the change since another time. A row that is not among the largest then has none. */
+/** Adds the change since another time. A row that was not among the largest at that time has no change. */
 export function compare(now: NameCount[], before?: NameCount[]): Row[] {
   const old = before && new Map(before.map(({ name, value }) => [name, value]));
   return now.map(({ name, value }) => ({ name, value, change: old && value - (old.get(name) ?? 0) }));
@@ -192,7 +192,7 @@ function FocusLabel({ selector, label, sinceMs }: { selector: string; label: str
   );
 }
 
-/** Which queries need a label: they match, group or join by it. */
+/** The queries that need a label because they match, group or join by it. */
 function WhoNeeds({ label }: { label: string }) {
   const loaded = useLoad("usage", async (signal) => (await request<Usage>("status/usage", { signal })).data);
   return (

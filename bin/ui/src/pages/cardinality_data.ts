@@ -1,4 +1,4 @@
-/** What fills the store: from the index for the whole head, by counting for a selector or an earlier time. */
+/** Cardinality of the store: of the whole head from its index, and of a selector or an earlier time by counting. */
 
 import { request } from "../api/client";
 import type { NameCount, QueryData, TsdbStatus } from "../api/types";
@@ -6,7 +6,7 @@ import { labelName, quote } from "../parts/labels";
 
 /** Rows of each list. */
 export const ROWS_MAX = 100;
-/** Labels whose values are counted for a selector: one query each. */
+/** Maximum number of labels whose values are counted for a selector. Each takes one query. */
 const LABELS_MAX = 60;
 const PARALLEL = 4;
 
@@ -56,7 +56,7 @@ export async function loadValues(selector: string, label: string, timeMs: number
   return named(await instant(query, (timeMs ?? Date.now()) / 1000, signal), label);
 }
 
-/** Adds a matcher that a label is not empty to a selector. */
+/** Adds the matcher `label!=""` to a selector. */
 export function withLabel(selector: string, label: string): string {
   const matcher = `${labelName(label)}!=${quote("")}`;
   const trimmed = selector.trim();

@@ -1,4 +1,4 @@
-/** Churn: which labels and metrics created the new series of an hour, and when series were created. */
+/** Churn: the labels and metrics that created the new series of an hour, and new series over time. */
 
 import { request } from "../api/client";
 import type { Churn as ChurnData } from "../api/types";

@@ -1,4 +1,4 @@
-/** The requests that the previous process worked on when it ended. */
+/** The requests that were active when the previous process ended. */
 
 import { request } from "../api/client";
 import { bytes, count, seconds } from "../parts/format";

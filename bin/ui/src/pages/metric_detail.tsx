@@ -1,4 +1,4 @@
-/** One metric: type, help, a query that suits the type, labels with their values, who uses it. */
+/** One metric: type, help, a query that suits the type, labels with their values, requesters. */
 
 import { useMemo } from "preact/hooks";
 import { request } from "../api/client";
@@ -12,7 +12,7 @@ import { Figures, PageLink, QueryLink, Section, Show } from "../parts/view";
 import { Requesters } from "./requesters";
 import type { Stored } from "./stored";
 
-/** Series that are read to count labels and values. */
+/** Maximum number of series that are read to count labels and values. */
 const SERIES_MAX = 10_000;
 const RECENT_S = 3600;
 
@@ -81,7 +81,7 @@ export function MetricDetail({ metric, stored }: { metric: string; stored: Store
   );
 }
 
-/** Samples per second, and what they take on disk in a day. */
+/** Samples per second, and their disk usage per day. */
 function Rate({ metric, bytesPerSample }: { metric: string; bytesPerSample: number }) {
   const loaded = useLoad(`rate ${metric}`, async (signal) => {
     const query = `sum(count_over_time(${metricSelector(metric)}[5m])) / 300`;

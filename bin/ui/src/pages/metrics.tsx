@@ -1,4 +1,4 @@
-/** The metrics explorer: search all metrics, and look into one. */
+/** The metrics explorer: a search of all metrics, and the details of one. */
 
 import { setParams, useAddress } from "../app/router";
 import { bytes, count, short } from "../parts/format";

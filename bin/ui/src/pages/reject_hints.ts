@@ -1,4 +1,4 @@
-/** How to mend what a sender's samples are rejected for, by the reasons of `status/rejects`. */
+/** Hints on how to fix rejected samples, by the reasons of `status/rejects`. */
 
 const HINTS: Record<string, string> = {
   out_of_order: "Two senders write the same series, or a sender retries old samples. Give each sender a label of its own, or raise storage.tsdb.out_of_order_time_window.",

@@ -1,10 +1,10 @@
-/** Who used a metric: dashboards, rules, programs. */
+/** The dashboards, rules and programs that used a metric. */
 
 import type { Requester, UsageEntry } from "../api/types";
 import { count } from "../parts/format";
 import { Ago } from "../parts/view";
 
-/** Returns the name of a requester: its rule or dashboard if it said so, else its program. */
+/** Returns the name of a requester: its rule or dashboard if the request names one, else its program. */
 export function nameOf({ userAgent, dashboard, panel, rule }: Requester): string {
   if (rule !== "") return `rule ${rule}`;
   if (dashboard !== "") return `dashboard ${dashboard}${panel === "" ? "" : `, panel ${panel}`}`;

@@ -1,4 +1,4 @@
-/** Rules and alerts: groups, state, evaluations, active alerts, and the past of an alert. */
+/** Rules and alerts: groups, state, evaluations, active alerts, and the history of an alert. */
 
 import { useState } from "preact/hooks";
 import { request } from "../api/client";

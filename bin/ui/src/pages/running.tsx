@@ -1,4 +1,4 @@
-/** Requests that the server works on now: who, what, since when, memory, and a button that cancels. */
+/** Active requests: client, query, age, memory, and a button that cancels the request. */
 
 import { useState } from "preact/hooks";
 import { request } from "../api/client";

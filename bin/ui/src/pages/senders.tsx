@@ -1,4 +1,4 @@
-/** Senders: who writes, how much, their last error, and HA pairs. */
+/** Senders with their rates and last errors, and HA pairs. */
 
 import { request } from "../api/client";
 import type { HaCluster } from "../api/types";
@@ -24,7 +24,7 @@ interface Sender {
 }
 
 const POLL_MS = 5000;
-/** A sender that is silent for longer is marked: Prometheus sends at least once a minute. */
+/** Time of silence after which a sender is marked. Prometheus sends at least once a minute. */
 const SILENT_MS = 120_000;
 
 export function Senders() {
@@ -38,7 +38,7 @@ export function Senders() {
   );
 }
 
-/** Returns what identifies a sender to a human. */
+/** Returns a readable name of a sender. */
 function nameOf({ user, address, userAgent }: Sender): string {
   return [user, address].filter(Boolean).join(" · ") || userAgent || "unknown";
 }

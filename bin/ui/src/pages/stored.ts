@@ -1,10 +1,10 @@
-/** What the store has, joined by metric: series, type, last use, churn, and estimates of what a series costs. */
+/** The stored metrics: series, type, last use, churn, and estimated cost per series. */
 
 import { request } from "../api/client";
 import type { Churn, Metadata, NameCount, TsdbStatus, Usage, UsageEntry } from "../api/types";
 import { loadOwnMetrics } from "./own_metrics";
 
-/** Metrics that are listed at most. */
+/** Maximum number of listed metrics. */
 export const METRICS_MAX = 10_000;
 
 export interface MetricRow {
@@ -29,7 +29,7 @@ export interface Stored {
 
 const SUFFIXES = ["_bucket", "_count", "_sum", "_total", "_info"];
 
-/** Returns the metadata of a metric: its own, or that of the family that it belongs to. */
+/** Returns the metadata of a metric, or of its metric family if it has none. */
 export function metadataOf(name: string, all: Record<string, Metadata[]>): Metadata | undefined {
   const own = all[name]?.[0];
   if (own) return own;

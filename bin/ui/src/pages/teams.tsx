@@ -1,4 +1,4 @@
-/** Teams and rejects: budgets with their use, what was not stored and why. */
+/** Teams and rejects: budgets with their usage, and rejected samples by reason. */
 
 import { request } from "../api/client";
 import type { Budget, Reject, Team, Teams as TeamsData } from "../api/types";
@@ -23,7 +23,7 @@ export function Teams() {
   );
 }
 
-/** A use beside its maximum, with a bar. */
+/** The usage of a budget and its maximum, with a bar. */
 function Use({ use, maximum, format }: { use: number | null; maximum: number | null; format: (n: number) => string }) {
   const text = `${format(use ?? 0)}${maximum === null ? "" : ` of ${format(maximum)}`}`;
   return maximum === null ? <>{text}</> : <Bar share={(use ?? 0) / maximum}>{text}</Bar>;

@@ -1,4 +1,4 @@
-/** Usage: what queries needed, what nothing used, what that costs, and drop rules for it. */
+/** Usage: metrics that queries used, unused metrics with their costs, and rules that drop them. */
 
 import { useMemo } from "preact/hooks";
 import { request } from "../api/client";
@@ -27,7 +27,7 @@ export function Usage() {
   );
 }
 
-/** Returns the metrics that no query used since a time. Without a time, those that are not in the record. */
+/** Returns the metrics that no query used since a time. Without a time, returns the metrics that are not in the usage record. */
 export function unusedSince(metrics: MetricRow[], sinceMs: number | undefined): MetricRow[] {
   return metrics.filter(({ usage }) => !usage || (sinceMs !== undefined && usage.lastMs < sinceMs));
 }

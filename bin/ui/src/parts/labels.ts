@@ -1,4 +1,4 @@
-/** Label sets as PromQL text, and what a list of label sets has in common. */
+/** Label sets as PromQL text, and the labels that a list of label sets has in common. */
 
 import type { Labels } from "../api/types";
 
@@ -10,7 +10,7 @@ export function quote(text: string): string {
   return JSON.stringify(text).replace(/[\u007f-\u009f\u2028\u2029]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** Returns a label name as it stands in a selector or a grouping. */
+/** Returns a label name as a selector or a grouping contains it, with quotes if necessary. */
 export function labelName(name: string): string {
   return LEGACY_LABEL.test(name) ? name : quote(name);
 }
@@ -31,7 +31,7 @@ export function metricSelector(metric: string, matchers: Labels = {}): string {
   return printLabels({ __name__: metric, ...matchers });
 }
 
-/** What label sets share, and in which labels they differ. */
+/** The labels that label sets share, and the labels in which they differ. */
 export interface Shared {
   /** Labels with the same value in every set. */
   common: Labels;

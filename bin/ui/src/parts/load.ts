@@ -1,4 +1,4 @@
-/** Loading data for a component: cancels what is outdated, and keeps the old data while new data load. */
+/** Loads data for a component. Cancels outdated requests, and keeps the old data while new data load. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAbort } from "../api/client";

@@ -9,21 +9,21 @@ export interface Column<Row> {
   /** Identifies the column in the address. */
   id: string;
   title: string;
-  /** What the column means, shown at its header. */
+  /** Meaning of the column, shown at its header. */
   hint?: string;
-  /** What the table sorts by. Numbers sort in descending order first. */
+  /** Value to sort by. Numbers sort in descending order first. */
   value: (row: Row) => number | string;
-  /** What the cell shows; the value if absent. */
+  /** Content of the cell; the value if absent. */
   cell?: (row: Row) => ComponentChildren;
   /** Draws a bar whose length is the value's share of `whole`, or of the largest value. */
   bar?: boolean;
   whole?: number;
   isNumber?: boolean;
-  /** Whether narrow screens hide the column. */
+  /** True if narrow screens hide the column. */
   isMinor?: boolean;
-  /** Whether the cell may break into lines. */
+  /** True if the cell may break into lines. */
   wraps?: boolean;
-  /** Whether the cell names the row, and gets room for it. */
+  /** True if the cell names the row. It then gets more room. */
   isName?: boolean;
 }
 

@@ -2,7 +2,7 @@
 
 import { createSavedStore } from "./store";
 
-/** Whether times are shown in UTC. */
+/** True if times are shown in UTC. */
 export const isUtc = createSavedStore<boolean>("varve.utc", false, (value) => typeof value === "boolean");
 
 const UNITS: ReadonlyArray<[string, number]> = [
@@ -15,7 +15,7 @@ const UNITS: ReadonlyArray<[string, number]> = [
   ["ms", 1],
 ];
 
-/** Parses a duration such as `1h30m` or a number of seconds, in milliseconds. Returns undefined if it is none. */
+/** Parses a duration such as `1h30m` or a number of seconds, in milliseconds. Returns undefined for other texts. */
 export function parseDuration(text: string): number | undefined {
   const trimmed = text.trim();
   if (/^\d+(\.\d+)?$/.test(trimmed)) return Math.round(Number(trimmed) * 1000);
@@ -86,7 +86,7 @@ export function axisLabels(timesMs: number[], spacingMs: number): string[] {
   });
 }
 
-/** Formats how long ago a time was: `5m ago`, or `never` for 0. */
+/** Formats the age of a time: `5m ago`, or `never` for 0. */
 export function ago(ms: number, now = Date.now()): string {
   if (ms <= 0) return "never";
   const seconds = Math.max(0, Math.round((now - ms) / 1000));
@@ -102,7 +102,7 @@ export function toInput(ms: number): string {
   return `${year}-${two(month)}-${two(day)}T${two(hour)}:${two(minute)}:${two(second)}`;
 }
 
-/** Parses `2026-11-23T14:05[:09]` or `2026-11-23 14:05:09` in the zone. Returns undefined if it is no time. */
+/** Parses `2026-11-23T14:05[:09]` or `2026-11-23 14:05:09` in the zone. Returns undefined for other texts. */
 export function parseDateTime(text: string, utc = isUtc.get()): number | undefined {
   const parts = /^(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?$/.exec(text.trim());
   if (!parts) return undefined;

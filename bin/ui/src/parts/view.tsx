@@ -6,7 +6,7 @@ import { pageUrl } from "../app/router";
 import type { Loaded } from "./load";
 import { ago, dateTime } from "./time";
 
-/** A page: its title, controls beside it, content. */
+/** A page: title, controls beside the title, content. */
 export function Page({ title, about, controls, children }: { title: string; about?: ComponentChildren; controls?: ComponentChildren; children: ComponentChildren }) {
   return (
     <main class="page" id="main" tabIndex={-1}>
@@ -31,7 +31,7 @@ export function Section({ title, note, children }: { title: string; note?: Compo
   );
 }
 
-/** Shows loaded data, the error that prevented it, or that it is loading. Old data remain visible beside an error. */
+/** Shows loaded data, an error, or a note while data load. Old data remain visible beside an error. */
 export function Show<T>({ loaded, children }: { loaded: Loaded<T>; children: (data: T) => ComponentChildren }) {
   const { data, error, isLoading } = loaded;
   return (
@@ -78,7 +78,7 @@ export function PageLink({ page, params, children, title }: { page: string; para
   return <a data-page href={pageUrl(page, params)} title={title}>{children}</a>;
 }
 
-/** How long ago a time was, with the time itself as a hint. */
+/** The age of a time, with the time itself as a hint. */
 export function Ago({ ms }: { ms: number }) {
   return ms > 0 ? <time dateTime={new Date(ms).toISOString()} title={dateTime(ms)}>{ago(ms)}</time> : <span class="muted">never</span>;
 }

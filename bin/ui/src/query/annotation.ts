@@ -1,4 +1,4 @@
-/** Positions in the server's messages: where in the text of a query an error, a warning or an info applies. */
+/** Positions of errors, warnings and infos in the text of a query, as the server's messages contain them. */
 
 export interface Annotation {
   level: "error" | "warning" | "info";

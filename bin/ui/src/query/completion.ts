@@ -1,10 +1,10 @@
-/** What the editor completes: names, labels and values of the store, each request bounded. */
+/** Completion in the editor: names, labels and values of the store. Each request is bounded. */
 
 import { request } from "../api/client";
 import type { Labels, Metadata } from "../api/types";
 import { printLabels } from "../parts/labels";
 
-/** Names or values that a completion offers at most. */
+/** Maximum number of names or values in a completion. */
 const OFFERED_MAX = 10_000;
 /** Only series of this time before now are considered. */
 const RECENT_MS = 12 * 3_600_000;
@@ -35,7 +35,7 @@ function recent(): { start: number; limit: number } {
   return { start: Math.floor((Date.now() - RECENT_MS) / FRESH_FOR_MS) * (FRESH_FOR_MS / 1000), limit: OFFERED_MAX };
 }
 
-/** Returns a selector of equality matchers; others are left out, which only offers more. */
+/** Returns a selector of the equality matchers. Without the other matchers, the completion only offers more. */
 function selector(metric?: string, matchers: Matcher[] = [], without?: string): string | undefined {
   const labels: Labels = metric ? { __name__: metric } : {};
   for (const { name, type, value } of matchers) {
@@ -46,7 +46,7 @@ function selector(metric?: string, matchers: Matcher[] = [], without?: string): 
 
 const orNothing = <T>(promise: Promise<T>, nothing: T): Promise<T> => promise.catch(() => nothing);
 
-/** The client that codemirror-promql asks. A failed request offers nothing. */
+/** The client that codemirror-promql calls. After a failed request it offers nothing. */
 export const completionClient = {
   labelNames: (metric?: string): Promise<string[]> =>
     orNothing(load<string[]>("labels", { "match[]": selector(metric), ...recent() }), []),

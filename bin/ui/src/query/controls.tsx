@@ -109,7 +109,7 @@ interface TextFieldProps {
   onValue: (value: number) => void;
 }
 
-/** A field whose text takes effect with Enter or when it loses the focus, if it parses to a number above 0. */
+/** A field for a number above 0. Its text takes effect on Enter, or when the field loses the focus. */
 function TextField({ label, value, list, size, parse, onValue }: TextFieldProps) {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);

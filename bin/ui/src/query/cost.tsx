@@ -1,4 +1,4 @@
-/** What a query cost: time, queue, series, samples, memory, bytes, and whether the result was shared. */
+/** The cost of a query: time, queue, series, samples, memory, bytes, and a mark if the result was shared. */
 
 import type { QueryStats } from "../api/types";
 import { bytes, count, seconds } from "../parts/format";

@@ -24,7 +24,7 @@ const METRICS_MAX = 10_000;
 const KNOWN_FOR_MS = 60_000;
 let known: { at: number; value: Promise<Known> } | undefined;
 
-/** Returns series per metric and the flags; loaded at most once a minute. */
+/** Returns the number of series per metric, and the flags. Loads them at most once a minute. */
 export function loadKnown(): Promise<Known> {
   if (!known || Date.now() - known.at > KNOWN_FOR_MS) {
     const value = load().catch((error: unknown) => {
@@ -45,7 +45,7 @@ async function load(): Promise<Known> {
   return { series: new Map(counts), total: status.data.headStats.numSeries, flags: flags.data };
 }
 
-/** Series and range of each selector of a syntax tree. */
+/** Returns the metric of each selector in a syntax tree, and whether the selector has other matchers. */
 export function selectorsOf(tree: unknown, found: Array<{ metric?: string; hasMatchers: boolean }> = []): typeof found {
   if (Array.isArray(tree)) {
     for (const item of tree) selectorsOf(item, found);
@@ -61,7 +61,7 @@ export function selectorsOf(tree: unknown, found: Array<{ metric?: string; hasMa
   return found;
 }
 
-/** Returns a warning if the query of a panel may hit a limit. Series are counted per metric: matchers may select fewer. */
+/** Returns a warning if a query may exceed a limit. Counts all series of a metric, although matchers may select fewer. */
 export function warningFor(tree: unknown, panel: Panel, { series, total, flags }: Known): string | undefined {
   const selectors = selectorsOf(tree);
   const nSeries = selectors.reduce((sum, { metric }) => sum + (metric === undefined ? total : (series.get(metric) ?? 0)), 0);
@@ -89,13 +89,13 @@ export function warningFor(tree: unknown, panel: Panel, { series, total, flags }
     : undefined;
 }
 
-/** Reads a limit of the flags; 0 and an unknown flag are no limit. */
+/** Returns a limit from the flags. A value of 0 or an unknown flag means no limit. */
 function limit(text: string | undefined): number {
   const value = Number(text ?? 0);
   return value > 0 ? value : Infinity;
 }
 
-/** Returns a warning for the query of a panel, or undefined. A query that does not parse has none: running it says why. */
+/** Returns a warning for the query of a panel, or undefined. A query that does not parse has none: its run shows the error. */
 export async function estimate(panel: Panel, signal: AbortSignal): Promise<string | undefined> {
   if (panel.expr.trim() === "") return undefined;
   const [parsed, stored] = await Promise.all([

@@ -47,7 +47,7 @@ export function ExplainView({ explained }: { explained: Explained }) {
   );
 }
 
-/** Subtracts the time of the operands. Operands may run at the same time, so the difference is at least 0. */
+/** Returns the time without that of the operands. Operands may run at the same time, so the result is at least 0. */
 export function withOwnTime(operators: Operator[]): Node[] {
   return operators.map((operator, i) => {
     let operands = 0;

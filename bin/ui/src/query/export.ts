@@ -2,7 +2,7 @@
 
 import type { Labels, MatrixElement, QueryData, VectorElement } from "../api/types";
 
-/** Quotes a field of a CSV file as RFC 4180 says. A field that a spreadsheet would run as a formula gets a quote before it. */
+/** Quotes a field of a CSV file as in RFC 4180. A quote in front keeps a spreadsheet from running the field as a formula. */
 function field(text: string): string {
   const safe = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;

@@ -1,4 +1,4 @@
-/** The lines of a graph as a table: sort, search, show one or hide some. */
+/** The lines of a graph as a table, which sorts, searches and hides lines. */
 
 import { useMemo, useState } from "preact/hooks";
 import { seriesColor } from "../app/theme";
@@ -96,7 +96,7 @@ function arrange(lines: Line[], find: string, sort?: { key: Key; isDescending: b
   });
 }
 
-/** Returns which lines are hidden after a click: alone, a line is shown by itself, or all again; with Ctrl it is toggled. */
+/** Returns the hidden lines after a click. A click shows only that line, a second click all lines. Ctrl-click toggles one. */
 export function toggled(nLines: number, hidden: ReadonlySet<number>, index: number, isMany: boolean): ReadonlySet<number> {
   if (isMany) {
     const next = new Set(hidden);

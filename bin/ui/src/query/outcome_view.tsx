@@ -1,4 +1,4 @@
-/** The outcome of a run: table, graph or plan, and what it cost. */
+/** The outcome of a run: table, graph or plan, and its cost. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { MatrixElement } from "../api/types";

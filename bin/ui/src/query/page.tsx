@@ -17,7 +17,7 @@ interface Slot {
 
 let lastId = 0;
 
-/** Gives each panel of the address the slot at its position, so that editors stay where they are. */
+/** Gives each panel of the address the slot at its position, so that its editor remains. */
 function slotsFor(panels: Panel[], old: Slot[]): Slot[] {
   return panels.map((panel, i) => ({ id: old[i]?.id ?? ++lastId, panel }));
 }

@@ -13,7 +13,7 @@ export interface Panel {
   rangeMs: number;
   /** End of the range, or time of the table; undefined is now. */
   endMs?: number;
-  /** Points of a graph, unless the step is fixed. */
+  /** Number of points of a graph, unless the step is fixed. */
   density: Density;
   /** Fixed resolution step. */
   stepMs?: number;
@@ -21,7 +21,7 @@ export interface Panel {
 }
 
 export const RANGE_DEFAULT_MS = 3_600_000;
-/** Points that a graph has at each density. */
+/** Number of points of a graph at each density. */
 export const POINTS: Record<Density, number> = { low: 100, medium: 250, high: 1000 };
 
 export function newPanel(expr = ""): Panel {
@@ -73,7 +73,7 @@ function printTime(ms: number): string {
   return new Date(ms).toISOString().replace("T", " ").replace(/(\.000)?Z$/, "");
 }
 
-/** Prints panels as parameters of the address. Defaults are left out, except for the tab. */
+/** Prints panels as parameters of the address. Omits defaults, except for the tab. */
 export function printPanels(panels: Panel[]): URLSearchParams {
   const params = new URLSearchParams();
   panels.forEach((panel, i) => {

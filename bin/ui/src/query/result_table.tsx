@@ -16,7 +16,7 @@ interface Row {
   histogram?: Histogram;
 }
 
-/** Labels that get a column of their own; with more the whole label set is one column. */
+/** Maximum number of labels with separate columns. If there are more, one column shows the whole label set. */
 const COLUMNS_MAX = 8;
 
 export function ResultTable({ id, data }: { id: string; data: QueryData }) {

@@ -9,9 +9,9 @@ export type Outcome =
   | { kind: "graph"; answer: Answer<QueryData>; range: Range; exemplars: ExemplarSeries[] }
   | { kind: "explain"; answer: Answer<Explained> };
 
-/** Series that a graph shows at most; the server truncates the result and says so. */
+/** Maximum number of series in a graph. The server truncates the result and returns a warning. */
 export const GRAPH_SERIES_MAX = 2000;
-/** Elements that a table shows at most. */
+/** Maximum number of elements in a table. */
 export const TABLE_ELEMENTS_MAX = 10_000;
 
 /** Sends the query and returns its outcome. Aborting `signal` cancels it on the server. */

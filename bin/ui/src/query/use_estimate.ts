@@ -1,4 +1,4 @@
-/** The warning of [`estimate`] for what the editor holds, shortly after the user stops typing. */
+/** Returns the warning of [`estimate`] for the text of the editor, shortly after the user stops typing. */
 
 import { useEffect, useState } from "preact/hooks";
 import { estimate } from "./estimate";
