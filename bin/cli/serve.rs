@@ -284,7 +284,7 @@ pub(crate) struct RulesArgs {
     #[arg(long = "rules.alert.resend-delay", value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     pub(crate) resend_delay: Duration,
 
-    /// Longest outage after which missed evaluations are repeated at startup, without notifications [0: none]
+    /// Longest outage after which missed evaluations are caught up at startup, without notifications [0: none]
     #[arg(long = "rules.catch-up", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub(crate) catch_up: Duration,
 
