@@ -1,7 +1,8 @@
-//! `--web.external-url` and `--web.route-prefix`: under which URL clients reach this server, and under which path it serves.
+//! `--web.external-url` and `--web.route-prefix`: the URL under which clients reach this server, and the prefix of all
+//! its paths.
 //!
-//! They differ if a reverse proxy changes paths. Links that leave the server have the external URL; the router and its redirects
-//! use the prefix. Both are computed as in Prometheus.
+//! They differ if a reverse proxy changes paths. Links for clients contain the external URL. The router and its
+//! redirects use the prefix. Both are computed as in Prometheus.
 
 use crate::machine;
 use crate::tools::client::unescape;
@@ -19,7 +20,7 @@ pub(crate) struct ExternalUrl {
 pub(crate) struct RoutePrefix(String);
 
 impl ExternalUrl {
-    /// Parses the value of the flag. An empty one is the default value of the type.
+    /// Parses the value of the flag. An empty text yields the default value.
     ///
     /// # Errors
     /// A message for the user.

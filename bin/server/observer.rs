@@ -1,7 +1,8 @@
-//! Logs changes that an operator wants to know: senders that appear and vanish, leaders of HA pairs, teams at their maximum.
+//! Logs changes that matter to an operator: senders that appear and vanish, leaders of HA pairs, teams at their
+//! maximum.
 //!
-//! [`Observer::observe`] compares the state with that of the last call, once a minute, and logs one line for each change.
-//! [`Senders`] logs itself who appears.
+//! Once a minute, [`Observer::observe`] compares the state with the state at the last call, and logs one line for each
+//! change. [`Senders`] itself logs senders that appear.
 //!
 //! Threads: an `Observer` belongs to one task.
 

@@ -1,7 +1,7 @@
 //! Rejected samples and requests since the start: for each reason a count, the last example and its sender.
 //!
-//! Filled by the write handlers, read by /api/v1/status/rejects. Bounded by the number of reasons and the sizes of an example and
-//! a sender.
+//! Filled by the write handlers, read by /api/v1/status/rejects. Bounded by the number of reasons and the sizes of an
+//! example and a sender.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

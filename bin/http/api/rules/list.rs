@@ -134,7 +134,7 @@ struct EvaluationJson {
     error: Option<String>,
 }
 
-/// What the response contains.
+/// Optional parts of the response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown {
     pub(super) alerts: bool,
