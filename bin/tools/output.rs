@@ -31,7 +31,7 @@ impl OutputArgs {
         print!("{}", self.format(table, json));
     }
 
-    /// Returns what [`Self::print`] prints.
+    /// Returns the output of [`Self::print`].
     pub(crate) fn format<T: Serialize>(self, table: impl FnOnce() -> String, json: impl FnOnce() -> T) -> String {
         match self.output {
             Output::Table => table(),

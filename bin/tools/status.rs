@@ -24,7 +24,7 @@ pub(crate) enum StatusCommand {
     Teams(ViewArgs),
     /// Show the leaders of HA pairs
     Ha(ViewArgs),
-    /// Show relabel rules, what they drop, and the queries that disabled them
+    /// Show relabel rules, the number of series and samples that they drop, and the queries that disabled them
     Relabel(ViewArgs),
     /// Show rejected samples by reason, each with its last example
     Rejects(ViewArgs),
