@@ -14,7 +14,7 @@ use crate::time::Time;
 /// The series of a removed group. They end two intervals later, so that a renamed group can continue them.
 #[derive(Debug)]
 pub struct Departed {
-    /// When the staleness markers are due.
+    /// Time at which the staleness markers are due.
     pub due: Time,
     file: std::sync::Arc<str>,
     group: String,

@@ -15,7 +15,7 @@ const MINUTE: i64 = 60;
 /// The time of the first evaluation in most tests.
 const T0: i64 = 1_000_000;
 
-/// What an expression returns.
+/// The result of an expression.
 type Outcome = Result<Vec<(&'static str, f64)>, &'static str>;
 
 /// A store in memory. The value of an expression is what a test sets. Otherwise the expression is a metric name, and

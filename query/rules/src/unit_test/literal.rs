@@ -9,7 +9,7 @@ use super::sequence::number;
 pub struct Literal {
     /// The histogram, with float counts.
     pub histogram: Histogram,
-    /// Whether the literal has a counter reset hint.
+    /// `true` if the literal has a counter reset hint.
     pub has_hint: bool,
 }
 
