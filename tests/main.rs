@@ -11,7 +11,6 @@ mod admission;
 mod advise;
 mod cli;
 mod crash;
-mod damage;
 mod ha;
 mod http;
 mod otlp;

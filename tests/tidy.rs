@@ -37,6 +37,8 @@ fn sources() -> Vec<PathBuf> {
     ["bin", "tsdb/src", "tsdb/prometheus/src", "ingest/src", "query/src", "benches", "tests"]
         .iter()
         .flat_map(|folder| files(folder, ".rs"))
+        // Generated.
+        .filter(|path| !path.starts_with(root().join("bin/ui/dist")))
         .collect()
 }
 

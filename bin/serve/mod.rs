@@ -73,14 +73,15 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let pressure = Pressure::new(memory, args.memory_refuse_at);
     let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
     app.query_log.write_to(QueryLog::open(query_log_file.as_deref())?);
+    let seen = auto_reload::Seen::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
-    let result = runtime.block_on(run(args, HttpState::new(app, web), options));
+    let result = runtime.block_on(run(args, HttpState::new(app, web), options, seen));
     // A thread that still replays or computes must not delay the end: acknowledged samples are safe already.
     runtime.shutdown_background();
     result
 }
 
-async fn run(args: ServeArgs, state: HttpState, options: StoreOptions) -> Result<()> {
+async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: auto_reload::Seen) -> Result<()> {
     let app = Arc::clone(&state.app);
     let alerting = app.notifier.prepare(&app.config.current())?;
     let mut signals = Signals::catch().context("catch signals")?;
@@ -109,7 +110,7 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions) -> Result
     app.set_store(Arc::clone(&store));
     tracing::info!("Server is ready to receive web requests.");
     if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {
-        tokio::spawn(auto_reload::run(Arc::clone(&app), path, args.config_auto_reload_interval));
+        tokio::spawn(auto_reload::run(Arc::clone(&app), path, args.config_auto_reload_interval, seen));
     }
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
     let of_replay = Arc::clone(&app);

@@ -13,14 +13,13 @@ use super::app::App;
 use super::rules;
 use crate::config::Config;
 
-/// Checks the file every `interval`, forever.
-pub(crate) async fn run(app: Arc<App>, path: PathBuf, interval: Duration) {
-    let mut seen = None;
+/// Checks the files every `interval`, forever.
+pub(crate) async fn run(app: Arc<App>, path: PathBuf, interval: Duration, mut seen: Seen) {
     loop {
         let (app, path) = (Arc::clone(&app), path.clone());
-        let checked = tokio::task::spawn_blocking(move || check(&app, &path, seen));
+        let checked = tokio::task::spawn_blocking(move || check(&app, &path, &seen));
         match checked.await {
-            Ok(found) => seen = Some(found),
+            Ok(found) => seen = found,
             Err(_panic_is_logged) => return,
         }
         tokio::time::sleep(interval).await;
@@ -29,24 +28,31 @@ pub(crate) async fn run(app: Arc<App>, path: PathBuf, interval: Duration) {
 
 /// The files as last read.
 #[derive(Debug)]
-struct Seen {
+pub(crate) struct Seen {
     config: Result<Config, String>,
     /// Hash of the rule files.
     rules: u64,
 }
 
+impl Seen {
+    /// Returns the files of a configuration. A change after this call is found.
+    pub(crate) fn now(config: &Config) -> Self {
+        Self { config: Ok(config.clone()), rules: rules::hash_files(&config.rule_files) }
+    }
+}
+
 /// Reloads the configuration if its meaning or a rule file has changed since `seen`.
-fn check(app: &App, path: &Path, seen: Option<Seen>) -> Seen {
+fn check(app: &App, path: &Path, seen: &Seen) -> Seen {
     let rules = || rules::hash_files(&app.config.current().rule_files);
     let config = Config::load(path).map_err(|error| format!("{error:#}"));
     let found = Seen { config, rules: rules() };
     let is_in_force = found.config.as_ref().ok() == Some(&*app.config.current());
-    let is_other_config = !is_in_force && seen.as_ref().is_none_or(|seen| seen.config != found.config);
-    if !is_other_config && seen.is_none_or(|seen| seen.rules == found.rules) {
+    let is_other_config = !is_in_force && seen.config != found.config;
+    if !is_other_config && seen.rules == found.rules {
         return found;
     }
     // `reload` logs an error.
     drop(app.reload());
-    // It may have read other rule files.
-    Seen { rules: rules(), ..found }
+    // Another configuration may name other rule files.
+    if is_other_config { Seen { rules: rules(), ..found } } else { found }
 }

@@ -1,5 +1,6 @@
 //! Acknowledged samples survive `kill -9` at random times under load, and a shutdown.
 
+mod damage;
 mod ledger;
 mod replay;
 mod retention;

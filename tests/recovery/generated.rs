@@ -118,7 +118,8 @@ fn wal(verb: &str, dir: &Path, flags: &[&str]) -> Value {
     let output = command.args(["wal", verb]).arg(dir).arg("--format=json").args(flags).output().expect("run varve");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout).expect("varve prints text");
-    text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON")).collect()
+    let values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+    values.map(|value| value.expect("varve prints JSON")).collect()
 }
 
 #[test]
