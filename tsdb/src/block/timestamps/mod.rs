@@ -135,8 +135,8 @@ impl Line {
     /// Appends the timestamps at `wanted`.
     pub(crate) fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
         debug_assert!(wanted.end <= self.n, "range outside the line");
-        // Cannot overflow: see `Line::decode`.
-        let first_ms = self.start_ms + self.step_ms * wanted.start as i64;
+        // Overflows only if `wanted` is empty: see `Line::decode`.
+        let first_ms = self.start_ms.wrapping_add(self.step_ms.wrapping_mul(wanted.start as i64));
         dst.extend(line(first_ms, self.step_ms).take(wanted.len()));
     }
 }
@@ -200,6 +200,15 @@ mod tests {
         check(&[i64::MIN], 12);
         check(&[i64::MIN, i64::MAX], 40);
         check(&[i64::MIN, -1, 0, 1, i64::MAX], 80);
+    }
+
+    /// The timestamp after the last one overflowed.
+    #[test]
+    fn an_empty_range_at_the_end_of_a_line_appends_nothing() {
+        let line = Line { start_ms: i64::MIN, step_ms: i64::MAX, n: 3 };
+        let mut listed = Vec::new();
+        line.append(3..3, &mut listed);
+        assert!(listed.is_empty());
     }
 
     proptest! {
