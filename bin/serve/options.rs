@@ -65,7 +65,7 @@ pub(super) fn settings(
     // By default, all queries together use at most 40 % of the memory, and a single one a quarter of that.
     let total = or_default(args.query_max_memory_total, || share_of_memory(memory, 2, 5));
     let external_url = args.external_url.clone().or_listener(&args.listen_address, is_tls);
-    let rules = rules_options(args, total, &external_url);
+    let rules = rules_options(args, total, &external_url, features);
     Settings {
         args: args.clone(),
         route_prefix: RoutePrefix::new(&args.route_prefix, &external_url),
@@ -105,7 +105,12 @@ pub(super) fn settings(
     }
 }
 
-fn rules_options(args: &ServeArgs, query_max_memory_total: usize, external_url: &ExternalUrl) -> RulesOptions {
+fn rules_options(
+    args: &ServeArgs,
+    query_max_memory_total: usize,
+    external_url: &ExternalUrl,
+    features: Features,
+) -> RulesOptions {
     let of = &args.rules;
     RulesOptions {
         resend_delay: of.resend_delay,
@@ -115,6 +120,7 @@ fn rules_options(args: &ServeArgs, query_max_memory_total: usize, external_url: 
         concurrency: or_default(of.concurrency, machine::cores).min(RULES_CONCURRENCY_MAX),
         memory_max: or_default(of.max_memory_total, || query_max_memory_total / 4),
         external_url: external_url.as_str().to_owned(),
+        features,
     }
 }
 

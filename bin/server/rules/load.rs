@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use varve_query::promql::Features;
 use varve_rules::RULES_MAX;
 use varve_rules::file::{self, FileError, RuleFile};
 
@@ -23,16 +24,16 @@ pub(super) struct Loaded {
     pub(super) n_rules: usize,
 }
 
-/// Reads and checks all rule files.
+/// Reads and checks all rule files. Expressions may use the parts of PromQL that `features` enable.
 ///
 /// # Errors
 /// The first file that cannot be read or is invalid, with all of its errors.
-pub(super) fn load(config: &Config) -> Result<Loaded> {
+pub(super) fn load(config: &Config, features: Features) -> Result<Loaded> {
     let default_interval = config.global.evaluation_interval;
     let mut loaded = Loaded { files: Vec::new(), default_interval, n_rules: 0 };
     for path in matching(&config.rule_files)? {
         let name = path.to_string_lossy().into_owned();
-        for file in read(&path).with_context(|| format!("rule file {name:?}"))? {
+        for file in read(&path, features).with_context(|| format!("rule file {name:?}"))? {
             loaded.n_rules += file.groups.iter().map(|group| group.rules.len()).sum::<usize>();
             if loaded.n_rules > RULES_MAX {
                 bail!("rule_files: more than {RULES_MAX} rules");
@@ -72,16 +73,33 @@ fn matching(patterns: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn read(path: &Path) -> Result<Vec<RuleFile>> {
+fn read(path: &Path, features: Features) -> Result<Vec<RuleFile>> {
     let size = fs::metadata(path)?.len();
     if size > FILE_SIZE_MAX {
         bail!("its {size} bytes exceed the limit of {FILE_SIZE_MAX}");
     }
     let text = fs::read_to_string(path)?;
-    let parsed = file::parse(&text, &file::Options::default());
+    let parsed = file::parse(&text, &file::Options { features, ..file::Options::default() });
     parsed.map(|parsed| parsed.files).map_err(|errors| anyhow::anyhow!(print(&errors)))
 }
 
 fn print(errors: &[FileError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_may_use_what_the_features_enable() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rules.yml");
+        fs::write(&path, "groups: [{name: g, rules: [{record: r, expr: 'limitk(1, up)'}]}]").unwrap();
+        let config = Config { rule_files: vec![path], ..Config::default() };
+        let enabled = Features { experimental_functions: true, ..Features::default() };
+        assert_eq!(load(&config, enabled).unwrap().n_rules, 1);
+        let error = format!("{:#}", load(&config, Features::default()).unwrap_err());
+        assert!(error.contains("limitk"), "{error}");
+    }
 }

@@ -20,6 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use varve_ingest::Written;
+use varve_query::promql::Features;
 use varve_rules::waiting::Senders;
 use varve_rules::{AlertsMax, Departed, RestoreOptions, RuleSet, Settings, Threads, Time};
 use varve_tsdb::context::MemoryBudget;
@@ -46,6 +47,8 @@ pub(crate) struct RulesOptions {
     pub(crate) concurrency: usize,
     pub(crate) memory_max: usize,
     pub(crate) external_url: String,
+    /// The optional parts of PromQL that rules may use.
+    pub(crate) features: Features,
 }
 
 /// The rules of a server.
@@ -107,7 +110,7 @@ impl Rules {
     /// # Errors
     /// A file cannot be read or is invalid.
     pub(crate) fn prepare(&self, config: &Config) -> anyhow::Result<Prepared> {
-        let loaded = load::load(config)?;
+        let loaded = load::load(config, self.options.features)?;
         let max_wait = match config.rules.wait {
             Wait::Data if config.global.rule_query_offset.is_zero() => Some(config.rules.max_wait),
             Wait::Data | Wait::None => None,
