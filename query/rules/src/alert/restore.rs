@@ -12,7 +12,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::staleness::is_stale_nan;
 use varve_tsdb::{Labels, Sample};
 
-use super::{ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts};
+use super::{ALERT_STATE, Alert, AlertState, Alerts};
 use crate::label_set::with_labels;
 use crate::time::{Time, as_ns};
 
@@ -57,22 +57,19 @@ fn active_at(sample: Sample, hold: Duration, now: Time, grace_period: Duration) 
     }
 }
 
-/// Returns the alerts of the evaluation at `last_ms`, from the samples of `ALERTS_FOR_STATE` and `ALERTS`.
-pub(crate) fn continue_from(for_state: &Newest, states: &Newest, last_ms: i64, hold: Duration) -> Alerts {
-    let is_of_last = |sample: &Sample| sample.timestamp_ms == last_ms && !is_stale_nan(sample.value);
+/// Returns the alerts that are active according to the newest samples of `ALERTS_FOR_STATE` and `ALERTS`.
+pub(crate) fn continue_from(for_state: &Newest, states: &Newest, hold: Duration) -> Alerts {
     let labels_of = |series: &Labels| with_labels(series, [(METRIC_NAME, ""), (ALERT_STATE, "")]);
     let is_firing = |series: &Labels| series.get(ALERT_STATE) == Some(AlertState::Firing.name());
-    let firing: Vec<Labels> = states
+    let firing: BTreeMap<Labels, i64> = states
         .iter()
-        .filter(|(series, sample)| series.metric_name() == ALERTS && is_of_last(sample) && is_firing(series))
-        .map(|(series, _)| labels_of(series))
+        .filter(|(series, _)| is_firing(series))
+        .map(|(series, sample)| (labels_of(series), sample.timestamp_ms))
         .collect();
-    let of_last =
-        for_state.iter().filter(|(series, sample)| series.metric_name() == ALERTS_FOR_STATE && is_of_last(sample));
     let alert = |(series, sample): &(Labels, Sample)| {
-        let labels = with_labels(series, [(METRIC_NAME, "")]);
+        let labels = labels_of(series);
         let active_at = Time::from_seconds(sample.value as i64);
-        let is_firing = firing.contains(&labels);
+        let is_firing = firing.get(&labels).is_some_and(|&fired_ms| fired_ms >= sample.timestamp_ms);
         let alert = Alert {
             state: if is_firing { AlertState::Firing } else { AlertState::Pending },
             labels: labels.clone(),
@@ -86,5 +83,5 @@ pub(crate) fn continue_from(for_state: &Newest, states: &Newest, last_ms: i64, h
         };
         (labels, alert)
     };
-    of_last.map(alert).collect()
+    for_state.iter().map(alert).collect()
 }

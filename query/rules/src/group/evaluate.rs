@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use varve_query::VectorSample;
 use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
 use varve_tsdb::{Labels, QueryContext, Sample, TimeRange};
 
 use super::{Group, Settings, duration};
@@ -20,6 +20,9 @@ use crate::time::Time;
 
 /// Maximum memory of the regular expressions in templates of a rule, in bytes.
 const TEMPLATES_SIZE_MAX: usize = 64 << 20;
+
+/// Number of intervals before an evaluation in which the alerts of that evaluation have a sample, unless they ended.
+const CONTINUED_INTERVALS: u32 = 5;
 
 /// The reason for an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,19 +155,25 @@ impl Group {
         Ok(newest)
     }
 
-    /// Loads the alerts of the evaluation at `last`, so that the evaluations after it continue from them.
+    /// Loads the alerts that were active at `last`, so that the evaluations after it continue from them. A failed
+    /// evaluation writes no samples, so alerts may be some intervals older.
     ///
     /// # Errors
     /// The store could not be read.
     pub fn continue_from(&self, last: Time, storage: &dyn Storage, settings: &Settings) -> Result<(), Failure> {
-        let last_ms = (last - self.query_offset(settings)).ms();
-        let range = TimeRange { start_ms: last_ms, end_ms: last_ms };
+        let end = last - self.query_offset(settings);
+        let start = end - self.schedule.interval() * CONTINUED_INTERVALS;
+        let range = TimeRange { start_ms: start.ms(), end_ms: end.ms() };
         for rule in &self.rules {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
-                let newest = |metric| storage.newest(&rule.matchers(metric), range);
+                let newest = |metric| {
+                    let mut newest = storage.newest(&rule.matchers(metric), range)?;
+                    newest.retain(|(_, sample)| !is_stale_nan(sample.value));
+                    Ok::<_, Failure>(newest)
+                };
                 let (for_state, states) = (newest(ALERTS_FOR_STATE)?, newest(ALERTS)?);
                 let written = for_state.iter().chain(&states).map(|(labels, _)| labels.clone()).collect();
-                let alerts = alert::continue_from(&for_state, &states, last_ms, duration(alerting.for_ms));
+                let alerts = alert::continue_from(&for_state, &states, duration(alerting.for_ms));
                 rule.set_alerts(alerts).map_err(Failure::new)?;
                 rule.state().written = written;
             }

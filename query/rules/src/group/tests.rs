@@ -451,6 +451,29 @@ fn a_caught_up_group_continues_its_alerts() {
 }
 
 #[test]
+fn alerts_continue_over_failed_evaluations_before_the_outage() {
+    // Outcome of the expression at the last evaluations before the outage, and the alerts afterwards.
+    for (last, expect) in [
+        (vec![Err("boom")], "1:firing"),
+        (vec![Err("boom"); 5], "1:firing"),
+        (vec![Err("boom"); 6], ""),
+        (vec![Ok(vec![]), Err("boom")], ""),
+    ] {
+        let (new, fake, start) = restart("{alert: A, expr: e, for: 2m}", 5, 0);
+        let old = group("{alert: A, expr: e, for: 2m}");
+        fake.take_written();
+        (0..5).for_each(|minute| evaluate(&old, &fake, minute * MINUTE));
+        let n_last = last.len() as i64;
+        for (minute, outcome) in (start..).zip(last) {
+            fake.set("e", outcome);
+            evaluate(&old, &fake, minute * MINUTE);
+        }
+        new.continue_from(Time::from_seconds(T0 + (start + n_last - 1) * MINUTE), &fake, &settings()).unwrap();
+        assert_eq!(states(&new), expect);
+    }
+}
+
+#[test]
 fn the_last_evaluation_is_found_in_the_store() {
     let fake = Fake::default();
     let group = group_with("query_offset: 7s,", "{record: r, expr: e}, {alert: A, expr: e}");
