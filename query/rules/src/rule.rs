@@ -150,13 +150,18 @@ impl Rule {
 
     /// Returns matchers for the series of a metric that this rule writes. Omits labels with templates.
     pub(crate) fn matchers(&self, metric: &str) -> Vec<Matcher> {
+        [Matcher::equal(METRIC_NAME, metric)].into_iter().chain(self.label_matchers()).collect()
+    }
+
+    /// Returns the matchers of the fixed labels of the series that this rule writes.
+    pub(crate) fn label_matchers(&self) -> Vec<Matcher> {
         let file::Rule { name, labels, .. } = &self.definition;
         let is_fixed = |(label, value): &(&String, &String)| {
             !value.is_empty() && !value.contains("{{") && ![METRIC_NAME, ALERT_NAME].contains(&label.as_str())
         };
         let alert = self.is_alerting().then(|| Matcher::equal(ALERT_NAME, name));
         let labels = labels.iter().filter(is_fixed).map(|(label, value)| Matcher::equal(label, value));
-        [Matcher::equal(METRIC_NAME, metric)].into_iter().chain(alert).chain(labels).collect()
+        alert.into_iter().chain(labels).collect()
     }
 
     /// Returns the state.

@@ -13,6 +13,7 @@ use varve_tsdb::staleness::is_stale_nan;
 use varve_tsdb::{Labels, Sample};
 
 use super::{ALERT_STATE, Alert, AlertState, Alerts};
+use crate::file::Texts;
 use crate::label_set::with_labels;
 use crate::time::{Time, as_ns};
 
@@ -57,14 +58,20 @@ fn active_at(sample: Sample, hold: Duration, now: Time, grace_period: Duration) 
     }
 }
 
-/// Returns the alerts that are active according to the newest samples of `ALERTS_FOR_STATE` and `ALERTS`.
-pub(crate) fn continue_from(for_state: &Newest, states: &Newest, hold: Duration) -> Alerts {
-    let labels_of = |series: &Labels| with_labels(series, [(METRIC_NAME, ""), (ALERT_STATE, "")]);
+/// Returns the alerts that are active according to the newest samples of `ALERTS_FOR_STATE` and `ALERTS`. `texts` are
+/// the labels of the rule.
+pub(crate) fn continue_from(for_state: &Newest, states: &Newest, hold: Duration, texts: &Texts) -> Alerts {
+    let labels_of = |series: &Labels| {
+        // A label whose template expands to nothing is stored as the text of the template.
+        let is_raw = |(name, text): &(&String, &String)| text.contains("{{") && series.get(name) == Some(text);
+        let raw = texts.iter().filter(is_raw).map(|(name, _)| (name.as_str(), ""));
+        with_labels(series, raw.chain([(METRIC_NAME, "")]))
+    };
     let is_firing = |series: &Labels| series.get(ALERT_STATE) == Some(AlertState::Firing.name());
     let firing: BTreeMap<Labels, i64> = states
         .iter()
         .filter(|(series, _)| is_firing(series))
-        .map(|(series, sample)| (labels_of(series), sample.timestamp_ms))
+        .map(|(series, sample)| (with_labels(&labels_of(series), [(ALERT_STATE, "")]), sample.timestamp_ms))
         .collect();
     let alert = |(series, sample): &(Labels, Sample)| {
         let labels = labels_of(series);

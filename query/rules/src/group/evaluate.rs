@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use varve_query::VectorSample;
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
-use varve_tsdb::{Labels, QueryContext, Sample, TimeRange};
+use varve_tsdb::{Labels, Matcher, QueryContext, Sample, TimeRange};
 
 use super::{Group, Settings, duration};
 use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Source};
@@ -164,6 +164,7 @@ impl Group {
         let end = last - self.query_offset(settings);
         let start = end - self.schedule.interval() * CONTINUED_INTERVALS;
         let range = TimeRange { start_ms: start.ms(), end_ms: end.ms() };
+        let mut all_shared = BTreeSet::new();
         for rule in &self.rules {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
                 let newest = |metric| {
@@ -171,9 +172,16 @@ impl Group {
                     newest.retain(|(_, sample)| !is_stale_nan(sample.value));
                     Ok::<_, Failure>(newest)
                 };
-                let (for_state, states) = (newest(ALERTS_FOR_STATE)?, newest(ALERTS)?);
-                let written = for_state.iter().chain(&states).map(|(labels, _)| labels.clone()).collect();
-                let alerts = alert::continue_from(&for_state, &states, duration(alerting.for_ms));
+                let (for_state, mut states) = (newest(ALERTS_FOR_STATE)?, newest(ALERTS)?);
+                let series = for_state.iter().chain(&states).map(|(labels, _)| labels.clone());
+                let others = self.other_matchers(rule);
+                let (shared, written) = series.partition::<BTreeSet<_>, _>(|labels| is_any(&others, labels));
+                // Any of these rules may have a shared alert. Without its state it is pending: it fires again at once
+                // if it matches, and no other rule sends it as resolved.
+                states.retain(|(labels, _)| !shared.contains(labels));
+                all_shared.extend(shared);
+                let hold = duration(alerting.for_ms);
+                let alerts = alert::continue_from(&for_state, &states, hold, &rule.definition.labels);
                 rule.set_alerts(alerts).map_err(Failure::new)?;
                 rule.state().written = written;
             }
@@ -182,7 +190,16 @@ impl Group {
         let mut state = self.state();
         state.restores = false;
         state.status.last_tick = Some(last);
+        state.stale.extend(all_shared);
         Ok(())
+    }
+
+    /// Returns the matchers of the other alerting rules of the same name.
+    fn other_matchers(&self, rule: &Rule) -> Vec<Vec<Matcher>> {
+        let is_other = |other: &&Rule| {
+            other.is_alerting() && other.definition.name == rule.definition.name && !std::ptr::eq(*other, rule)
+        };
+        self.rules.iter().filter(is_other).map(Rule::label_matchers).collect()
     }
 }
 
@@ -295,9 +312,13 @@ impl Run<'_> {
         Ok(of_rule().next().map(|rejected| rejected.reason.clone()))
     }
 
-    /// Writes staleness markers for the series of rules that a reload has removed.
+    /// Ends series of earlier rules that no rule has continued.
     fn write_stale(&self) {
-        let series = std::mem::take(&mut self.group.state().stale);
+        let mut series = std::mem::take(&mut self.group.state().stale);
+        for rule in &self.group.rules {
+            let state = rule.state();
+            series.retain(|labels| !state.written.contains(labels));
+        }
         if series.is_empty() {
             return;
         }
@@ -322,6 +343,12 @@ impl Run<'_> {
         self.storage.note_expansion(&from, expanded.as_ref().err().map(String::as_str));
         expanded.unwrap_or_else(|error| error_text(&error))
     }
+}
+
+/// Returns `true` if a series passes all matchers of a rule.
+fn is_any(rules: &[Vec<Matcher>], series: &Labels) -> bool {
+    let passes = |matcher: &Matcher| matcher.matches(series.get(matcher.name()).unwrap_or_default());
+    rules.iter().any(|matchers| matchers.iter().all(passes))
 }
 
 /// Returns a staleness marker.

@@ -71,7 +71,8 @@ pub struct Group {
 struct State {
     /// `true` if alerts of an earlier process must still be restored.
     restores: bool,
-    /// Series of rules that a reload has removed.
+    /// Series of rules that a reload has removed, or that several rules may have written before a restart. They end
+    /// after the next evaluation unless a rule writes them.
     stale: Vec<Labels>,
     status: GroupStatus,
 }

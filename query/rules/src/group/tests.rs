@@ -474,6 +474,48 @@ fn alerts_continue_over_failed_evaluations_before_the_outage() {
 }
 
 #[test]
+fn an_alert_that_several_rules_may_have_written_is_not_resolved_by_the_others() {
+    let rules = "{alert: A, expr: e, labels: {s: x}}, {alert: A, expr: f, labels: {s: x, t: z}}, {alert: A, expr: h, labels: {s: x}}";
+    let (group, fake, start) = restart(rules, 2, 0);
+    group.continue_from(Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
+    fake.take_written();
+    evaluate(&group, &fake, start * MINUTE);
+    assert_eq!(states(&group), "1:firing");
+    assert!(group.rules[1].status().alerts.is_empty() && group.rules[2].status().alerts.is_empty());
+    assert_eq!(fake.take_sent(), ["1: 120..360"], "no rule sends it as resolved");
+    assert_eq!(
+        fake.take_written(),
+        ["ALERTS{a=1,alertname=A,alertstate=firing,s=x} 1@120", "ALERTS_FOR_STATE{a=1,alertname=A,s=x} 1000000@120"]
+    );
+}
+
+#[test]
+fn a_series_that_several_rules_may_have_written_ends_if_none_continues_it() {
+    let rules = "{alert: A, expr: e}, {alert: A, expr: e, labels: {s: x}}";
+    let (group, fake, start) = restart(rules, 2, 0);
+    group.continue_from(Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
+    fake.take_written();
+    fake.set("e", Ok(vec![]));
+    evaluate(&group, &fake, start * MINUTE);
+    let written = fake.take_written();
+    assert_eq!(
+        (written.len(), written.iter().filter(|line| line.ends_with("stale@120")).count()),
+        (4, 4),
+        "{written:?}"
+    );
+    assert_eq!(fake.take_sent(), ["1: 0..120"], "the alert without s=x is of one rule");
+}
+
+#[test]
+fn an_alert_continues_if_a_template_of_its_labels_expands_to_nothing() {
+    let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, labels: {l: '{{ $labels.gone }}'}}", 7, 0);
+    group.continue_from(Time::from_seconds(T0 + (start - 1) * MINUTE), &fake, &settings()).unwrap();
+    evaluate(&group, &fake, start * MINUTE);
+    assert_eq!(states(&group), "1:firing");
+    assert_eq!(group.rules[0].status().alerts[0].active_at, Time::from_seconds(T0));
+}
+
+#[test]
 fn the_last_evaluation_is_found_in_the_store() {
     let fake = Fake::default();
     let group = group_with("query_offset: 7s,", "{record: r, expr: e}, {alert: A, expr: e}");
