@@ -9,7 +9,7 @@ use varve_query::{Error, Request, Times, Value, VectorSample, usage};
 use varve_rules::storage::{Answer, Failure, Output, OutputKind, Rejected, RuleRef, Storage};
 use varve_rules::{Notification, Time};
 use varve_tsdb::select::SelectHints;
-use varve_tsdb::{Labels, Matcher, QueryContext, Sample, SampleColumns, TimeRange};
+use varve_tsdb::{Labels, Matcher, QueryContext, RejectReason, Sample, SampleColumns, TimeRange};
 
 use super::now;
 use crate::notifier::Alert;
@@ -103,7 +103,9 @@ impl Storage for RuleStorage<'_> {
         };
         let rejected = self.store.receiver.append_rule(&samples, budget);
         let rejected = rejected.map_err(|error| Failure::new(error.to_string()))?;
-        Ok(rejected.into_iter().map(|(idx, reason)| Rejected { idx, reason }).collect())
+        let duplicate = RejectReason::Duplicate.to_string();
+        let rejected = rejected.into_iter();
+        Ok(rejected.map(|(idx, reason)| Rejected { idx, is_duplicate: reason == duplicate, reason }).collect())
     }
 
     fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {

@@ -111,4 +111,6 @@ pub struct Rejected {
     pub idx: usize,
     /// The reason.
     pub reason: String,
+    /// Whether the store has another value at this time.
+    pub is_duplicate: bool,
 }

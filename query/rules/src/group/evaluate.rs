@@ -301,15 +301,21 @@ impl Run<'_> {
             return Ok(None);
         }
         let rejected = self.storage.append(&self.group.of(&rule.definition.name), kind, &outputs)?;
-        // Two rejections are expected. Another rule may have continued a series that this rule no longer writes. And
-        // the last evaluation before an outage is repeated, so the store may have its samples, computed from less data.
-        let is_failure = |rejected: &&Rejected| rejected.idx < n_outputs && self.mode == Mode::Live;
-        let of_rule = || rejected.iter().filter(is_failure);
-        for rejected in of_rule() {
-            written.remove(&outputs[rejected.idx].labels);
+        // Another rule may write a series that this one no longer writes. The evaluation before an outage is repeated:
+        // its samples may be in the store, computed from less data.
+        let is_failure =
+            |rejected: &&Rejected| rejected.idx < n_outputs && !(rejected.is_duplicate && self.mode == Mode::CatchUp);
+        let failed: Vec<&Rejected> = rejected.iter().filter(is_failure).collect();
+        let state = &mut rule.state();
+        for rejected in &failed {
+            let labels = &outputs[rejected.idx].labels;
+            // An earlier sample of the series is stored, so the series still has to end.
+            if !state.written.contains(labels) {
+                written.remove(labels);
+            }
         }
-        rule.state().written = written;
-        Ok(of_rule().next().map(|rejected| rejected.reason.clone()))
+        state.written = written;
+        Ok(failed.first().map(|rejected| rejected.reason.clone()))
     }
 
     /// Ends series of earlier rules that no rule has continued.

@@ -28,6 +28,8 @@ struct Fake {
     sent: Mutex<Vec<Notification>>,
     /// Metrics whose samples are rejected.
     rejected: Mutex<Vec<&'static str>>,
+    /// Whether samples are rejected as duplicates.
+    are_duplicates: Mutex<bool>,
 }
 
 /// Parses `name{a="b"}` without quotes: `name a=b`.
@@ -89,7 +91,9 @@ impl Storage for Fake {
         let stored = samples.iter().filter(|output| !is_denied(output));
         self.written.lock().unwrap().extend(stored.map(|output| (output.labels.clone(), output.sample)));
         let rejects = samples.iter().enumerate().filter(|(_, output)| is_denied(output));
-        Ok(rejects.map(|(idx, _)| Rejected { idx, reason: "too old sample".into() }).collect())
+        let is_duplicate = *self.are_duplicates.lock().unwrap();
+        let reason = if is_duplicate { "duplicate sample" } else { "too old sample" };
+        Ok(rejects.map(|(idx, _)| Rejected { idx, reason: reason.into(), is_duplicate }).collect())
     }
 
     fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
@@ -338,6 +342,43 @@ fn rejected_samples_are_a_failure_but_rejected_markers_are_not() {
     fake.set("e", Ok(vec![]));
     evaluate(&group, &fake, 2 * MINUTE);
     assert_eq!(error(&group, 0), None);
+}
+
+#[test]
+fn a_series_ends_even_if_a_sample_of_it_was_rejected() {
+    // Whether the series had a sample before the rejected one.
+    for (is_known, expect) in [(true, vec!["r{a=1} stale@120"]), (false, vec![])] {
+        let fake = Fake::default();
+        let group = group("{record: r, expr: e}");
+        let matched = || Ok(vec![("m a=1", 5.0)]);
+        fake.set("e", if is_known { matched() } else { Ok(vec![]) });
+        evaluate(&group, &fake, 0);
+        fake.set("e", matched());
+        fake.rejected.lock().unwrap().push("r");
+        evaluate(&group, &fake, MINUTE);
+        fake.rejected.lock().unwrap().clear();
+        fake.take_written();
+        fake.set("e", Ok(vec![]));
+        evaluate(&group, &fake, 2 * MINUTE);
+        assert_eq!(fake.take_written(), expect);
+    }
+}
+
+#[test]
+fn only_duplicates_are_no_failure_of_a_repeated_evaluation() {
+    for (mode, is_duplicate, expect) in [
+        (Mode::CatchUp, true, None),
+        (Mode::CatchUp, false, Some("too old sample")),
+        (Mode::Live, true, Some("duplicate sample")),
+    ] {
+        let fake = Fake::default();
+        *fake.are_duplicates.lock().unwrap() = is_duplicate;
+        fake.rejected.lock().unwrap().push("r");
+        let group = group("{record: r, expr: e}");
+        fake.set("e", Ok(vec![("m a=1", 5.0)]));
+        group.evaluate(Time::from_seconds(T0), mode, &fake, &settings());
+        assert_eq!(error(&group, 0).as_deref(), expect, "{mode:?} {is_duplicate}");
+    }
 }
 
 #[test]
