@@ -198,14 +198,15 @@ impl Rule {
     }
 
     /// Takes over alerts, written series and evaluations of the same rule before a reload.
-    pub(crate) fn carry_over(&self, from: &Self) {
-        let (state, from) = (&mut *self.state(), from.state());
+    pub(crate) fn carry_over(&self, from_rule: &Self) {
+        let (state, from) = (&mut *self.state(), from_rule.state());
         self.alerts_max.add(from.alerts.len());
         state.alerts = from.alerts.clone();
         state.is_restored = from.is_restored;
         state.written = from.written.clone();
         state.evaluations = from.evaluations.clone();
-        (state.has_matched, state.costs) = (from.has_matched, from.costs);
+        state.costs = from.costs;
+        state.has_matched = from_rule.expr == self.expr && from.has_matched;
     }
 
     /// Adds the outcome of an evaluation.

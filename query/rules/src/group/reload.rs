@@ -36,16 +36,15 @@ impl Group {
     }
 
     /// Takes over the state of the group before a reload, which must be stopped: alerts, written series, evaluations.
-    /// Two rules are the same if they have the same name and labels. If several have, they are paired in order. The
-    /// series of other rules end at the next evaluation.
+    /// Rules are the same if they have the same kind, name and labels; of several, in their order. The series of other rules
+    /// end at the next evaluation.
     pub fn carry_over(&self, from: &Self) {
-        let mut old: BTreeMap<(&str, &Texts), Vec<&Rule>> = BTreeMap::new();
+        let mut old: BTreeMap<(bool, &str, &Texts), Vec<&Rule>> = BTreeMap::new();
         for rule in from.rules.iter().rev() {
-            old.entry((&rule.definition.name, &rule.definition.labels)).or_default().push(rule);
+            old.entry(identity(rule)).or_default().push(rule);
         }
         for rule in &self.rules {
-            let same = old.get_mut(&(rule.definition.name.as_str(), &rule.definition.labels)).and_then(Vec::pop);
-            if let Some(same) = same {
+            if let Some(same) = old.get_mut(&identity(rule)).and_then(Vec::pop) {
                 rule.carry_over(same);
             }
         }
@@ -86,6 +85,11 @@ impl Departed {
         let from = RuleRef { file: &self.file, group: &self.group, rule: "" };
         storage.append(&from, OutputKind::Alerts, &outputs).map(drop)
     }
+}
+
+/// Returns what a rule keeps over a reload.
+fn identity(rule: &Rule) -> (bool, &str, &Texts) {
+    (rule.is_alerting(), &rule.definition.name, &rule.definition.labels)
 }
 
 fn is_same_rule(a: &Rule, b: &Rule) -> bool {

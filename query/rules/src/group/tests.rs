@@ -609,6 +609,29 @@ fn a_reload_touches_only_changed_groups_and_carries_state_over() {
 }
 
 #[test]
+fn a_changed_rule_keeps_only_what_still_holds() {
+    let fake = Fake::default();
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    // The rule after the reload, whether it has matched a series, its alerts, and the markers of its next evaluation.
+    for (rule, has_matched, expect, n_markers) in [
+        ("{alert: A, expr: e, for: 1m}", true, "1:firing", 0),
+        ("{alert: A, expr: gone}", false, "1:firing", 2),
+        ("{record: A, expr: gone}", false, "", 2),
+    ] {
+        let alerts_max = Arc::new(AlertsMax::new(10));
+        let (set, _) = set_of(&RuleSet::default(), "groups: [{name: g, rules: [{alert: A, expr: e}]}]", &alerts_max);
+        evaluate(set.groups().next().unwrap(), &fake, 0);
+        let (set, _) = set_of(&set, &format!("groups: [{{name: g, rules: [{rule}]}}]"), &alerts_max);
+        let group = set.groups().next().unwrap();
+        assert_eq!((group.rules[0].status().has_matched, states(group).as_str()), (has_matched, expect), "{rule}");
+        fake.take_written();
+        evaluate(group, &fake, MINUTE);
+        let n_stale = fake.take_written().iter().filter(|line| line.contains("stale")).count();
+        assert_eq!(n_stale, n_markers, "{rule}");
+    }
+}
+
+#[test]
 fn a_thousand_reloads_leave_nothing_behind() {
     let alerts_max = Arc::new(AlertsMax::new(10));
     let fake = Fake::default();
