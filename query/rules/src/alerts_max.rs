@@ -33,14 +33,25 @@ impl AlertsMax {
     /// # Errors
     /// There would be more than the maximum. Nothing has changed then.
     pub(crate) fn replace(&self, n_old: usize, n_new: usize) -> Result<(), String> {
-        let update = |used: usize| {
-            let new = used - n_old + n_new;
-            (new <= self.max || n_new <= n_old).then_some(new)
-        };
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).map(drop).map_err(|used| {
-            let (max, new) = (self.max, used - n_old + n_new);
-            format!("{new} alerts of all rules exceed the limit of {max} (--rules.alerts-max)")
-        })
+        let update = |used: usize| self.replaced(used, n_old, n_new).ok();
+        let updated = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
+        updated.map(drop).or_else(|used| self.replaced(used, n_old, n_new).map(drop))
+    }
+
+    /// Checks whether [`AlertsMax::replace`] would succeed now.
+    ///
+    /// # Errors
+    /// See [`AlertsMax::replace`].
+    pub(crate) fn check(&self, n_old: usize, n_new: usize) -> Result<(), String> {
+        self.replaced(self.used(), n_old, n_new).map(drop)
+    }
+
+    fn replaced(&self, used: usize, n_old: usize, n_new: usize) -> Result<usize, String> {
+        let (max, new) = (self.max, used - n_old + n_new);
+        if new > max && n_new > n_old {
+            return Err(format!("{new} alerts of all rules exceed the limit of {max} (--rules.alerts-max)"));
+        }
+        Ok(new)
     }
 
     /// Adds alerts that were counted before.

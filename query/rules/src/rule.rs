@@ -186,6 +186,15 @@ impl Rule {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Checks whether the rule may have `n` alerts now.
+    ///
+    /// # Errors
+    /// All rules together would have too many.
+    pub(crate) fn check_n_alerts(&self, n: usize) -> Result<(), String> {
+        let n_old = self.state().alerts.len();
+        self.alerts_max.check(n_old, n)
+    }
+
     /// Replaces the alerts.
     ///
     /// # Errors

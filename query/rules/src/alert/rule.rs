@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use varve_query::VectorSample;
 use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, Sample};
+use varve_tsdb::{Labels, QueryContext, Sample};
 
 use super::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts};
 use crate::file::Texts;
@@ -40,6 +40,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) timestamp_ms: i64,
     /// `true` if `ALERTS` and `ALERTS_FOR_STATE` are written. They are not before earlier alerts are restored.
     pub(crate) is_restored: bool,
+    /// The deadline of all templates together.
+    pub(crate) ctx: &'a QueryContext,
     /// Expands a template for one sample.
     pub(crate) expand: &'a mut dyn FnMut(&str, &VectorSample) -> String,
 }
@@ -47,7 +49,7 @@ pub(crate) struct Evaluation<'a> {
 /// Returns the alerts after an evaluation, and the samples to write.
 ///
 /// # Errors
-/// Two samples have the same labels, or there are more alerts than the limit.
+/// Two samples have the same labels, there are more alerts than the limit, or the deadline has passed.
 pub(crate) fn evaluate(
     of: &mut Evaluation<'_>,
     previous: &Alerts,
@@ -69,17 +71,23 @@ pub(crate) fn evaluate(
     let active = || alerts.values().filter(|alert| alert.state != AlertState::Inactive);
     let (n_active, limit) = (active().count(), of.source.limit);
     if limit > 0 && n_active > limit {
-        return Err(format!("exceeded limit of {limit} with {n_active} alerts"));
+        return Err(limit_exceeded(limit, n_active));
     }
     let samples = if of.is_restored { active().flat_map(|alert| of.samples(alert)).collect() } else { Vec::new() };
     Ok((alerts, samples))
+}
+
+fn limit_exceeded(limit: usize, n_alerts: usize) -> String {
+    format!("exceeded limit of {limit} with {n_alerts} alerts")
 }
 
 impl Evaluation<'_> {
     /// Returns a pending alert per sample.
     fn matched(&mut self, result: &[VectorSample]) -> Result<Alerts, String> {
         let mut alerts = Alerts::new();
+        let limit = self.source.limit;
         for sample in result {
+            self.ctx.check().map_err(|error| format!("expanding templates: {error}"))?;
             let mut expanded: Vec<(&str, String)> = Vec::with_capacity(self.source.labels.len() + 2);
             expanded.push((METRIC_NAME, String::new()));
             for (name, template) in self.source.labels {
@@ -87,6 +95,12 @@ impl Evaluation<'_> {
             }
             expanded.push((ALERT_NAME, self.source.name.to_owned()));
             let labels = with_labels(&sample.labels, expanded.iter().map(|(name, value)| (*name, value.as_str())));
+            if alerts.contains_key(&labels) {
+                return Err("vector contains metrics with the same labelset after applying alert labels".into());
+            }
+            if limit > 0 && alerts.len() == limit {
+                return Err(limit_exceeded(limit, result.len()));
+            }
             let annotations = self.source.annotations.iter();
             let annotations =
                 annotations.map(|(name, template)| (name.clone(), (self.expand)(template, sample))).collect();
@@ -101,9 +115,7 @@ impl Evaluation<'_> {
                 last_sent_at: None,
                 keep_firing_since: None,
             };
-            if alerts.insert(labels, alert).is_some() {
-                return Err("vector contains metrics with the same labelset after applying alert labels".into());
-            }
+            alerts.insert(labels, alert);
         }
         Ok(alerts)
     }
@@ -157,5 +169,52 @@ impl Evaluation<'_> {
         let fixed = [(ALERT_NAME, self.source.name), (METRIC_NAME, metric)];
         let labels = with_labels(&Labels::empty(), own.chain(alert.labels.iter()).chain(fixed).chain(state));
         Output { labels, sample: Sample { timestamp_ms: self.timestamp_ms, value }, histogram: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_query::Point;
+    use varve_tsdb::Interrupt;
+
+    use super::*;
+
+    /// Evaluates a rule with a label for five samples. The request is interrupted during expansion `interrupted_at`.
+    /// Returns the error and the number of expansions.
+    fn evaluate_five(limit: usize, interrupted_at: usize) -> (Option<String>, usize) {
+        let texts = Texts::from([("l".to_owned(), "{{ $labels.a }}".to_owned())]);
+        let no_time = Duration::ZERO;
+        let source =
+            Source { name: "A", hold: no_time, keep_firing_for: no_time, labels: &texts, annotations: &texts, limit };
+        let ctx = QueryContext::unbounded();
+        let mut n_expansions = 0;
+        let mut expand = |_: &str, _: &VectorSample| {
+            n_expansions += 1;
+            if n_expansions == interrupted_at {
+                ctx.interrupt(Interrupt::Deadline);
+            }
+            "x".to_owned()
+        };
+        let sample = |i: usize| VectorSample {
+            labels: Labels::from_pairs([("a", i.to_string().as_str())]).unwrap(),
+            point: Point { timestamp_ms: 0, value: 1.0 },
+            histogram: None,
+        };
+        let result: Vec<VectorSample> = (0..5).map(sample).collect();
+        let tick = Time::default();
+        let mut evaluation =
+            Evaluation { source, tick, timestamp_ms: 0, is_restored: true, ctx: &ctx, expand: &mut expand };
+        let error = evaluate(&mut evaluation, &Alerts::new(), &result).err();
+        (error, n_expansions)
+    }
+
+    #[test]
+    fn an_evaluation_that_must_fail_expands_no_further_templates() {
+        assert_eq!(evaluate_five(5, 0), (None, 10));
+        // Labels of the third sample show that it is an alert of its own.
+        assert_eq!(evaluate_five(2, 0), (Some("exceeded limit of 2 with 5 alerts".to_owned()), 5));
+        let (error, n_expansions) = evaluate_five(0, 3);
+        assert!(error.unwrap().starts_with("expanding templates: "));
+        assert_eq!(n_expansions, 4);
     }
 }

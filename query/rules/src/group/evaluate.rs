@@ -250,6 +250,8 @@ impl Run<'_> {
     }
 
     fn alerting(&self, rule: &Rule, alerting: &Alerting, result: &[VectorSample]) -> Result<Vec<Output>, Failure> {
+        // Each sample becomes an alert, so too many samples fail before their templates are expanded.
+        rule.check_n_alerts(result.len()).map_err(Failure::new)?;
         let definition = &rule.definition;
         let (previous, is_restored) = {
             let state = rule.state();
@@ -270,6 +272,7 @@ impl Run<'_> {
             tick: self.tick,
             timestamp_ms: self.timestamp_ms(),
             is_restored,
+            ctx: &ctx,
             expand: &mut expand,
         };
         let (alerts, outputs) = alert::evaluate(&mut evaluation, &previous, result).map_err(Failure::new)?;

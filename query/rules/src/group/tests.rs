@@ -331,6 +331,19 @@ fn all_rules_together_have_a_maximum_of_alerts() {
 }
 
 #[test]
+fn too_many_alerts_fail_before_their_templates_are_expanded() {
+    let fake = Fake::default();
+    let text = "groups: [{name: g, rules: [{alert: A, expr: e, labels: {l: '{{ query \"q\" | len }}'}}]}]";
+    let (set, _) = set_of(&RuleSet::default(), text, &Arc::new(AlertsMax::new(1)));
+    let group = set.groups().next().unwrap();
+    fake.set("e", Ok(vec![("m a=1", 5.0), ("m a=2", 5.0)]));
+    // An expansion would end the evaluation with another error.
+    fake.set("q", Err("panic"));
+    evaluate(group, &fake, 0);
+    assert_eq!(error(group, 0).unwrap(), "2 alerts of all rules exceed the limit of 1 (--rules.alerts-max)");
+}
+
+#[test]
 fn rejected_samples_are_a_failure_but_rejected_markers_are_not() {
     let fake = Fake::default();
     let group = group("{record: r, expr: e}");
