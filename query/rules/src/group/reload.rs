@@ -1,8 +1,9 @@
 //! Reload of a group: its successor takes over its state, or its series end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use varve_tsdb::Labels;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, Matcher, TimeRange};
 
 use super::evaluate::stale;
 use super::{Group, Settings};
@@ -36,8 +37,8 @@ impl Group {
     }
 
     /// Takes over the state of the group before a reload, which must be stopped: alerts, written series, evaluations.
-    /// Rules are the same if they have the same kind, name and labels; of several, in their order. The series of other rules
-    /// end at the next evaluation.
+    /// Two rules are the same if they have the same kind, name and labels. If several have, they are paired in order. The
+    /// series of other rules end at the next evaluation.
     pub fn carry_over(&self, from: &Self) {
         let mut old: BTreeMap<(bool, &str, &Texts), Vec<&Rule>> = BTreeMap::new();
         for rule in from.rules.iter().rev() {
@@ -73,12 +74,20 @@ impl Group {
 const DEPARTURE_INTERVALS: u32 = 2;
 
 impl Departed {
-    /// Writes the staleness markers.
+    /// Writes staleness markers for the series that no other rule has continued.
     ///
     /// # Errors
     /// The store failed.
     pub fn end_series(&self, storage: &dyn Storage) -> Result<(), Failure> {
-        let outputs: Vec<Output> = self.series.iter().map(|labels| stale(labels.clone(), self.timestamp_ms)).collect();
+        let range = TimeRange { start_ms: self.timestamp_ms + 1, end_ms: i64::MAX };
+        let metrics: BTreeSet<&str> = self.series.iter().map(Labels::metric_name).collect();
+        let mut continued = BTreeSet::new();
+        for metric in metrics {
+            let newest = storage.newest(&[Matcher::equal(METRIC_NAME, metric)], range)?;
+            continued.extend(newest.into_iter().map(|(labels, _)| labels));
+        }
+        let ending = self.series.iter().filter(|labels| !continued.contains(*labels));
+        let outputs: Vec<Output> = ending.map(|labels| stale(labels.clone(), self.timestamp_ms)).collect();
         if outputs.is_empty() {
             return Ok(());
         }

@@ -622,6 +622,25 @@ fn a_reload_touches_only_changed_groups_and_carries_state_over() {
 }
 
 #[test]
+fn a_series_that_a_new_group_writes_does_not_end_with_the_removed_group() {
+    let fake = Fake::default();
+    let alerts_max = Arc::new(AlertsMax::new(10));
+    let (set, _) = set_of(
+        &RuleSet::default(),
+        "groups: [{name: old, rules: [{record: r, expr: e}, {record: s, expr: e}]}]",
+        &alerts_max,
+    );
+    fake.set("e", Ok(vec![("m a=1", 5.0), ("m a=2", 5.0)]));
+    evaluate(set.groups().next().unwrap(), &fake, 0);
+    let (set, departed) = set_of(&set, "groups: [{name: new, rules: [{record: r, expr: f}]}]", &alerts_max);
+    fake.set("f", Ok(vec![("m a=1", 5.0)]));
+    evaluate(set.groups().next().unwrap(), &fake, MINUTE);
+    fake.written.lock().unwrap().retain(|(_, sample)| sample.timestamp_ms > T0 * 1000);
+    departed.iter().for_each(|departed| departed.end_series(&fake).unwrap());
+    assert_eq!(fake.take_written(), ["r{a=1} 5@60", "r{a=2} stale@0", "s{a=1} stale@0", "s{a=2} stale@0"]);
+}
+
+#[test]
 fn a_changed_rule_keeps_only_what_still_holds() {
     let fake = Fake::default();
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
