@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -49,6 +49,8 @@ pub(crate) struct App {
     pub(crate) rules: Rules,
     pub(crate) top_queries: TopQueries,
     phase: AtomicU8,
+    /// Held during a reload, so that configuration and rules are of the same one.
+    reloading: Mutex<()>,
     store: RwLock<Option<Arc<Store>>>,
     /// Opened with the store, in its directory.
     active_request_log: OnceLock<ActiveRequestLog>,
@@ -84,6 +86,7 @@ impl App {
             notifications: Notifications::new(settings.args.max_notifications_subscribers),
             quit: Quit::default(),
             phase: AtomicU8::new(STARTING),
+            reloading: Mutex::default(),
             store: RwLock::new(None),
             active_requests,
             pressure,
@@ -135,7 +138,7 @@ impl App {
         }
     }
 
-    /// Reloads the configuration.
+    /// Reloads the configuration, after a reload that is running.
     ///
     /// # Errors
     /// The errors of [`LiveConfig::reload`], if the query log cannot be opened, and if the server was started without a
@@ -145,6 +148,7 @@ impl App {
             tracing::warn!("No configuration was reloaded: the server was started without --config.file");
             bail!("the server was started without --config.file; restart it with a file, which may be empty");
         }
+        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rules = None;
         let reloaded = self.config.reload(|config| {
             let prepared = self.rules.prepare(config)?;

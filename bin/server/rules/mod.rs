@@ -60,8 +60,6 @@ pub(crate) struct Rules {
     memory: MemoryBudget,
     /// The progress of senders. Write requests update it.
     pub(crate) senders: Senders,
-    /// Held during a reload.
-    reloading: Mutex<()>,
     live: RwLock<Live>,
     entries: Mutex<Entries>,
     /// Notified when entries change, and on stop.
@@ -96,7 +94,6 @@ impl Rules {
             threads,
             options,
             senders: Senders::default(),
-            reloading: Mutex::default(),
             live: RwLock::new(Live { set: Arc::default(), settings, max_wait: None }),
             entries: Mutex::default(),
             changed: Condvar::new(),
@@ -119,9 +116,9 @@ impl Rules {
         Ok(Prepared { loaded, live: Live { set: Arc::default(), settings, max_wait } })
     }
 
-    /// Puts rules into force. Waits for running evaluations of groups that have changed or are removed.
+    /// Puts rules into force. Waits for running evaluations of groups that have changed or are removed. The caller
+    /// applies one configuration at a time.
     pub(crate) fn apply(&self, Prepared { loaded, live }: Prepared) {
-        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !self.entries().is_loaded();
         let Loaded { files, default_interval, n_rules: _ } = loaded;
         let old = self.live();
