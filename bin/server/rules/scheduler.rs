@@ -46,6 +46,7 @@ struct Job {
     group: Arc<Group>,
     tick: Time,
     mode: Mode,
+    is_incomplete: bool,
 }
 
 /// The threads of the loop.
@@ -74,7 +75,7 @@ impl Entries {
             let entry = match old.remove(&key) {
                 Some(entry) if Arc::ptr_eq(&entry.group, group) => entry,
                 Some(entry) => Entry {
-                    plan: succeed(&entry, group, now),
+                    plan: entry.plan.succeed(*group.schedule(), entry.group.status().last_tick, now),
                     group: Arc::clone(group),
                     is_busy: false,
                     is_new: entry.is_new,
@@ -94,12 +95,13 @@ impl Entries {
     }
 
     /// Queues all evaluations that are due. Returns the time of the next check.
-    fn enqueue_due(&mut self, app: &App, live: &Live, now: Time) -> Time {
+    fn enqueue_due(&mut self, waiting: Waiting<'_>, now: Time) -> Time {
         let mut next_at = now + SLEEP_MAX;
-        for entry in self.by_key.values_mut().filter(|entry| !entry.is_busy && !entry.is_new) {
+        let is_idle = |entry: &&mut Entry| !entry.is_busy && !entry.is_new && !entry.group.is_stopped();
+        for entry in self.by_key.values_mut().filter(is_idle) {
             let waits = entry.group.definition.query_offset_ms.is_none();
-            let waiting = Waiting { senders: &app.rules.senders, max_wait: live.max_wait.filter(|_| waits) };
-            let (next, n_missed) = entry.plan.next(now, waiting);
+            let max_wait = waiting.max_wait.filter(|_| waits);
+            let (next, n_missed) = entry.plan.next(now, Waiting { max_wait, ..waiting });
             if n_missed > 0 {
                 entry.group.note_missed(n_missed);
             }
@@ -107,20 +109,25 @@ impl Entries {
                 Next::Wait(time) => next_at = next_at.min(time),
                 Next::Evaluate { tick, mode, is_incomplete } => {
                     entry.is_busy = true;
-                    app.metrics.rules.note_start(mode, is_incomplete, now.since(tick));
-                    self.queue.push_back(Job { group: Arc::clone(&entry.group), tick, mode });
+                    self.queue.push_back(Job { group: Arc::clone(&entry.group), tick, mode, is_incomplete });
                 }
             }
         }
         next_at
     }
 
+    /// Notes the end of an evaluation. A stopped group may not have evaluated it: [`Plan::succeed`] decides.
     fn done(&mut self, job: &Job) {
-        let key = (Arc::clone(&job.group.file), job.group.name().to_owned());
-        if let Some(entry) = self.by_key.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.group, &job.group)) {
+        if let Some(entry) = self.entry(&job.group).filter(|entry| !entry.group.is_stopped()) {
             entry.plan.done(job.tick);
             entry.is_busy = false;
         }
+    }
+
+    /// Returns the entry of a group, unless a reload has replaced it.
+    fn entry(&mut self, group: &Arc<Group>) -> Option<&mut Entry> {
+        let key = (Arc::clone(&group.file), group.name().to_owned());
+        self.by_key.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.group, group))
     }
 
     /// Takes the removed groups whose staleness markers are due.
@@ -129,15 +136,6 @@ impl Entries {
         self.departed = later;
         due
     }
-}
-
-/// Returns the plan of a group whose predecessor is stopped.
-fn succeed(old: &Entry, group: &Group, now: Time) -> Plan {
-    let mut plan = old.plan.succeed(*group.schedule(), now);
-    if let Some(last) = old.group.status().last_tick.filter(|_| old.is_busy) {
-        plan.done(last);
-    }
-    plan
 }
 
 /// Starts the threads of the loop.
@@ -167,7 +165,8 @@ fn schedule(app: &App, store: &Store) {
         let now = now();
         end_departed(app, store, now);
         let mut entries = rules.entries();
-        let next_at = entries.enqueue_due(app, &live, now);
+        let waiting = Waiting { senders: &rules.senders, max_wait: live.max_wait };
+        let next_at = entries.enqueue_due(waiting, now);
         if !entries.queue.is_empty() {
             rules.changed.notify_all();
         }
@@ -187,10 +186,9 @@ fn plan_catch_up(app: &App, store: &Store, live: &Live) {
         let now = now();
         let last = caught_up_from(app, store, live, &group, now);
         let mut entries = rules.entries();
-        let key = (Arc::clone(&group.file), group.name().to_owned());
-        let Some(entry) = entries.by_key.get_mut(&key) else { continue };
+        let Some(entry) = entries.entry(&group) else { continue };
         entry.is_new = false;
-        if let Some(last) = last.filter(|_| Arc::ptr_eq(&entry.group, &group)) {
+        if let Some(last) = last {
             entry.plan = Plan::catch_up(*group.schedule(), last, now);
         }
     }
@@ -243,6 +241,7 @@ fn work(app: &App, store: &Store) {
     let rules = &app.rules;
     while let Some(job) = take(rules) {
         let live = rules.live();
+        app.metrics.rules.note_start(job.mode, job.is_incomplete, now().since(job.tick));
         let storage = RuleStorage::new(app, store, job.group.schedule().interval());
         let iteration = job.group.evaluate(job.tick, job.mode, &storage, &live.settings);
         app.metrics.rules.note_end(&iteration);
@@ -262,5 +261,82 @@ fn take(rules: &Rules) -> Option<Job> {
             return Some(job);
         }
         entries = rules.changed.wait_timeout(entries, SLEEP_MAX).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_rules::file::{self, Options};
+    use varve_rules::waiting::Senders;
+    use varve_rules::{AlertsMax, RestoreOptions, Settings, Threads};
+
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+    /// A group, its successor with another rule, and its successor with another interval.
+    const GROUPS: [&str; 3] = [
+        "{name: g, interval: 30s, rules: [{record: a, expr: b}]}",
+        "{name: g, interval: 30s, rules: [{record: a, expr: c}]}",
+        "{name: g, interval: 70s, rules: [{record: a, expr: b}]}",
+    ];
+
+    fn at(seconds: i64) -> Time {
+        Time::from_seconds(seconds)
+    }
+
+    /// Reads a group into the entries, as a reload does. Returns the new set.
+    fn reload(entries: &mut Entries, old: &RuleSet, group: &str, now: Time) -> RuleSet {
+        let (set, departed) = apply(old, group, now);
+        entries.replace(&set, departed, now);
+        set
+    }
+
+    /// Stops the groups that have changed, which is the first half of a reload.
+    fn apply(old: &RuleSet, group: &str, now: Time) -> (RuleSet, DepartedGroups) {
+        let parsed = file::parse(&format!("groups: [{group}]"), &Options::default()).unwrap();
+        let files = parsed.files.into_iter().map(|file| ("f".into(), file)).collect();
+        let change = old.change_to(files, 60 * S, false, &Arc::new(AlertsMax::new(10))).unwrap();
+        let settings = Settings {
+            query_offset: Duration::ZERO,
+            resend_delay: 60 * S,
+            restore: RestoreOptions { outage_tolerance: Duration::ZERO, grace_period: Duration::ZERO },
+            external_labels: file::Texts::new(),
+            external_url: String::new(),
+            threads: Threads::new(1),
+        };
+        change.apply(now, &settings)
+    }
+
+    /// Returns the timestamp of the evaluation that is due.
+    fn due(entries: &mut Entries, now: Time) -> Option<Job> {
+        entries.enqueue_due(Waiting { senders: &Senders::default(), max_wait: None }, now);
+        entries.queue.pop_front()
+    }
+
+    /// Returns entries with a group that has nothing to catch up.
+    fn loaded(group: &str, now: Time) -> (Entries, RuleSet) {
+        let mut entries = Entries { is_loaded: true, ..Entries::default() };
+        let set = reload(&mut entries, &RuleSet::default(), group, now);
+        (entries, set)
+    }
+
+    #[test]
+    fn the_successor_repeats_an_evaluation_that_a_reload_prevents() {
+        let [group, changed, slower] = GROUPS;
+        for (successor, repeats) in [(changed, true), (slower, false)] {
+            let (mut entries, set) = loaded(group, at(1000));
+            let job = due(&mut entries, at(1030)).unwrap();
+            let (set, departed) = apply(&set, successor, at(1030));
+            entries.done(&job);
+            assert!(due(&mut entries, at(1065)).is_none(), "the group is stopped");
+            entries.replace(&set, departed, at(1030));
+            let next = due(&mut entries, at(1031)).map(|job| job.tick);
+            assert_eq!(next, Some(job.tick).filter(|_| repeats));
+            if !repeats {
+                let schedule = *set.groups().next().unwrap().schedule();
+                let next = due(&mut entries, at(1101)).unwrap().tick;
+                assert_eq!(next, schedule.at_or_before(at(1101)), "aligned");
+            }
+        }
     }
 }

@@ -65,10 +65,19 @@ impl Plan {
         Self { schedule, last, due: None, outage_end: Some(now) }
     }
 
-    /// Creates the plan of a group that succeeds another one after a reload.
+    /// Creates the plan of a group that succeeds another one after a reload. `evaluated` is the last evaluation of the
+    /// predecessor, which the plan may not know of. An evaluation that was due but did not run follows.
     #[must_use]
-    pub fn succeed(&self, schedule: Schedule, now: Time) -> Self {
-        if schedule == self.schedule { self.clone() } else { Self::new(schedule, now) }
+    pub fn succeed(&self, schedule: Schedule, evaluated: Option<Time>, now: Time) -> Self {
+        if schedule != self.schedule {
+            return Self::new(schedule, now);
+        }
+        let mut plan = self.clone();
+        let pending = plan.due.unwrap_or_else(|| schedule.after(plan.last));
+        if evaluated == Some(pending) {
+            plan.done(pending);
+        }
+        plan
     }
 
     /// Returns the step at `now`, and the number of evaluations that are missed because earlier ones took too long.
@@ -157,6 +166,22 @@ mod tests {
         let third = first + 90 * S;
         assert_eq!(plan.next(third, waiting), (live(third, false), 2));
         assert_eq!(plan.next(third + S, waiting), (live(third, false), 0), "counted once");
+    }
+
+    #[test]
+    fn a_successor_repeats_an_evaluation_that_did_not_run() {
+        let (schedule, first) = schedule();
+        let senders = Senders::default();
+        let waiting = Waiting { senders: &senders, max_wait: None };
+        let (mut plan, now) = (Plan::new(schedule, first - S), first + S);
+        assert_eq!(plan.next(now, waiting).0, live(first, false));
+        let next = |evaluated| plan.succeed(schedule, evaluated, now).next(now, waiting).0;
+        assert_eq!(next(None), live(first, false));
+        assert_eq!(next(Some(first - 30 * S)), live(first, false));
+        assert_eq!(next(Some(first)), Next::Wait(first + 30 * S));
+        let other = Schedule::new("f", "g", 70 * S);
+        let aligned = other.after(other.at_or_before(now));
+        assert_eq!(plan.succeed(other, Some(first), now).next(now, waiting).0, Next::Wait(aligned));
     }
 
     #[test]
