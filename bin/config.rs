@@ -203,8 +203,11 @@ impl Config {
         let mut values = BTreeMap::new();
         let whole = serde_json::to_value(self.self_contained()).expect("strings, numbers and maps of them are JSON");
         for (section, keys) in whole.as_object().into_iter().flatten() {
-            for (key, value) in keys.as_object().into_iter().flatten() {
-                values.insert(format!("{section}.{key}"), value.clone());
+            match keys.as_object() {
+                Some(keys) => {
+                    values.extend(keys.iter().map(|(key, value)| (format!("{section}.{key}"), value.clone())));
+                }
+                None => drop(values.insert(section.clone(), keys.clone())),
             }
         }
         values
