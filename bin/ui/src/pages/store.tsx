@@ -8,7 +8,7 @@ import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { parseDuration } from "../parts/time";
 import { Figures, Page, Section, Select, Show } from "../parts/view";
-import { BlockMap } from "./block_map";
+import { BlockMap } from "../chart/block_map";
 import { MetricChart } from "./metric_chart";
 import { type OwnMetrics, loadOwnMetrics } from "./own_metrics";
 
