@@ -27,7 +27,7 @@ use super::senders::Senders;
 use super::settings::Settings;
 use super::shutdown::Quit;
 use super::store::Store;
-use super::top_queries::TopQueries;
+use super::usage::top_queries::TopQueries;
 use crate::config::Config;
 use crate::notifier::Notifier;
 

@@ -30,7 +30,7 @@ use crate::server::app::App;
 use crate::server::query_log::LoggedQuery;
 use crate::server::request_context::RequestContext;
 use crate::server::store::Store;
-use crate::server::top_queries::Cost;
+use crate::server::usage::top_queries::Cost;
 
 pub(crate) use crate::server::active_requests::RequestClass;
 

@@ -13,6 +13,7 @@
 
 mod file;
 mod record;
+pub(crate) mod top_queries;
 
 use std::io;
 use std::path::{Path, PathBuf};

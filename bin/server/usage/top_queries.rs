@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-use super::request_context::truncate;
+use crate::server::request_context::truncate;
 
 /// Length of a window.
 const WINDOW_MS: i64 = 15 * 60_000;

@@ -3,6 +3,8 @@
 //! Filled by the write handlers, read by /api/v1/status/senders and by the observer, which logs senders that
 //! vanish. Keeps at most [`SENDERS_MAX`] senders. A new sender evicts the one that has been silent longest.
 
+pub(crate) mod observer;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -10,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use varve_ingest::{WriteError, Written};
 
-use super::rejects::Sender;
-use super::request_context::truncate;
+use crate::server::rejects::Sender;
+use crate::server::request_context::truncate;
 
 /// Maximum number of senders.
 const SENDERS_MAX: usize = 1_000;

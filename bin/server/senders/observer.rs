@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use varve_tsdb::fs::{Clock, SystemClock};
 
-use super::senders::{SILENT_MAX_MS, Senders};
-use super::store::Store;
+use super::{SILENT_MAX_MS, Senders};
+use crate::server::store::Store;
 
 /// The state of the last call.
 #[derive(Debug, Default)]
