@@ -1,6 +1,6 @@
 /** The editor of a query: a text area until CodeMirror is loaded. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { EditorHandle } from "../editor/editor";
 import { completionClient } from "./completion";
 import { history } from "./history";
@@ -50,7 +50,8 @@ export function Editor({ value, annotations, label, isFirst, onChange, onRun }: 
       handle.current = undefined;
     };
   }, []);
-  useEffect(() => handle.current?.setText(value), [value]);
+  // Before the next key: a later effect would replace newer text with this one, and each would trigger the other.
+  useLayoutEffect(() => handle.current?.setText(value), [value]);
   useEffect(() => handle.current?.setAnnotations(annotations), [annotations]);
   useEffect(() => {
     const element = host.current;
