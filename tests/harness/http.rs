@@ -50,7 +50,9 @@ impl Http {
 
     /// Creates a client with TLS settings and credentials.
     pub(crate) fn of(address: SocketAddr, access: &Access) -> Self {
-        let mut config = Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
+        let config = Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
+        // Each request has a connection of its own: the server may close an idle one just when a request is sent on it.
+        let mut config = config.max_idle_connections(0);
         if let Some(tls) = &access.tls {
             config = config.tls_config(tls.clone());
         }
