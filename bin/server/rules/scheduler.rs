@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -243,8 +244,11 @@ fn work(app: &App, store: &Store) {
         let live = rules.live();
         app.metrics.rules.note_start(job.mode, job.is_incomplete, now().since(job.tick));
         let storage = RuleStorage::new(app, store, job.group.schedule().interval());
-        let iteration = job.group.evaluate(job.tick, job.mode, &storage, &live.settings);
-        app.metrics.rules.note_end(&iteration);
+        let evaluate = || job.group.evaluate(job.tick, job.mode, &storage, &live.settings);
+        // A panic outside a rule, which is logged, must not end this thread or keep the group busy.
+        if let Ok(iteration) = catch_unwind(AssertUnwindSafe(evaluate)) {
+            app.metrics.rules.note_end(&iteration);
+        }
         rules.entries().done(&job);
         rules.changed.notify_all();
     }

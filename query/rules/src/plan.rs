@@ -82,6 +82,10 @@ impl Plan {
 
     /// Returns the step at `now`, and the number of evaluations that are missed because earlier ones took too long.
     pub fn next(&mut self, now: Time, waiting: Waiting<'_>) -> (Next, u64) {
+        // The clock was set back: the last evaluation would be in the future for as long as the clock was ahead.
+        if self.last > now + self.schedule.interval() {
+            *self = Self::new(self.schedule, now);
+        }
         if let Some(next) = self.next_to_catch_up(now, waiting.senders) {
             return (next, 0);
         }
@@ -126,7 +130,7 @@ impl Plan {
             self.outage_end = None;
             return None;
         }
-        let has_refilled = now >= outage_end + RETURN_WAIT && senders.have_refilled(now);
+        let has_refilled = now >= outage_end + RETURN_WAIT && senders.have_refilled(now, self.schedule.interval());
         if !has_refilled && now < outage_end + REFILL_WAIT_MAX {
             return Some(Next::Wait(now + CHECK_INTERVAL));
         }
@@ -166,6 +170,19 @@ mod tests {
         let third = first + 90 * S;
         assert_eq!(plan.next(third, waiting), (live(third, false), 2));
         assert_eq!(plan.next(third + S, waiting), (live(third, false), 0), "counted once");
+    }
+
+    #[test]
+    fn evaluations_go_on_after_the_clock_was_set_back() {
+        let (schedule, first) = schedule();
+        let senders = Senders::default();
+        let waiting = Waiting { senders: &senders, max_wait: None };
+        let mut plan = Plan::new(schedule, first - S);
+        let ahead = first + 6 * 3600 * S;
+        assert_eq!(plan.next(ahead, waiting).0, live(ahead, false));
+        plan.done(ahead);
+        assert_eq!(plan.next(first + S, waiting), (Next::Wait(first + 30 * S), 0));
+        assert_eq!(plan.next(first + 30 * S, waiting), (live(first + 30 * S, false), 0));
     }
 
     #[test]

@@ -103,10 +103,12 @@ impl Senders {
         if ready_at <= now { Readiness::Ready } else { Readiness::At(ready_at) }
     }
 
-    /// Returns `true` if no sender is refilling a gap, that is, if each has sent recent samples.
+    /// Returns `true` if no sender is refilling a gap, that is, if each live one has sent recent samples. `interval` is
+    /// that of the group.
     #[must_use]
-    pub fn have_refilled(&self, now: Time) -> bool {
-        self.senders().values().all(|sender| now.since(sender.newest) <= sender.lag() + sender.interval() + BACKLOG_MAX)
+    pub fn have_refilled(&self, now: Time, interval: Duration) -> bool {
+        let is_recent = |sender: &Sender| now.since(sender.newest) <= sender.lag() + sender.interval() + BACKLOG_MAX;
+        self.senders().values().all(|sender| is_recent(sender) || !sender.is_live(now, interval))
     }
 
     /// Returns the progress of all senders, by name.

@@ -70,9 +70,10 @@ fn a_refill_changes_neither_lag_nor_interval() {
     senders.note("a", at(900.0), at(101.0).ms(), at(500.0).ms());
     let status = senders.status();
     assert_eq!((status[0].lag, status[0].interval), (usual[0].lag, usual[0].interval));
-    assert!(!senders.have_refilled(at(900.0)));
+    assert!(!senders.have_refilled(at(900.0), 30 * S));
+    assert!(senders.have_refilled(at(961.0), 30 * S), "a sender that has gone silent does not count");
     senders.note("a", at(905.0), at(500.0).ms(), at(904.0).ms());
-    assert!(senders.have_refilled(at(905.0)));
+    assert!(senders.have_refilled(at(905.0), 30 * S));
 }
 
 #[test]
