@@ -1,4 +1,5 @@
-//! The encoding of values: bytes per sample, and the speed of rows with and without zstd, over the fleet of `varve-bench`.
+//! The encoding of values: bytes per sample, and the speed of rows with and without zstd, over the fleet of
+//! `varve-bench`.
 
 use std::hint::black_box;
 

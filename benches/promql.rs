@@ -1,4 +1,5 @@
-//! PromQL: parsing, operators over many series, and how late a deadline ends a query. `varve-bench query` measures dashboards.
+//! PromQL: parsing, operators over many series, and how late a deadline ends a query. `varve-bench query` measures
+//! dashboards.
 
 mod common;
 #[path = "common/fill.rs"]

@@ -1,10 +1,10 @@
 //! The cost of drop rules: known series with 0, 40 and 400 rules that match none of them, and series that a rule drops.
 //! Prints a table.
 //!
-//! Not a criterion bench, as the differences are smaller than those between two runs on a busy machine. The same requests go
-//! to one receiver per case in turn, each with its own store, and the result is the median of the ratios of CPU time, round
-//! by round. The whole path of a sample is the request from its body to its acknowledgement, including the WAL, and its share
-//! of flushes and compaction. `--case` runs a single receiver, to count instructions:
+//! Not a criterion bench, as the differences are smaller than those between two runs on a busy machine. The same
+//! requests go to one receiver per case in turn, each with its own store, and the result is the median of the ratios of
+//! CPU time, round by round. The whole path of a sample is the request from its body to its acknowledgement, including
+//! the WAL, and its share of flushes and compaction. `--case` runs a single receiver, to count instructions:
 //!
 //! ```sh
 //! valgrind --tool=callgrind --toggle-collect='*Receiver::write*' target/release/deps/rules-* --case 0 --series 2000 --rounds 40

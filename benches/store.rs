@@ -1,8 +1,9 @@
 //! The cost of a store at full size: memory, disk, CPU and latency, over the fleet of `varve-bench`. Prints one table.
 //!
-//! Not a criterion bench: most of these figures are sizes, and a store of a million series is filled only once. Phases run one
-//! after the other in one process. CPU time is that of the calling thread. Memory is that of the process, minus its memory
-//! before the store was opened. Run it with MIMALLOC_PURGE_DELAY=0, as the server runs. See docs/performance.md.
+//! Not a criterion bench: most of these figures are sizes, and a store of a million series is filled only once. Phases
+//! run one after the other in one process. CPU time is that of the calling thread. Memory is that of the process, minus
+//! its memory before the store was opened. Run it with MIMALLOC_PURGE_DELAY=0, as the server runs. See
+//! docs/performance.md.
 
 #[path = "store/apart.rs"]
 mod apart;

@@ -1,4 +1,5 @@
-//! A burst of new series: the latency of requests with known series while other senders create many new ones. Prints a table.
+//! A burst of new series: the latency of requests with known series while other senders create many new ones. Prints a
+//! table.
 //!
 //! Not a criterion bench: it measures the p99 latency of concurrent requests. The server is a process of its own at its
 //! defaults (`cargo build --profile dist` builds it); the senders are threads with one connection each. Requests are
@@ -126,8 +127,8 @@ fn bodies(series: Range<usize>, start_ms: i64, step: i64) -> impl Iterator<Item 
     requests(series, start_ms, step).map(|request| request.to_body())
 }
 
-/// Sends requests at a rate until `over` is set, and returns their latencies, measured from the time a request was due or sent,
-/// whichever is earlier.
+/// Sends requests at a rate until `over` is set, and returns their latencies, measured from the time a request was due
+/// or sent, whichever is earlier.
 fn send_steadily(connection: &mut Connection, requests: &[Vec<u8>], rate: u32, over: &AtomicBool) -> Vec<Duration> {
     let started = Instant::now();
     let mut latencies = Vec::with_capacity(requests.len());

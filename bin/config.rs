@@ -135,7 +135,8 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is not YAML, or has an unknown key or a value out of bounds. The message names the key.
+    /// If the file cannot be read, is not YAML, or has an unknown key or a value out of bounds. The message names the
+    /// key.
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("read configuration file {path:?}"))?;
         let about = || format!("configuration file {path:?}");

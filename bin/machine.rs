@@ -138,7 +138,8 @@ fn bounds_of(version: &'static Version, group: &str) -> Vec<Bound> {
 }
 
 fn dirs_of(version: &Version, group: &str) -> Vec<PathBuf> {
-    // In a container the path may be the host's, while the mount shows the container's group as root: `ancestors` ends there.
+    // In a container the path may be the host's, while the mount shows the container's group as root: `ancestors` ends
+    // there.
     Path::new(group.trim_start_matches('/')).ancestors().map(|dir| Path::new(version.root).join(dir)).collect()
 }
 

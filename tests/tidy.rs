@@ -1,4 +1,5 @@
-//! Rules that the compiler does not check: dependencies between crates, the layout, complete documentation, forbidden text.
+//! Rules that the compiler does not check: dependencies between crates, the layout, complete documentation, forbidden
+//! text.
 
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
@@ -204,7 +205,8 @@ fn every_metric_is_documented() {
     assert!(missing.is_empty(), "docs/metrics.md does not name {missing:?}");
 }
 
-/// Returns the paths in the map of docs/architecture.md. A path that does not exist from the root is beside the first one of its row.
+/// Returns the paths in the map of docs/architecture.md. A path that does not exist from the root is beside the first
+/// one of its row.
 fn mapped() -> Vec<PathBuf> {
     let page = text(&root().join("docs/architecture.md"));
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());

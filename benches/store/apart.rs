@@ -1,5 +1,5 @@
-//! Separate stores of a tenth of the size: many parts, many shards, and samples that a real Prometheus recorded. And the memory of
-//! the large store after its series have left.
+//! Separate stores of a tenth of the size: many parts, many shards, and samples that a real Prometheus recorded. And
+//! the memory of the large store after its series have left.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use super::{Args, Bench, FLUSH_ROUNDS, SeriesId, line, sizes};
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/prometheus-data/mixed");
 
 impl Bench {
-    /// Ends half of the series with a staleness marker, then lets all others but one fall silent until they are evicted.
+    /// Ends half of the series with a staleness marker, then lets all others but one fall silent until they are
+    /// evicted.
     pub(crate) fn series_leave(&mut self) {
         let db = self.open(2);
         self.resolve(&db);

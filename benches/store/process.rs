@@ -15,8 +15,8 @@ pub(crate) fn cpu_time() -> Duration {
 /// Returns the CPU time of a process; `id` is a number or `self`.
 pub(crate) fn cpu_of_process(id: &str) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).expect("read from /proc");
-    // After the name of the program, which may contain any character: user and system time are the 12th and 13th field, in
-    // hundredths of a second.
+    // After the name of the program, which may contain any character: user and system time are the 12th and 13th field,
+    // in hundredths of a second.
     let fields = text.rsplit(')').next().expect("a split has a part").split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("it is a number")).sum();
     Duration::from_millis(ticks * 10)

@@ -1,5 +1,5 @@
-//! Section `alerting`: which Alertmanagers get alerts, and how the labels of alerts are rewritten. Keys, defaults and errors are
-//! Prometheus'.
+//! Section `alerting`: which Alertmanagers get alerts, and how the labels of alerts are rewritten. Keys, defaults and
+//! errors are Prometheus'.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Parameters of the API: parses query strings and forms as Go does, with the error messages of Prometheus.
 //!
-//! A parameter may be as long as a form. So errors quote only its start ([`quotable`]), and [`Verbatim`] keeps the key of a shared
-//! computation cheap.
+//! A parameter may be as long as a form. So errors quote only its start ([`quotable`]), and [`Verbatim`] keeps the key
+//! of a shared computation cheap.
 
 mod time;
 
@@ -220,8 +220,8 @@ impl Form {
         }
     }
 
-    /// Parses `lookback_delta` in milliseconds; `None` means the server's, as do values of 0 and less. A value below a millisecond
-    /// is rounded up to one, which includes samples at exactly the time of a step.
+    /// Parses `lookback_delta` in milliseconds; `None` means the server's, as do values of 0 and less. A value below a
+    /// millisecond is rounded up to one, which includes samples at exactly the time of a step.
     pub(crate) fn lookback_delta_ms(&self) -> Result<Option<i64>, ApiError> {
         let text = self.first("lookback_delta");
         if text.is_empty() {

@@ -1,6 +1,7 @@
 //! The state of a running server.
 //!
-//! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]. Before and after, requests for data get 503.
+//! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]. Before and after, requests for data
+//! get 503.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -5,8 +5,8 @@
 //! `instance`. A series with two new values is created by both labels. A new series without a new value is a new
 //! combination.
 //!
-//! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the earlier range, series by series. Hashes of
-//! label values are held in memory and charged to the request.
+//! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the earlier range, series by series.
+//! Hashes of label values are held in memory and charged to the request.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -35,7 +35,8 @@ pub(crate) struct Churn {
     /// The examined range in milliseconds since the epoch, start excluded. The earlier range has the same length.
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
-    /// Series with samples in the earlier range. If there are none, every series counts as new, and labels tell nothing.
+    /// Series with samples in the earlier range. If there are none, every series counts as new, and labels tell
+    /// nothing.
     pub(crate) earlier_series: u64,
     /// Series with samples in the range.
     pub(crate) series: u64,

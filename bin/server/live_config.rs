@@ -55,8 +55,8 @@ impl LiveConfig {
         self.state.read().unwrap_or_else(PoisonError::into_inner).status
     }
 
-    /// Reads the file again and puts it into force. `apply` does the same for the rest of the server. Returns the changed
-    /// keys.
+    /// Reads the file again and puts it into force. `apply` does the same for the rest of the server. Returns the
+    /// changed keys.
     ///
     /// # Errors
     /// The errors of [`Config::load`] and `apply`, and if a setting that needs a restart has changed.

@@ -14,7 +14,8 @@
 //! 5. `request` stores the samples of known series, and creates new series if their team's budget and admission control
 //!    allow it without waiting. The rest of the request is deferred, queued, and stored in later passes.
 //! 6. `append` hands samples and exemplars to the store, and resolves series again whose handles are out of date.
-//! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejects`] per [`Reason`], each with one
+//! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejects`] per [`Reason`], each with
+//!    one
 //!    example.
 //!
 //! # Invariants

@@ -99,8 +99,8 @@ impl Limits {
         check(what, "--ingest.samples-per-request-max", n as u64, limit)
     }
 
-    /// Checks the size of all label sets of a request with resolved symbols. It never exceeds `bytes_in_flight_max`: a request that
-    /// runs alone may exceed that, but not by this expansion.
+    /// Checks the size of all label sets of a request with resolved symbols. It never exceeds `bytes_in_flight_max`: a
+    /// request that runs alone may exceed that, but not by this expansion.
     #[inline]
     pub(crate) fn check_resolved(&self, size: u64) -> Result<(), WriteError> {
         let by_message =

@@ -1,7 +1,8 @@
 //! A thread with a large stack, for deeply nested queries.
 //!
-//! Parsing, printing, planning and evaluation recurse into nested expressions. Up to [`SHALLOW_DEPTH`] levels, they need
-//! less stack than any thread has. Deeper queries run on a thread of their own, whose stack is charged to the request.
+//! Parsing, printing, planning and evaluation recurse into nested expressions. Up to [`SHALLOW_DEPTH`] levels, they
+//! need less stack than any thread has. Deeper queries run on a thread of their own, whose stack is charged to the
+//! request.
 
 use std::thread::Builder;
 

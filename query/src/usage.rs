@@ -4,8 +4,8 @@
 //! series or labels than reported. Dropping unselected series or unused labels does not change its value if the
 //! remaining label sets stay unique.
 //!
-//! Labels are propagated from the root to the selectors: the result needs all labels, `sum by (job)` needs only `job` of its
-//! input, `a * on (node) b` needs `node` of both sides.
+//! Labels are propagated from the root to the selectors: the result needs all labels, `sum by (job)` needs only `job`
+//! of its input, `a * on (node) b` needs `node` of both sides.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Admission control: budgets of teams in a running server, responses to their senders, and a storm of new series from a
-//! real Prometheus.
+//! Admission control: budgets of teams in a running server, responses to their senders, and a storm of new series from
+//! a real Prometheus.
 
 use serde_json::{Value, json};
 
@@ -57,8 +57,8 @@ fn teams_have_budgets_that_a_reload_changes() {
     server.http().write(&request(T0 + 1)).expect_status(204);
     assert_eq!(team(&server, "a"), [4, 4, 6, 2]);
 
-    // A sender may name a team for the whole request; a team that is not listed is `(other)`. The request has one series
-    // more than the total budget.
+    // A sender may name a team for the whole request; a team that is not listed is `(other)`. The request has one
+    // series more than the total budget.
     let request = WriteRequest::new([of("a", 7, T0), of("a", 8, T0)]);
     let answer = write_as(server.http(), "named", &request).expect_status(400);
     assert!(answer.text().starts_with("new series exceeds the maximum of active series of all teams"));

@@ -144,8 +144,8 @@ fn check_same_answers(more: &[&str], is_asked: impl Fn(&Expression) -> bool, wri
     n_answers
 }
 
-/// Returns `true` if results agree except for the order of samples and the last digits of sums, which depend on the labels of
-/// the series.
+/// Returns `true` if results agree except for the order of samples and the last digits of sums, which depend on the
+/// labels of the series.
 fn agree(a: &Value, b: &Value) -> bool {
     let samples = |answer: &Value| match &answer["result"] {
         Value::Array(samples) if answer["resultType"] == "vector" => {

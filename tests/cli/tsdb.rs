@@ -109,8 +109,8 @@ fn blocks_are_listed_as_promtool_lists_them() {
     assert!(text(&nowhere.stderr).contains("neither of Prometheus nor of Varve"), "{nowhere:?}");
 }
 
-/// Splits the output of `analyze` into the head and the lists with their titles. Only the numbers of a list count, as promtool
-/// prints entries with the same number in any order.
+/// Splits the output of `analyze` into the head and the lists with their titles. Only the numbers of a list count, as
+/// promtool prints entries with the same number in any order.
 fn lists(text: &str) -> (String, Vec<(String, Vec<u64>)>) {
     let mut parts = text.split("\n\n");
     let head = parts.next().unwrap_or_default().to_owned();

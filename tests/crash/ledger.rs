@@ -66,8 +66,8 @@ impl Ledger {
         }
     }
 
-    /// Checks that the server returns the samples that [`Ledger::check_bits`] found in its directory, once each. JSON does not
-    /// contain the bits of a NaN, and no query returns a staleness marker.
+    /// Checks that the server returns the samples that [`Ledger::check_bits`] found in its directory, once each. JSON
+    /// does not contain the bits of a NaN, and no query returns a staleness marker.
     pub(crate) fn check_responses(&self, http: &Http, round: &str) {
         let query = [("query", "crash[3h]"), ("time", "1700010000")];
         let result = http.query("/api/v1/query", &query).data()["result"].take();

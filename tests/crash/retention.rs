@@ -1,4 +1,5 @@
-//! `kill -9` while flushes, merges and retention run: acknowledged samples within the retention stay, older ones are removed.
+//! `kill -9` while flushes, merges and retention run: acknowledged samples within the retention stay, older ones are
+//! removed.
 
 use std::thread::{scope, sleep};
 use std::time::Duration;
@@ -75,8 +76,8 @@ fn retention_between_kills_removes_only_old_samples() {
         });
         server.restart(&FLAGS);
         let found = stored(server.http(), next);
-        // The last request may be stored completely or partly although it was not acknowledged, so its time counts. Samples as old as
-        // the retention may be removed for some series only.
+        // The last request may be stored completely or partly although it was not acknowledged, so its time counts.
+        // Samples as old as the retention may be removed for some series only.
         let young = next - RETENTION_MS / STEP_MS + 1;
         let lost = |steps: &Vec<i64>| (young.max(0)..next).find(|step| steps.binary_search(step).is_err());
         let lost = found.iter().find_map(lost);

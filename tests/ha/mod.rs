@@ -1,4 +1,5 @@
-//! HA pairs: of two Prometheus servers that scrape the same targets one is stored, and the other takes over when it dies.
+//! HA pairs: of two Prometheus servers that scrape the same targets one is stored, and the other takes over when it
+//! dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -24,7 +24,8 @@ const VERSION_1: Version =
 const VERSION_2: Version = Version { root: "/sys/fs/cgroup", limit: "memory.max", kills: "memory.events" };
 
 impl MemoryGroup {
-    /// Creates a group below the group of this process. Returns `None` and prints why the test is skipped if that is not permitted.
+    /// Creates a group below the group of this process. Returns `None` and prints why the test is skipped if that is
+    /// not permitted.
     pub(crate) fn make(limit_bytes: u64) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let made = own.lines().find_map(|line| {

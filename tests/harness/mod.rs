@@ -1,4 +1,5 @@
-//! The harness of all tests: processes, an HTTP client, a remote-write client, and the real programs that Varve works with.
+//! The harness of all tests: processes, an HTTP client, a remote-write client, and the real programs that Varve works
+//! with.
 
 mod cgroup;
 mod config;

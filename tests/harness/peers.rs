@@ -1,5 +1,6 @@
-//! The real programs that Varve works with: Prometheus, promtool, the node exporter. Tests are skipped if a program that
-//! they need is not on the PATH. All versions of Prometheus have the same name, so the whole PATH is searched for them.
+//! The real programs that Varve works with: Prometheus, promtool, the node exporter. Tests are skipped if a program
+//! that they need is not on the PATH. All versions of Prometheus have the same name, so the whole PATH is searched for
+//! them.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -57,7 +58,8 @@ static RELEASES: LazyLock<Vec<Release>> = LazyLock::new(|| {
     releases
 });
 
-/// Returns the releases on the PATH, the newest first, one per minor version. If there is none, prints that the test is skipped.
+/// Returns the releases on the PATH, the newest first, one per minor version. If there is none, prints that the test is
+/// skipped.
 pub(crate) fn releases() -> &'static [Release] {
     if missing(&["prometheus"]) { &[] } else { &RELEASES }
 }

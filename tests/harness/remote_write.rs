@@ -2,8 +2,9 @@
 //!
 //! Used by the tests of the server, the unit tests of `varve-ingest` and the benches.
 //!
-//! Strings are bytes, since Prometheus' decoder does not check them either and tests send invalid UTF-8; a sample's value is
-//! its bits, since prost does not encode -0; the members of a `oneof` are optional fields. The encodings are the same.
+//! Strings are bytes, since Prometheus' decoder does not check them either and tests send invalid UTF-8; a sample's
+//! value is its bits, since prost does not encode -0; the members of a `oneof` are optional fields. The encodings are
+//! the same.
 
 use prost::Message;
 

@@ -21,8 +21,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it is ready. Without self-scrape unless a flag enables it, so that the store contains
-    /// only what the test writes.
+    /// Starts a server and waits until it is ready. Without self-scrape unless a flag enables it, so that the store
+    /// contains only what the test writes.
     pub(crate) fn start(flags: &[&str]) -> Self {
         Self::start_as(flags, &Access::default())
     }
@@ -45,8 +45,8 @@ impl Server {
         Self::run(&mut command(&data_dir, flags), dir, http)
     }
 
-    /// Starts a server whose data directory is a tmpfs of the given size, which ends with the process. Returns `None` if the
-    /// system cannot mount one.
+    /// Starts a server whose data directory is a tmpfs of the given size, which ends with the process. Returns `None`
+    /// if the system cannot mount one.
     pub(crate) fn start_on_small_disk(size: &str, flags: &[&str]) -> Option<Self> {
         const MOUNT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@""#;
         let (dir, data_dir) = new_data_dir();

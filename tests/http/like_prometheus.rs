@@ -1,4 +1,5 @@
-//! Requests to which Varve and a real Prometheus with the same data must respond with the same status and the same data or error.
+//! Requests to which Varve and a real Prometheus with the same data must respond with the same status and the same data
+//! or error.
 
 use serde_json::Value;
 

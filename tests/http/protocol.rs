@@ -39,7 +39,8 @@ fn a_truncated_body_stores_nothing() {
 fn a_client_that_sends_its_request_slowly_times_out() {
     let server = Server::start(&["--web.read-timeout=300ms"]);
     let started = std::time::Instant::now();
-    // Headers, a form and the body of a write, each stalled after its start. A sender of writes retries a 503, not a 408.
+    // Headers, a form and the body of a write, each stalled after its start. A sender of writes retries a 503, not a
+    // 408.
     let requests = [
         ("GET /api/v1/query HTTP/1.1\r\nHos", "HTTP/1.1 408 "),
         (

@@ -58,7 +58,8 @@ const OUTSIDE: &[(&str, &str)] = &[
     ("OPTIONS /api/v1/labels", "404"),
 ];
 
-/// Sends a request of another origin as it is written, and returns status, `Location`, `Allow` and whether CORS is allowed.
+/// Sends a request of another origin as it is written, and returns status, `Location`, `Allow` and whether CORS is
+/// allowed.
 fn respond(http: &Http, request: &str) -> String {
     let text =
         format!("{request} HTTP/1.1\r\nhost: x\r\norigin: http://o\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");

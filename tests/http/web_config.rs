@@ -150,8 +150,8 @@ fn guessing_passwords_tells_no_user_names_and_leaves_the_processor_to_others() {
         let started = Instant::now();
         (http.get("/api/v1/labels").status, started.elapsed())
     };
-    // The hash of ann has the lowest cost, the one of bob a higher one, and nobody has none. The sleep outlasts the pause after a
-    // guess.
+    // The hash of ann has the lowest cost, the one of bob a higher one, and nobody has none. The sleep outlasts the
+    // pause after a guess.
     let fastest = |user: &str| {
         let times = (0..5).map(|i| {
             std::thread::sleep(Duration::from_secs(1));
@@ -190,7 +190,8 @@ fn guessing_passwords_tells_no_user_names_and_leaves_the_processor_to_others() {
     let count = |status| statuses.iter().filter(|of| **of == status).count();
     eprintln!("{} times 401, {} times 503", count(401), count(503));
     assert!(count(401) > 0 && count(503) > 0 && count(401) + count(503) == statuses.len());
-    // A quarter of a core compares for four seconds, and until the queue is empty. Two whole cores would take eight seconds.
+    // A quarter of a core compares for four seconds, and until the queue is empty. Two whole cores would take eight
+    // seconds.
     assert!(count(401) as u32 * bob < Duration::from_secs(3), "{} times {bob:?}", count(401));
 }
 

@@ -1,8 +1,8 @@
 //! A real Prometheus scrapes a real node exporter and itself, and remote-writes the samples to two Varve servers,
 //! with both versions of the protocol: all three must return equal query results.
 //!
-//! Before the comparison, the jobs lose their targets. Prometheus then marks their series stale, sends the remaining samples, and
-//! continues to serve queries.
+//! Before the comparison, the jobs lose their targets. Prometheus then marks their series stale, sends the remaining
+//! samples, and continues to serve queries.
 
 mod queries;
 

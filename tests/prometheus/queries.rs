@@ -1,5 +1,5 @@
-//! The queries to compare. Each has a result for a scraped node exporter and Prometheus. They check what is stored; the differential
-//! test (`tests/promql/differential`) checks the functions and operators.
+//! The queries to compare. Each has a result for a scraped node exporter and Prometheus. They check what is stored; the
+//! differential test (`tests/promql/differential`) checks the functions and operators.
 
 /// Instant queries.
 pub(crate) const INSTANT: &[&str] = &[

@@ -108,8 +108,8 @@ impl Store {
     }
 }
 
-/// Sets the counter reset hint of a histogram after its predecessor. Prometheus' storage computes it when it appends a histogram;
-/// Varve stores the hint of the sender.
+/// Sets the counter reset hint of a histogram after its predecessor. Prometheus' storage computes it when it appends a
+/// histogram; Varve stores the hint of the sender.
 fn with_hint(mut histogram: Histogram, before: Option<&Histogram>) -> Histogram {
     if matches!(histogram.reset_hint, ResetHint::Unknown | ResetHint::NoReset) {
         let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);

@@ -1,5 +1,5 @@
-//! A server in a cgroup stays below its memory limit, so that the kernel does not kill it, and stores samples of known series
-//! meanwhile.
+//! A server in a cgroup stays below its memory limit, so that the kernel does not kill it, and stores samples of known
+//! series meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

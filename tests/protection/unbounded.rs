@@ -57,7 +57,8 @@ fn all_series_for_sixteen_clients_during_writes() {
     server.http().get("/-/healthy").expect_status(200);
 }
 
-/// Makes the requests of all clients at once, during writes. Returns the writes per second and the peak of resident memory.
+/// Makes the requests of all clients at once, during writes. Returns the writes per second and the peak of resident
+/// memory.
 fn ask_beside_writes(server: &Server, round: &AtomicU64) -> (f64, u64) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

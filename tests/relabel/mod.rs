@@ -1,8 +1,8 @@
-//! Relabelling: the results of rules are those of a real Prometheus, recorded in `tests/data/relabel/golden.txt`; and rules in a
-//! running server.
+//! Relabelling: the results of rules are those of a real Prometheus, recorded in `tests/data/relabel/golden.txt`; and
+//! rules in a running server.
 //!
-//! Prometheus receives the label sets by remote write and sends them to a server of this test, once for each case with the rules of
-//! the case. The value of a sample is the number of its label set.
+//! Prometheus receives the label sets by remote write and sends them to a server of this test, once for each case with
+//! the rules of the case. The value of a sample is the number of its label set.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -11,7 +11,8 @@
 //! 1. The caller resolves a label set once with [`Db::series`]. The hash of the label set selects a shard. The head of
 //!    the shard assigns a slot to the series, and the log of the shard gets a definition record. The caller keeps the
 //!    [`SeriesHandle`].
-//! 2. Samples of known series are collected in a [`WriteBatch`] and appended with one [`Db::append`]. Each affected shard
+//! 2. Samples of known series are collected in a [`WriteBatch`] and appended with one [`Db::append`]. Each affected
+//!    shard
 //!    is locked once: samples are checked by the rules of Prometheus and appended to the open chunks of their series. New
 //!    samples are encoded as one record per affected log.
 //! 3. The append then commits: the first of several concurrent appends writes the records of all, and syncs them under

@@ -75,8 +75,8 @@ pub struct Options {
     /// Like `series_idle_ms`, for a stale series (its newest sample is a staleness marker), which is not expected to
     /// return.
     pub series_stale_ms: i64,
-    /// Removes a block when all its samples are older than this relative to the newest timestamp or the clock, whichever
-    /// is earlier, in milliseconds. `None` disables this.
+    /// Removes a block when all its samples are older than this relative to the newest timestamp or the clock,
+    /// whichever is earlier, in milliseconds. `None` disables this.
     pub retention_ms: Option<i64>,
     /// Removes the oldest blocks while blocks and log exceed this size in bytes. `None` disables this.
     pub retention_size_bytes: Option<u64>,
@@ -88,7 +88,8 @@ pub struct Options {
     pub background: bool,
     /// Maximum number of stored exemplars, at most [`EXEMPLARS_MAX`]. 0 disables exemplars.
     pub exemplars_max: usize,
-    /// Maximum size of the labels of exemplars and of their series in bytes. Above it, the oldest exemplars are evicted.
+    /// Maximum size of the labels of exemplars and of their series in bytes. Above it, the oldest exemplars are
+    /// evicted.
     pub exemplars_size_max_bytes: usize,
     /// Maximum size of the metadata of all metric families in bytes. Above it, the families that were added first are
     /// evicted.

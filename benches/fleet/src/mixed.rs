@@ -1,8 +1,8 @@
 //! `varve-bench mixed`: queries and a steady rate of writes at the same time.
 //!
-//! Half of the fleet's scrapes are written as fast as the server accepts them. The queries of `query` then run three times:
-//! without writes, during writes, and during writes from several clients. Data time advances as fast as scrapes are sent, so
-//! all of it is in the past.
+//! Half of the fleet's scrapes are written as fast as the server accepts them. The queries of `query` then run three
+//! times: without writes, during writes, and during writes from several clients. Data time advances as fast as scrapes
+//! are sent, so all of it is in the past.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! `varve-bench unbounded`: many clients request all series at once during writes.
 //!
-//! The server already stores the fleet. One more round is written alone at a rate, then another while clients request all
-//! series in a loop. The report shows the write rates, the added memory, and the outcome of the requests.
+//! The server already stores the fleet. One more round is written alone at a rate, then another while clients request
+//! all series in a loop. The report shows the write rates, the added memory, and the outcome of the requests.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

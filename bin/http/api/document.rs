@@ -18,7 +18,8 @@ struct Document {
     components: Value,
 }
 
-/// Returns the document as YAML, in this version of the specification, for clients that reach the API under the URL `server`.
+/// Returns the document as YAML, in this version of the specification, for clients that reach the API under the URL
+/// `server`.
 pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &str) -> String {
     let mut schemas = Schemas::default();
     let string = || json!({ "type": "string" });

@@ -1,7 +1,7 @@
 //! An endpoint: a path with its methods, its handler and its description.
 //!
-//! As in Prometheus, a path serves only its listed methods. Any other, including HEAD, gets 405 with `Allow`. OPTIONS is served
-//! everywhere: 204 with CORS headers under /api/v1, 200 with `Allow` elsewhere.
+//! As in Prometheus, a path serves only its listed methods. Any other, including HEAD, gets 405 with `Allow`. OPTIONS
+//! is served everywhere: 204 with CORS headers under /api/v1, 200 with `Allow` elsewhere.
 
 use axum::extract::{Request, State};
 use axum::handler::Handler;

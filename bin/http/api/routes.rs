@@ -1,4 +1,5 @@
-//! The table of endpoints: paths, methods, parameters and responses. The router and the OpenAPI document are built from it.
+//! The table of endpoints: paths, methods, parameters and responses. The router and the OpenAPI document are built from
+//! it.
 
 use std::sync::{Arc, LazyLock};
 

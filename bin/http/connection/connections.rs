@@ -2,8 +2,8 @@
 //!
 //! An idle connection is evicted for a new one, the longest idle first. If none is idle, the connection whose request
 //! body arrives most slowly is evicted. If none can be evicted, the new connection is *reserved*: it serves probes,
-//! metrics and administration, and any other request only after it gets a regular permit. If there are too many reserved
-//! connections, one of them is evicted by the same rules.
+//! metrics and administration, and any other request only after it gets a regular permit. If there are too many
+//! reserved connections, one of them is evicted by the same rules.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -172,8 +172,8 @@ impl Connections {
         }
     }
 
-    /// Evicts the slowest connection with HTTP/2 streams. All waiting streams ask for that, so one connection is evicted
-    /// at a time.
+    /// Evicts the slowest connection with HTTP/2 streams. All waiting streams ask for that, so one connection is
+    /// evicted at a time.
     fn evict_for_stream(&self) {
         let mut last = lock(&self.stream_eviction);
         if last.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {

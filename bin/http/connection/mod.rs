@@ -4,7 +4,8 @@
 //! or the new one takes one of a few reserved permits. See [`connections`]. A connection in its TLS handshake counts as
 //! idle.
 //!
-//! HTTP/1.1 and HTTP/2 share a port: the protocol is negotiated over TLS, and detected by the first bytes in plain text.
+//! HTTP/1.1 and HTTP/2 share a port: the protocol is negotiated over TLS, and detected by the first bytes in plain
+//! text.
 
 mod connections;
 mod stall;
@@ -66,13 +67,14 @@ pub(crate) struct Server {
     pub(crate) routes: Routes,
 }
 
-/// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many HTTP/2 streams on all connections
-/// together.
+/// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many HTTP/2 streams on all
+/// connections together.
 pub(crate) fn requests_max(connections_max: usize) -> usize {
     connections_max.saturating_mul(2).saturating_add(RESERVED_MAX as usize)
 }
 
-/// Returns `true` if a request needs no regular permit, so that probes, metrics and administration work while all are taken.
+/// Returns `true` if a request needs no regular permit, so that probes, metrics and administration work while all are
+/// taken.
 fn is_reserved(path: &str) -> bool {
     const PREFIXES: [&str; 3] = ["/-/", "/api/v1/admin/", "/api/v1/status/queries"];
     path == "/metrics" || PREFIXES.iter().any(|prefix| path.starts_with(prefix))

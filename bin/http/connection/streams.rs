@@ -60,7 +60,8 @@ where
         tokio::spawn(async move {
             let mut stream = Box::pin(PROGRESS.scope(progress, stream));
             let mut stall = stall;
-            // The stream is polled first: a piece that it hands over starts the timer. Dropping it before its end resets it.
+            // The stream is polled first: a piece that it hands over starts the timer. Dropping it before its end
+            // resets it.
             let ended = std::future::poll_fn(|cx| match stream.as_mut().poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
                 Poll::Pending => stall.poll(cx).map(|()| false),

@@ -80,7 +80,8 @@ pub(super) fn property_name(field: &str, name: &[&str]) -> String {
     })
 }
 
-/// Defines a struct of response data and its schema. A field may have another name in JSON: `cores = "GOMAXPROCS": usize`.
+/// Defines a struct of response data and its schema. A field may have another name in JSON:
+/// `cores = "GOMAXPROCS": usize`.
 macro_rules! described {
     ($(#[doc = $about:literal])* $vis:vis struct $Type:ident {
         $( $(#[doc = $doc:literal])* $field:ident $(= $name:literal)? : $Kind:ty ),* $(,)?

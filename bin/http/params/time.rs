@@ -1,7 +1,7 @@
 //! Parses times and durations of requests as Go does.
 //!
-//! A time is seconds since the epoch with a fraction, or RFC 3339 as Go's `time.Parse` accepts it: an hour may have one digit, a
-//! fraction may follow a comma and have any number of digits, of which nine count.
+//! A time is seconds since the epoch with a fraction, or RFC 3339 as Go's `time.Parse` accepts it: an hour may have one
+//! digit, a fraction may follow a comma and have any number of digits, of which nine count.
 
 use super::quotable;
 use crate::quantity::parse_duration;
@@ -146,7 +146,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Returns the days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day is the last one.
+/// Returns the days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day is the last
+/// one.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     const DAYS_TO_EPOCH: i64 = 719_468;
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };

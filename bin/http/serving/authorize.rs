@@ -1,5 +1,5 @@
-//! The outermost layer: protection from other web pages, authentication, authorization, and the configured headers of every
-//! response.
+//! The outermost layer: protection from other web pages, authentication, authorization, and the configured headers of
+//! every response.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ async fn authenticate(auth: Option<&Arc<Auth>>, request: &mut Request) -> Result
     Ok(())
 }
 
-/// Returns the challenge of a 401. Browsers respond to `Basic` with a dialog of their own, so a script that says what it
-/// is gets another one.
+/// Returns the challenge of a 401. Browsers respond to `Basic` with a dialog of their own, so a script that says what
+/// it is gets another one.
 fn challenge_for(request: &Request) -> HeaderValue {
     let is_script = request.headers().get("x-requested-with").is_some_and(|value| value == "XMLHttpRequest");
     HeaderValue::from_static(if is_script { "Bearer" } else { "Basic" })

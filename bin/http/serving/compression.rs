@@ -4,7 +4,8 @@
 //! equal `q`. A body is compressed piece by piece while it is sent, at the client's pace. The body of a truncated
 //! response ends in an error before the end marker of the coding is written, so that it never parses as complete.
 //!
-//! The memory of an encoder is charged to the memory of all queries. If that is exhausted, the response is not compressed.
+//! The memory of an encoder is charged to the memory of all queries. If that is exhausted, the response is not
+//! compressed.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -55,7 +56,8 @@ impl Coding {
         [Self::Gzip, Self::Deflate, Self::Zstd].into_iter().find(|coding| coding.name() == name)
     }
 
-    /// Returns the coding of a request's body by its header: `Some(None)` for an uncompressed body, `None` for an unknown coding.
+    /// Returns the coding of a request's body by its header: `Some(None)` for an uncompressed body, `None` for an
+    /// unknown coding.
     pub(crate) fn of_body(content_encoding: &str) -> Option<Option<Self>> {
         match content_encoding.to_ascii_lowercase().as_str() {
             "" | "identity" => Some(None),

@@ -1,7 +1,7 @@
 //! Rate limit of log messages that many requests cause.
 //!
-//! While the disk is full, thousands of write requests a minute fail for one reason. The first message of a kind is logged, then
-//! one every [`INTERVAL`], with the number of suppressed messages.
+//! While the disk is full, thousands of write requests a minute fail for one reason. The first message of a kind is
+//! logged, then one every [`INTERVAL`], with the number of suppressed messages.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

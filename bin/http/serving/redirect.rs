@@ -33,7 +33,8 @@ fn to_clean(prefix: &str, method: &Method, uri: &Uri) -> Option<Response> {
     if is_api { redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, &format!("{prefix}{API}")) } else { None }
 }
 
-/// Redirects to one of the `served` paths that differs by a trailing slash, below `prefix`. Returns `None` if there is none.
+/// Redirects to one of the `served` paths that differs by a trailing slash, below `prefix`. Returns `None` if there is
+/// none.
 pub(crate) fn to_served(prefix: &str, method: &Method, uri: &Uri, served: &[&str]) -> Option<Response> {
     let path = uri.path().strip_suffix('/')?;
     let is_served = served.iter().any(|served| fits(served, path));

@@ -21,8 +21,8 @@ use crate::server::settings::Settings;
 const FORM_SIZE_MAX: usize = 10 << 20;
 /// Forms above this size are parsed on a blocking thread: less than a millisecond of work.
 const FORM_INLINE_MAX: usize = 64 << 10;
-/// Copies of the parameters that a request may hold at a time: as parsed, as its handler uses them, as lists show them, and twice
-/// in the key of a shared computation.
+/// Copies of the parameters that a request may hold at a time: as parsed, as its handler uses them, as lists show them,
+/// and twice in the key of a shared computation.
 const FORM_COPIES: usize = 5;
 /// Growth of a form of invalid UTF-8, each byte of which becomes U+FFFD.
 const LOSSY_GROWTH: usize = 3;
@@ -178,8 +178,8 @@ pub(crate) fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
 }
 
-/// Reads the parameters of a request: from its body if the body is a form, then from its URL. They are charged until the request
-/// ends.
+/// Reads the parameters of a request: from its body if the body is a form, then from its URL. They are charged until
+/// the request ends.
 async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
     let (parts, body) = request.into_parts();
     let mut form = Form::default();

@@ -11,7 +11,8 @@
 //! Invariants
 //! 1. The buffer's capacity is charged to the request's memory budget until the client's side asks for the next chunk.
 //! 2. A body whose writer was dropped without `finish` ends in an error, so that it never parses as complete.
-//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. When it has
+//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. When it
+//!    has
 //!    waited for the client for [`RELEASE_AFTER`], it releases its permit.
 //! 4. When the client's side is dropped, the request is interrupted. A coalesced request is interrupted with its last
 //!    client.
@@ -148,8 +149,8 @@ impl ResponseWriter {
         }
     }
 
-    /// Ends the response with an error: the client gets its status, or an aborted body if the start was sent. The body is
-    /// aborted when the writer is dropped.
+    /// Ends the response with an error: the client gets its status, or an aborted body if the start was sent. The body
+    /// is aborted when the writer is dropped.
     pub(crate) fn fail(&mut self, error: ApiError) -> Outcome {
         if !matches!(self.stage, Stage::Buffering(_)) {
             return Outcome::Truncated(error);

@@ -1,7 +1,7 @@
 //! Routing below `--web.route-prefix`.
 //!
-//! The prefix is removed from the path of a request before anything else looks at the path. As in Prometheus, nothing is served
-//! outside of the prefix, except redirects to it.
+//! The prefix is removed from the path of a request before anything else looks at the path. As in Prometheus, nothing
+//! is served outside of the prefix, except redirects to it.
 
 use axum::Router;
 use axum::extract::{Request, State};

@@ -22,7 +22,8 @@ use super::scope::Scope;
 
 /// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or more.
 const COMPARISONS_MAX: usize = 1;
-/// A wrong password delays the next comparison by this many times its own duration: guesses use at most a quarter of a core.
+/// A wrong password delays the next comparison by this many times its own duration: guesses use at most a quarter of a
+/// core.
 const PAUSE_FACTOR: u32 = 3;
 /// Maximum number of different credentials that wait for their comparison, of one client address and of all.
 const QUEUED_PER_CLIENT_MAX: usize = 8;
@@ -95,7 +96,8 @@ impl Auth {
         Ok((!is_open).then_some(Self { users, tokens, cache, comparisons, queue, cost_max }))
     }
 
-    /// Authenticates a request by its `Authorization` header, and returns the name of the user or token. Users have all scopes.
+    /// Authenticates a request by its `Authorization` header, and returns the name of the user or token. Users have all
+    /// scopes.
     ///
     /// # Errors
     /// The reason why the request is denied.
@@ -147,8 +149,8 @@ impl Auth {
         if is_right { Ok(user.into()) } else { Err(Denied::Unknown) }
     }
 
-    /// Compares a password with its hash, which is empty for an unknown user, on a blocking thread. The result is cached even if the
-    /// client disconnects.
+    /// Compares a password with its hash, which is empty for an unknown user, on a blocking thread. The result is
+    /// cached even if the client disconnects.
     async fn compare(
         self: &Arc<Self>,
         key: Digest,

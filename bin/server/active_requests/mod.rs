@@ -1,7 +1,7 @@
 //! Active requests for data and writes: queued, being processed, or being sent to their clients.
 //!
-//! Used by /api/v1/status/queries, the active-request log, shutdown, and the choice of the request to interrupt when memory
-//! is short.
+//! Used by /api/v1/status/queries, the active-request log, shutdown, and the choice of the request to interrupt when
+//! memory is short.
 
 pub(crate) mod log;
 

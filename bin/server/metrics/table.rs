@@ -1,4 +1,5 @@
-//! Type, labels and help text of every metric: the table of docs/metrics.md, so that the page and `/metrics` never differ.
+//! Type, labels and help text of every metric: the table of docs/metrics.md, so that the page and `/metrics` never
+//! differ.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -6,8 +6,8 @@
 //! scrapes, a running server       ->      inventory     /
 //! ```
 //!
-//! Needs err on the safe side: a dashboard needs everything that its variables may select, and an expression that does not
-//! parse needs every metric whose name occurs in it.
+//! Needs err on the safe side: a dashboard needs everything that its variables may select, and an expression that does
+//! not parse needs every metric whose name occurs in it.
 
 mod alternation;
 mod args;

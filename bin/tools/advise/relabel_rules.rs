@@ -1,4 +1,5 @@
-//! Findings as relabel rules, ready to paste: scoped by job, in dry-run mode by default, and disabled by use where they drop.
+//! Findings as relabel rules, ready to paste: scoped by job, in dry-run mode by default, and disabled by use where they
+//! drop.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

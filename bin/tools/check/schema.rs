@@ -1,7 +1,7 @@
 //! The keys of a Prometheus configuration, and what their values may be: `prometheus-3.16.yaml`, which explains itself.
 //!
-//! [`check`] rejects unknown keys and values of a wrong kind, at any depth. It lists the parts that it has not looked at:
-//! service discoveries and the authentication of cloud providers.
+//! [`check`] rejects unknown keys and values of a wrong kind, at any depth. It lists the parts that it has not looked
+//! at: service discoveries and the authentication of cloud providers.
 
 use std::collections::BTreeSet;
 

@@ -45,7 +45,8 @@ pub(crate) struct Response {
     pub(crate) body: Bytes,
 }
 
-/// A client of one server, on a tokio runtime. It keeps one connection open between requests and sends one request at a time.
+/// A client of one server, on a tokio runtime. It keeps one connection open between requests and sends one request at a
+/// time.
 #[derive(Debug)]
 pub(crate) struct AsyncClient {
     url: Url,

@@ -103,7 +103,8 @@ fn versions(of: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVersion>> 
 /// The trusted certificates.
 #[derive(Debug)]
 enum Trust {
-    /// All certificates, for `insecure_skip_verify`. Signatures are still checked: the server has the key of its certificate.
+    /// All certificates, for `insecure_skip_verify`. Signatures are still checked: the server has the key of its
+    /// certificate.
     Any,
     Roots {
         /// Verifies that a root signed the certificate.

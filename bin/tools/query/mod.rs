@@ -1,7 +1,7 @@
 //! `varve query`: queries any server with Prometheus' HTTP API, with the flags and the output of promtool.
 //!
-//! `response` parses responses, `print` prints results as promtool does, `buckets` analyzes histograms, and `explain` prints
-//! the plan of a query, which only Varve provides.
+//! `response` parses responses, `print` prints results as promtool does, `buckets` analyzes histograms, and `explain`
+//! prints the plan of a query, which only Varve provides.
 //!
 //! Bounds: the client rejects responses that are too long. See [`crate::client`].
 

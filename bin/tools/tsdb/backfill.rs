@@ -1,7 +1,8 @@
 //! `varve tsdb create-blocks-from openmetrics`: creates Prometheus blocks from a file of samples.
 //!
-//! The file is read once for its timestamps, then once for each group of windows whose samples fit in memory. Most files are
-//! one group. Samples may be in any order. Of several samples of a series with the same timestamp the first one counts.
+//! The file is read once for its timestamps, then once for each group of windows whose samples fit in memory. Most
+//! files are one group. Samples may be in any order. Of several samples of a series with the same timestamp the first
+//! one counts.
 //!
 //! Bounds: [`SAMPLES_MAX`] samples in memory, [`WINDOWS_MAX`] blocks.
 //!

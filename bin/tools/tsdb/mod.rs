@@ -1,7 +1,7 @@
 //! `varve tsdb`: promtool's tools for data directories, of Prometheus and of Varve, and Varve's own.
 //!
-//! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be in use. Its WAL is first
-//! converted to blocks in a scratch directory. A Varve directory must not be open elsewhere.
+//! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be in use. Its WAL is
+//! first converted to blocks in a scratch directory. A Varve directory must not be open elsewhere.
 //!
 //! Exit codes are promtool's: 0 success, 1 failure or unreadable data.
 

@@ -38,8 +38,8 @@ pub(crate) struct RecoverArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) to_blocks: PathBuf,
 
-    /// Memory target; chunks that do not fit are spilled to the output directory [0: half of the memory of the machine or
-    /// cgroup]
+    /// Memory target; chunks that do not fit are spilled to the output directory [0: half of the memory of the machine
+    /// or cgroup]
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory: usize,
 

@@ -38,8 +38,8 @@ impl Memory {
     /// Reserves `size` bytes without waiting.
     ///
     /// # Errors
-    /// [`WriteError::Busy`] if the bytes exceed the limit, or [`WriteError::TooLarge`] if they exceed the limit of a request that runs
-    /// alone, so that a retry fails too.
+    /// [`WriteError::Busy`] if the bytes exceed the limit, or [`WriteError::TooLarge`] if they exceed the limit of a
+    /// request that runs alone, so that a retry fails too.
     pub(crate) fn reserve(&self, size: usize) -> Result<Reservation<'_>, WriteError> {
         self.add(0, size as u64)?;
         Ok(Reservation { memory: self, size: size as u64 })

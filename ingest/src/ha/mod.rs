@@ -15,8 +15,8 @@
 //!    repeats it.
 //! 3. Downtime is not silence: after a start, each leader has the whole timeout to send a request.
 //!
-//! Threads: one lock, held for a look-up, and for writing a small file when the leader changes. Crash: the old file or the
-//! new one.
+//! Threads: one lock, held for a look-up, and for writing a small file when the leader changes. Crash: the old file or
+//! the new one.
 
 mod election;
 mod file;

@@ -134,8 +134,8 @@ impl Context {
     }
 }
 
-/// Escapes the names of attributes. If several become the same name, their values are joined in the order of the original
-/// names.
+/// Escapes the names of attributes. If several become the same name, their values are joined in the order of the
+/// original names.
 fn escaped(attributes: &[KeyValue], ignored: &[&str], namer: LabelNamer) -> Result<LabelMap, String> {
     let mut sorted: Vec<_> = attributes.iter().filter(|attribute| !ignored.contains(&attribute.key.as_str())).collect();
     sorted.sort_by_key(|attribute| &attribute.key);

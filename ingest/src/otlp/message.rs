@@ -1,4 +1,5 @@
-//! The inner messages of OTLP metrics (`opentelemetry/proto/{common,resource,metrics}/v1`), decoded by prost one at a time.
+//! The inner messages of OTLP metrics (`opentelemetry/proto/{common,resource,metrics}/v1`), decoded by prost one at a
+//! time.
 //!
 //! The outer messages, which may hold any number of them, are read in place (`translate`).
 

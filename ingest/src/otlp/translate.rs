@@ -44,8 +44,8 @@ struct Translator<'a, 'c, 'p> {
     rejects: &'a mut Rejects,
     /// Families whose metadata is in the batch.
     families: BTreeSet<String>,
-    /// Timestamps of the samples of `target_info` in the batch, by the key of the series, to add each only once: a request may
-    /// contain a resource several times.
+    /// Timestamps of the samples of `target_info` in the batch, by the key of the series, to add each only once: a
+    /// request may contain a resource several times.
     infos: HashMap<RouteKey, BTreeSet<i64>>,
 }
 
@@ -497,7 +497,8 @@ fn decode<M: Message + Default>(reader: Reader<'_>) -> Result<M, WriteError> {
     Ok(message)
 }
 
-/// Decodes a message, or a part of it. `size` is the size of all its parts: a field that occurs several times is merged.
+/// Decodes a message, or a part of it. `size` is the size of all its parts: a field that occurs several times is
+/// merged.
 fn merge<M: Message>(to: &mut M, size: &mut usize, reader: Reader<'_>) -> Result<(), WriteError> {
     *size += reader.rest().len();
     if *size > DECODED_SIZE_MAX {
@@ -542,7 +543,8 @@ fn exemplar_value(exemplar: &Exemplar) -> Option<f64> {
     })
 }
 
-/// Returns the sorted labels of an exemplar: trace and span, and all other attributes unless they are too long in total.
+/// Returns the sorted labels of an exemplar: trace and span, and all other attributes unless they are too long in
+/// total.
 fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
     let mut labels = Vec::new();
     for (name, id, size) in

@@ -141,8 +141,8 @@ impl Receiver {
         Ok(used)
     }
 
-    /// Enables a rule that a query has disabled, or forgets the query that would have disabled it. Returns whether there
-    /// was a query, or `None` if no rule has the name. Waits for the disk.
+    /// Enables a rule that a query has disabled, or forgets the query that would have disabled it. Returns whether
+    /// there was a query, or `None` if no rule has the name. Waits for the disk.
     pub fn enable_rule(&self, name: &str) -> Option<bool> {
         let mut disabled = self.disabled_rules.lock();
         let was_used = self.rules().rules.enable(name)?;
@@ -341,8 +341,8 @@ fn histogram_size(entry: &HistogramEntry) -> usize {
     }
 }
 
-/// Unused buffers take at most 1/`POOL_SHARE` of the bytes in flight: 32 MiB by default. A request of 10,000 series takes
-/// about 6 MiB.
+/// Unused buffers take at most 1/`POOL_SHARE` of the bytes in flight: 32 MiB by default. A request of 10,000 series
+/// takes about 6 MiB.
 const POOL_SHARE: usize = 16;
 /// Bytes of memory of a sample: decoded, plus in the batch for the store.
 const DECODED_SAMPLE_SIZE: usize = 16 + 32;

@@ -1,4 +1,5 @@
-//! The rules that were disabled by use, or would have been in a dry run, persisted across restarts. Format: docs/format/disabled-rules.md, version 1.
+//! The rules that were disabled by use, or would have been in a dry run, persisted across restarts. Format:
+//! docs/format/disabled-rules.md, version 1.
 //!
 //! A rule is identified by the fingerprint of its entry in the configuration. A changed entry is a new rule, even if
 //! only the name has changed. The file contains the rules in force that are disabled.

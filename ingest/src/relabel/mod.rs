@@ -204,8 +204,8 @@ impl Rules {
     }
 }
 
-/// Returns `true` if matchers select their metrics by name: by equality, or by a regular expression that is a finite set
-/// of names.
+/// Returns `true` if matchers select their metrics by name: by equality, or by a regular expression that is a finite
+/// set of names.
 fn names_metrics(matchers: &[Matcher]) -> bool {
     matchers.iter().filter(|matcher| matcher.name() == METRIC_NAME).any(|matcher| match matcher.op() {
         MatchOp::Equal => !matcher.value().is_empty(),

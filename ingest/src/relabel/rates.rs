@@ -20,8 +20,8 @@ struct Read {
 }
 
 impl Rates {
-    /// Returns the rates since an earlier read at least [`INTERVAL_MIN`] ago, or since the start. `now` is the time since
-    /// the start.
+    /// Returns the rates since an earlier read at least [`INTERVAL_MIN`] ago, or since the start. `now` is the time
+    /// since the start.
     pub(super) fn read(&mut self, now: Duration, counts: Vec<u64>) -> Vec<f64> {
         if now.saturating_sub(self.last.at) >= INTERVAL_MIN {
             self.previous = std::mem::replace(&mut self.last, Read { at: now, counts: counts.clone() });

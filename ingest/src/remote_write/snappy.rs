@@ -11,8 +11,8 @@ use crate::limits::Limits;
 /// Returns the decompressed size that a block declares.
 ///
 /// # Errors
-/// [`WriteError::TooLarge`] over the limit; [`WriteError::Malformed`] if the length is missing, or impossible for a block
-/// of this size.
+/// [`WriteError::TooLarge`] over the limit; [`WriteError::Malformed`] if the length is missing, or impossible for a
+/// block of this size.
 pub(crate) fn declared_size(block: &[u8], limits: &Limits) -> Result<usize, WriteError> {
     let mut reader = Reader::new(block);
     let declared = reader.varint().map_err(|_| malformed("the block has no valid length"))?;

@@ -18,7 +18,8 @@ use crate::limits::Limits;
 /// well-formed when it was cached, and all other label sets are checked before anything is stored.
 ///
 /// # Errors
-/// [`WriteError::Malformed`], and [`WriteError::TooLarge`] if the message exceeds `limits`. The batch must not be used then.
+/// [`WriteError::Malformed`], and [`WriteError::TooLarge`] if the message exceeds `limits`. The batch must not be used
+/// then.
 pub fn decode(
     message: &[u8],
     hasher: &RouteHasher,

@@ -1,4 +1,5 @@
-//! `io.prometheus.write.v2.Request` of remote write 2.0 (`prompb/io/prometheus/write/v2/types.proto`), decoded in place.
+//! `io.prometheus.write.v2.Request` of remote write 2.0 (`prompb/io/prometheus/write/v2/types.proto`), decoded in
+//! place.
 //!
 //! Strings are in a symbol table. Label sets are references to symbols. Each symbol is hashed once, and the key of a
 //! label set is the hash of its symbols' hashes, so that known series need no strings. Proto3's rules, histograms and

@@ -5,8 +5,9 @@
 //! exhausted. The error says how many samples of earlier lines are stored. A retry of the whole body stores nothing
 //! twice.
 //!
-//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times the maximum of a message. The work for
-//! a body is bounded by its size as received ([`EXPANSION_MAX`]), by [`BARREN_LINES_MAX`] and by [`Import::timeout`].
+//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times the maximum of a message. The work
+//! for a body is bounded by its size as received ([`EXPANSION_MAX`]), by [`BARREN_LINES_MAX`] and by
+//! [`Import::timeout`].
 
 mod line;
 
@@ -100,8 +101,8 @@ impl Receiver {
     /// Imports a scrape body, see the documentation of the module [`text`](crate::text).
     ///
     /// # Errors
-    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::Cut`] around other errors, say how many samples of earlier
-    /// lines are stored. A part of the current batch may be stored too.
+    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::Cut`] around other errors, say how many samples of
+    /// earlier lines are stored. A part of the current batch may be stored too.
     pub fn import(&self, origin: &Origin<'_>, body: &[u8], import: &Import) -> Result<Written, WriteError> {
         self.counted(body, |buffers| {
             let (started, written) = (Instant::now(), Written::default());

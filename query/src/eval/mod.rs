@@ -161,8 +161,8 @@ impl<'a> Evaluator<'a> {
         Ok(vector)
     }
 
-    /// Evaluates an expression of type vector and passes its series to `sink`. Series of selectors and range functions are
-    /// computed one at a time, in ascending order of labels.
+    /// Evaluates an expression of type vector and passes its series to `sink`. Series of selectors and range functions
+    /// are computed one at a time, in ascending order of labels.
     pub(crate) fn each_series(&mut self, plan: &Plan, grid: Grid, sink: Sink<'_>) -> Result<()> {
         self.each_with_labels(plan, grid, &LabelHint::All, 1, sink)
     }
@@ -307,6 +307,6 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Maximum number of sets of all steps that operators hold at a time, besides the columns of series. A subquery may have
-/// any number of steps, so they are charged.
+/// Maximum number of sets of all steps that operators hold at a time, besides the columns of series. A subquery may
+/// have any number of steps, so they are charged.
 const STEP_SETS_MAX: usize = 4;

@@ -91,8 +91,8 @@ impl StepSampleStats {
         self.steps.iter_mut().take(1).for_each(|count| count.read += total.read);
     }
 
-    /// Adds the statistics of a subquery. Each step needs the samples of all inner steps in its window. Each read counts
-    /// for the earliest step whose window has it. Reads between the windows of two steps are not counted.
+    /// Adds the statistics of a subquery. Each step needs the samples of all inner steps in its window. Each read
+    /// counts for the earliest step whose window has it. Reads between the windows of two steps are not counted.
     pub(crate) fn add_subquery(&mut self, other: &Self, inner: Grid, grid: Grid, shift: Shift, range_ms: i64) {
         self.n_series += other.n_series;
         if let [only] = &mut self.steps[..] {

@@ -113,7 +113,8 @@ pub(crate) enum IntegralRule {
     Trapezoid,
 }
 
-/// Returns the rule with the number `params[0]`, or `None` if there is no such rule. The default is the trapezoidal rule.
+/// Returns the rule with the number `params[0]`, or `None` if there is no such rule. The default is the trapezoidal
+/// rule.
 pub(crate) fn integral_rule(params: &[f64]) -> Option<IntegralRule> {
     match params.first() {
         Some(0.0) => Some(IntegralRule::Left),

@@ -287,8 +287,8 @@ fn span(offset: i32, length: u32) -> varve_tsdb::histogram::BucketSpan {
     varve_tsdb::histogram::BucketSpan { offset, length }
 }
 
-/// Creates a histogram from its zero bucket (threshold and count), the offsets and counts of its buckets, and its custom bounds.
-/// Its sum is its count.
+/// Creates a histogram from its zero bucket (threshold and count), the offsets and counts of its buckets, and its
+/// custom bounds. Its sum is its count.
 #[cfg(test)]
 fn literal(
     schema: i8,

@@ -1,7 +1,7 @@
 //! Quantiles, fractions and variance of native histograms.
 //!
-//! Observations are assumed to be spread evenly on a logarithmic scale within an exponential bucket, and on a linear scale
-//! within the zero bucket and custom buckets.
+//! Observations are assumed to be spread evenly on a logarithmic scale within an exponential bucket, and on a linear
+//! scale within the zero bucket and custom buckets.
 
 use super::{Bucket, FloatHistogram};
 use crate::math::kahan::KahanSum;

@@ -34,8 +34,8 @@ pub(crate) fn sgn(value: f64) -> f64 {
     if value == 0.0 || value.is_nan() { value } else { 1.0_f64.copysign(value) }
 }
 
-/// Splits a finite nonzero number into a fraction in [0.5, 1) with its sign, and a power of two. 0, infinities and NaN are
-/// returned as the fraction.
+/// Splits a finite nonzero number into a fraction in [0.5, 1) with its sign, and a power of two. 0, infinities and NaN
+/// are returned as the fraction.
 fn split(value: f64) -> (f64, i32) {
     if value == 0.0 || !value.is_finite() {
         return (value, 0);

@@ -4,8 +4,8 @@ use super::{Plan, PlanKind, RangeSelector, Shift};
 use crate::functions::Implementation;
 use crate::promql::ast::ValueType;
 
-/// Returns the time shift of the selectors of the argument of `info`, which info series have, too. Returns `None` if the
-/// selectors read different times: then info series are read at the time of the step.
+/// Returns the time shift of the selectors of the argument of `info`, which info series have, too. Returns `None` if
+/// the selectors read different times: then info series are read at the time of the step.
 ///
 /// The offsets of the subqueries around a selector are added to its own, up to the first `@`.
 pub(crate) fn info_shift(plan: &Plan) -> Option<Shift> {
@@ -20,8 +20,8 @@ pub(crate) fn info_shift(plan: &Plan) -> Option<Shift> {
     shifts.first().copied().filter(|_| is_uniform)
 }
 
-/// Adds the shifts of the selectors that an expression reads its series from. Returns `false` if some of its series come
-/// from no selector. `outer` is the shift of the subqueries around the expression.
+/// Adds the shifts of the selectors that an expression reads its series from. Returns `false` if some of its series
+/// come from no selector. `outer` is the shift of the subqueries around the expression.
 fn add_shifts(plan: &Plan, outer: Shift, shifts: &mut Vec<Shift>) -> bool {
     if !matches!(plan.value_type, ValueType::Vector | ValueType::Matrix) {
         return true;

@@ -6,15 +6,16 @@
 //!                                                        '-> json
 //! ```
 //!
-//! The language, the error messages and the printed text are those of Prometheus 3.16; docs/decisions/0002 explains why Varve
-//! has its own parser.
+//! The language, the error messages and the printed text are those of Prometheus 3.16; docs/decisions/0002 explains why
+//! Varve has its own parser.
 //!
 //! Invariants
 //! 1. An error is the first error that Prometheus reports for the text, with the same line and column.
 //! 2. Parsing stops at the first error. Types are checked only if the syntax is valid.
 //! 3. In a tree that `parse` returns, the numbers and types of all arguments are valid, and a `Binary` has a matching
 //!    if and only if both operands are vectors.
-//! 4. All recursion is bounded by [`DEPTH_MAX`], and runs on a larger stack for deep queries. A chain of operators, `a or b or c`, leans to the left and may be
+//! 4. All recursion is bounded by [`DEPTH_MAX`], and runs on a larger stack for deep queries. A chain of operators,
+//!    `a or b or c`, leans to the left and may be
 //!    longer. Code that walks a chain uses [`ast::Binary::chain`] instead of recursing.
 
 pub mod ast;

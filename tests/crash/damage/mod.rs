@@ -1,5 +1,5 @@
-//! Damaged, truncated, half-renamed, foreign and newer files, and a full disk: the server reports the problem, serves all other
-//! data and deletes nothing.
+//! Damaged, truncated, half-renamed, foreign and newer files, and a full disk: the server reports the problem, serves
+//! all other data and deletes nothing.
 
 mod full_disk;
 

@@ -1,4 +1,5 @@
-//! The active-request log. Its decoder belongs to the binary, which no crate can link: the files are compiled into this one.
+//! The active-request log. Its decoder belongs to the binary, which no crate can link: the files are compiled into this
+//! one.
 
 #[path = "../../../bin/server/active_requests/log/read.rs"]
 #[expect(dead_code, reason = "only the binary opens the file")]

@@ -25,8 +25,8 @@ use varve_query::promql::{parse, print};
 use varve_tsdb::fs::{Fs, MemFs};
 use varve_tsdb::testing::RowCodec;
 
-/// Decodes a row of values and a column of timestamps. The first two bytes are the number of elements. A decoded row is encoded
-/// and decoded again, to the same bits.
+/// Decodes a row of values and a column of timestamps. The first two bytes are the number of elements. A decoded row is
+/// encoded and decoded again, to the same bits.
 pub fn row_decode(input: &[u8]) {
     let Some((&[a, b], bytes)) = input.split_first_chunk() else { return };
     let n = usize::from(u16::from_le_bytes([a, b])) % 1024;
@@ -50,8 +50,8 @@ pub fn row_decode(input: &[u8]) {
     }
 }
 
-/// Reads the input as the payload of the file of HA leaders, under a valid checksum. An invalid file is set aside: the next start
-/// finds none.
+/// Reads the input as the payload of the file of HA leaders, under a valid checksum. An invalid file is set aside: the
+/// next start finds none.
 pub fn ha_file(input: &[u8]) {
     let (fs, path): (Arc<dyn Fs>, _) = (Arc::new(MemFs::new()), Path::new("/ha"));
     let head = [&b"VHAP\x01\0\0\0"[..], &crc32c::crc32c(input).to_le_bytes()].concat();

@@ -15,7 +15,8 @@ use varve_tsdb::fs::{Fs, MemFs, PowerCut};
 use crate::reseal::reseal_prometheus;
 use crate::store::{damaged, everything, files, open};
 
-/// Decodes a chunk; the first byte is its encoding. The decoded samples are encoded and decoded again, to the same bits.
+/// Decodes a chunk; the first byte is its encoding. The decoded samples are encoded and decoded again, to the same
+/// bits.
 pub fn prometheus_chunk(input: &[u8]) {
     let Some((code, bytes)) = input.split_first() else { return };
     let Some(encoding) = Encoding::from_code(1 + code % 6) else { return };

@@ -2,8 +2,8 @@
 
 use varve_tsdb::labels::regexp::Regexp;
 
-/// Parses the first line of the input as a pattern and matches the other lines. The results are those of the crate `regex`, and
-/// agree with the literals and the prefix of the pattern.
+/// Parses the first line of the input as a pattern and matches the other lines. The results are those of the crate
+/// `regex`, and agree with the literals and the prefix of the pattern.
 pub fn regexp_parse(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (pattern, texts) = text.split_once('\n').unwrap_or((text, ""));
@@ -27,8 +27,8 @@ pub fn regexp_parse(input: &[u8]) {
     assert!(escaped.is_match(text));
 }
 
-/// Returns `true` if a pattern means the same in Go and in Rust: escapes, flags, repetition counts, and classes in which Rust
-/// has operators may not.
+/// Returns `true` if a pattern means the same in Go and in Rust: escapes, flags, repetition counts, and classes in
+/// which Rust has operators may not.
 fn is_common(pattern: &str) -> bool {
     let other = ["\\", "(?", "{", "}", "&&", "--", "~~", "[[", "[^[", "[]", "[^]"];
     let n_open = pattern.matches('[').count();

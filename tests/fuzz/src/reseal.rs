@@ -97,8 +97,8 @@ fn section(bytes: &mut [u8], at: usize, end: usize) -> Option<usize> {
     Some(crc + 4)
 }
 
-/// Seals entries that begin with their size as a varint, each at a multiple of `step`. Of chunks the size is that of what
-/// follows the byte of the encoding, which is sealed too.
+/// Seals entries that begin with their size as a varint, each at a multiple of `step`. Of chunks the size is that of
+/// what follows the byte of the encoding, which is sealed too.
 fn entries(bytes: &mut [u8], mut at: usize, end: usize, step: usize) {
     let n_uncounted = usize::from(step == 1);
     while at < end.min(bytes.len()) {

@@ -1,6 +1,7 @@
 //! Stores whose files are damaged by the edits in the input.
 //!
-//! The input is a list of edits of 8 bytes each: file, kind, offset (4), value (2). A file may also get the bytes of another.
+//! The input is a list of edits of 8 bytes each: file, kind, offset (4), value (2). A file may also get the bytes of
+//! another.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,8 +20,8 @@ const ROOT: &str = "/";
 /// The samples of each series, as times and bits, or the error when it is read.
 type Contents = BTreeMap<String, Result<Vec<(i64, u64)>, String>>;
 
-/// Damages logs and opens the store twice. Both attempts give the same result: an error, or the same samples, all of which were
-/// written.
+/// Damages logs and opens the store twice. Both attempts give the same result: an error, or the same samples, all of
+/// which were written.
 pub fn wal_replay(input: &[u8]) {
     static STORE: OnceLock<(MemFs, Contents)> = OnceLock::new();
     open_damaged(STORE.get_or_init(|| with_contents(logs())), input);
@@ -32,8 +33,8 @@ pub fn store_open(input: &[u8]) {
     open_damaged(STORE.get_or_init(|| with_contents(everything())), input);
 }
 
-/// As [`store_open`], but with valid checksums, so that the edits reach the decoders. The contents may be anything, but no operation
-/// on the store panics.
+/// As [`store_open`], but with valid checksums, so that the edits reach the decoders. The contents may be anything, but
+/// no operation on the store panics.
 pub fn store_decode(input: &[u8]) {
     static STORE: OnceLock<MemFs> = OnceLock::new();
     let fs = STORE.get_or_init(everything).crash(PowerCut::KeepsAll);
@@ -133,8 +134,8 @@ pub(crate) fn open(fs: &MemFs) -> Db {
     Db::open(Path::new(ROOT), options(fs)).expect("a sound store opens")
 }
 
-/// Appends a sample to each of some series, to some of them histograms, with starts and exemplars; two labels, so that the
-/// index has something to find.
+/// Appends a sample to each of some series, to some of them histograms, with starts and exemplars; two labels, so that
+/// the index has something to find.
 fn write(db: &Db, series: std::ops::Range<i64>, t: i64) {
     let mut batch = WriteBatch::default();
     for i in series {

@@ -1,4 +1,5 @@
-//! Expressions and rules of kube-prometheus, and scrapes of the components that it monitors, read in place from ../shared.
+//! Expressions and rules of kube-prometheus, and scrapes of the components that it monitors, read in place from
+//! ../shared.
 
 mod expressions;
 mod rules;
@@ -21,8 +22,8 @@ pub(crate) const KUBERNETES: [(&str, &str); 7] = [
     ("node-exporter", "node-exporter-1.11-live.prom"),
     ("etcd", "etcd-k8s-1.35.prom"),
 ];
-/// Scrapes for the other dashboards. There is none of kube-proxy; every component of Kubernetes exports its metrics of client and
-/// process.
+/// Scrapes for the other dashboards. There is none of kube-proxy; every component of Kubernetes exports its metrics of
+/// client and process.
 pub(crate) const OTHERS: [(&str, &str); 4] = [
     ("kube-proxy", "kube-controller-manager-1.35.prom"),
     ("prometheus-k8s", "prometheus-3.5.3-live.prom"),

@@ -24,7 +24,8 @@ pub(super) fn parse(text: &str) -> Vec<Sample> {
     samples
 }
 
-/// Adds the labels of a target, as the monitors of kube-prometheus do, and writes bucket bounds as floats, as Prometheus 3 does.
+/// Adds the labels of a target, as the monitors of kube-prometheus do, and writes bucket bounds as floats, as
+/// Prometheus 3 does.
 pub(super) fn add_target_labels(labels: &mut Vec<(String, String)>, job: &str) {
     let instance = if job == "node-exporter" { "127.0.0.1:9100" } else { "10.0.0.1:8443" };
     let mut add = |name: &str, value: &str| {

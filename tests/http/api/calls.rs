@@ -267,7 +267,8 @@ pub(super) const ADMINISTRATION: &[Call] = &[
     ("GET", "/api/v1/query?query=count(%7B__name__=~%22.%2B%22%7D)&time=1700000285", ""),
 ];
 
-/// Requests to a server with metadata, exemplars, native histograms and blocks, and with the admin and search APIs enabled.
+/// Requests to a server with metadata, exemplars, native histograms and blocks, and with the admin and search APIs
+/// enabled.
 pub(super) const RICH: &[Call] = &[
     ("GET", "/api/v1/query?query=native&time=1700000015", ""),
     ("POST", "/api/v1/query?query=native%5B1m%5D&time=1700000015&stats=all", ""),

@@ -9,7 +9,8 @@ use super::histogram::histograms;
 use super::schema::Description;
 use crate::harness::{Answer, MetricType, Server, exemplar, family};
 
-/// Operations of Prometheus that respond without data: with 204, which its document omits, or a message. There are no scrape pools.
+/// Operations of Prometheus that respond without data: with 204, which its document omits, or a message. There are no
+/// scrape pools.
 const WITHOUT_DATA: &str = "admin/tsdb/delete_series admin/tsdb/clean_tombstones read write otlp/v1/metrics scrape_pools/config \
                             targets/relabel_steps";
 

@@ -2,7 +2,8 @@
 
 use crate::harness::{BucketSpan, Histogram, TimeSeries, WriteRequest, series};
 
-/// Returns the body of a request with histograms at these times: exponential ones, a gauge, and one with its own bounds.
+/// Returns the body of a request with histograms at these times: exponential ones, a gauge, and one with its own
+/// bounds.
 pub(super) fn histograms(times_ms: &[i64]) -> Vec<u8> {
     let of = |name: &str, of: fn(i64) -> Histogram| {
         let histograms = times_ms.iter().zip(1..).map(|(&timestamp_ms, n)| Histogram { timestamp_ms, ..of(n) });

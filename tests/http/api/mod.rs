@@ -1,5 +1,5 @@
-//! The whole API, request by request: compared with a real Prometheus, and validated against the OpenAPI documents of Prometheus
-//! and Varve.
+//! The whole API, request by request: compared with a real Prometheus, and validated against the OpenAPI documents of
+//! Prometheus and Varve.
 
 mod calls;
 mod compression;

@@ -97,8 +97,8 @@ impl Description {
         Some((template, operations.get(method.to_lowercase())?))
     }
 
-    /// Validates a response. Returns the path in the document; `None` if the document does not describe the request or its
-    /// response.
+    /// Validates a response. Returns the path in the document; `None` if the document does not describe the request or
+    /// its response.
     pub(super) fn check_answer(&self, method: &str, path: &str, answer: &Answer) -> Result<Option<String>, String> {
         let Some((template, operation)) = self.operation(method, path) else { return Ok(None) };
         let template = format!("{}{template}", self.prefix);

@@ -1,7 +1,7 @@
 //! Comparison of two responses.
 //!
-//! Values are equal if their texts are, or if they differ by at most [`TOLERANCE`], relative to the larger one. Series are compared
-//! as a set, as Prometheus mostly returns them in the order of a hash map, unless the query sorts.
+//! Values are equal if their texts are, or if they differ by at most [`TOLERANCE`], relative to the larger one. Series
+//! are compared as a set, as Prometheus mostly returns them in the order of a hash map, unless the query sorts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! The data of both servers: fifty minutes of realistic and of unusual series.
 //!
-//! Counters that reset, gauges, gaps, irregular intervals, staleness markers, series that begin late or end early, classic
-//! histograms (some of them broken), info metrics, the same labels under different names, names and values in many scripts, and
-//! unusual floats.
+//! Counters that reset, gauges, gaps, irregular intervals, staleness markers, series that begin late or end early,
+//! classic histograms (some of them broken), info metrics, the same labels under different names, names and values in
+//! many scripts, and unusual floats.
 //!
 //! Series are in ascending order of labels: Prometheus then assigns their ids in that order, and sums in it.
 

@@ -1,6 +1,7 @@
 //! Random queries: typed, so nearly all of them are valid, and about the data, so most have a result.
 //!
-//! A seed always generates the same queries. Parts of PromQL that Prometheus 3.5, the oldest compared release, does not have are not generated.
+//! A seed always generates the same queries. Parts of PromQL that Prometheus 3.5, the oldest compared release, does not
+//! have are not generated.
 
 use varve_query::Times;
 

@@ -1,4 +1,5 @@
-//! Known differences from the releases of Prometheus that the test queries: the table in docs/promql.md. Varve follows 3.16.
+//! Known differences from the releases of Prometheus that the test queries: the table in docs/promql.md. Varve follows
+//! 3.16.
 
 use super::compare::{Outcome, Sameness, compare, compare_responses, compare_values};
 use super::generator::Question;
@@ -14,8 +15,8 @@ pub(super) struct Known {
 pub(super) enum Effect {
     /// Annotations differ in parts that `compare` removes.
     Annotations,
-    /// Calls have other values: the smallest part of the query that differs calls one of the functions, and `pair` accepts all
-    /// pairs of values that differ.
+    /// Calls have other values: the smallest part of the query that differs calls one of the functions, and `pair`
+    /// accepts all pairs of values that differ.
     Values { functions: &'static [&'static str], pair: fn(&str, &str) -> bool },
     /// As `Values`, for native histograms.
     Histograms { functions: &'static [&'static str], pair: fn(&str, &str) -> bool },

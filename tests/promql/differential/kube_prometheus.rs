@@ -1,5 +1,5 @@
-//! Every expression of kube-prometheus and its dashboards, over a generated fleet, scrapes of real components, and synthetic series
-//! for selectors that match neither: Varve and a real Prometheus must give the same results.
+//! Every expression of kube-prometheus and its dashboards, over a generated fleet, scrapes of real components, and
+//! synthetic series for selectors that match neither: Varve and a real Prometheus must give the same results.
 
 use std::collections::{BTreeMap, BTreeSet};
 

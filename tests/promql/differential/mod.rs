@@ -1,7 +1,7 @@
 //! Random queries over the same data, sent to Varve and to a real Prometheus: both must give the same results.
 //!
-//! `VARVE_DIFFERENTIAL_QUERIES` sets the number of queries, `VARVE_DIFFERENTIAL_SEED` the seed. A failure prints the seed, which
-//! reproduces data and queries, at the same minute of an hour.
+//! `VARVE_DIFFERENTIAL_QUERIES` sets the number of queries, `VARVE_DIFFERENTIAL_SEED` the seed. A failure prints the
+//! seed, which reproduces data and queries, at the same minute of an hour.
 
 pub(crate) mod compare;
 mod dataset;
@@ -154,7 +154,8 @@ impl Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Different,
-    /// The order of a hash map decides in Prometheus: a repeated request gives the same result as Varve, or a third one.
+    /// The order of a hash map decides in Prometheus: a repeated request gives the same result as Varve, or a third
+    /// one.
     Undecided,
 }
 

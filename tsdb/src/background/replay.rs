@@ -23,8 +23,8 @@ use crate::store::Store;
 use crate::wal::reader::LargeFrameLock;
 use crate::wal::{Epoch, StartTimestamp};
 
-/// Series refs skipped before the first series created during a replay. A sample whose definition was lost may have one of
-/// them, which is known only when the sample is read: the next replay would assign it to the new series.
+/// Series refs skipped before the first series created during a replay. A sample whose definition was lost may have one
+/// of them, which is known only when the sample is read: the next replay would assign it to the new series.
 const REFS_SKIPPED: u64 = 1 << 32;
 /// The highest valid series ref: there is always a next one.
 const REF_MAX: u64 = u64::MAX / 2;
@@ -98,9 +98,10 @@ fn check_next_ref(next_ref: u64) -> Result<u64> {
 
 /// Returns an id for the next exemplar that no exemplar of the WAL has, though the WAL has not been read yet.
 ///
-/// Exemplar ids stay below the number of files that have ever existed times [`EXEMPLARS_OF_FILE`]: a process continues where
-/// its predecessor stopped, or starts here; a file has fewer exemplars than that; and every process that assigned an id
-/// left a file. Files of an earlier epoch count until they are removed; by then checkpoints have the newest exemplars.
+/// Exemplar ids stay below the number of files that have ever existed times [`EXEMPLARS_OF_FILE`]: a process continues
+/// where its predecessor stopped, or starts here; a file has fewer exemplars than that; and every process that assigned
+/// an id left a file. Files of an earlier epoch count until they are removed; by then checkpoints have the newest
+/// exemplars.
 fn first_exemplar_id(replay: &Replay<'_>) -> u64 {
     replay.n_samples_segments_created().min(EXEMPLARS_FILES_MAX) * EXEMPLARS_OF_FILE
 }
@@ -120,8 +121,8 @@ fn init_newest_ms(store: &Store) {
     }
 }
 
-/// Applies the buffered samples to the heads and ends the replay. Appends continue until few samples are left; those are
-/// applied while appends wait.
+/// Applies the buffered samples to the heads and ends the replay. Appends continue until few samples are left; those
+/// are applied while appends wait.
 fn apply_buffered(store: &Store, mut stats: ReplayStats) {
     // Buffered samples have raised the newest timestamp of the store. The newest timestamp of the WAL is in the heads.
     let in_blocks_ms = store.blocks.metas().iter().map(|meta| meta.range.end_ms).max();

@@ -1,7 +1,7 @@
 //! The two background tasks of a store, flushing and merging: a flush never waits for a merge.
 //!
-//! Threads: one per task. Work that fails or panics is logged and retried in the next round; the files it was to replace
-//! remain.
+//! Threads: one per task. Work that fails or panics is logged and retried in the next round; the files it was to
+//! replace remain.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -11,8 +11,8 @@ use std::cmp::Reverse;
 
 use crate::block::{BlockId, BlockMeta};
 
-/// Maximum number of blocks that get too old at once without a confirmation. In a store with few blocks it is a quarter of
-/// them, but at least one.
+/// Maximum number of blocks that get too old at once without a confirmation. In a store with few blocks it is a quarter
+/// of them, but at least one.
 const TOO_OLD_MAX: usize = 4;
 
 /// Retention limits. `None` is unlimited.

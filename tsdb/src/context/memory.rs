@@ -7,7 +7,8 @@
 //! Invariants
 //! 1. The bytes of a [`Charge`] are released to the budget, and to its parent, when it is dropped.
 //! 2. A budget holds at most its limit, plus at most a sixteenth for callers that cannot wait.
-//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while it holds a lock, and no worker of a thread pool waits
+//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while it holds a lock, and no worker of a thread pool
+//!    waits
 //!    at all: the request that is about to release memory may need that lock or worker. So every wait ends.
 
 use std::fmt;
@@ -217,8 +218,8 @@ pub struct Charge {
 
 impl Charge {
     /// Reserves `size` more bytes. Call this before the buffer grows. If the shared budget is exhausted, waits up to a
-    /// second while heavier requests are ended. A worker of a thread pool does not wait. Must not be called while holding
-    /// a lock, or where waiting is not allowed.
+    /// second while heavier requests are ended. A worker of a thread pool does not wait. Must not be called while
+    /// holding a lock, or where waiting is not allowed.
     ///
     /// # Errors
     /// [`Error::Limit`] if the budget or its parent has too few free bytes. Nothing is reserved then.

@@ -194,8 +194,8 @@ impl QueryContext {
         Ok(())
     }
 
-    /// Holds a value of `size` bytes that other requests share, and reserves its memory, until the request ends. A value
-    /// that is already held is not reserved again. Never waits.
+    /// Holds a value of `size` bytes that other requests share, and reserves its memory, until the request ends. A
+    /// value that is already held is not reserved again. Never waits.
     ///
     /// # Errors
     /// The errors of [`Charge::grow`].

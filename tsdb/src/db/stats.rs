@@ -106,8 +106,8 @@ impl Db {
 }
 
 impl BlockSummary {
-    /// Lists the blocks and parts of a data directory, ascending by time. Takes no lock and changes nothing. A block that
-    /// a running server removes meanwhile, or that cannot be read, may be missing.
+    /// Lists the blocks and parts of a data directory, ascending by time. Takes no lock and changes nothing. A block
+    /// that a running server removes meanwhile, or that cannot be read, may be missing.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed, and

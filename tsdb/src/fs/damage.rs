@@ -77,8 +77,8 @@ impl DamageReport {
         self.counts[kind as usize]
     }
 
-    /// Returns the number of entries that are not torn tails. Every crash may leave a torn tail, so it is not damage that
-    /// needs attention.
+    /// Returns the number of entries that are not torn tails. Every crash may leave a torn tail, so it is not damage
+    /// that needs attention.
     #[must_use]
     pub fn n_damaged(&self) -> u64 {
         self.counts.iter().sum::<u64>() - self.count(DamageKind::TornTail)

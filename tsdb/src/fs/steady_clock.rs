@@ -1,8 +1,8 @@
 //! A clock that does not believe sudden jumps of the wall clock.
 //!
 //! A wall clock jumps when a machine boots with a wrong real-time clock, when a hypervisor resumes it, or when somebody
-//! sets it. Most such jumps are errors that NTP corrects soon. So a [`SteadyClock`] tells two times: the wall clock, and
-//! the time that the monotonic clock leads to expect. A caller chooses the one whose error does no harm.
+//! sets it. Most such jumps are errors that NTP corrects soon. So a [`SteadyClock`] tells two times: the wall clock,
+//! and the time that the monotonic clock leads to expect. A caller chooses the one whose error does no harm.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

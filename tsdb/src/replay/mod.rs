@@ -1,9 +1,9 @@
 //! Replay: restores the heads from the WAL, and admits requests while this runs.
 //!
-//! [`Replay`] works in two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all epochs,
-//! and builds the index of each head at once. From then on every series is known and the store accepts writes: they are
-//! logged and buffered beside the heads ([`ReplayGate`]). [`Replay::samples`] replays the samples segments, epoch by epoch,
-//! and groups samples by series ([`sample_bins`]) before it applies them.
+//! [`Replay`] works in two steps. [`Replay::definitions`] loads the checkpoints and then the series segments of all
+//! epochs, and builds the index of each head at once. From then on every series is known and the store accepts writes:
+//! they are logged and buffered beside the heads ([`ReplayGate`]). [`Replay::samples`] replays the samples segments,
+//! epoch by epoch, and groups samples by series ([`sample_bins`]) before it applies them.
 //!
 //! Used by `background::replay`, which runs a replay for a store and then applies the buffered samples.
 //!

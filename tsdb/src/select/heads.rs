@@ -179,8 +179,8 @@ impl HeadReads {
         self.copies.read(self.copied.partition_point(|of| of.slot < slot), range, out)
     }
 
-    /// Copies the samples of a selection from the head of a shard. Returns them, and the selected series in lists, each in
-    /// label order. Returns `None` if no series is selected.
+    /// Copies the samples of a selection from the head of a shard. Returns them, and the selected series in lists, each
+    /// in label order. Returns `None` if no series is selected.
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
         let Selection { ctx, store, matchers, range, need, .. } = *selection;
         let store_shard = &store.shards[shard];
@@ -210,8 +210,8 @@ impl HeadReads {
     }
 }
 
-/// Finds the selected series of a head if they are numerous enough to use the shared order. Returns `None` otherwise, or
-/// if a series is evicted concurrently.
+/// Finds the selected series of a head if they are numerous enough to use the shared order. Returns `None` otherwise,
+/// or if a series is evicted concurrently.
 fn find(selection: &Selection<'_>, store_shard: &Shard, charge: &mut Charge) -> Result<Option<Found>> {
     let Selection { ctx, matchers, range, .. } = *selection;
     let (slots, n_removed) = {

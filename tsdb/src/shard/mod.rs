@@ -269,8 +269,8 @@ impl Shard {
         self.check_size(&head, self.head_size_max)
     }
 
-    /// Appends samples to the head, the floats and histograms of a series in order of time. Buffers the new ones for the
-    /// log.
+    /// Appends samples to the head, the floats and histograms of a series in order of time. Buffers the new ones for
+    /// the log.
     pub(crate) fn append(
         &self,
         context: &AppendContext,

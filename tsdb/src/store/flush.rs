@@ -8,7 +8,8 @@
 //! 3. The parts are put in place (synced, renamed, directory synced) and added to the block list.
 //! 4. Once no reader uses the previous list, the frozen chunks are dropped, and every log gets a checkpoint, which
 //!    durably replaces the segments that the parts cover.
-//! 5. Idle, stale and deleted series are evicted once no reader may look them up. Only readers that began before step 4 may,
+//! 5. Idle, stale and deleted series are evicted once no reader may look them up. Only readers that began before step 4
+//!    may,
 //!    because a selection includes only series with samples in memory. If such a reader is still active, the flush task
 //!    evicts the series later.
 //!

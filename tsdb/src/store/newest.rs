@@ -83,8 +83,8 @@ impl Newest {
         }
     }
 
-    /// Records the newest timestamp found at startup: at first in blocks and checkpoints, then in the WAL. Retention uses
-    /// the first.
+    /// Records the newest timestamp found at startup: at first in blocks and checkpoints, then in the WAL. Retention
+    /// uses the first.
     pub(crate) fn opened_at(&self, newest_ms: i64) {
         self.found_ms.fetch_max(newest_ms, Ordering::Relaxed);
         let now = self.clock.now();

@@ -228,8 +228,8 @@ impl Wal {
         Position(self.pending().position)
     }
 
-    /// Writes all records before `position` to the operating system, and syncs them under [`WalSync::Always`]. The first
-    /// of concurrent callers writes, or syncs, for all of them.
+    /// Writes all records before `position` to the operating system, and syncs them under [`WalSync::Always`]. The
+    /// first of concurrent callers writes, or syncs, for all of them.
     ///
     /// # Errors
     /// [`Error::Io`] if the write failed: the records stay in memory and the next commit retries.
@@ -285,9 +285,9 @@ impl Wal {
     /// must be durable in blocks.
     ///
     /// # Errors
-    /// The errors of `series`. [`Error::Io`]. [`Error::Limit`] if a label set is larger than the store accepts, or if there
-    /// are more than 2^32 symbols. After an error all segments exist, and the checkpoint is either complete or absent. A
-    /// segment that cannot be removed is no error: the next call retries the removal.
+    /// The errors of `series`. [`Error::Io`]. [`Error::Limit`] if a label set is larger than the store accepts, or if
+    /// there are more than 2^32 symbols. After an error all segments exist, and the checkpoint is either complete or
+    /// absent. A segment that cannot be removed is no error: the next call retries the removal.
     pub(crate) fn checkpoint<'a>(
         &self,
         cut: Cut,

@@ -27,8 +27,8 @@ pub(super) fn below(random: u64, bound: u64) -> u64 {
 /// Returns the sum of `n` noisy steps of `mean` on average. It never decreases with `n`.
 ///
 /// A random walk has no random access, so this one has an anchor every [`BLOCK`] steps: a line plus noise. Between two
-/// anchors, steps are drawn from `0..mean * 3 / 4`, and the remainder to the next anchor is spread evenly. The remainder is
-/// never negative: anchors are at least `14 * mean` apart and the steps sum to at most `12 * mean`.
+/// anchors, steps are drawn from `0..mean * 3 / 4`, and the remainder to the next anchor is spread evenly. The
+/// remainder is never negative: anchors are at least `14 * mean` apart and the steps sum to at most `12 * mean`.
 pub(super) fn walk(seed: u64, n: u64, mean: u64) -> u64 {
     let (block, within) = (n / BLOCK, n % BLOCK);
     let anchor = |block: u64| below(mix2(seed, !block), 2 * mean);

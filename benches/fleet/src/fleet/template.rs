@@ -1,5 +1,5 @@
-//! The rows of a template: the series that each machine, or each control plane, exports. Values and identities depend on
-//! the machine.
+//! The rows of a template: the series that each machine, or each control plane, exports. Values and identities depend
+//! on the machine.
 
 use super::model::{Model, Part, histogram};
 

@@ -40,7 +40,8 @@ pub(crate) struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Returns Prometheus' defaults on two connections: remote write 1.0, 2,000 samples per request, as fast as the server accepts.
+    /// Returns Prometheus' defaults on two connections: remote write 1.0, 2,000 samples per request, as fast as the
+    /// server accepts.
     pub(crate) fn new(server: &str) -> Self {
         Self {
             url: format!("{server}/api/v1/write"),

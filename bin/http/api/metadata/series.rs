@@ -48,8 +48,8 @@ impl Request {
 
     /// Writes the union of the selections. Returns `true` if the limit truncated it.
     ///
-    /// A series that an earlier selector matches was written already. Testing the earlier selectors, instead of remembering the
-    /// written series, takes no memory.
+    /// A series that an earlier selector matches was written already. Testing the earlier selectors, instead of
+    /// remembering the written series, takes no memory.
     fn write_series(&self, work: &mut Work, selectors: &[Vec<Matcher>]) -> Result<bool, ApiError> {
         let mut n_written = 0;
         for (i, matchers) in selectors.iter().enumerate() {

@@ -43,8 +43,8 @@ pub(crate) async fn range(
     evaluate(&state, who, Options::read(&form, &headers, limit)?, times).await
 }
 
-/// GET and POST /api/v1/query_explain: evaluates a query, instant or with `start`, `end` and `step` over a range, and responds
-/// with statistics of each operator of its plan.
+/// GET and POST /api/v1/query_explain: evaluates a query, instant or with `start`, `end` and `step` over a range, and
+/// responds with statistics of each operator of its plan.
 pub(crate) async fn explain(
     State(state): State<HttpState>,
     who: Requester,

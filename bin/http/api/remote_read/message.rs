@@ -61,8 +61,8 @@ impl Query {
         self.hints.as_ref().is_some_and(|hints| hints.func == "series")
     }
 
-    /// Returns the matchers. A matcher for the value of an external label selects series without that label, because responses
-    /// add it.
+    /// Returns the matchers. A matcher for the value of an external label selects series without that label, because
+    /// responses add it.
     ///
     /// # Errors
     /// If a type is unknown, or a regex does not parse.

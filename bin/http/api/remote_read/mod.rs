@@ -31,7 +31,8 @@ use crate::http::serving::state::HttpState;
 use crate::server::usage::Requester;
 use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
 
-/// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB. Its requests have a few hundred bytes.
+/// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB. Its requests have a few
+/// hundred bytes.
 const REQUEST_SIZE_MAX: usize = 4 << 20;
 /// Maximum bytes in memory per byte of a message: an empty query has two bytes.
 const BYTES_PER_BYTE: usize = 96;
@@ -252,8 +253,8 @@ fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> 
     write(work, &bytes)
 }
 
-/// Writes a message as one block of snappy's raw format: the length, then elements. Parts are compressed on their own, as the
-/// encoder does too, and written one by one, so that an interrupt is noticed.
+/// Writes a message as one block of snappy's raw format: the length, then elements. Parts are compressed on their own,
+/// as the encoder does too, and written one by one, so that an interrupt is noticed.
 fn write_snappy(work: &mut Work, message: &[u8]) -> Result<(), ApiError> {
     let failed = |error| ApiError::new(ErrorKind::Execution, format!("compress the response: {error}"));
     let too_large =

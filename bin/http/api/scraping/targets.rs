@@ -1,5 +1,5 @@
-//! Targets, scrape pools and Alertmanagers. Varve does not scrape, so all lists but the last are empty. Parameters are checked as
-//! in Prometheus.
+//! Targets, scrape pools and Alertmanagers. Varve does not scrape, so all lists but the last are empty. Parameters are
+//! checked as in Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

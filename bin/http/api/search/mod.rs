@@ -1,8 +1,8 @@
-//! /api/v1/search/*: metric names, label names and label values that match search terms, for completion while typing. Enabled by
-//! `--enable-feature=search-api`.
+//! /api/v1/search/*: metric names, label names and label values that match search terms, for completion while typing.
+//! Enabled by `--enable-feature=search-api`.
 //!
-//! The response has a JSON object per line: batches of results, then a line with the status. An error after the first line
-//! aborts the response.
+//! The response has a JSON object per line: batches of results, then a line with the status. An error after the first
+//! line aborts the response.
 
 mod score;
 
@@ -273,7 +273,8 @@ impl Search {
     }
 }
 
-/// Returns the metadata of a metric: of the family with its name, or of a family whose type allows a suffix of the name.
+/// Returns the metadata of a metric: of the family with its name, or of a family whose type allows a suffix of the
+/// name.
 fn metadata_of<'a>(families: &'a Families, name: &str) -> Option<&'a Metadata> {
     if let Some(metadata) = families.get(name) {
         return Some(metadata);

@@ -1,7 +1,8 @@
-//! The score of a name for a search term, from 0 to 1, as in Prometheus' `util/strutil` and `web/api/v1/search_filters.go`.
+//! The score of a name for a search term, from 0 to 1, as in Prometheus' `util/strutil` and
+//! `web/api/v1/search_filters.go`.
 //!
-//! Characters are compared, not bytes. The time for a name is up to the square of its length, so [`Steps`] checks the context of the
-//! request in between.
+//! Characters are compared, not bytes. The time for a name is up to the square of its length, so [`Steps`] checks the
+//! context of the request in between.
 
 use varve_tsdb::QueryContext;
 

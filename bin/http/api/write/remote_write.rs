@@ -1,4 +1,5 @@
-//! /api/v1/write: remote write 1.0 and 2.0, by content type. Responses are plain text, as the remote-write specification demands.
+//! /api/v1/write: remote write 1.0 and 2.0, by content type. Responses are plain text, as the remote-write
+//! specification demands.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};

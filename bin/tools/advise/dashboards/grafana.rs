@@ -25,8 +25,8 @@ pub(in super::super) fn read_grafana(client: &mut Client, dashboards: &mut Dashb
         let file: Rc<str> = format!("{}{path}", client.url()).into();
         dashboards.add(&file, response.get("dashboard").unwrap_or(&response));
     }
-    // Older versions lack these endpoints, and the token may not be allowed to read them. Missing library panels are then
-    // reported by the dashboards that refer to them.
+    // Older versions lack these endpoints, and the token may not be allowed to read them. Missing library panels are
+    // then reported by the dashboards that refer to them.
     for path in ["/api/library-elements?kind=1&perPage=10000", "/api/v1/provisioning/alert-rules"] {
         if let Ok(response) = get(client, path) {
             let file: Rc<str> = format!("{}{path}", client.url()).into();

@@ -92,8 +92,8 @@ fn build_block(
         return Ok(());
     }
     let n_damaged = damage.n_damaged();
-    // Of two samples with the same timestamp, the one in the block with the lower number wins, which is the older Prometheus
-    // block.
+    // Of two samples with the same timestamp, the one in the block with the lower number wins, which is the older
+    // Prometheus block.
     match import_block(fs, source, &staging.blocks_dir(), staging.built().n_blocks + 1, damage) {
         Ok(Imported { n_blocks, n_samples }) => {
             let built = Built { n_blocks, n_samples };

@@ -7,11 +7,11 @@
 //! import.tmp/finished   one line of JSON per finished Prometheus block, in the order in which they are read
 //! ```
 //!
-//! Blocks of the store are numbered in that order. So the result of an earlier run is valid up to the first Prometheus block
-//! that differs from its line: in its name, or in its description, which a compaction changes.
+//! Blocks of the store are numbered in that order. So the result of an earlier run is valid up to the first Prometheus
+//! block that differs from its line: in its name, or in its description, which a compaction changes.
 //!
-//! Crash: a line is written once its blocks are synced. A truncated line is ignored. One rename hands all blocks over, after
-//! the lines have been removed, so no block is handed over twice.
+//! Crash: a line is written once its blocks are synced. A truncated line is ignored. One rename hands all blocks over,
+//! after the lines have been removed, so no block is handed over twice.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

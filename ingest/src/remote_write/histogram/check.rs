@@ -1,5 +1,5 @@
-//! Checks of native histograms, in the order and with the messages of `Validate` in Prometheus' `model/histogram` (3.16).
-//! Schemas from 9 to 52 are reduced to 8 first, as in its remote-write receiver.
+//! Checks of native histograms, in the order and with the messages of `Validate` in Prometheus' `model/histogram`
+//! (3.16). Schemas from 9 to 52 are reduced to 8 first, as in its remote-write receiver.
 //!
 //! Deliberately different: Prometheus accepts any zero threshold. A NaN has no order, so no merge of zero buckets ends
 //! for it, and a negative or infinite threshold has no meaning.

@@ -37,8 +37,8 @@ impl Group {
     }
 
     /// Takes over the state of the group before a reload, which must be stopped: alerts, written series, evaluations.
-    /// Two rules are the same if they have the same kind, name and labels. If several have, they are paired in order. The
-    /// series of other rules end at the next evaluation.
+    /// Two rules are the same if they have the same kind, name and labels. If several have, they are paired in order.
+    /// The series of other rules end at the next evaluation.
     pub fn carry_over(&self, from: &Self) {
         let mut old: BTreeMap<(bool, &str, &Texts), Vec<&Rule>> = BTreeMap::new();
         for rule in from.rules.iter().rev() {

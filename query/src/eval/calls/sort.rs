@@ -72,8 +72,8 @@ impl Evaluator<'_> {
 /// The labels of a series by which it is sorted: their position among the arguments, ascending, and their values.
 type Key = Box<[(usize, Box<str>)]>;
 
-/// Compares keys in natural order of the values; a missing label is first. Cost: linear in the labels of the series, not
-/// in the number of arguments.
+/// Compares keys in natural order of the values; a missing label is first. Cost: linear in the labels of the series,
+/// not in the number of arguments.
 fn compare_keys(a: &Key, b: &Key) -> Ordering {
     let by_label = a.iter().zip(b).map(|((a_rank, a), (b_rank, b))| {
         // The series whose label comes first among the arguments has a label that the other one lacks.

@@ -76,7 +76,8 @@ impl Scanner<'_> {
         !self.accept(b"._eE") && self.peek().is_some()
     }
 
-    /// Consumes units and numbers after the first number of a duration. The parser checks the units and their order (`hs`).
+    /// Consumes units and numbers after the first number of a duration. The parser checks the units and their order
+    /// (`hs`).
     fn rest_of_duration(&mut self) -> bool {
         if !self.accept(b"smhdwy") {
             return false;

@@ -4,8 +4,8 @@
 //! as `power`. The lookahead is one token, and is read only where Prometheus' generated parser reads it, because the
 //! order of reading determines which of two errors is reported.
 //!
-//! Recursive functions are small, and functions that build nodes and errors are not inlined, so that 256 levels need less
-//! than a megabyte of stack.
+//! Recursive functions are small, and functions that build nodes and errors are not inlined, so that 256 levels need
+//! less than a megabyte of stack.
 
 mod call;
 mod durations;

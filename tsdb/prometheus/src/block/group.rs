@@ -1,7 +1,8 @@
 //! Series that are prepared for a block in parallel.
 //!
-//! Chunks are framed first. [`BlockWriter::write_chunks`](super::BlockWriter::write_chunks) writes them and assigns their refs. Then
-//! the index entries can be encoded, and [`BlockWriter::add_entries`](super::BlockWriter::add_entries) writes them.
+//! Chunks are framed first. [`BlockWriter::write_chunks`](super::BlockWriter::write_chunks) writes them and assigns
+//! their refs. Then the index entries can be encoded, and [`BlockWriter::add_entries`](super::BlockWriter::add_entries)
+//! writes them.
 
 use super::chunks::frame;
 use super::index::{IndexedChunk, SERIES_ALIGN, put_entry};

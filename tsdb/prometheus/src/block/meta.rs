@@ -107,8 +107,8 @@ impl BlockMeta {
         })
     }
 
-    /// Returns `true` if in-order samples of the time range of the block may be elsewhere, so that its end does not limit
-    /// which new samples Prometheus accepts.
+    /// Returns `true` if in-order samples of the time range of the block may be elsewhere, so that its end does not
+    /// limit which new samples Prometheus accepts.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.hints.iter().any(|hint| PARTIAL.contains(&hint.as_str()))

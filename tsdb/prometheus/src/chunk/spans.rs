@@ -43,8 +43,8 @@ pub(super) struct Difference {
     pub(super) is_missing: bool,
 }
 
-/// Compares the buckets and last counts of a chunk with the buckets and counts of the next histogram. Returns `None` for a counter
-/// reset: a count decreased, or a bucket with a count is gone.
+/// Compares the buckets and last counts of a chunk with the buckets and counts of the next histogram. Returns `None`
+/// for a counter reset: a count decreased, or a bucket with a count is gone.
 pub(super) fn compare<V: Copy + Default + PartialOrd>(
     (spans, counts): (&[BucketSpan], &[V]),
     (later_spans, later_counts): (&[BucketSpan], &[V]),

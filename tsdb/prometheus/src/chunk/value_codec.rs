@@ -165,8 +165,8 @@ impl XorCodec {
     }
 
     /// Appends a non-zero XOR: the prefix `same` or `new` (bits and their number), the new window if any, then the
-    /// XOR. With a `window_cost`, the number of bits that a new window takes, the last window is used again only if that
-    /// is not longer, and a wider window keeps bounds of the last one for up to half of that cost.
+    /// XOR. With a `window_cost`, the number of bits that a new window takes, the last window is used again only if
+    /// that is not longer, and a wider window keeps bounds of the last one for up to half of that cost.
     #[inline]
     pub(super) fn put_xor(
         &mut self,

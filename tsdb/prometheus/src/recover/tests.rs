@@ -177,8 +177,8 @@ fn samples_with_start_timestamps_are_recovered() {
     }
 }
 
-/// Prometheus 3.16 begins a checkpoint with the time before which it truncated the WAL. Blocks of stale or selected series
-/// lack samples of other series.
+/// Prometheus 3.16 begins a checkpoint with the time before which it truncated the WAL. Blocks of stale or selected
+/// series lack samples of other series.
 #[test]
 fn samples_before_the_truncation_of_the_wal_are_covered() {
     let mut samples = [&[2][..], &1_u64.to_be_bytes(), &0_u64.to_be_bytes()].concat();

@@ -1,9 +1,10 @@
 //! Suffixes: the symbols of series without the first.
 //!
 //! The first label of a series is usually its metric name, and the metrics of a container or a disk share all other
-//! labels. So these are stored once. Suffixes are numbered in order of first occurrence, so that consecutive series have
-//! consecutive suffixes. Neighboring suffixes differ in few labels: an entry contains the symbols that are removed from
-//! the suffix before, and the symbols that are added. The first entry of a group does not refer to the suffix before.
+//! labels. So these are stored once. Suffixes are numbered in order of first occurrence, so that consecutive series
+//! have consecutive suffixes. Neighboring suffixes differ in few labels: an entry contains the symbols that are removed
+//! from the suffix before, and the symbols that are added. The first entry of a group does not refer to the suffix
+//! before.
 //!
 //! ```text
 //! entry   number of added symbols, varint

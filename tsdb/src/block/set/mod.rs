@@ -141,8 +141,8 @@ impl Found {
     }
 }
 
-/// Returns the metadata of the blocks of a data directory, without those that a merged block has replaced. Takes no lock
-/// and changes nothing. A block that is removed meanwhile, or cannot be read, may be missing.
+/// Returns the metadata of the blocks of a data directory, without those that a merged block has replaced. Takes no
+/// lock and changes nothing. A block that is removed meanwhile, or cannot be read, may be missing.
 ///
 /// # Errors
 /// [`Error::Io`] if the directory cannot be listed; [`Error::Version`] if a block has a newer format.
@@ -265,8 +265,8 @@ impl StoredBlock {
 
 impl BlockSet {
     /// Opens all blocks of a data directory. Creates the directory of blocks if it does not exist, and removes what a
-    /// crash left behind: unfinished files and imports, and blocks that a merged block has replaced. A block that cannot
-    /// be opened is kept and counted. Changes nothing before all files were examined.
+    /// crash left behind: unfinished files and imports, and blocks that a merged block has replaced. A block that
+    /// cannot be opened is kept and counted. Changes nothing before all files were examined.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Version`] if a block has a newer format; errors of [`Tombstones::open`].
@@ -450,8 +450,8 @@ impl BlockSet {
         if self.n_damaged == 0 { tombstones.prune(&self.metas()).map(drop) } else { Ok(()) }
     }
 
-    /// Deletes samples of the series that all matchers select from all blocks. On return the deletion is durable, and no
-    /// later read returns the samples. The caller prevents flushes, whose samples may be newer than the deletion.
+    /// Deletes samples of the series that all matchers select from all blocks. On return the deletion is durable, and
+    /// no later read returns the samples. The caller prevents flushes, whose samples may be newer than the deletion.
     ///
     /// # Errors
     /// The errors of [`Tombstones::add`]; errors of reading the blocks. Nothing is deleted then.

@@ -2,7 +2,8 @@
 //!
 //! The width is a constant inside the kernels, so that the compiler unrolls groups of eight and folds all shifts.
 
-/// The maximum width of integers that can begin at any bit of a byte and still be loaded in one word. Wider integers take
+/// The maximum width of integers that can begin at any bit of a byte and still be loaded in one word. Wider integers
+/// take
 /// [`WIDTH_FULL`] bits.
 pub(super) const WIDTH_MAX: u32 = 56;
 

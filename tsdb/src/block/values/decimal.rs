@@ -10,8 +10,8 @@ pub(super) struct Exponent(u8);
 /// Powers of ten up to 10^22 are exact doubles.
 const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// Adding this rounds a double of at most 2^51 in magnitude to an integer in its low bits. Unlike casts, this compiles to
-/// vector instructions that every processor has.
+/// Adding this rounds a double of at most 2^51 in magnitude to an integer in its low bits. Unlike casts, this compiles
+/// to vector instructions that every processor has.
 const SHIFT: f64 = 1.5 * (1_u64 << 52) as f64;
 
 /// Maximum distance of a value from a decimal, in ulps, to be encoded as a decimal with ulps.
@@ -103,8 +103,8 @@ fn decode(integer: i64, power: f64) -> f64 {
     (f64::from_bits(integer.cast_unsigned().wrapping_add(SHIFT.to_bits())) - SHIFT) / power
 }
 
-/// Returns `true` if a value was decoded bit for bit. Returns `false` for NaN and infinities: the effect of arithmetic on
-/// the bits of a NaN differs between processors.
+/// Returns `true` if a value was decoded bit for bit. Returns `false` for NaN and infinities: the effect of arithmetic
+/// on the bits of a NaN differs between processors.
 #[inline(always)]
 fn is_same(decoded: f64, value: f64) -> bool {
     (decoded.to_bits() == value.to_bits()) & value.is_finite()

@@ -113,8 +113,8 @@ struct ModelSeries {
     last_ms: Option<i64>,
     /// Whether the newest sample was deleted, so that the series has left the head.
     is_evicted: bool,
-    /// The newest timestamp after a restart: that of the last checkpoint, unless the series was evicted by then, or of a
-    /// sample since.
+    /// The newest timestamp after a restart: that of the last checkpoint, unless the series was evicted by then, or of
+    /// a sample since.
     durable_ms: Option<i64>,
 }
 

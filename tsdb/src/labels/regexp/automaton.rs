@@ -42,7 +42,8 @@ const STATES_SIZE_MIN: usize = 128 << 10;
 const VISITS_PER_CHECK: usize = 1 << 17;
 /// The limit for the first attempt to build an NFA, in bytes.
 const FIRST_NFA_SIZE: usize = 256 << 10;
-/// Maximum size of an NFA in bytes. Patterns within Go's limits need less, unless they distinguish very many characters.
+/// Maximum size of an NFA in bytes. Patterns within Go's limits need less, unless they distinguish very many
+/// characters.
 const NFA_SIZE_MAX: usize = 1 << 30;
 /// Memory to build an NFA, in units of its size limit.
 const BUILD_COST: usize = 3;

@@ -183,8 +183,8 @@ fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<CharSet, Regex
 static PROPERTIES: LazyLock<Mutex<Properties>> = LazyLock::new(Mutex::default);
 type Properties = HashMap<(String, bool), Arc<ClassUnicode>>;
 
-/// Finds a general category or script of Unicode, with case folding applied if `fold_case`. Ignores case, spaces, hyphens
-/// and underscores in `name`.
+/// Finds a general category or script of Unicode, with case folding applied if `fold_case`. Ignores case, spaces,
+/// hyphens and underscores in `name`.
 fn property(name: &str, fold_case: bool) -> Option<Arc<ClassUnicode>> {
     if name.len() > PROPERTY_NAME_SIZE_MAX || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_- ".contains(&b)) {
         return None;

@@ -65,8 +65,8 @@ struct ValidFrames {
 /// `progress` gets the bytes checked so far and the total.
 ///
 /// # Errors
-/// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version of a file is not supported: nothing was
-/// changed then; [`Error::Io`].
+/// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version of a file is not
+/// supported: nothing was changed then; [`Error::Io`].
 pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
     let lock_path = dir.join("lock");
     let _lock = match write {

@@ -2,8 +2,8 @@
 
 use crate::recover::series::SeriesIdx;
 
-/// Distributes series to shards by their lowest bits: series that are created together, and mostly scraped together, are
-/// adjacent in every shard.
+/// Distributes series to shards by their lowest bits: series that are created together, and mostly scraped together,
+/// are adjacent in every shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardLayout {
     n_bits: u32,
