@@ -152,6 +152,18 @@ fn blocks_are_analyzed_as_by_promtool_and_with_their_sizes() {
     {
         assert!(ours.contains(title), "{ours}");
     }
+    let json = |dir: &Path| {
+        let output = succeeded(varve(&["tsdb", "analyze", "--output=json", path(dir)]));
+        serde_json::from_str::<serde_json::Value>(&output).expect("JSON")
+    };
+    for dir in [&original, &data] {
+        let json = json(dir);
+        assert!(json["series"].as_u64() > Some(0) && json["encodings"][0]["bytes"].as_u64() > Some(0), "{json}");
+        assert!(json["top"]["seriesByMetric"][0]["name"].is_string(), "{json}");
+    }
+    assert!(json(&data)["partBytes"]["index"].as_u64() > Some(0));
+    let verified = succeeded(varve(&["wal", "verify", path(&original)]));
+    assert!(verified.ends_with(" samples: sound\n"), "{verified}");
     assert_eq!(varve(&["tsdb", "analyze", path(&data), "nothing"]).status.code(), Some(1));
 }
 

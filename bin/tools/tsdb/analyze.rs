@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Map, Value, json};
 use varve_prometheus::block::{BlockReader, BlockSeries, Ulid};
 use varve_prometheus::chunk::{self, Chunk, Encoding};
 use varve_tsdb::fs::RealFs;
@@ -21,10 +22,29 @@ use super::source::{matches, open_varve, parse_matchers};
 /// Prints the statistics of a block.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
     let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
-    match owner(&args.path)? {
-        Owner::Prometheus => analyze_prometheus(args, &matchers),
-        Owner::Varve => analyze_varve(args, &matchers).map(|()| DamageReport::default()),
-    }
+    let mut damage = DamageReport::default();
+    let analysis = match owner(&args.path)? {
+        Owner::Prometheus => analyze_prometheus(args, &matchers, &mut damage)?,
+        Owner::Varve => analyze_varve(args, &matchers)?,
+    };
+    args.output.print(|| analysis.text(args), || analysis.json(args));
+    Ok(damage)
+}
+
+/// The statistics of a block.
+#[derive(Debug)]
+struct Analysis {
+    block: String,
+    length_ms: u64,
+    n_series: u64,
+    labels: LabelStats,
+    encodings: Vec<(&'static str, EncodingStats)>,
+    /// What an encoding is counted by: chunks, or series if a block has one page of each series.
+    unit: &'static str,
+    /// `None` without `--extended`.
+    chunk_sizes: Option<ChunkSizes>,
+    /// Bytes of the file by part.
+    parts: Vec<(&'static str, u64)>,
 }
 
 /// The chunks of one encoding.
@@ -35,55 +55,97 @@ struct EncodingStats {
     bytes: u64,
 }
 
-fn analyze_prometheus(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<DamageReport> {
-    let mut damage = DamageReport::default();
+impl Analysis {
+    /// Returns the output of promtool, with bytes.
+    fn text(&self, args: &AnalyzeArgs) -> String {
+        let length = duration(i64::try_from(self.length_ms).unwrap_or(i64::MAX));
+        let mut text = format!("Block ID: {}\nDuration: {length}\nTotal Series: {}\n", self.block, self.n_series);
+        if let Some(selector) = &args.selector {
+            text.push_str(&format!("Matcher: {selector}\n"));
+        }
+        text.push_str(&format!("Label names: {}\n", self.labels.n_names()));
+        if args.selector.is_some() {
+            text.push_str(&format!("Matched series: {}\n", self.labels.n_series));
+        }
+        let (n_pairs, n_entries) = self.labels.n_postings();
+        text.push_str(&format!("Postings (unique label pairs): {n_pairs}\n"));
+        text.push_str(&format!("Postings entries (total label pairs): {n_entries}\n"));
+        for list in self.labels.lists(self.length_ms, args.limit) {
+            text.push_str(&format!("\n{}:\n", list.title));
+            list.entries.iter().for_each(|(n, name)| text.push_str(&format!("{n} {name}\n")));
+        }
+        text.push_str("\nBytes of samples by encoding:\n");
+        for (name, EncodingStats { n_chunks, n_samples, bytes }) in &self.encodings {
+            let (unit, each) = (self.unit, *bytes as f64 / (*n_samples).max(1) as f64);
+            let line = format!("{bytes} {name} ({n_chunks} {unit}, {n_samples} samples, {each:.2} bytes each)\n");
+            text.push_str(&line);
+        }
+        if !self.parts.is_empty() {
+            text.push_str("\nBytes of the file by part:\n");
+            self.parts.iter().for_each(|(name, bytes)| text.push_str(&format!("{bytes} {name}\n")));
+        }
+        self.chunk_sizes.iter().for_each(|sizes| text.push_str(&sizes.print()));
+        text
+    }
+
+    fn json(&self, args: &AnalyzeArgs) -> Value {
+        let entry = |(n, name): &(u64, String)| json!({"name": name, "value": n});
+        let lists = self.labels.lists(self.length_ms, args.limit);
+        let lists = lists.iter().map(|list| (list.key.to_owned(), list.entries.iter().map(entry).collect()));
+        let encodings = self.encodings.iter().map(|(name, EncodingStats { n_chunks, n_samples, bytes })| {
+            json!({"encoding": name, self.unit: n_chunks, "samples": n_samples, "bytes": bytes})
+        });
+        let parts = self.parts.iter().map(|(name, bytes)| ((*name).to_owned(), json!(bytes)));
+        let (n_pairs, n_entries) = self.labels.n_postings();
+        json!({
+            "block": self.block,
+            "durationMs": self.length_ms,
+            "series": self.n_series,
+            "matchedSeries": self.labels.n_series,
+            "labelNames": self.labels.n_names(),
+            "labelPairs": n_pairs,
+            "postings": n_entries,
+            "top": lists.collect::<Map<_, _>>(),
+            "encodings": encodings.collect::<Vec<_>>(),
+            "partBytes": parts.collect::<Map<_, _>>(),
+            "chunkSizes": self.chunk_sizes.as_ref().map(ChunkSizes::json),
+        })
+    }
+}
+
+fn analyze_prometheus(args: &AnalyzeArgs, matchers: &[Matcher], damage: &mut DamageReport) -> Result<Analysis> {
     let name = match &args.block {
         Some(name) => name.clone(),
         None => last_block(&args.path)?,
     };
-    let block = BlockReader::open(&RealFs, &args.path.join(&name), &mut damage)
+    let block = BlockReader::open(&RealFs, &args.path.join(&name), damage)
         .with_context(|| format!("open the block {name:?}"))?;
     let meta = block.meta();
     let length_ms = meta.max_ms.abs_diff(meta.min_ms);
-    let (mut stats, mut encodings, mut sizes) = (LabelStats::default(), BTreeMap::new(), ChunkSizes::default());
+    let mut chunk_sizes = args.extended.then(ChunkSizes::default);
+    let (mut labels, mut encodings) = (LabelStats::default(), BTreeMap::new());
     let mut cursor = block.cursor();
-    while let Some(series) = cursor.next(&mut damage) {
+    while let Some(series) = cursor.next(damage) {
         if matches(matchers, series.labels()) {
             let uncovered_ms = uncovered_ms(&series, length_ms);
             let mut bytes = 0;
-            for chunk in series.chunks(&mut damage) {
+            for chunk in series.chunks(damage) {
                 bytes += chunk.bytes.len() as u64;
-                count(&chunk, &mut encodings, args.extended.then_some(&mut sizes));
+                count(&chunk, &mut encodings, chunk_sizes.as_mut());
             }
-            stats.add(series.labels().iter().copied(), SeriesStats { uncovered_ms, bytes });
+            labels.add(series.labels().iter().copied(), SeriesStats { uncovered_ms, bytes });
         }
     }
-    print_head(&meta.ulid.to_string(), length_ms, meta.stats.n_series, args, &stats);
-    print!("{}", stats.print(length_ms, args.limit));
-    println!("\nBytes of samples by encoding:");
-    for (code, entry) in encodings {
-        let EncodingStats { n_chunks, n_samples, bytes } = entry;
-        let each = bytes as f64 / n_samples.max(1) as f64;
-        let name = encoding_name(code);
-        println!("{bytes} {name} ({n_chunks} chunks, {n_samples} samples, {each:.2} bytes each)");
-    }
-    if args.extended {
-        print!("{}", sizes.print());
-    }
-    Ok(damage)
-}
-
-fn print_head(name: &str, length_ms: u64, n_series: u64, args: &AnalyzeArgs, stats: &LabelStats) {
-    println!("Block ID: {name}");
-    println!("Duration: {}", duration(i64::try_from(length_ms).unwrap_or(i64::MAX)));
-    println!("Total Series: {n_series}");
-    if let Some(selector) = &args.selector {
-        println!("Matcher: {selector}");
-    }
-    println!("Label names: {}", stats.n_names());
-    if args.selector.is_some() {
-        println!("Matched series: {}", stats.n_series);
-    }
+    Ok(Analysis {
+        block: meta.ulid.to_string(),
+        length_ms,
+        n_series: meta.stats.n_series,
+        labels,
+        encodings: encodings.into_iter().map(|(code, stats)| (encoding_name(code), stats)).collect(),
+        unit: "chunks",
+        chunk_sizes,
+        parts: Vec::new(),
+    })
 }
 
 /// Returns the name of the block that was created last.
@@ -143,18 +205,18 @@ fn encoding_name(code: u8) -> &'static str {
     }
 }
 
-fn analyze_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
+fn analyze_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Analysis> {
     ensure!(!args.extended, "--extended shows the fill of chunks, which Varve's blocks do not have");
     let db = open_varve(&args.path)?;
     let block = find_block(db.blocks(), args.block.as_deref())?;
     let length_ms = block.range.end_ms.saturating_add(1).abs_diff(block.range.start_ms);
-    let (mut stats, mut floats, mut histograms) =
+    let (mut labels, mut floats, mut histograms) =
         (LabelStats::default(), EncodingStats::default(), EncodingStats::default());
-    db.scan_block(&QueryContext::unbounded(), block.number, &mut |labels, cost| {
-        let pairs: Vec<_> = labels.iter().collect();
+    db.scan_block(&QueryContext::unbounded(), block.number, &mut |series, cost| {
+        let pairs: Vec<_> = series.iter().collect();
         if matches(matchers, &pairs) {
             let uncovered_ms = length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
-            stats.add(pairs.into_iter(), SeriesStats { uncovered_ms, bytes: cost.values_bytes });
+            labels.add(pairs.into_iter(), SeriesStats { uncovered_ms, bytes: cost.values_bytes });
             let entry = if cost.n_histograms > 0 { &mut histograms } else { &mut floats };
             entry.n_chunks += 1;
             entry.n_samples += cost.n_samples;
@@ -162,19 +224,18 @@ fn analyze_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<()> {
         }
     })
     .context("read the block")?;
-    print_head(&block.number.to_string(), length_ms, block.n_series, args, &stats);
-    print!("{}", stats.print(length_ms, args.limit));
-    println!("\nBytes of samples by encoding:");
-    for (name, entry) in [("floats", floats), ("histograms", histograms)] {
-        let EncodingStats { n_chunks, n_samples, bytes } = entry;
-        let each = bytes as f64 / n_samples.max(1) as f64;
-        println!("{bytes} {name} ({n_chunks} series, {n_samples} samples, {each:.2} bytes each)");
-    }
-    println!("\nBytes of the file by part:");
     let parts = [("values", block.values_bytes), ("timestamps", block.timestamps_bytes), ("index", block.index_bytes)];
     let others = block.size_bytes.saturating_sub(parts.iter().map(|(_, bytes)| bytes).sum());
-    parts.into_iter().chain([("others", others)]).for_each(|(name, bytes)| println!("{bytes} {name}"));
-    Ok(())
+    Ok(Analysis {
+        block: block.number.to_string(),
+        length_ms,
+        n_series: block.n_series,
+        labels,
+        encodings: vec![("floats", floats), ("histograms", histograms)],
+        unit: "series",
+        chunk_sizes: None,
+        parts: parts.into_iter().chain([("others", others)]).collect(),
+    })
 }
 
 fn find_block(blocks: Vec<BlockSummary>, number: Option<&str>) -> Result<BlockSummary> {

@@ -103,6 +103,9 @@ pub(crate) struct AnalyzeArgs {
     /// Selector [default: all series]
     #[arg(long = "match", value_name = "SELECTOR")]
     pub(super) selector: Option<String>,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
 }
 
 /// `varve tsdb create-blocks-from ...`.

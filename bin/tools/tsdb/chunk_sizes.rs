@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use serde_json::{Value, json};
+
 /// Counts by size.
 #[derive(Debug, Default)]
 pub(super) struct Sizes(BTreeMap<u64, u64>);
@@ -19,18 +21,28 @@ pub(super) struct ChunkSizes {
 }
 
 impl ChunkSizes {
+    /// Returns the sizes with their names in JSON and in text.
+    fn parts(&self) -> [(&'static str, &'static str, &Sizes); 5] {
+        [
+            ("samplesPerFloatChunk", "samples per float chunk", &self.float_samples),
+            ("bytesPerFloatChunk", "bytes per float chunk", &self.float_bytes),
+            ("samplesPerHistogramChunk", "samples per histogram chunk", &self.histogram_samples),
+            ("bytesPerHistogramChunk", "bytes per histogram chunk", &self.histogram_bytes),
+            ("bucketsPerHistogramChunk", "buckets per histogram chunk", &self.histogram_buckets),
+        ]
+    }
+
     /// Prints a histogram of each size.
     pub(super) fn print(&self) -> String {
-        let parts = [
-            ("samples per float chunk", &self.float_samples),
-            ("bytes per float chunk", &self.float_bytes),
-            ("samples per histogram chunk", &self.histogram_samples),
-            ("bytes per histogram chunk", &self.histogram_bytes),
-            ("buckets per histogram chunk", &self.histogram_buckets),
-        ];
         let mut out = "\nCompaction analysis:\n\n".to_owned();
-        parts.iter().for_each(|(what, sizes)| sizes.print(what, self.n_chunks, &mut out));
+        self.parts().iter().for_each(|(_, what, sizes)| sizes.print(what, self.n_chunks, &mut out));
         out
+    }
+
+    /// Returns the number of chunks of each size.
+    pub(super) fn json(&self) -> Value {
+        let parts = self.parts().map(|(key, _, sizes)| (key.to_owned(), json!(sizes.0)));
+        Value::Object(parts.into_iter().collect())
     }
 }
 

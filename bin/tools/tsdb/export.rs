@@ -12,7 +12,8 @@ use varve_tsdb::{MatchOp, Matcher, QueryContext, TimeRange};
 
 use super::source::{open_varve, parse_matchers};
 use crate::server::self_scrape;
-use crate::tools::wal::{self, Verdict, parse_label, time};
+use crate::tools::output::OutputArgs;
+use crate::tools::wal::{self, Verdict, block_table, blocks_json, parse_label};
 
 /// Arguments of `varve tsdb export`.
 #[derive(Debug, Clone, Args)]
@@ -44,6 +45,9 @@ pub(crate) struct ExportArgs {
     /// External label for the Thanos section of meta.json; repeatable
     #[arg(long = "external-label", value_name = "NAME=VALUE", value_parser = parse_label)]
     pub(crate) external_labels: Vec<(String, String)>,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// Exports the samples of a data directory.
@@ -62,9 +66,6 @@ fn run(args: &ExportArgs) -> Result<Verdict> {
     let external_labels = args.external_labels.clone();
     let options = ExportOptions { matchers, range, external_labels, ..ExportOptions::default() };
     let blocks = export_blocks(&db, &fs, &QueryContext::unbounded(), &args.to_blocks, &options).context("export")?;
-    for block in &blocks {
-        let (from, to) = (time(block.min_ms), time(block.max_ms));
-        println!("{} {from} {to} {} series {} samples", block.ulid, block.stats.n_series, block.stats.n_samples);
-    }
+    args.output.print(|| block_table(&blocks), || blocks_json(&blocks));
     Ok(Verdict::Sound)
 }

@@ -1,7 +1,6 @@
 //! The cost of labels in a block: series, churn, bytes.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 use varve_tsdb::labels::METRIC_NAME;
 
@@ -30,6 +29,15 @@ struct PairStats {
     n_series: u64,
     uncovered_ms: u64,
     bytes: u64,
+}
+
+/// The names or label pairs with the largest numbers of something.
+#[derive(Debug)]
+pub(super) struct TopList {
+    /// Name in JSON.
+    pub(super) key: &'static str,
+    pub(super) title: &'static str,
+    pub(super) entries: Vec<(u64, String)>,
 }
 
 impl LabelStats {
@@ -62,40 +70,50 @@ impl LabelStats {
         self.names.len()
     }
 
-    /// Prints the lists of promtool with `limit` entries each, for a block of the given duration.
-    pub(super) fn print(&self, length_ms: u64, limit: usize) -> String {
-        let n_pairs: usize = self.names.values().map(HashMap::len).sum();
-        let mut out = format!(
-            "Postings (unique label pairs): {n_pairs}\nPostings entries (total label pairs): {}\n",
-            self.n_entries
-        );
+    /// Returns the number of label pairs, and of labels of all series.
+    pub(super) fn n_postings(&self) -> (usize, u64) {
+        (self.names.values().map(HashMap::len).sum(), self.n_entries)
+    }
+
+    /// Returns the lists of promtool with at most `limit` entries each, for a block of the given duration.
+    pub(super) fn lists(&self, length_ms: u64, limit: usize) -> Vec<TopList> {
         // Converts partial presence to a number of series that are present all or none of the time.
         let churned = |uncovered_ms: u64| (uncovered_ms as f64 / length_ms.max(1) as f64) as u64;
         let sum =
             |values: &HashMap<String, PairStats>, cost: fn(&PairStats) -> u64| values.values().map(cost).sum::<u64>();
-        let mut list = |title: &str, entries: Vec<(u64, String)>| print_list(&mut out, title, entries, limit);
-        list("Label pairs most involved in churning", self.by_pair(|pair| churned(pair.uncovered_ms)));
-        list(
-            "Label names most involved in churning",
-            self.by_name(|values| churned(values.values().fold(0, |sum, pair| sum.wrapping_add(pair.uncovered_ms)))),
-        );
-        list("Most common label pairs", self.by_pair(|pair| pair.n_series));
-        list(
-            "Label names with highest cumulative label value length",
-            self.by_name(|values| values.keys().map(|value| value.len() as u64).sum()),
-        );
-        list("Highest cardinality labels", self.by_name(|values| values.len() as u64));
-        list("Highest cardinality metric names", self.by_metric(|pair| pair.n_series));
-        list("Metric names with most bytes of samples", self.by_metric(|pair| pair.bytes));
-        list("Label pairs with most bytes of samples", self.by_pair(|pair| pair.bytes));
-        list(
-            "Label names with most bytes of index (strings and postings)",
-            self.by_name(|values| {
-                values.keys().map(|value| value.len() as u64).sum::<u64>()
-                    + POSTING_SIZE * sum(values, |pair| pair.n_series)
-            }),
-        );
-        out
+        let list = |key, title, entries| TopList::new(key, title, entries, limit);
+        vec![
+            list(
+                "churnByLabelPair",
+                "Label pairs most involved in churning",
+                self.by_pair(|pair| churned(pair.uncovered_ms)),
+            ),
+            list(
+                "churnByLabelName",
+                "Label names most involved in churning",
+                self.by_name(|values| {
+                    churned(values.values().fold(0, |sum, pair| sum.wrapping_add(pair.uncovered_ms)))
+                }),
+            ),
+            list("seriesByLabelPair", "Most common label pairs", self.by_pair(|pair| pair.n_series)),
+            list(
+                "valueLengthByLabelName",
+                "Label names with highest cumulative label value length",
+                self.by_name(|values| values.keys().map(|value| value.len() as u64).sum()),
+            ),
+            list("valuesByLabelName", "Highest cardinality labels", self.by_name(|values| values.len() as u64)),
+            list("seriesByMetric", "Highest cardinality metric names", self.by_metric(|pair| pair.n_series)),
+            list("sampleBytesByMetric", "Metric names with most bytes of samples", self.by_metric(|pair| pair.bytes)),
+            list("sampleBytesByLabelPair", "Label pairs with most bytes of samples", self.by_pair(|pair| pair.bytes)),
+            list(
+                "indexBytesByLabelName",
+                "Label names with most bytes of index (strings and postings)",
+                self.by_name(|values| {
+                    values.keys().map(|value| value.len() as u64).sum::<u64>()
+                        + POSTING_SIZE * sum(values, |pair| pair.n_series)
+                }),
+            ),
+        ]
     }
 
     fn by_name(&self, cost: impl Fn(&HashMap<String, PairStats>) -> u64) -> Vec<(u64, String)> {
@@ -113,12 +131,12 @@ impl LabelStats {
     }
 }
 
-/// Prints the largest entries under a title, and equal ones in alphabetical order.
-fn print_list(out: &mut String, title: &str, mut entries: Vec<(u64, String)>, limit: usize) {
-    entries.sort_by(|(n, name), (other_n, other_name)| other_n.cmp(n).then_with(|| name.cmp(other_name)));
-    let _ = writeln!(out, "\n{title}:");
-    for (n, name) in entries.iter().take(limit) {
-        let _ = writeln!(out, "{n} {name}");
+impl TopList {
+    /// Creates a list of the `limit` largest entries. Equal ones are in alphabetical order.
+    fn new(key: &'static str, title: &'static str, mut entries: Vec<(u64, String)>, limit: usize) -> Self {
+        entries.sort_by(|(n, name), (other_n, other_name)| other_n.cmp(n).then_with(|| name.cmp(other_name)));
+        entries.truncate(limit);
+        Self { key, title, entries }
     }
 }
 
@@ -133,19 +151,23 @@ mod tests {
         stats.add([("__name__", "a"), ("job", "x")].into_iter(), series(50, 10));
         stats.add([("__name__", "a"), ("job", "y")].into_iter(), series(100, 1));
         stats.add([("__name__", "b"), ("job", "y")].into_iter(), series(100, 30));
-        let printed = stats.print(100, 2);
-        assert!(printed.starts_with("Postings (unique label pairs): 4\nPostings entries (total label pairs): 6\n"));
-        for expect in [
-            "Label pairs most involved in churning:\n2 job=y\n1 __name__=a\n",
-            "Label names most involved in churning:\n2 __name__\n2 job\n",
-            "Most common label pairs:\n2 __name__=a\n2 job=y\n",
-            "Highest cardinality metric names:\n2 a\n1 b\n",
-            "Metric names with most bytes of samples:\n30 b\n11 a\n",
-            "Label pairs with most bytes of samples:\n31 job=y\n30 __name__=b\n",
-            "(strings and postings):\n14 __name__\n14 job\n",
+        let lists = stats.lists(100, 2);
+        let top = |key: &str| {
+            let list = lists.iter().find(|list| list.key == key).expect(key);
+            list.entries.iter().map(|(n, name)| format!("{n} {name}")).collect::<Vec<_>>()
+        };
+        for (key, expect) in [
+            ("churnByLabelPair", ["2 job=y", "1 __name__=a"]),
+            ("churnByLabelName", ["2 __name__", "2 job"]),
+            ("seriesByLabelPair", ["2 __name__=a", "2 job=y"]),
+            ("seriesByMetric", ["2 a", "1 b"]),
+            ("sampleBytesByMetric", ["30 b", "11 a"]),
+            ("sampleBytesByLabelPair", ["31 job=y", "30 __name__=b"]),
+            ("indexBytesByLabelName", ["14 __name__", "14 job"]),
         ] {
-            assert!(printed.contains(expect), "{expect} is not in\n{printed}");
+            assert_eq!(top(key), expect, "{key}");
         }
+        assert_eq!(stats.n_postings(), (4, 6));
         assert_eq!((stats.n_names(), stats.n_series), (2, 3));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) use self::prometheus::recover::{default_options, recover_with_progres
 use super::directory::{self, Owner};
 pub(crate) use args::{WalCommand, parse_label};
 pub(crate) use progress::{Progress, Unit};
-pub(crate) use report::{damage_lines, time, verdict};
+pub(crate) use report::{block_table, blocks_json, damage_lines, time, verdict};
 
 use crate::printing::error_chain;
 

@@ -43,6 +43,12 @@ pub(super) fn outcome(is_sound: bool, is_written: bool) -> &'static str {
     }
 }
 
+/// Returns an estimated loss, given the number of readable samples.
+pub(super) fn loss(n_lost: u64, n_samples: u64) -> String {
+    let percent = 100.0 * n_lost as f64 / (n_samples + n_lost).max(1) as f64;
+    format!("about {n_lost} samples ({percent:.2} %)")
+}
+
 /// Returns an entry of a damage report as JSON.
 pub(super) fn damage_json(damage: &Damage) -> Value {
     json!({"path": damage.path, "offset": damage.offset, "kind": damage.kind.name(), "reason": damage.reason})
@@ -54,7 +60,7 @@ pub(crate) fn time(timestamp_ms: i64) -> String {
 }
 
 /// Prints a table of Prometheus' blocks.
-pub(super) fn block_table(blocks: &[BlockMeta]) -> String {
+pub(crate) fn block_table(blocks: &[BlockMeta]) -> String {
     let row = |block: &BlockMeta| {
         let (from, to, stats) = (time(block.min_ms), time(block.max_ms), &block.stats);
         vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
@@ -63,7 +69,7 @@ pub(super) fn block_table(blocks: &[BlockMeta]) -> String {
 }
 
 /// Returns Prometheus' blocks as JSON.
-pub(super) fn blocks_json(blocks: &[BlockMeta]) -> Value {
+pub(crate) fn blocks_json(blocks: &[BlockMeta]) -> Value {
     let json = |block: &BlockMeta| {
         json!({
             "ulid": block.ulid.to_string(),

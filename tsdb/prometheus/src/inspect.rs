@@ -10,7 +10,7 @@ use super::block::{BlockMeta, BlockReader};
 use super::chunk;
 use super::head_chunks::HeadChunkFiles;
 use super::recover::RecordCounts;
-use super::wal::{Compression, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
+use super::wal::{Compression, HEADER_SIZE, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
 /// Amount of data that an inspection reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,9 @@ pub struct Inspection {
     pub n_head_samples: u64,
     /// The blocks with a readable description.
     pub blocks: Vec<BlockMeta>,
+    /// Estimated number of samples in unreadable parts of files that exist. Head chunks and blocks count only at
+    /// [`Depth::Everything`].
+    pub n_lost_samples: u64,
 }
 
 /// The content of a segment.
@@ -55,6 +58,8 @@ pub struct SegmentSummary {
     pub n_samples: u64,
     /// Timestamps of the oldest and of the newest sample.
     pub times_ms: Option<(i64, i64)>,
+    /// Size of the readable records.
+    record_bytes: u64,
 }
 
 /// A decompressed record and its location.
@@ -66,6 +71,8 @@ pub struct FoundRecord<'a> {
     pub offset: u64,
     /// Compression in the segment.
     pub compression: Compression,
+    /// Size in the segment in bytes, without the headers of its fragments.
+    pub size: u64,
     /// Type, if known.
     pub record_type: Option<RecordType>,
     /// The decompressed record.
@@ -138,8 +145,8 @@ fn records_of(
             continue;
         };
         let record_type = RecordType::of(&bytes);
-        let (offset, compression) = (raw.offset, raw.compression);
-        each(FoundRecord { path: &segment.path, offset, compression, record_type, bytes: &bytes })?;
+        let (offset, compression, size) = (raw.offset, raw.compression, raw.bytes.len() as u64);
+        each(FoundRecord { path: &segment.path, offset, compression, size, record_type, bytes: &bytes })?;
     }
     Ok(())
 }
@@ -180,12 +187,16 @@ impl Inspection {
     fn segment(&mut self, fs: &dyn Fs, segment: &Segment) -> Result<()> {
         let (path, size) = (segment.path.clone(), segment.size(fs));
         let mut summary = SegmentSummary { path, size, ..SegmentSummary::default() };
-        let mut found = DamageReport::default();
-        records_of(fs, segment, &mut self.damage, &mut |record| {
-            summary.add(&record, &mut found);
+        let (mut unreadable, mut invalid) = (DamageReport::default(), DamageReport::default());
+        records_of(fs, segment, &mut unreadable, &mut |record| {
+            summary.add(&record, &mut invalid);
             Ok(())
         })?;
-        self.damage.append(found);
+        if unreadable.n_damaged() > 0 {
+            self.n_lost_samples += summary.n_lost_samples();
+        }
+        self.damage.append(unreadable);
+        self.damage.append(invalid);
         self.segments.push(summary);
         Ok(())
     }
@@ -203,6 +214,7 @@ impl Inspection {
             files.read(chunk, &mut bytes)?;
             if let Err(error) = chunk::decode(chunk.encoding, &bytes, &mut columns) {
                 let path = files.path(chunk);
+                self.n_lost_samples += u64::from(chunk.n_samples).saturating_sub(columns.len() as u64);
                 self.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, error.to_string());
             }
         }
@@ -221,6 +233,7 @@ impl Inspection {
             let n_samples = block.verify(&mut self.damage);
             let expected = block.meta().stats.n_samples;
             if n_samples != expected {
+                self.n_lost_samples += expected.saturating_sub(n_samples);
                 let reason = format!("{n_samples} samples are readable, meta.json has {expected}");
                 self.damage.push(dir, 0, DamageKind::Corrupt, reason);
             }
@@ -233,6 +246,7 @@ impl Inspection {
 impl SegmentSummary {
     fn add(&mut self, record: &FoundRecord<'_>, damage: &mut DamageReport) {
         self.compressions[record.compression as usize] += 1;
+        self.record_bytes += record.size;
         let Some(record_type) = record.record_type else {
             let reason = RecordType::unknown_reason(record.bytes);
             damage.push(record.path, record.offset, DamageKind::Unsupported, reason);
@@ -249,6 +263,14 @@ impl SegmentSummary {
         if let Some(error) = error {
             damage.push(record.path, record.offset, DamageKind::Corrupt, error.to_string());
         }
+    }
+
+    /// Estimates the number of samples in the unreadable part: the readable part has as many samples per byte.
+    fn n_lost_samples(&self) -> u64 {
+        // Each page begins a fragment.
+        let n_fragments = self.compressions.iter().sum::<u64>() + self.size.div_ceil(PAGE_SIZE as u64);
+        let lost_bytes = self.size.saturating_sub(self.record_bytes + n_fragments * HEADER_SIZE as u64);
+        (lost_bytes as f64 * self.n_samples as f64 / self.record_bytes.max(1) as f64).ceil() as u64
     }
 
     fn add_sample(&mut self, timestamp_ms: i64) {
@@ -271,6 +293,31 @@ mod tests {
         let inspection = inspect(&RealFs, &dir, Depth::Everything, &mut |_, _| {}).unwrap();
         assert_eq!((inspection.damage.n_damaged(), inspection.segments.len(), inspection.blocks.len()), (0, 5, 3));
         assert!(inspection.segments.iter().map(|segment| segment.n_samples).sum::<u64>() > 900_000);
+        assert_eq!(inspection.n_lost_samples, 0);
+    }
+
+    #[test]
+    fn the_samples_of_an_unreadable_part_are_estimated() {
+        let Some(dir) = recorded() else { return };
+        let WalFiles { segments, .. } = WalFiles::list_all(&RealFs, &dir, &mut DamageReport::default()).unwrap();
+        let largest = segments.iter().max_by_key(|segment| segment.size(&RealFs)).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::create_dir(copy.path().join("wal")).unwrap();
+        let mut bytes = std::fs::read(&largest.path).unwrap();
+        let path = copy.path().join("wal/00000000");
+        let inspect = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            inspect(&RealFs, copy.path(), Depth::Summary, &mut |_, _| {}).unwrap()
+        };
+        let n_samples = |inspection: &Inspection| inspection.segments[0].n_samples;
+        let n_written = n_samples(&inspect(&bytes));
+        let middle = bytes.len() / 2 / PAGE_SIZE * PAGE_SIZE;
+        bytes[middle..middle + 4 * PAGE_SIZE].fill(0xff);
+        let damaged = inspect(&bytes);
+        let n_lost = n_written - n_samples(&damaged);
+        assert!(damaged.damage.n_damaged() > 0 && n_lost > 0);
+        let ratio = damaged.n_lost_samples as f64 / n_lost as f64;
+        assert!((0.5..2.0).contains(&ratio), "{} estimated, {n_lost} lost", damaged.n_lost_samples);
     }
 
     #[test]

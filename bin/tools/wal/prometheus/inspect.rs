@@ -9,14 +9,15 @@ use crate::tools::output::table;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::InspectArgs;
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{block_table, blocks_json, damage_json, damage_lines, time, verdict};
+use crate::tools::wal::report::{block_table, blocks_json, damage_json, damage_lines, loss, time, verdict};
 
 /// Runs `inspect`, or `verify` for everything.
 pub(in crate::tools::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
     let read = |show: &mut dyn FnMut(u64, u64)| inspect(&RealFs, &args.dir, depth, show);
     let inspection = Progress::start("reading the directory", Unit::Bytes).during(read);
     let inspection = inspection.with_context(|| format!("read {:?}", args.dir))?;
-    args.output.print(|| text(&inspection), || json(&inspection));
+    let totals = || if depth == Depth::Everything { totals(&inspection) } else { String::new() };
+    args.output.print(|| text(&inspection) + &totals(), || json(&inspection));
     Ok(verdict(&inspection.damage))
 }
 
@@ -28,6 +29,21 @@ fn text(inspection: &Inspection) -> String {
     text.push_str(&block_table(&inspection.blocks));
     text.push_str(&damage_lines(&inspection.damage));
     text
+}
+
+/// Returns the last lines of a verification: totals, and an estimate of what is lost.
+fn totals(inspection: &Inspection) -> String {
+    let Inspection { segments, blocks, .. } = inspection;
+    let n_bytes: u64 = segments.iter().map(|segment| segment.size).sum();
+    let in_segments: u64 = segments.iter().map(|segment| segment.n_samples).sum();
+    let in_blocks: u64 = blocks.iter().map(|block| block.stats.n_samples).sum();
+    let n_samples = in_segments + inspection.n_head_samples + in_blocks;
+    let text =
+        format!("\n{} segments, {n_bytes} bytes, {} blocks, {n_samples} samples: ", segments.len(), blocks.len());
+    if verdict(&inspection.damage) == Verdict::Sound {
+        return text + "sound\n";
+    }
+    format!("{text}damage was found\na recovery would lose {}\n", loss(inspection.n_lost_samples, n_samples))
 }
 
 fn segment_row(segment: &SegmentSummary) -> Vec<String> {
@@ -66,6 +82,7 @@ fn json(inspection: &Inspection) -> Value {
         "headChunks": inspection.n_head_chunks,
         "headSamples": inspection.n_head_samples,
         "blocks": blocks_json(&inspection.blocks),
+        "lostSamples": inspection.n_lost_samples,
         "damage": inspection.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": inspection.damage.n_damaged(),
     })

@@ -9,7 +9,7 @@ use crate::tools::output::table;
 use crate::tools::wal::Verdict;
 use crate::tools::wal::args::InspectArgs;
 use crate::tools::wal::progress::{Progress, Unit};
-use crate::tools::wal::report::{damage_json, damage_lines, time};
+use crate::tools::wal::report::{damage_json, damage_lines, loss, time};
 
 /// Maximum number of unknown series in a table.
 const ORPHANS_LISTED: usize = 20;
@@ -44,10 +44,10 @@ fn totals(found: &Inspection) -> String {
     let n_missing: u64 = found.files.iter().map(|file| file.integrity.n_missing_frames).sum();
     let in_frames = n_missing as f64 * n_samples as f64 / n_frames.max(1) as f64;
     let n_lost = (n_damaged as f64 * per_byte).max(in_frames).ceil() as u64 + n_orphaned;
-    let percent = 100.0 * n_lost as f64 / (n_samples + n_lost).max(1) as f64;
     format!(
-        "{text}damage was found\na replay would lose about {n_lost} samples ({percent:.2} %): {n_damaged} damaged bytes, \
-         {n_missing} missing frames, {n_orphaned} samples of unknown series\n"
+        "{text}damage was found\na replay would lose {}: {n_damaged} damaged bytes, {n_missing} missing frames, \
+         {n_orphaned} samples of unknown series\n",
+        loss(n_lost, n_samples)
     )
 }
 

@@ -23,7 +23,7 @@ pub(crate) mod tests;
 
 pub use compression::{Compression, RECORD_SIZE_MAX};
 pub(crate) use page_writer::PageWriter;
-pub(crate) use reader::BufferPool;
+pub(crate) use reader::{BufferPool, HEADER_SIZE};
 pub use reader::{PAGE_SIZE, RawRecord, SegmentReader};
 pub(crate) use record::{DefinedLabel, decode_histograms, decode_tombstones, for_each_definition, for_each_sample};
 pub use record::{

@@ -21,7 +21,7 @@ pub const PAGE_SIZE: usize = 32 << 10;
 /// Bytes per read.
 const READ_SIZE: usize = 32 * PAGE_SIZE;
 /// Size of the header of a fragment.
-pub(super) const HEADER_SIZE: usize = 7;
+pub(crate) const HEADER_SIZE: usize = 7;
 const TYPE_MASK: u8 = 0b111;
 pub(super) const SNAPPY: u8 = 1 << 3;
 pub(super) const ZSTD: u8 = 1 << 4;
