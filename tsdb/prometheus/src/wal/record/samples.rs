@@ -1,0 +1,48 @@
+//! Decodes float samples: record types 2 and 11.
+
+use varve_tsdb::varint::{VARINT_SIZE_MAX, short_u64, unzigzag};
+
+use super::refs::RefDecoder;
+use super::{RecordError, RefSample, decode_rest};
+use crate::cursor::Cursor;
+
+/// Decodes a record of type 2 or 11 and calls `each` with each sample.
+#[inline]
+pub(crate) fn for_each_sample(record: &[u8], mut each: impl FnMut(RefSample)) -> Result<(), RecordError> {
+    let mut series = RefDecoder::of(record);
+    let mut src = Cursor::new(record.get(1..).unwrap_or_default());
+    if let (RefDecoder::FromFirst(first), true) = (&mut series, src.len() > FIRST_SIZE + SAMPLE_SIZE_MAX) {
+        *first = src.be_u64().zip(src.be_u64().map(u64::cast_signed));
+        first.iter().for_each(|&first| for_each_short(&mut src, first, &mut each));
+    }
+    decode_rest(record, src, |src| {
+        let (series, timestamp_ms, start_ms) = series.take(src)?;
+        each(RefSample { series, timestamp_ms, start_ms, value: src.f64()? });
+        Some(())
+    })
+}
+
+/// Size of the base ref and timestamp of a record, and maximum size of a sample of type 2.
+const FIRST_SIZE: usize = 16;
+const SAMPLE_SIZE_MAX: usize = 2 * VARINT_SIZE_MAX + 8;
+
+/// Decodes samples of type 2 whose varints have at most eight bytes, while at least the maximum size of a sample is
+/// left.
+#[inline]
+fn for_each_short(src: &mut Cursor<'_>, (series, first_ms): (u64, i64), each: &mut impl FnMut(RefSample)) {
+    let word = |bytes: &[u8; SAMPLE_SIZE_MAX], at: usize| -> [u8; 8] {
+        bytes[at..at + 8].try_into().expect("a slice of eight bytes")
+    };
+    while let Some(bytes) = src.rest.first_chunk::<SAMPLE_SIZE_MAX>() {
+        let Some((series_step, at)) = short_u64(u64::from_le_bytes(word(bytes, 0))) else { return };
+        let Some((time_step, size)) = short_u64(u64::from_le_bytes(word(bytes, at))) else { return };
+        let at = at + size;
+        each(RefSample {
+            series: series.wrapping_add_signed(unzigzag(series_step)),
+            timestamp_ms: first_ms.wrapping_add(unzigzag(time_step)),
+            start_ms: 0,
+            value: f64::from_be_bytes(word(bytes, at)),
+        });
+        src.rest = &src.rest[at + 8..];
+    }
+}
