@@ -188,7 +188,7 @@ impl Config {
         config.ingest.rules()?;
         config.ingest.budgets()?;
         config.ingest.ha()?;
-        config.otlp.settings(0)?;
+        config.otlp.settings(0, false)?;
         Ok(config)
     }
 

@@ -47,11 +47,12 @@ impl Default for OtlpConfig {
 }
 
 impl OtlpConfig {
-    /// Returns the settings; `lookback_ms` is that of queries.
+    /// Returns the settings. `lookback_ms` is the lookback delta of queries, and `delta_to_cumulative` whether deltas
+    /// are added up.
     ///
     /// # Errors
     /// What Prometheus refuses too.
-    pub(crate) fn settings(&self, lookback_ms: i64) -> Result<OtlpSettings> {
+    pub(crate) fn settings(&self, lookback_ms: i64, delta_to_cumulative: bool) -> Result<OtlpSettings> {
         Ok(OtlpSettings {
             translation_strategy: self.strategy()?,
             promoted: self.promoted()?,
@@ -60,6 +61,7 @@ impl OtlpConfig {
             promote_scope_metadata: self.promote_scope_metadata,
             label_name_underscore_sanitization: self.label_name_underscore_sanitization,
             label_name_preserve_multiple_underscores: self.label_name_preserve_multiple_underscores,
+            delta_to_cumulative,
             lookback_ms,
         })
     }
@@ -116,7 +118,8 @@ mod tests {
 
     fn check(text: &str, expect: Result<PromotedAttributes, &str>) {
         let config: OtlpConfig = serde_yaml_ng::from_str(text).unwrap();
-        let settings = config.settings(1).map(|settings| settings.promoted).map_err(|refused| refused.to_string());
+        let settings =
+            config.settings(1, false).map(|settings| settings.promoted).map_err(|refused| refused.to_string());
         match (settings, expect) {
             (Ok(promoted), Ok(expect)) => assert_eq!(promoted, expect),
             (Err(refused), Err(part)) => assert!(refused.contains(part), "{refused}"),

@@ -22,6 +22,8 @@ use crate::server::store::StoreOptions;
 const METADATA_SIZE_MAX_BYTES: usize = 64 << 20;
 /// Enables the search endpoints.
 const SEARCH_FEATURE: &str = "search-api";
+/// Adds up OTLP deltas.
+const DELTA_FEATURE: &str = "otlp-deltatocumulative";
 /// The deprecated form of --config.auto-reload.
 const AUTO_RELOAD_FEATURE: &str = "auto-reload-config";
 /// Prometheus' names of other features, which Varve always or never has.
@@ -38,7 +40,7 @@ pub(super) fn features(args: &ServeArgs) -> Features {
     let limits = Limits { size_max: args.query_max_length, depth_max: args.query_max_nesting };
     let mut features = Features { limits, ..Features::default() };
     for name in args.enable_feature.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
-        if features.enable(name) || name == SEARCH_FEATURE {
+        if features.enable(name) || [SEARCH_FEATURE, DELTA_FEATURE].contains(&name) {
             tracing::info!(option = name, "Feature enabled");
         } else if name == AUTO_RELOAD_FEATURE {
             tracing::warn!(option = name, "This option for --enable-feature is deprecated, use --config.auto-reload");
@@ -172,7 +174,8 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         subquery_step_ms: millis(config.global.evaluation_interval),
         features,
     };
-    StoreOptions { tsdb, ingest: args.ingest.limits(share_of_memory(memory, 1, 1)), config, engine }
+    let ingest = args.ingest.limits(share_of_memory(memory, 1, 1));
+    StoreOptions { tsdb, ingest, config, engine, delta_to_cumulative: has_feature(args, DELTA_FEATURE) }
 }
 
 /// Maximum number of threads that queries share.

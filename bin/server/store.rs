@@ -28,6 +28,8 @@ pub(crate) struct Store {
     /// The leaders of HA pairs.
     pub(crate) elections: Arc<Elections>,
     lookback_delta_ms: i64,
+    /// Whether OTLP deltas are added up.
+    delta_to_cumulative: bool,
     /// The data directory.
     path: PathBuf,
 }
@@ -48,6 +50,8 @@ pub(crate) struct StoreOptions {
     /// The initial configuration. [`Store::reload`] changes it later.
     pub(crate) config: Config,
     pub(crate) engine: EngineOptions,
+    /// Whether OTLP deltas are added up.
+    pub(crate) delta_to_cumulative: bool,
 }
 
 impl Store {
@@ -57,7 +61,7 @@ impl Store {
     /// The errors of [`Db::open`].
     pub(crate) fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
-        let lookback_delta_ms = options.engine.lookback_delta_ms;
+        let (lookback_delta_ms, delta_to_cumulative) = (options.engine.lookback_delta_ms, options.delta_to_cumulative);
         // The open database holds the lock of the directory.
         let usage = Usage::open(path);
         let (elections, found) = Elections::open(Arc::new(RealFs), path.join(HA_FILE));
@@ -68,7 +72,7 @@ impl Store {
         let receiver = Receiver::new(Arc::clone(&db), options.ingest).with_disabled_rules(disabled_rules);
         let engine = Engine::new(options.engine);
         let path = path.to_owned();
-        let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms, path };
+        let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms, delta_to_cumulative, path };
         store.reload(&options.config)?;
         Ok(store)
     }
@@ -198,7 +202,8 @@ impl Store {
     /// # Errors
     /// If the configuration is invalid. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
-        let (otlp, rules) = (config.otlp.settings(self.lookback_delta_ms)?, config.ingest.rules()?);
+        let otlp = config.otlp.settings(self.lookback_delta_ms, self.delta_to_cumulative)?;
+        let rules = config.ingest.rules()?;
         let has_rules = !config.rule_files.is_empty();
         let budgets = if has_rules { config.ingest.budgets_with_rules()? } else { config.ingest.budgets()? };
         let ha = config.ingest.ha()?;

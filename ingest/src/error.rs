@@ -131,6 +131,9 @@ pub enum Malformed {
         /// The error.
         reason: String,
     },
+    /// The decompressed bytes are not the JSON of an OTLP request.
+    #[error("json: {0}")]
+    Json(String),
     /// The decompressed bytes are not the protobuf message.
     #[error("protobuf: {reason} at byte {offset}")]
     Protobuf {

@@ -124,6 +124,7 @@ messages! {
 
     /// `NumberDataPoint`
     NumberPoint {
+        start_ns: u64 = [fixed64, tag = 2],
         time_ns: u64 = [fixed64, tag = 3],
         value: Option<Number> = [oneof = "Number", tags = "4, 6"],
         exemplars: Vec<Exemplar> = [message, repeated, tag = 5],
@@ -144,6 +145,7 @@ pub(crate) enum Number {
 messages! {
     /// `HistogramDataPoint`
     HistogramPoint {
+        start_ns: u64 = [fixed64, tag = 2],
         time_ns: u64 = [fixed64, tag = 3],
         count: u64 = [fixed64, tag = 4],
         sum: Option<f64> = [double, optional, tag = 5],
@@ -156,6 +158,7 @@ messages! {
     /// `ExponentialHistogramDataPoint`
     ExponentialPoint {
         attributes: Vec<KeyValue> = [message, repeated, tag = 1],
+        start_ns: u64 = [fixed64, tag = 2],
         time_ns: u64 = [fixed64, tag = 3],
         count: u64 = [fixed64, tag = 4],
         sum: Option<f64> = [double, optional, tag = 5],

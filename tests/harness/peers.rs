@@ -83,7 +83,9 @@ impl Release {
     /// Returns `true` if the program has a flag; some distributions build it without some features.
     pub(crate) fn has_flag(&self, flag: &str) -> bool {
         let help = Command::new(&self.program).arg("--help").output().expect("run prometheus");
-        String::from_utf8_lossy(&[help.stdout, help.stderr].concat()).contains(flag)
+        let help = String::from_utf8_lossy(&[help.stdout, help.stderr].concat()).into_owned();
+        // The help shows a switch as --[no-]NAME.
+        help.contains(flag) || help.contains(&flag.replacen("--", "--[no-]", 1))
     }
 
     /// Starts a Prometheus that accepts remote writes, and waits until it is ready.

@@ -109,6 +109,7 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
         ("varve_ingest_queued_requests", stats.admission.queued_requests),
         ("varve_ingest_queued_bytes", stats.admission.queued_bytes),
         ("varve_ingest_in_flight_bytes", stats.admission.in_flight_bytes),
+        ("varve_ingest_delta_streams", stats.delta_streams),
         ("varve_ingest_pooled_bytes", stats.pooled_bytes),
         ("varve_ingest_route_hits_total", stats.route.hits),
         ("varve_ingest_route_misses_total", stats.route.misses),

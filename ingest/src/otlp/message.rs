@@ -142,6 +142,15 @@ pub(crate) enum Number {
     Int(i64),
 }
 
+impl Number {
+    pub(crate) fn as_f64(self) -> f64 {
+        match self {
+            Self::Double(value) => value,
+            Self::Int(value) => value as f64,
+        }
+    }
+}
+
 /// `Exemplar.value`
 #[derive(Clone, Copy, PartialEq, prost::Oneof)]
 pub(crate) enum ExemplarNumber {

@@ -1,17 +1,22 @@
-//! OpenTelemetry metrics, an `ExportMetricsServiceRequest` in protobuf: <https://opentelemetry.io/docs/specs/otlp/>.
+//! OpenTelemetry metrics, an `ExportMetricsServiceRequest` in protobuf or JSON:
+//! <https://opentelemetry.io/docs/specs/otlp/>.
 //!
 //! Names, types, labels and values are translated like in Prometheus' receiver (`storage/remote/otlptranslator`). The
 //! attributes of a resource become the labels `job` and `instance`, promoted labels, and a series `target_info`. A
 //! histogram becomes the series of a classic histogram, or a native one with custom buckets; an exponential histogram
 //! becomes a native one.
 //!
-//! A data point that cannot be translated is rejected; a metric with delta temporality is rejected completely, since
-//! Varve does not accumulate deltas. The response contains the reasons.
+//! A data point that cannot be translated is rejected. A metric with delta temporality is rejected completely, unless
+//! [`OtlpSettings::delta_to_cumulative`] is set (`delta`). The response contains the reasons.
 //!
 //! Bounds: the outer messages are read in place. A decoded inner message has at most [`DECODED_SIZE_MAX`] bytes, and a
 //! resource gets at most [`TARGET_INFO_SAMPLES_MAX`] samples of `target_info`.
 
+mod data;
+mod delta;
+mod exemplar;
 mod histogram;
+mod json;
 mod labels;
 mod message;
 mod names;
@@ -22,8 +27,19 @@ use std::collections::BTreeSet;
 
 use varve_tsdb::staleness::STALE_NAN_BITS;
 
+pub(crate) use delta::DeltaStreams;
+pub(crate) use json::transcode;
 pub use names::TranslationStrategy;
 pub(crate) use translate::translate;
+
+/// The encoding of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Protobuf.
+    Protobuf,
+    /// JSON.
+    Json,
+}
 
 /// The settings of the translation, with the names of Prometheus' configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +58,8 @@ pub struct OtlpSettings {
     pub label_name_underscore_sanitization: bool,
     /// Whether consecutive underscores are preserved.
     pub label_name_preserve_multiple_underscores: bool,
+    /// Whether deltas are added up, as with Prometheus' feature `otlp-deltatocumulative`.
+    pub delta_to_cumulative: bool,
     /// The lookback delta of queries in milliseconds: `target_info` gets a sample for each half of it.
     pub lookback_ms: i64,
 }
@@ -65,6 +83,7 @@ impl Default for OtlpSettings {
             promote_scope_metadata: false,
             label_name_underscore_sanitization: true,
             label_name_preserve_multiple_underscores: true,
+            delta_to_cumulative: false,
             lookback_ms: 300_000,
         }
     }

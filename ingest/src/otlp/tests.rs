@@ -40,7 +40,7 @@ fn translated(message: &[u8]) -> Result<(DecodedBatch, Vec<u8>, Rejects), WriteE
     let (mut batch, mut text, mut rejects) = (DecodedBatch::default(), Vec::new(), Rejects::default());
     let mut reservation = memory.reserve(0)?;
     let mut builder = BatchBuilder::new(&mut batch, &mut text, &mut reservation, &hasher, &limits);
-    translate(message, &OtlpSettings::default(), &mut builder, &mut rejects)?;
+    translate(message, &OtlpSettings::default(), &DeltaStreams::default(), &mut builder, &mut rejects)?;
     Ok((batch, text, rejects))
 }
 
@@ -108,7 +108,8 @@ fn added_samples_are_reserved() {
         let (mut batch, mut text, mut rejects) = (DecodedBatch::default(), Vec::new(), Rejects::default());
         let mut builder = BatchBuilder::new(&mut batch, &mut text, &mut reservation, &hasher, &limits);
         let message: Vec<u8> = (0..n_resources).flat_map(resource).collect();
-        super::translate(&message, &OtlpSettings::default(), &mut builder, &mut rejects).map(|()| batch.n_samples())
+        super::translate(&message, &OtlpSettings::default(), &DeltaStreams::default(), &mut builder, &mut rejects)
+            .map(|()| batch.n_samples())
     };
     assert_eq!(translate(1).unwrap(), 2 + TARGET_INFO_SAMPLES_MAX as usize + 1);
     assert!(matches!(translate(10), Err(WriteError::Busy { .. })), "10,000 samples take more than 144 KiB");

@@ -1,22 +1,26 @@
 //! Translates an export request to series.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
 
-use prost::Message;
 use varve_tsdb::labels::METRIC_NAME;
 
+use super::data::{
+    self, Data, DataType, Times, count_points, decode, each_message, merge, n_points_of, note_times, utf8,
+};
+use super::delta::{DeltaPoint, DeltaStreams};
+use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
 use super::labels::{Context, LabelMap, TARGET_INFO};
 use super::message::{
-    Attributes, Exemplar, ExemplarNumber, ExponentialPoint, HistogramPoint, KeyValue, Number, NumberPoint, Scope,
-    SummaryPoint,
+    Attributes, Exemplar, ExponentialPoint, HistogramPoint, Number, NumberPoint, Scope, SummaryPoint,
 };
-use super::names::{LabelNamer, MetricType, metric_name, unit_name};
-use super::{DECODED_SIZE_MAX, OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or, value};
+use super::names::{LabelNamer, metric_name, unit_name};
+use super::{OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or};
 use crate::batch::{BatchBuilder, RouteKey};
-use crate::error::{Malformed, WriteError};
+use crate::error::WriteError;
 use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
-use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
+use crate::remote_write::wire::Reader;
 
 /// Translates a request. Adds metrics and data points that cannot be translated to `rejects`.
 ///
@@ -25,6 +29,7 @@ use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
 pub(crate) fn translate(
     message: &[u8],
     settings: &OtlpSettings,
+    streams: &DeltaStreams,
     to: &mut BatchBuilder<'_, '_>,
     rejects: &mut Rejects,
 ) -> Result<(), WriteError> {
@@ -33,13 +38,15 @@ pub(crate) fn translate(
         sanitizes_underscore: settings.label_name_underscore_sanitization,
         keeps_underscores: settings.label_name_preserve_multiple_underscores,
     };
-    let mut translator = Translator { settings, namer, to, rejects, families: BTreeSet::new(), infos: HashMap::new() };
-    each_message(Reader::new(message), RESOURCE_METRICS, REQUEST, |resource| translator.resource(resource))
+    let mut translator =
+        Translator { settings, namer, streams, to, rejects, families: BTreeSet::new(), infos: HashMap::new() };
+    each_message(Reader::new(message), data::RESOURCE_METRICS, data::REQUEST, |resource| translator.resource(resource))
 }
 
 struct Translator<'a, 'c, 'p> {
     settings: &'a OtlpSettings,
     namer: LabelNamer,
+    streams: &'a DeltaStreams,
     to: &'a mut BatchBuilder<'c, 'p>,
     rejects: &'a mut Rejects,
     /// Families whose metadata is in the batch.
@@ -56,32 +63,6 @@ struct Metric<'a> {
     sent_name: &'a str,
     name: String,
     data: Data<'a>,
-}
-
-/// The data of a metric, by type.
-#[derive(Debug, Clone, Copy)]
-struct Data<'a> {
-    data_type: DataType,
-    reader: Reader<'a>,
-    /// 0 if the type has no temporality.
-    temporality: u64,
-    is_monotonic: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DataType {
-    Gauge,
-    Sum,
-    Histogram,
-    Exponential,
-    Summary,
-}
-
-/// The earliest and the latest time of a resource's data points.
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    first_ns: u64,
-    last_ns: u64,
 }
 
 /// One sample of a translated data point.
@@ -121,7 +102,9 @@ impl From<WriteError> for Failure {
 impl Translator<'_, '_, '_> {
     fn resource(&mut self, reader: Reader<'_>) -> Result<(), WriteError> {
         let (mut resource, mut size) = (Attributes::default(), 0);
-        each_message(reader, RESOURCE, RESOURCE_METRICS_FIELDS, |inner| merge(&mut resource, &mut size, inner))?;
+        each_message(reader, data::RESOURCE, data::RESOURCE_METRICS_FIELDS, |inner| {
+            merge(&mut resource, &mut size, inner)
+        })?;
         let attributes = resource.attributes;
         let mut context = match Context::new(&attributes, self.settings, self.namer) {
             Ok(context) => context,
@@ -131,7 +114,7 @@ impl Translator<'_, '_, '_> {
             }
         };
         let mut times = Times { first_ns: u64::MAX, last_ns: 0 };
-        each_message(reader, SCOPE_METRICS, RESOURCE_METRICS_FIELDS, |scope| {
+        each_message(reader, data::SCOPE_METRICS, data::RESOURCE_METRICS_FIELDS, |scope| {
             self.scope(scope, &mut context, &mut times)
         })?;
         if times.first_ns == u64::MAX {
@@ -149,33 +132,33 @@ impl Translator<'_, '_, '_> {
 
     fn scope(&mut self, reader: Reader<'_>, context: &mut Context, times: &mut Times) -> Result<(), WriteError> {
         let (mut scope, mut size, mut schema_url) = (Scope::default(), 0, "");
-        each_message(reader, SCOPE, SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, &mut size, inner))?;
-        each_message(reader, SCHEMA_URL, SCOPE_METRICS_FIELDS, |inner| {
+        each_message(reader, data::SCOPE, data::SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, &mut size, inner))?;
+        each_message(reader, data::SCHEMA_URL, data::SCOPE_METRICS_FIELDS, |inner| {
             schema_url = utf8(inner)?;
             Ok(())
         })?;
         if let Err(reason) = context.set_scope(&scope, schema_url, self.settings, self.namer) {
             let mut n_points = 0;
-            each_message(reader, METRICS, SCOPE_METRICS_FIELDS, |metric| {
+            each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| {
                 n_points += n_points_of(metric)?;
                 Ok(())
             })?;
             self.reject(reason, n_points);
             return Ok(());
         }
-        each_message(reader, METRICS, SCOPE_METRICS_FIELDS, |metric| self.metric(metric, context, times))
+        each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| self.metric(metric, context, times))
     }
 
     fn metric(&mut self, mut reader: Reader<'_>, context: &Context, times: &mut Times) -> Result<(), WriteError> {
         let (mut name, mut help, mut unit, mut data) = ("", "", "", None);
         while let Some(key) = reader.key()? {
             match key {
-                METRIC_NAME_FIELD => name = utf8(reader.message()?)?,
-                METRIC_HELP => help = utf8(reader.message()?)?,
-                METRIC_UNIT => unit = utf8(reader.message()?)?,
-                _ => match DATA_TYPES.iter().find(|(field, _)| *field == key) {
-                    Some((_, data_type)) => data = Some(decode_data(*data_type, reader.message()?)?),
-                    None => reader.skip_unknown(key, METRIC)?,
+                data::METRIC_NAME_FIELD => name = utf8(reader.message()?)?,
+                data::METRIC_HELP => help = utf8(reader.message()?)?,
+                data::METRIC_UNIT => unit = utf8(reader.message()?)?,
+                _ => match data::DATA_TYPES.iter().find(|(field, _)| *field == key) {
+                    Some((_, data_type)) => data = Some(data::decode_data(*data_type, reader.message()?)?),
+                    None => reader.skip_unknown(key, data::METRIC)?,
                 },
             }
         }
@@ -188,7 +171,7 @@ impl Translator<'_, '_, '_> {
         };
         let n_points = note_times(data.reader, times)?;
         let named = data
-            .check_temporality(name)
+            .check_temporality(name, self.settings.delta_to_cumulative)
             .and_then(|()| metric_name(name, unit, data.name_type(), self.settings.translation_strategy));
         match named {
             Ok(full_name) => {
@@ -205,14 +188,11 @@ impl Translator<'_, '_, '_> {
     }
 
     fn points(&mut self, metric: &Metric<'_>, context: &Context) -> Result<(), WriteError> {
-        each_message(metric.data.reader, DATA_POINTS, metric.data.known_fields(), |point| {
+        each_message(metric.data.reader, data::DATA_POINTS, metric.data.known_fields(), |point| {
             let done = match metric.data.data_type {
-                DataType::Gauge | DataType::Sum => self.number(&decode(point)?, metric, context),
-                DataType::Histogram if self.settings.convert_histograms_to_nhcb => {
-                    self.custom(&decode(point)?, metric, context)
-                }
-                DataType::Histogram => self.classic(&decode(point)?, metric, context),
-                DataType::Exponential => self.exponential(&decode(point)?, metric, context),
+                DataType::Gauge | DataType::Sum => self.number(decode(point)?, metric, context),
+                DataType::Histogram => self.explicit(decode(point)?, metric, context),
+                DataType::Exponential => self.exponential(decode(point)?, metric, context),
                 DataType::Summary => self.summary(&decode(point)?, metric, context),
             };
             match done {
@@ -227,14 +207,11 @@ impl Translator<'_, '_, '_> {
         })
     }
 
-    fn number(&mut self, point: &NumberPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
-        let value = match point.value {
-            Some(Number::Double(value)) => value,
-            Some(Number::Int(value)) => value as f64,
-            None => 0.0,
-        };
-        let exemplars = if metric.data.data_type == DataType::Sum { &point.exemplars[..] } else { &[] };
+    fn number(&mut self, mut point: NumberPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
+        self.accumulate(&mut point, metric, &labels)?;
+        let value = point.value.map_or(0.0, Number::as_f64);
+        let exemplars = if metric.data.data_type == DataType::Sum { &point.exemplars[..] } else { &[] };
         let value = stale_or(point.flags, value);
         self.parts(
             labels,
@@ -244,7 +221,17 @@ impl Translator<'_, '_, '_> {
         )
     }
 
-    fn classic(&mut self, point: &HistogramPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
+    fn explicit(&mut self, mut point: HistogramPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
+        let labels = context.data_point_labels(&point.attributes, self.namer)?;
+        self.accumulate(&mut point, metric, &labels)?;
+        if !self.settings.convert_histograms_to_nhcb {
+            return self.classic(&point, labels, metric);
+        }
+        let at = at(point.time_ns, point.start_ns);
+        self.histogram(histogram::custom(&point)?, at, labels, &point.exemplars, metric)
+    }
+
+    fn classic(&mut self, point: &HistogramPoint, labels: LabelMap, metric: &Metric<'_>) -> Result<(), Failure> {
         let at = at(point.time_ns, point.start_ns);
         let stale_or = |value| stale_or(point.flags, value);
         let plain = |suffix, value| Part { suffix, label: None, value: stale_or(value), exemplars: &[] };
@@ -274,7 +261,7 @@ impl Translator<'_, '_, '_> {
             exemplars,
         });
         let parts: Vec<_> = sum.into_iter().chain([plain("_count", point.count as f64)]).chain(buckets).collect();
-        self.parts(context.data_point_labels(&point.attributes, self.namer)?, metric, at, &parts)
+        self.parts(labels, metric, at, &parts)
     }
 
     fn summary(&mut self, point: &SummaryPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
@@ -290,29 +277,35 @@ impl Translator<'_, '_, '_> {
         self.parts(labels, metric, at(point.time_ns, point.start_ns), &parts)
     }
 
-    fn exponential(&mut self, point: &ExponentialPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
-        let histogram = histogram::exponential(point)?;
+    fn exponential(
+        &mut self,
+        mut point: ExponentialPoint,
+        metric: &Metric<'_>,
+        context: &Context,
+    ) -> Result<(), Failure> {
+        let labels = context.data_point_labels(&point.attributes, self.namer)?;
+        self.accumulate(&mut point, metric, &labels)?;
         let at = at(point.time_ns, point.start_ns);
-        self.histogram(histogram, at, &point.attributes, &point.exemplars, metric, context)
+        self.histogram(histogram::exponential(&point)?, at, labels, &point.exemplars, metric)
     }
 
-    fn custom(&mut self, point: &HistogramPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
-        let histogram = histogram::custom(point)?;
-        let at = at(point.time_ns, point.start_ns);
-        self.histogram(histogram, at, &point.attributes, &point.exemplars, metric, context)
+    /// Replaces a delta by the total of its stream.
+    fn accumulate(&self, point: &mut impl DeltaPoint, metric: &Metric<'_>, labels: &LabelMap) -> Result<(), String> {
+        if metric.data.temporality != data::DELTA {
+            return Ok(());
+        }
+        self.streams.accumulate(&metric.name, labels, point, Instant::now())
     }
 
     fn histogram(
         &mut self,
         histogram: varve_tsdb::histogram::Histogram,
         at: At,
-        attributes: &[KeyValue],
+        mut labels: LabelMap,
         exemplars: &[Exemplar],
         metric: &Metric<'_>,
-        context: &Context,
     ) -> Result<(), Failure> {
         check_exemplars(exemplars)?;
-        let mut labels = context.data_point_labels(attributes, self.namer)?;
         labels.set(METRIC_NAME, &metric.name);
         self.to.series(labels.iter())?;
         self.to.histogram(at.timestamp_ms, histogram, at.start_ms)?;
@@ -355,7 +348,7 @@ impl Translator<'_, '_, '_> {
         let (first_ms, last_ms) = (milliseconds(times.first_ns), milliseconds(times.last_ns));
         let first_ms = first_ms.max(last_ms.saturating_sub(interval_ms.saturating_mul(TARGET_INFO_SAMPLES_MAX)));
         if self.families.insert(TARGET_INFO.to_owned()) {
-            self.to.family(TARGET_INFO, KIND_GAUGE, "Target metadata", "")?;
+            self.to.family(TARGET_INFO, data::KIND_GAUGE, "Target metadata", "")?;
         }
         let key = self.to.series(labels.iter())?;
         let added = self.infos.entry(key).or_default();
@@ -378,142 +371,6 @@ impl Translator<'_, '_, '_> {
     }
 }
 
-impl Data<'_> {
-    fn check_temporality(&self, name: &str) -> Result<(), String> {
-        let has_one = matches!(self.data_type, DataType::Sum | DataType::Histogram | DataType::Exponential);
-        if has_one && self.temporality != CUMULATIVE {
-            return Err(format!("invalid temporality and type combination for metric {name:?}"));
-        }
-        Ok(())
-    }
-
-    fn name_type(&self) -> MetricType {
-        match self.data_type {
-            DataType::Gauge => MetricType::Gauge,
-            DataType::Sum if self.is_monotonic => MetricType::MonotonicSum,
-            _ => MetricType::Other,
-        }
-    }
-
-    /// Returns the value of the type in remote write's enum.
-    fn kind(&self) -> i32 {
-        match self.data_type {
-            DataType::Sum if self.is_monotonic => KIND_COUNTER,
-            DataType::Gauge | DataType::Sum => KIND_GAUGE,
-            DataType::Histogram | DataType::Exponential => KIND_HISTOGRAM,
-            DataType::Summary => KIND_SUMMARY,
-        }
-    }
-
-    fn known_fields(&self) -> u32 {
-        match self.data_type {
-            DataType::Gauge | DataType::Summary => 1 << 1,
-            DataType::Histogram | DataType::Exponential => 1 << 1 | 1 << 2,
-            DataType::Sum => 1 << 1 | 1 << 2 | 1 << 3,
-        }
-    }
-}
-
-fn decode_data(data_type: DataType, reader: Reader<'_>) -> Result<Data<'_>, Malformed> {
-    let mut data = Data { data_type, reader, temporality: 0, is_monotonic: false };
-    let mut fields = reader;
-    while let Some(key) = fields.key()? {
-        match key {
-            DATA_POINTS => drop(fields.message()?),
-            TEMPORALITY if data_type != DataType::Gauge && data_type != DataType::Summary => {
-                data.temporality = fields.varint()?
-            }
-            IS_MONOTONIC if data_type == DataType::Sum => data.is_monotonic = fields.varint()? != 0,
-            _ => fields.skip_unknown(key, data.known_fields())?,
-        }
-    }
-    Ok(data)
-}
-
-/// Extends `times` by the data points, translatable or not. Returns their number.
-fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, WriteError> {
-    let mut n_points = 0;
-    each_message(data, DATA_POINTS, 0, |mut point| {
-        let mut time_ns = 0;
-        while let Some(key) = point.key()? {
-            // The time has the same field number in all types.
-            match key {
-                POINT_TIME => time_ns = point.fixed64()?,
-                _ => point.skip_unknown(key, 0)?,
-            }
-        }
-        *times = Times { first_ns: times.first_ns.min(time_ns), last_ns: times.last_ns.max(time_ns) };
-        n_points += 1;
-        Ok(())
-    })?;
-    Ok(n_points)
-}
-
-/// Returns the number of data points of a resource.
-fn count_points(resource: Reader<'_>) -> Result<u64, WriteError> {
-    let mut n_points = 0;
-    each_message(resource, SCOPE_METRICS, RESOURCE_METRICS_FIELDS, |scope| {
-        each_message(scope, METRICS, SCOPE_METRICS_FIELDS, |metric| {
-            n_points += n_points_of(metric)?;
-            Ok(())
-        })
-    })?;
-    Ok(n_points)
-}
-
-fn n_points_of(metric: Reader<'_>) -> Result<u64, WriteError> {
-    let (mut times, mut n_points) = (Times { first_ns: u64::MAX, last_ns: 0 }, 0);
-    for (key, _) in DATA_TYPES {
-        each_message(metric, *key, METRIC, |data| {
-            n_points += note_times(data, &mut times)?;
-            Ok(())
-        })?;
-    }
-    Ok(n_points)
-}
-
-/// Calls `take` for each field with the key `wanted`, which holds a message. Skips other fields. A field with a `known`
-/// number and a wrong wire type is malformed.
-fn each_message<'a>(
-    mut reader: Reader<'a>,
-    wanted: Key,
-    known: u32,
-    mut take: impl FnMut(Reader<'a>) -> Result<(), WriteError>,
-) -> Result<(), WriteError> {
-    while let Some(key) = reader.key()? {
-        if key == wanted {
-            take(reader.message()?)?;
-        } else {
-            let is_message = key & 7 == len_key(0);
-            reader.skip_unknown(key, if is_message { 0 } else { known & 1 << (wanted >> 3) })?;
-        }
-    }
-    Ok(())
-}
-
-fn decode<M: Message + Default>(reader: Reader<'_>) -> Result<M, WriteError> {
-    let mut message = M::default();
-    merge(&mut message, &mut 0, reader)?;
-    Ok(message)
-}
-
-/// Decodes a message, or a part of it. `size` is the size of all its parts: a field that occurs several times is
-/// merged.
-fn merge<M: Message>(to: &mut M, size: &mut usize, reader: Reader<'_>) -> Result<(), WriteError> {
-    *size += reader.rest().len();
-    if *size > DECODED_SIZE_MAX {
-        let what = "size in bytes of a resource, scope or data point";
-        return Err(WriteError::TooLarge { what, size: *size as u64, limit: DECODED_SIZE_MAX as u64, flag: "OTLP" });
-    }
-    let malformed = |error: prost::DecodeError| Malformed::Message { offset: reader.at(), reason: error.to_string() };
-    Ok(to.merge(reader.rest()).map_err(malformed)?)
-}
-
-fn utf8(reader: Reader<'_>) -> Result<&str, Malformed> {
-    let invalid = |_| Malformed::Protobuf { offset: reader.at(), reason: "string is not UTF-8" };
-    std::str::from_utf8(reader.rest()).map_err(invalid)
-}
-
 fn at(time_ns: u64, start_ns: u64) -> At {
     At { timestamp_ms: milliseconds(time_ns), start_ms: milliseconds(start_ns) }
 }
@@ -531,76 +388,5 @@ fn bound_text(bound: f64) -> String {
     }
 }
 
-fn check_exemplars(exemplars: &[Exemplar]) -> Result<(), String> {
-    let without = exemplars.iter().any(|exemplar| exemplar.value.is_none());
-    if without { Err("unsupported exemplar value type: Empty".to_owned()) } else { Ok(()) }
-}
-
-fn exemplar_value(exemplar: &Exemplar) -> Option<f64> {
-    exemplar.value.map(|value| match value {
-        ExemplarNumber::Double(value) => value,
-        ExemplarNumber::Int(value) => value as f64,
-    })
-}
-
-/// Returns the sorted labels of an exemplar: trace and span, and all other attributes unless they are too long in
-/// total.
-fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
-    let mut labels = Vec::new();
-    for (name, id, size) in
-        [("trace_id", &exemplar.trace_id, TRACE_ID_SIZE), ("span_id", &exemplar.span_id, SPAN_ID_SIZE)]
-    {
-        if id.len() == size && id.iter().any(|byte| *byte != 0) {
-            labels.push((name.to_owned(), id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
-        }
-    }
-    let pair = |attribute: &KeyValue| (attribute.key.clone(), value::print(attribute.value.as_ref()));
-    let is_other = |attribute: &&KeyValue| labels.iter().all(|(name, _)| *name != attribute.key);
-    let attributes: Vec<_> = exemplar.attributes.iter().filter(is_other).map(pair).collect();
-    let n_chars: usize = labels.iter().chain(&attributes).map(|(n, v)| n.chars().count() + v.chars().count()).sum();
-    if n_chars <= EXEMPLAR_CHARS_MAX {
-        labels.extend(attributes);
-    }
-    labels.sort();
-    labels
-}
-
 /// Bytes of a sample of `target_info` in memory: in the batch, and its timestamp in a set.
 const INFO_SIZE: usize = 32;
-
-const REQUEST: u32 = 1 << 1;
-const RESOURCE_METRICS: Key = len_key(1);
-const RESOURCE: Key = len_key(1);
-const SCOPE_METRICS: Key = len_key(2);
-const RESOURCE_METRICS_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
-const SCOPE: Key = len_key(1);
-const METRICS: Key = len_key(2);
-const SCHEMA_URL: Key = len_key(3);
-const SCOPE_METRICS_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
-const METRIC_NAME_FIELD: Key = len_key(1);
-const METRIC_HELP: Key = len_key(2);
-const METRIC_UNIT: Key = len_key(3);
-const METRIC: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11;
-const DATA_TYPES: &[(Key, DataType)] = &[
-    (len_key(5), DataType::Gauge),
-    (len_key(7), DataType::Sum),
-    (len_key(9), DataType::Histogram),
-    (len_key(10), DataType::Exponential),
-    (len_key(11), DataType::Summary),
-];
-const DATA_POINTS: Key = len_key(1);
-const TEMPORALITY: Key = varint_key(2);
-const IS_MONOTONIC: Key = varint_key(3);
-const POINT_TIME: Key = fixed64_key(3);
-/// `AGGREGATION_TEMPORALITY_CUMULATIVE`
-const CUMULATIVE: u64 = 2;
-
-const KIND_COUNTER: i32 = 1;
-const KIND_GAUGE: i32 = 2;
-const KIND_HISTOGRAM: i32 = 3;
-const KIND_SUMMARY: i32 = 5;
-
-const TRACE_ID_SIZE: usize = 16;
-const SPAN_ID_SIZE: usize = 8;
-/// Maximum number of characters of an exemplar's labels in OpenMetrics.
-const EXEMPLAR_CHARS_MAX: usize = 128;

@@ -114,8 +114,22 @@ fn float(value: f64) -> String {
     value.to_string()
 }
 
+/// Decodes base64 with padding. Returns `None` if the text is invalid.
+pub(super) fn base64_bytes(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let unpadded = text.trim_end_matches('=');
+    if !text.len().is_multiple_of(4) || text.len() - unpadded.len() > 2 {
+        return None;
+    }
+    for chunk in unpadded.as_bytes().chunks(4) {
+        let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte);
+        let bits = chunk.iter().try_fold(0, |bits, byte| Some(bits << 6 | digit(byte)?))? << (6 * (4 - chunk.len()));
+        bytes.extend((0..chunk.len() - 1).map(|i| (bits >> (16 - 8 * i)) as u8));
+    }
+    Some(bytes)
+}
+
 fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let bits = chunk.iter().chain(&[0, 0]).take(3).fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte));
@@ -126,6 +140,8 @@ fn base64(bytes: &[u8]) -> String {
     }
     text
 }
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 #[cfg(test)]
 mod tests {
@@ -159,6 +175,10 @@ mod tests {
         }
         for (bytes, expect) in [(&b""[..], ""), (b"a", "YQ=="), (b"ab", "YWI="), (b"abc", "YWJj")] {
             check(Value::Bytes(bytes.to_vec()), expect);
+            assert_eq!(base64_bytes(expect).as_deref(), Some(bytes));
+        }
+        for invalid in ["YQ", "YQ=", "Y===", "*Q==", "=QQ="] {
+            assert_eq!(base64_bytes(invalid), None, "{invalid}");
         }
         let entry = |key: &str, value| KeyValue { key: key.into(), value };
         let list = Value::Array(ArrayValue { values: vec![any(Value::Int(1)), AnyValue { value: None }] });

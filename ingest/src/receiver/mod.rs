@@ -16,7 +16,7 @@ use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
-use crate::otlp::{self, OtlpSettings};
+use crate::otlp::{self, DeltaStreams, OtlpSettings};
 use crate::outcome::{Rejects, Written};
 use crate::relabel::{ActiveRules, DisabledByUse, DisabledRules, RuleStats, Rules, UsedRule};
 use crate::remote_write::{snappy, v1, v2};
@@ -37,6 +37,7 @@ pub struct Receiver {
     buffers: BufferPool,
     counters: Counters,
     otlp: RwLock<Arc<OtlpSettings>>,
+    delta_streams: DeltaStreams,
     rules: RwLock<Arc<ActiveRules>>,
     /// Locked before `rules` changes.
     disabled_rules: DisabledRules,
@@ -59,6 +60,7 @@ impl Receiver {
             buffers: BufferPool::new(limits.bytes_in_flight_max / POOL_SHARE),
             counters: Counters::default(),
             otlp: RwLock::default(),
+            delta_streams: DeltaStreams::default(),
             rules: RwLock::new(Arc::new(ActiveRules::new(Rules::default(), 0))),
             disabled_rules: DisabledRules::default(),
             ha: RwLock::default(),
@@ -87,7 +89,11 @@ impl Receiver {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let pooled_bytes = self.buffers.size() as u64;
-        Stats { pooled_bytes, ..self.counters.read(self.routes.stats(), self.admission.stats()) }
+        Stats {
+            pooled_bytes,
+            delta_streams: self.delta_streams.n_streams() as u64,
+            ..self.counters.read(self.routes.stats(), self.admission.stats())
+        }
     }
 
     /// Writes a remote-write request: a snappy block with a message of `version`. On success, everything that is not in
@@ -99,17 +105,17 @@ impl Receiver {
         self.counted(body, |buffers| self.receive(origin, version, body, buffers))
     }
 
-    /// Writes an OTLP export request of metrics in protobuf, compressed or not.
+    /// Writes an OTLP export request of metrics, compressed or not.
     ///
     /// # Errors
     /// See [`WriteError`].
     pub fn write_otlp(
         &self,
         origin: &Origin<'_>,
-        compression: Compression,
+        (encoding, compression): (otlp::Encoding, Compression),
         body: &[u8],
     ) -> Result<Written, WriteError> {
-        self.counted(body, |buffers| self.receive_otlp(origin, compression, body, buffers))
+        self.counted(body, |buffers| self.receive_otlp(origin, (encoding, compression), body, buffers))
     }
 
     /// Applies rules, also to known series. Active requests keep the rules that they started with. Each series is
@@ -253,18 +259,21 @@ impl Receiver {
     fn receive_otlp(
         &self,
         origin: &Origin<'_>,
-        compression: Compression,
+        (encoding, compression): (otlp::Encoding, Compression),
         body: &[u8],
         buffers: &mut Buffers,
     ) -> Result<Written, WriteError> {
         self.limits.check_body(body.len())?;
         let mut permit = self.admit(origin, body.len(), body.len())?;
         let settings = Arc::clone(&self.otlp.read().unwrap_or_else(PoisonError::into_inner));
-        let message = compression.decompress(body, &self.limits, &mut permit.memory)?;
+        let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
+        if encoding == otlp::Encoding::Json {
+            message = otlp::transcode(&message, &self.limits, &mut permit.memory)?;
+        }
         let Buffers { message: encoded, batch, request } = buffers;
         let mut rejects = Rejects::default();
         let mut builder = self.builder(batch, encoded, &mut permit);
-        otlp::translate(&message, &settings, &mut builder, &mut rejects)?;
+        otlp::translate(&message, &settings, &self.delta_streams, &mut builder, &mut rejects)?;
         self.store(permit, (encoded, batch), rejects, request)
     }
 

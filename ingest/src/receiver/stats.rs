@@ -42,6 +42,8 @@ pub struct Stats {
     pub route: RouteStats,
     /// Bytes of memory of buffers that are kept for later requests.
     pub pooled_bytes: u64,
+    /// Streams of OTLP deltas that are added up.
+    pub delta_streams: u64,
     /// The resources that requests hold now.
     pub admission: AdmissionStats,
 }

@@ -1,0 +1,204 @@
+//! Reads the outer messages of a request in place, and decodes the inner ones.
+
+use prost::Message;
+
+use super::DECODED_SIZE_MAX;
+use super::names::MetricType;
+use crate::error::{Malformed, WriteError};
+use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
+
+/// The data of a metric, by type.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Data<'a> {
+    pub(super) data_type: DataType,
+    pub(super) reader: Reader<'a>,
+    /// 0 if the type has no temporality.
+    pub(super) temporality: u64,
+    pub(super) is_monotonic: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DataType {
+    Gauge,
+    Sum,
+    Histogram,
+    Exponential,
+    Summary,
+}
+
+/// The earliest and the latest time of a resource's data points.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    pub(super) first_ns: u64,
+    pub(super) last_ns: u64,
+}
+
+impl Data<'_> {
+    pub(super) fn check_temporality(&self, name: &str, takes_deltas: bool) -> Result<(), String> {
+        let has_one = matches!(self.data_type, DataType::Sum | DataType::Histogram | DataType::Exponential);
+        if has_one && self.temporality != CUMULATIVE && !(takes_deltas && self.temporality == DELTA) {
+            return Err(format!("invalid temporality and type combination for metric {name:?}"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn name_type(&self) -> MetricType {
+        match self.data_type {
+            DataType::Gauge => MetricType::Gauge,
+            DataType::Sum if self.is_monotonic => MetricType::MonotonicSum,
+            _ => MetricType::Other,
+        }
+    }
+
+    /// Returns the value of the type in remote write's enum.
+    pub(super) fn kind(&self) -> i32 {
+        match self.data_type {
+            DataType::Sum if self.is_monotonic => KIND_COUNTER,
+            DataType::Gauge | DataType::Sum => KIND_GAUGE,
+            DataType::Histogram | DataType::Exponential => KIND_HISTOGRAM,
+            DataType::Summary => KIND_SUMMARY,
+        }
+    }
+
+    pub(super) fn known_fields(&self) -> u32 {
+        match self.data_type {
+            DataType::Gauge | DataType::Summary => 1 << 1,
+            DataType::Histogram | DataType::Exponential => 1 << 1 | 1 << 2,
+            DataType::Sum => 1 << 1 | 1 << 2 | 1 << 3,
+        }
+    }
+}
+
+pub(super) fn decode_data(data_type: DataType, reader: Reader<'_>) -> Result<Data<'_>, Malformed> {
+    let mut data = Data { data_type, reader, temporality: 0, is_monotonic: false };
+    let mut fields = reader;
+    while let Some(key) = fields.key()? {
+        match key {
+            DATA_POINTS => drop(fields.message()?),
+            TEMPORALITY if data_type != DataType::Gauge && data_type != DataType::Summary => {
+                data.temporality = fields.varint()?
+            }
+            IS_MONOTONIC if data_type == DataType::Sum => data.is_monotonic = fields.varint()? != 0,
+            _ => fields.skip_unknown(key, data.known_fields())?,
+        }
+    }
+    Ok(data)
+}
+
+/// Extends `times` by the data points, translatable or not. Returns their number.
+pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, WriteError> {
+    let mut n_points = 0;
+    each_message(data, DATA_POINTS, 0, |mut point| {
+        let mut time_ns = 0;
+        while let Some(key) = point.key()? {
+            // The time has the same field number in all types.
+            match key {
+                POINT_TIME => time_ns = point.fixed64()?,
+                _ => point.skip_unknown(key, 0)?,
+            }
+        }
+        *times = Times { first_ns: times.first_ns.min(time_ns), last_ns: times.last_ns.max(time_ns) };
+        n_points += 1;
+        Ok(())
+    })?;
+    Ok(n_points)
+}
+
+/// Returns the number of data points of a resource.
+pub(super) fn count_points(resource: Reader<'_>) -> Result<u64, WriteError> {
+    let mut n_points = 0;
+    each_message(resource, SCOPE_METRICS, RESOURCE_METRICS_FIELDS, |scope| {
+        each_message(scope, METRICS, SCOPE_METRICS_FIELDS, |metric| {
+            n_points += n_points_of(metric)?;
+            Ok(())
+        })
+    })?;
+    Ok(n_points)
+}
+
+pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, WriteError> {
+    let (mut times, mut n_points) = (Times { first_ns: u64::MAX, last_ns: 0 }, 0);
+    for (key, _) in DATA_TYPES {
+        each_message(metric, *key, METRIC, |data| {
+            n_points += note_times(data, &mut times)?;
+            Ok(())
+        })?;
+    }
+    Ok(n_points)
+}
+
+/// Calls `take` for each field with the key `wanted`, which holds a message. Skips other fields. A field with a `known`
+/// number and a wrong wire type is malformed.
+pub(super) fn each_message<'a>(
+    mut reader: Reader<'a>,
+    wanted: Key,
+    known: u32,
+    mut take: impl FnMut(Reader<'a>) -> Result<(), WriteError>,
+) -> Result<(), WriteError> {
+    while let Some(key) = reader.key()? {
+        if key == wanted {
+            take(reader.message()?)?;
+        } else {
+            let is_message = key & 7 == len_key(0);
+            reader.skip_unknown(key, if is_message { 0 } else { known & 1 << (wanted >> 3) })?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn decode<M: Message + Default>(reader: Reader<'_>) -> Result<M, WriteError> {
+    let mut message = M::default();
+    merge(&mut message, &mut 0, reader)?;
+    Ok(message)
+}
+
+/// Decodes a message, or a part of it. `size` is the size of all its parts: a field that occurs several times is
+/// merged.
+pub(super) fn merge<M: Message>(to: &mut M, size: &mut usize, reader: Reader<'_>) -> Result<(), WriteError> {
+    *size += reader.rest().len();
+    if *size > DECODED_SIZE_MAX {
+        let what = "size in bytes of a resource, scope or data point";
+        return Err(WriteError::TooLarge { what, size: *size as u64, limit: DECODED_SIZE_MAX as u64, flag: "OTLP" });
+    }
+    let malformed = |error: prost::DecodeError| Malformed::Message { offset: reader.at(), reason: error.to_string() };
+    Ok(to.merge(reader.rest()).map_err(malformed)?)
+}
+
+pub(super) fn utf8(reader: Reader<'_>) -> Result<&str, Malformed> {
+    let invalid = |_| Malformed::Protobuf { offset: reader.at(), reason: "string is not UTF-8" };
+    std::str::from_utf8(reader.rest()).map_err(invalid)
+}
+
+pub(super) const REQUEST: u32 = 1 << 1;
+pub(super) const RESOURCE_METRICS: Key = len_key(1);
+pub(super) const RESOURCE: Key = len_key(1);
+pub(super) const SCOPE_METRICS: Key = len_key(2);
+pub(super) const RESOURCE_METRICS_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
+pub(super) const SCOPE: Key = len_key(1);
+pub(super) const METRICS: Key = len_key(2);
+pub(super) const SCHEMA_URL: Key = len_key(3);
+pub(super) const SCOPE_METRICS_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
+pub(super) const METRIC_NAME_FIELD: Key = len_key(1);
+pub(super) const METRIC_HELP: Key = len_key(2);
+pub(super) const METRIC_UNIT: Key = len_key(3);
+pub(super) const METRIC: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11;
+pub(super) const DATA_TYPES: &[(Key, DataType)] = &[
+    (len_key(5), DataType::Gauge),
+    (len_key(7), DataType::Sum),
+    (len_key(9), DataType::Histogram),
+    (len_key(10), DataType::Exponential),
+    (len_key(11), DataType::Summary),
+];
+pub(super) const DATA_POINTS: Key = len_key(1);
+pub(super) const TEMPORALITY: Key = varint_key(2);
+pub(super) const IS_MONOTONIC: Key = varint_key(3);
+pub(super) const POINT_TIME: Key = fixed64_key(3);
+/// `AGGREGATION_TEMPORALITY_DELTA`
+pub(super) const DELTA: u64 = 1;
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE`
+pub(super) const CUMULATIVE: u64 = 2;
+
+pub(super) const KIND_COUNTER: i32 = 1;
+pub(super) const KIND_GAUGE: i32 = 2;
+pub(super) const KIND_HISTOGRAM: i32 = 3;
+pub(super) const KIND_SUMMARY: i32 = 5;

@@ -1,0 +1,455 @@
+//! Totals of the streams with delta temporality: each delta is added to the total, which is stored.
+//!
+//! As in the collector's `deltatocumulative` processor, which Prometheus uses: a stream starts with its first delta, a
+//! delta that starts before its stream or ends before the total is rejected, and a stream without deltas for
+//! [`IDLE_TIME_MAX`] is removed. A histogram with other bounds replaces the total. An exponential histogram takes the
+//! lower scale of both, and a lower one if it has more than [`BUCKETS_MAX`] buckets.
+//!
+//! A repeated delta, for example of a request that was not stored, returns the same total again. Totals are lost at a
+//! restart. Then they begin again at the next delta, which is a counter reset.
+//!
+//! Bounds: at most [`STREAMS_MAX`] streams with [`SIZE_MAX_BYTES`] in all; others are rejected.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::labels::LabelMap;
+use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
+use crate::batch::{RouteHasher, RouteKey};
+
+/// Maximum number of streams.
+const STREAMS_MAX: usize = 100_000;
+/// Maximum size of all totals.
+const SIZE_MAX_BYTES: usize = 128 << 20;
+/// Maximum number of positive or negative buckets of an exponential histogram.
+const BUCKETS_MAX: i64 = 160;
+/// Maximum time between two deltas of a stream.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(300);
+/// Interval of the removal of idle streams.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The totals of all streams.
+#[derive(Debug, Default)]
+pub(crate) struct DeltaStreams {
+    hasher: RouteHasher,
+    streams: Mutex<Streams>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    /// By name and labels.
+    totals: HashMap<RouteKey, Stream>,
+    size: usize,
+    /// When idle streams were last removed.
+    swept: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    total: Total,
+    start_ns: u64,
+    time_ns: u64,
+    used: Instant,
+}
+
+/// The sum of the deltas of a stream.
+#[derive(Debug)]
+pub(super) enum Total {
+    Number(Number),
+    Histogram(HistogramPoint),
+    Exponential(ExponentialPoint),
+}
+
+/// A data point that a stream can accumulate.
+pub(super) trait DeltaPoint: Sized {
+    /// Returns `true` if the point marks the end of its series.
+    fn is_stale(&self) -> bool;
+    /// Returns the start time and the time.
+    fn times(&mut self) -> (&mut u64, &mut u64);
+    /// Returns the total of a stream whose first delta is this one.
+    fn first(&self) -> Total;
+    /// Adds the delta to a total. Returns `false` if they have different types.
+    fn add_to(&self, total: &mut Total) -> bool;
+    /// Replaces the values by a total of the same type.
+    fn set(&mut self, total: &Total);
+}
+
+impl DeltaStreams {
+    /// Adds a delta to the total of its stream, and replaces it by the total.
+    ///
+    /// # Errors
+    /// The reason why the data point is rejected.
+    pub(super) fn accumulate(
+        &self,
+        name: &str,
+        labels: &LabelMap,
+        point: &mut impl DeltaPoint,
+        now: Instant,
+    ) -> Result<(), String> {
+        if point.is_stale() {
+            return Ok(());
+        }
+        let mut identity = name.as_bytes().to_vec();
+        for (name, value) in labels.iter() {
+            // No string contains 0xff.
+            identity.extend_from_slice(&[&[0xff], name.as_bytes(), &[0xff], value.as_bytes()].concat());
+        }
+        let key = self.hasher.hash(&identity);
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.sweep(now);
+        let (&mut start_ns, &mut time_ns) = point.times();
+        let Streams { totals, size, .. } = &mut *streams;
+        let Some(stream) = totals.get_mut(&key) else {
+            let total = point.first();
+            let grown = *size + total.size();
+            if totals.len() >= STREAMS_MAX || grown > SIZE_MAX_BYTES {
+                let n = totals.len();
+                return Err(format!(
+                    "{n} streams with delta temporality have {size} bytes, the limits are {STREAMS_MAX} and {SIZE_MAX_BYTES}"
+                ));
+            }
+            *size = grown;
+            totals.insert(key, Stream { total, start_ns, time_ns, used: now });
+            return Ok(());
+        };
+        if start_ns < stream.start_ns {
+            return Err(format!("delta starts at {start_ns} ns, before its stream at {} ns", stream.start_ns));
+        }
+        if time_ns < stream.time_ns {
+            return Err(format!("out of order delta at {time_ns} ns, the stream is at {} ns", stream.time_ns));
+        }
+        stream.used = now;
+        if time_ns > stream.time_ns {
+            let before = stream.total.size();
+            if !point.add_to(&mut stream.total) {
+                stream.total = point.first();
+            }
+            stream.time_ns = time_ns;
+            *size = *size - before + stream.total.size();
+        }
+        point.set(&stream.total);
+        *point.times().0 = stream.start_ns;
+        Ok(())
+    }
+
+    /// Returns the number of streams.
+    pub(crate) fn n_streams(&self) -> usize {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).totals.len()
+    }
+}
+
+impl Streams {
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_INTERVAL) {
+            return;
+        }
+        self.swept = Some(now);
+        self.totals.retain(|_, stream| now.saturating_duration_since(stream.used) <= IDLE_TIME_MAX);
+        self.size = self.totals.values().map(|stream| stream.total.size()).sum();
+    }
+}
+
+impl Total {
+    /// Returns the size in memory, about.
+    fn size(&self) -> usize {
+        let buckets = |buckets: &Option<Buckets>| buckets.as_ref().map_or(0, |buckets| 8 * buckets.counts.capacity());
+        let numbers = match self {
+            Self::Number(_) => 0,
+            Self::Histogram(point) => 8 * (point.bucket_counts.capacity() + point.explicit_bounds.capacity()),
+            Self::Exponential(point) => buckets(&point.positive) + buckets(&point.negative),
+        };
+        // Key and control byte of a table that is at least half full.
+        2 * (size_of::<(RouteKey, Stream)>() + 1) + numbers
+    }
+}
+
+impl DeltaPoint for NumberPoint {
+    fn is_stale(&self) -> bool {
+        super::is_stale(self.flags)
+    }
+
+    fn times(&mut self) -> (&mut u64, &mut u64) {
+        (&mut self.start_ns, &mut self.time_ns)
+    }
+
+    fn first(&self) -> Total {
+        Total::Number(self.value.unwrap_or(Number::Int(0)))
+    }
+
+    fn add_to(&self, total: &mut Total) -> bool {
+        let Total::Number(total) = total else { return false };
+        *total = match (*total, self.value) {
+            (Number::Int(total), Some(Number::Int(delta))) => Number::Int(total.wrapping_add(delta)),
+            (total, delta) => Number::Double(total.as_f64() + delta.map_or(0.0, Number::as_f64)),
+        };
+        true
+    }
+
+    fn set(&mut self, total: &Total) {
+        if let Total::Number(total) = total {
+            self.value = Some(*total);
+        }
+    }
+}
+
+impl DeltaPoint for HistogramPoint {
+    fn is_stale(&self) -> bool {
+        super::is_stale(self.flags)
+    }
+
+    fn times(&mut self) -> (&mut u64, &mut u64) {
+        (&mut self.start_ns, &mut self.time_ns)
+    }
+
+    fn first(&self) -> Total {
+        Total::Histogram(Self {
+            count: self.count,
+            sum: self.sum,
+            bucket_counts: self.bucket_counts.clone(),
+            explicit_bounds: self.explicit_bounds.clone(),
+            ..Self::default()
+        })
+    }
+
+    fn add_to(&self, total: &mut Total) -> bool {
+        let Total::Histogram(total) = total else { return false };
+        let has_same_buckets = total.bucket_counts.len() == self.bucket_counts.len()
+            && total
+                .explicit_bounds
+                .iter()
+                .map(|bound| bound.to_bits())
+                .eq(self.explicit_bounds.iter().map(|b| b.to_bits()));
+        if !has_same_buckets {
+            return false;
+        }
+        for (total, delta) in total.bucket_counts.iter_mut().zip(&self.bucket_counts) {
+            *total = total.wrapping_add(*delta);
+        }
+        total.count = total.count.wrapping_add(self.count);
+        total.sum = total.sum.zip(self.sum).map(|(total, delta)| total + delta);
+        true
+    }
+
+    fn set(&mut self, total: &Total) {
+        if let Total::Histogram(total) = total {
+            (self.count, self.sum) = (total.count, total.sum);
+            self.bucket_counts.clone_from(&total.bucket_counts);
+        }
+    }
+}
+
+impl DeltaPoint for ExponentialPoint {
+    fn is_stale(&self) -> bool {
+        super::is_stale(self.flags)
+    }
+
+    fn times(&mut self) -> (&mut u64, &mut u64) {
+        (&mut self.start_ns, &mut self.time_ns)
+    }
+
+    fn first(&self) -> Total {
+        let mut total = Total::Exponential(Self { scale: self.scale, sum: Some(0.0), ..Self::default() });
+        self.add_to(&mut total);
+        total
+    }
+
+    fn add_to(&self, total: &mut Total) -> bool {
+        let Total::Exponential(total) = total else { return false };
+        let shift = |point: &Self, scale: i64| u32::try_from(i64::from(point.scale) - scale).unwrap_or(0);
+        let mut scale = i64::from(total.scale.min(self.scale));
+        let sides = [(&total.positive, &self.positive), (&total.negative, &self.negative)];
+        let n_buckets = |scale| {
+            let shifts = (shift(total, scale), shift(self, scale));
+            sides.iter().map(|(total, delta)| n_merged((total, shifts.0), (delta, shifts.1))).max().unwrap_or(0)
+        };
+        while n_buckets(scale) > BUCKETS_MAX {
+            scale -= 1;
+        }
+        let (total_shift, delta_shift) = (shift(total, scale), shift(self, scale));
+        let merged =
+            |total: &Option<Buckets>, delta: &Option<Buckets>| merge((total, total_shift), (delta, delta_shift));
+        total.positive = merged(&total.positive, &self.positive);
+        total.negative = merged(&total.negative, &self.negative);
+        // Of a lower scale than an i32 holds, the translation rejects every point.
+        total.scale = i32::try_from(scale).unwrap_or(i32::MIN);
+        total.count = total.count.wrapping_add(self.count);
+        total.zero_count = total.zero_count.wrapping_add(self.zero_count);
+        total.sum = total.sum.zip(self.sum).map(|(total, delta)| total + delta);
+        true
+    }
+
+    fn set(&mut self, total: &Total) {
+        if let Total::Exponential(total) = total {
+            (self.scale, self.count, self.zero_count, self.sum) =
+                (total.scale, total.count, total.zero_count, total.sum);
+            self.positive.clone_from(&total.positive);
+            self.negative.clone_from(&total.negative);
+        }
+    }
+}
+
+/// Returns the indexes of the first bucket and of the one after the last, after a reduction of the scale by `shift`.
+fn range((buckets, shift): (&Option<Buckets>, u32)) -> Option<(i64, i64)> {
+    let buckets = buckets.as_ref().filter(|buckets| !buckets.counts.is_empty())?;
+    let (first, shift) = (i64::from(buckets.offset), shift.min(i64::BITS - 1));
+    let last = first + buckets.counts.len() as i64 - 1;
+    Some((first >> shift, (last >> shift) + 1))
+}
+
+/// Returns the number of buckets that [`merge`] returns.
+fn n_merged(total: (&Option<Buckets>, u32), delta: (&Option<Buckets>, u32)) -> i64 {
+    let ranges = [range(total), range(delta)];
+    let start = ranges.iter().flatten().map(|range| range.0).min().unwrap_or(0);
+    ranges.iter().flatten().map(|range| range.1).max().unwrap_or(0) - start
+}
+
+/// Adds the buckets of a delta to the buckets of a total, after a reduction of the scale of each.
+fn merge(total: (&Option<Buckets>, u32), delta: (&Option<Buckets>, u32)) -> Option<Buckets> {
+    let start = [range(total), range(delta)].into_iter().flatten().map(|range| range.0).min()?;
+    let len = usize::try_from(n_merged(total, delta)).expect("the caller limits the number of buckets");
+    let mut counts = vec![0_u64; len];
+    for (buckets, shift) in [total, delta] {
+        for (i, count) in buckets.iter().flat_map(|buckets| (i64::from(buckets.offset)..).zip(&buckets.counts)) {
+            let idx =
+                usize::try_from((i >> shift.min(i64::BITS - 1)) - start).expect("the first bucket is at the start");
+            counts[idx] = counts[idx].wrapping_add(*count);
+        }
+    }
+    Some(Buckets { offset: i32::try_from(start).expect("an offset of an i32, or less after a shift"), counts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Adds a delta to the stream with a number.
+    fn add(streams: &DeltaStreams, number: usize, point: &mut impl DeltaPoint, now: Instant) -> Result<(), String> {
+        let mut labels = LabelMap::default();
+        labels.set("number", &number.to_string());
+        streams.accumulate("m", &labels, point, now)
+    }
+
+    fn number(start_ns: u64, time_ns: u64, value: i64) -> NumberPoint {
+        NumberPoint { start_ns, time_ns, value: Some(Number::Int(value)), ..NumberPoint::default() }
+    }
+
+    #[test]
+    fn deltas_are_added_in_order_and_repeated_ones_once() {
+        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let total_of = |start_ns, time_ns, value| {
+            let mut point = number(start_ns, time_ns, value);
+            add(&streams, 1, &mut point, now).map(|()| (point.start_ns, point.value))
+        };
+        let total = |value| Ok((10, Some(Number::Int(value))));
+        assert_eq!(total_of(10, 20, 5), total(5));
+        assert_eq!(total_of(20, 30, 7), total(12));
+        assert_eq!(total_of(20, 30, 7), total(12), "a retry");
+        assert!(total_of(10, 25, 1).unwrap_err().contains("out of order"));
+        assert!(total_of(5, 40, 1).unwrap_err().contains("before its stream"));
+        assert_eq!(total_of(30, 40, 1), total(13));
+        let mut float = NumberPoint { value: Some(Number::Double(0.5)), ..number(40, 50, 0) };
+        add(&streams, 1, &mut float, now).unwrap();
+        assert_eq!(float.value, Some(Number::Double(13.5)));
+    }
+
+    #[test]
+    fn idle_streams_are_removed_and_their_number_is_limited() {
+        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        for key in 0..STREAMS_MAX {
+            add(&streams, key, &mut number(1, 2, 1), now).unwrap();
+        }
+        let more = add(&streams, STREAMS_MAX, &mut number(1, 2, 1), now).unwrap_err();
+        assert!(more.contains("100000 streams"), "{more}");
+        add(&streams, 0, &mut number(2, 3, 1), now + IDLE_TIME_MAX).unwrap();
+        add(&streams, STREAMS_MAX, &mut number(1, 2, 1), now + IDLE_TIME_MAX + SWEEP_INTERVAL).unwrap();
+        assert_eq!(streams.n_streams(), 2);
+    }
+
+    #[test]
+    fn histograms_with_other_bounds_begin_again() {
+        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let total_of = |time_ns, bounds: &[f64], counts: &[u64]| {
+            let mut point = HistogramPoint {
+                time_ns,
+                count: counts.iter().sum(),
+                sum: Some(1.5),
+                bucket_counts: counts.to_vec(),
+                explicit_bounds: bounds.to_vec(),
+                ..HistogramPoint::default()
+            };
+            add(&streams, 1, &mut point, now).unwrap();
+            (point.count, point.sum, point.bucket_counts)
+        };
+        assert_eq!(total_of(1, &[1.0], &[2, 3]), (5, Some(1.5), vec![2, 3]));
+        assert_eq!(total_of(2, &[1.0], &[1, 0]), (6, Some(3.0), vec![3, 3]));
+        assert_eq!(total_of(3, &[2.0], &[1, 1]), (2, Some(1.5), vec![1, 1]));
+    }
+
+    /// Returns an exponential point of observations above 0 at a scale.
+    fn exponential(time_ns: u64, scale: i32, values: &[f64]) -> ExponentialPoint {
+        let idx = |value: f64| ((value.log2() * f64::from(scale).exp2()).ceil() - 1.0) as i32;
+        let first = values.iter().map(|value| idx(*value)).min().unwrap_or(0);
+        let mut counts = Vec::new();
+        for value in values {
+            let at = (idx(*value) - first) as usize;
+            counts.resize(counts.len().max(at + 1), 0);
+            counts[at] += 1;
+        }
+        ExponentialPoint {
+            time_ns,
+            scale,
+            count: values.len() as u64,
+            sum: Some(values.iter().sum()),
+            positive: Some(Buckets { offset: first, counts }),
+            ..ExponentialPoint::default()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// The total of the deltas is the histogram of all values at a scale at which it has few buckets.
+        #[test]
+        fn totals_of_exponential_histograms_count_all_values(
+            parts in prop::collection::vec((0..4_i32, prop::collection::vec(1e-3..1e6_f64, 1..20)), 1..6),
+        ) {
+            let (streams, now) = (DeltaStreams::default(), Instant::now());
+            let mut all = Vec::new();
+            for ((scale, values), time_ns) in parts.iter().zip(1..) {
+                let mut point = exponential(time_ns, *scale, values);
+                all.extend_from_slice(values);
+                add(&streams, 1, &mut point, now).unwrap();
+                prop_assert_eq!(point.count, all.len() as u64);
+                if time_ns > 1 {
+                    let whole = exponential(time_ns, point.scale, &all).positive.unwrap();
+                    let total = point.positive.unwrap();
+                    prop_assert!(total.counts.len() as i64 <= BUCKETS_MAX);
+                    // The total may have empty buckets at its ends.
+                    let sparse = |buckets: &Buckets| {
+                        (buckets.offset..).zip(buckets.counts.clone()).filter(|(_, n)| *n > 0).collect::<Vec<_>>()
+                    };
+                    prop_assert_eq!(sparse(&total), sparse(&whole));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_far_apart_are_merged_at_a_low_scale() {
+        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let point = |time_ns, offset| ExponentialPoint {
+            time_ns,
+            scale: 8,
+            count: 1,
+            positive: Some(Buckets { offset, counts: vec![1] }),
+            ..ExponentialPoint::default()
+        };
+        add(&streams, 1, &mut point(1, i32::MIN), now).unwrap();
+        let mut last = point(2, i32::MAX);
+        add(&streams, 1, &mut last, now).unwrap();
+        let buckets = last.positive.unwrap();
+        assert!(buckets.counts.len() as i64 <= BUCKETS_MAX && buckets.counts.iter().sum::<u64>() == 2, "{buckets:?}");
+    }
+}

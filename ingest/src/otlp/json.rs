@@ -1,0 +1,551 @@
+//! OTLP in JSON, transcoded to protobuf: <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>.
+//!
+//! As in Prometheus' receiver, the names of fields are in lowerCamelCase or snake_case, 64-bit integers and floats may
+//! be strings, enums may be names, and unknown fields are skipped. The ids of traces and spans are hexadecimal. `null`
+//! stands for an absent field.
+//!
+//! Bounds: `serde_json` limits the nesting to 128 levels. The message has at most the size of a decompressed body, and is
+//! charged to the request while it grows.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
+
+use super::value::base64_bytes;
+use crate::admission::memory::Reservation;
+use crate::error::{Malformed, WriteError};
+use crate::limits::Limits;
+
+/// Returns a request in protobuf.
+///
+/// # Errors
+/// [`WriteError::Malformed`] if the body is not the JSON of a request, [`WriteError::TooLarge`] if the protobuf message
+/// exceeds the limit of a decompressed body, and [`WriteError::Busy`].
+pub(crate) fn transcode(body: &[u8], limits: &Limits, memory: &mut Reservation<'_>) -> Result<Vec<u8>, WriteError> {
+    let mut output = Output { bytes: Vec::new(), reserved: 0, limits, memory, failure: None };
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let read = Fields { message: &REQUEST, output: &mut output }.deserialize(&mut json).and_then(|()| json.end());
+    match (read, output.failure.take()) {
+        (_, Some(failure)) => Err(failure),
+        (Err(error), None) => Err(Malformed::Json(error.to_string()).into()),
+        (Ok(()), None) => {
+            limits.check_decompressed(output.bytes.len() as u64)?;
+            Ok(output.bytes)
+        }
+    }
+}
+
+/// The fields of a message.
+struct Message(&'static [Field]);
+
+struct Field {
+    /// Names in lowerCamelCase and, if it differs, in snake_case.
+    names: &'static [&'static str],
+    number: u32,
+    kind: Kind,
+    is_repeated: bool,
+}
+
+enum Kind {
+    String,
+    Bool,
+    Double,
+    /// An unsigned and a signed integer of a fixed size.
+    Fixed64,
+    Sfixed64,
+    /// Varints.
+    Uint32,
+    Uint64,
+    Int64,
+    Sint32,
+    /// The names of the values 0, 1, ...
+    Enum(&'static [&'static str]),
+    Base64,
+    /// The id of a trace or span with this number of bytes.
+    Hex(usize),
+    Message(&'static Message),
+}
+
+const fn one(names: &'static [&'static str], number: u32, kind: Kind) -> Field {
+    Field { names, number, kind, is_repeated: false }
+}
+
+const fn list(names: &'static [&'static str], number: u32, kind: Kind) -> Field {
+    Field { names, number, kind, is_repeated: true }
+}
+
+static REQUEST: Message =
+    Message(&[list(&["resourceMetrics", "resource_metrics"], 1, Kind::Message(&RESOURCE_METRICS))]);
+static RESOURCE_METRICS: Message = Message(&[
+    one(&["resource"], 1, Kind::Message(&RESOURCE)),
+    list(&["scopeMetrics", "scope_metrics"], 2, Kind::Message(&SCOPE_METRICS)),
+]);
+static RESOURCE: Message = Message(&[list(&["attributes"], 1, Kind::Message(&KEY_VALUE))]);
+static SCOPE_METRICS: Message = Message(&[
+    one(&["scope"], 1, Kind::Message(&SCOPE)),
+    list(&["metrics"], 2, Kind::Message(&METRIC)),
+    one(&["schemaUrl", "schema_url"], 3, Kind::String),
+]);
+static SCOPE: Message = Message(&[
+    one(&["name"], 1, Kind::String),
+    one(&["version"], 2, Kind::String),
+    list(&["attributes"], 3, Kind::Message(&KEY_VALUE)),
+]);
+static METRIC: Message = Message(&[
+    one(&["name"], 1, Kind::String),
+    one(&["description"], 2, Kind::String),
+    one(&["unit"], 3, Kind::String),
+    one(&["gauge"], 5, Kind::Message(&NUMBERS)),
+    one(&["sum"], 7, Kind::Message(&NUMBERS)),
+    one(&["histogram"], 9, Kind::Message(&HISTOGRAMS)),
+    one(&["exponentialHistogram", "exponential_histogram"], 10, Kind::Message(&EXPONENTIALS)),
+    one(&["summary"], 11, Kind::Message(&SUMMARIES)),
+]);
+const TEMPORALITY: Field = one(
+    &["aggregationTemporality", "aggregation_temporality"],
+    2,
+    Kind::Enum(&[
+        "AGGREGATION_TEMPORALITY_UNSPECIFIED",
+        "AGGREGATION_TEMPORALITY_DELTA",
+        "AGGREGATION_TEMPORALITY_CUMULATIVE",
+    ]),
+);
+const fn points(message: &'static Message) -> Field {
+    list(&["dataPoints", "data_points"], 1, Kind::Message(message))
+}
+static NUMBERS: Message =
+    Message(&[points(&NUMBER_POINT), TEMPORALITY, one(&["isMonotonic", "is_monotonic"], 3, Kind::Bool)]);
+static HISTOGRAMS: Message = Message(&[points(&HISTOGRAM_POINT), TEMPORALITY]);
+static EXPONENTIALS: Message = Message(&[points(&EXPONENTIAL_POINT), TEMPORALITY]);
+static SUMMARIES: Message = Message(&[points(&SUMMARY_POINT)]);
+const START: Field = one(&["startTimeUnixNano", "start_time_unix_nano"], 2, Kind::Fixed64);
+const TIME: Field = one(&["timeUnixNano", "time_unix_nano"], 3, Kind::Fixed64);
+const fn attributes(number: u32) -> Field {
+    list(&["attributes"], number, Kind::Message(&KEY_VALUE))
+}
+const fn exemplars(number: u32) -> Field {
+    list(&["exemplars"], number, Kind::Message(&EXEMPLAR))
+}
+static NUMBER_POINT: Message = Message(&[
+    START,
+    TIME,
+    one(&["asDouble", "as_double"], 4, Kind::Double),
+    exemplars(5),
+    one(&["asInt", "as_int"], 6, Kind::Sfixed64),
+    attributes(7),
+    one(&["flags"], 8, Kind::Uint32),
+]);
+static HISTOGRAM_POINT: Message = Message(&[
+    START,
+    TIME,
+    one(&["count"], 4, Kind::Fixed64),
+    one(&["sum"], 5, Kind::Double),
+    list(&["bucketCounts", "bucket_counts"], 6, Kind::Fixed64),
+    list(&["explicitBounds", "explicit_bounds"], 7, Kind::Double),
+    exemplars(8),
+    attributes(9),
+    one(&["flags"], 10, Kind::Uint32),
+]);
+static EXPONENTIAL_POINT: Message = Message(&[
+    attributes(1),
+    START,
+    TIME,
+    one(&["count"], 4, Kind::Fixed64),
+    one(&["sum"], 5, Kind::Double),
+    one(&["scale"], 6, Kind::Sint32),
+    one(&["zeroCount", "zero_count"], 7, Kind::Fixed64),
+    one(&["positive"], 8, Kind::Message(&BUCKETS)),
+    one(&["negative"], 9, Kind::Message(&BUCKETS)),
+    one(&["flags"], 10, Kind::Uint32),
+    exemplars(11),
+]);
+static BUCKETS: Message =
+    Message(&[one(&["offset"], 1, Kind::Sint32), list(&["bucketCounts", "bucket_counts"], 2, Kind::Uint64)]);
+static SUMMARY_POINT: Message = Message(&[
+    START,
+    TIME,
+    one(&["count"], 4, Kind::Fixed64),
+    one(&["sum"], 5, Kind::Double),
+    list(&["quantileValues", "quantile_values"], 6, Kind::Message(&QUANTILE)),
+    attributes(7),
+    one(&["flags"], 8, Kind::Uint32),
+]);
+static QUANTILE: Message = Message(&[one(&["quantile"], 1, Kind::Double), one(&["value"], 2, Kind::Double)]);
+static EXEMPLAR: Message = Message(&[
+    one(&["timeUnixNano", "time_unix_nano"], 2, Kind::Fixed64),
+    one(&["asDouble", "as_double"], 3, Kind::Double),
+    one(&["spanId", "span_id"], 4, Kind::Hex(8)),
+    one(&["traceId", "trace_id"], 5, Kind::Hex(16)),
+    one(&["asInt", "as_int"], 6, Kind::Sfixed64),
+    list(&["filteredAttributes", "filtered_attributes"], 7, Kind::Message(&KEY_VALUE)),
+]);
+static KEY_VALUE: Message = Message(&[one(&["key"], 1, Kind::String), one(&["value"], 2, Kind::Message(&ANY_VALUE))]);
+static ANY_VALUE: Message = Message(&[
+    one(&["stringValue", "string_value"], 1, Kind::String),
+    one(&["boolValue", "bool_value"], 2, Kind::Bool),
+    one(&["intValue", "int_value"], 3, Kind::Int64),
+    one(&["doubleValue", "double_value"], 4, Kind::Double),
+    one(&["arrayValue", "array_value"], 5, Kind::Message(&ARRAY_VALUE)),
+    one(&["kvlistValue", "kvlist_value"], 6, Kind::Message(&KEY_VALUE_LIST)),
+    one(&["bytesValue", "bytes_value"], 7, Kind::Base64),
+]);
+static ARRAY_VALUE: Message = Message(&[list(&["values"], 1, Kind::Message(&ANY_VALUE))]);
+static KEY_VALUE_LIST: Message = Message(&[list(&["values"], 1, Kind::Message(&KEY_VALUE))]);
+
+/// The message in protobuf.
+struct Output<'a, 'm> {
+    bytes: Vec<u8>,
+    /// Bytes that `memory` has reserved for `bytes`.
+    reserved: usize,
+    limits: &'a Limits,
+    memory: &'a mut Reservation<'m>,
+    /// An error that is not one of the JSON.
+    failure: Option<WriteError>,
+}
+
+impl Output<'_, '_> {
+    /// Appends bytes, reserving memory first.
+    fn put<E: serde::de::Error>(&mut self, bytes: &[u8]) -> Result<(), E> {
+        let size = self.bytes.len() + bytes.len();
+        if size > self.reserved {
+            let step = (size - self.reserved).max(RESERVE_STEP);
+            let grown = self.limits.check_decompressed(size as u64).and_then(|()| self.memory.grow(step));
+            if let Err(failure) = grown {
+                self.failure = Some(failure);
+                return Err(E::custom("the message exceeds a limit"));
+            }
+            self.reserved += step;
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn put_varint<E: serde::de::Error>(&mut self, mut value: u64) -> Result<(), E> {
+        let (mut bytes, mut len) = ([0; 10], 0);
+        while value >= 0x80 {
+            bytes[len] = value as u8 | 0x80;
+            value >>= 7;
+            len += 1;
+        }
+        bytes[len] = value as u8;
+        self.put(&bytes[..=len])
+    }
+
+    fn put_bytes<E: serde::de::Error>(&mut self, number: u32, bytes: &[u8]) -> Result<(), E> {
+        self.put_varint(u64::from(number << 3 | LEN))?;
+        self.put_varint(bytes.len() as u64)?;
+        self.put(bytes)
+    }
+
+    fn put_fixed64<E: serde::de::Error>(&mut self, number: u32, bits: u64) -> Result<(), E> {
+        self.put_varint(u64::from(number << 3 | FIXED64))?;
+        self.put(&bits.to_le_bytes())
+    }
+
+    /// Appends a varint field.
+    fn put_int<E: serde::de::Error>(&mut self, number: u32, value: u64) -> Result<(), E> {
+        self.put_varint(u64::from(number << 3 | VARINT))?;
+        self.put_varint(value)
+    }
+}
+
+/// Reads an object and appends its fields.
+struct Fields<'o, 'a, 'm> {
+    message: &'static Message,
+    output: &'o mut Output<'a, 'm>,
+}
+
+impl<'de> DeserializeSeed<'de> for Fields<'_, '_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let is_named = |field: &&Field, name: &str| field.names.contains(&name);
+        while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            match self.message.0.iter().find(|field| is_named(field, &name)) {
+                Some(field) => map.next_value_seed(Value { field, is_item: false, output: self.output })?,
+                None => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the value of a field, or an item of a repeated field, and appends the field.
+struct Value<'o, 'a, 'm> {
+    field: &'static Field,
+    is_item: bool,
+    output: &'o mut Output<'a, 'm>,
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Value<'_, '_, '_> {
+    fn is_list(&self) -> bool {
+        self.field.is_repeated && !self.is_item
+    }
+
+    /// Appends an integer.
+    fn put_integer<E: serde::de::Error>(self, value: i128, unexpected: Unexpected<'_>) -> Result<(), E> {
+        let is_list = self.is_list();
+        let Self { field: &Field { number, ref kind, .. }, output, .. } = self;
+        let invalid = || E::invalid_value(unexpected, &"an integer in the range of the field");
+        match kind {
+            _ if is_list => Err(E::invalid_type(unexpected, &"a list")),
+            Kind::Fixed64 => output.put_fixed64(number, u64::try_from(value).map_err(|_| invalid())?),
+            Kind::Sfixed64 => output.put_fixed64(number, i64::try_from(value).map_err(|_| invalid())?.cast_unsigned()),
+            Kind::Uint64 => output.put_int(number, u64::try_from(value).map_err(|_| invalid())?),
+            Kind::Uint32 => output.put_int(number, u32::try_from(value).map_err(|_| invalid())?.into()),
+            Kind::Int64 => output.put_int(number, i64::try_from(value).map_err(|_| invalid())?.cast_unsigned()),
+            Kind::Sint32 => {
+                let value = i32::try_from(value).map_err(|_| invalid())?;
+                output.put_int(number, u64::from((value << 1 ^ value >> 31).cast_unsigned()))
+            }
+            Kind::Enum(_) => output.put_int(number, u32::try_from(value).map_err(|_| invalid())?.into()),
+            Kind::Double => output.put_fixed64(number, (value as f64).to_bits()),
+            _ => Err(E::invalid_type(unexpected, &expected(kind))),
+        }
+    }
+
+    /// Appends a message whose content `read` appends.
+    fn put_message<E: serde::de::Error>(
+        self,
+        message: &'static Message,
+        read: impl FnOnce(Fields<'_, '_, '_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Self { field, output, .. } = self;
+        output.put_varint(u64::from(field.number << 3 | LEN))?;
+        let start = output.bytes.len() + LENGTH_SIZE;
+        output.put(&[0; LENGTH_SIZE])?;
+        read(Fields { message, output: &mut *output })?;
+        // The length is known only now: a varint of a fixed size, which is at most the limit of a decompressed body.
+        let size = output.bytes.len() - start;
+        for (i, byte) in output.bytes[start - LENGTH_SIZE..start].iter_mut().enumerate() {
+            let more = if i < LENGTH_SIZE - 1 { 0x80 } else { 0 };
+            *byte = (size >> (7 * i) & 0x7f) as u8 | more;
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_, '_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_list() { "a list" } else { expected(&self.field.kind) })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        if !self.is_list() {
+            return Err(A::Error::invalid_type(Unexpected::Seq, &expected(&self.field.kind)));
+        }
+        let Self { field, output, .. } = self;
+        while seq.next_element_seed(Value { field, is_item: true, output: &mut *output })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        match &self.field.kind {
+            Kind::Message(message) if !self.is_list() => self.put_message(message, |fields| fields.visit_map(map)),
+            kind => Err(A::Error::invalid_type(Unexpected::Map, &expected(kind))),
+        }
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        let number = self.field.number;
+        let invalid = |kind| E::invalid_value(Unexpected::Str(text), &expected(kind));
+        match &self.field.kind {
+            kind if self.is_list() => Err(E::invalid_type(Unexpected::Str(text), &expected(kind))),
+            Kind::String => self.output.put_bytes(number, text.as_bytes()),
+            kind @ Kind::Base64 => self.output.put_bytes(number, &base64_bytes(text).ok_or_else(|| invalid(kind))?),
+            Kind::Hex(_) if text.is_empty() => Ok(()),
+            kind @ Kind::Hex(size) => {
+                let bytes = hex_bytes(text).filter(|bytes| bytes.len() == *size).ok_or_else(|| invalid(kind))?;
+                self.output.put_bytes(number, &bytes)
+            }
+            kind @ Kind::Double => {
+                let value: f64 = text.parse().map_err(|_| invalid(kind))?;
+                self.output.put_fixed64(number, value.to_bits())
+            }
+            kind @ Kind::Enum(names) => {
+                let value = names.iter().position(|name| *name == text).ok_or_else(|| invalid(kind))?;
+                self.output.put_int(number, value as u64)
+            }
+            kind @ (Kind::Bool | Kind::Message(_)) => Err(E::invalid_type(Unexpected::Str(text), &expected(kind))),
+            kind => {
+                let value = text.parse().map_err(|_| invalid(kind))?;
+                self.put_integer(value, Unexpected::Str(text))
+            }
+        }
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+        self.put_integer(value.into(), Unexpected::Unsigned(value))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        self.put_integer(value.into(), Unexpected::Signed(value))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        match &self.field.kind {
+            Kind::Double if !self.is_list() => self.output.put_fixed64(self.field.number, value.to_bits()),
+            kind => Err(E::invalid_type(Unexpected::Float(value), &expected(kind))),
+        }
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
+        match &self.field.kind {
+            Kind::Bool if !self.is_list() => self.output.put_int(self.field.number, value.into()),
+            kind => Err(E::invalid_type(Unexpected::Bool(value), &expected(kind))),
+        }
+    }
+
+    /// `null`.
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        // An item of a list keeps its place.
+        match &self.field.kind {
+            Kind::Message(message) if self.is_item => self.put_message(message, |_| Ok(())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the type that a field expects.
+fn expected(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::String => "a string",
+        Kind::Base64 => "a string in base64",
+        Kind::Hex(_) => "the hexadecimal id of a trace or span",
+        Kind::Enum(_) => "a number or the name of a value",
+        Kind::Bool => "a boolean",
+        Kind::Message(_) => "an object",
+        _ => "a number",
+    }
+}
+
+fn hex_bytes(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = text.as_bytes().chunks(2).map(|pair| match *pair {
+        [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+/// Wire types.
+const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
+const LEN: u32 = 2;
+/// Bytes of the length of a message: enough for the largest decompressed body.
+const LENGTH_SIZE: usize = 5;
+/// Memory is reserved in steps of this size.
+const RESERVE_STEP: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admission::memory::Memory;
+
+    fn check(json: &str, expect: Result<&[u8], &str>) {
+        let memory = Memory::new(1 << 30);
+        let mut reservation = memory.reserve(0).unwrap();
+        let transcoded = transcode(json.as_bytes(), &Limits::default(), &mut reservation);
+        match (transcoded, expect) {
+            (Ok(bytes), Ok(expect)) => assert_eq!(bytes, expect, "{json}"),
+            (Err(error), Err(expect)) => assert!(error.to_string().contains(expect), "{json}: {error}"),
+            (transcoded, _) => panic!("{json}: {transcoded:?}"),
+        }
+    }
+
+    #[test]
+    fn fields_are_transcoded() {
+        let nested = |number: u8, inner: &[u8]| {
+            let mut bytes = vec![number << 3 | 2, inner.len() as u8 | 0x80, 0x80, 0x80, 0x80, 0];
+            bytes.extend_from_slice(inner);
+            bytes
+        };
+        let metric = |inner: &[u8]| nested(1, &nested(2, &nested(2, inner)));
+        let request =
+            |metric: &str| format!(r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{metric}]}}]}}]}}"#);
+        check("{}", Ok(&[]));
+        check(r#"{"resource_metrics":null,"other":[{"x":1}]}"#, Ok(&[]));
+        check(&request(r#"{"name":"a\u00e9","unknown":{}}"#), Ok(&metric(b"\x0a\x03a\xc3\xa9")));
+        let sum = [&nested(1, b"\x19\x05\0\0\0\0\0\0\0\x31\xfe\xff\xff\xff\xff\xff\xff\xff")[..], &[0x10, 2, 0x18, 1]];
+        for point in [r#"{"timeUnixNano":"5","asInt":"-2"}"#, r#"{"time_unix_nano":5,"as_int":-2}"#] {
+            for temporality in ["2", r#""AGGREGATION_TEMPORALITY_CUMULATIVE""#] {
+                let sum_json = format!(
+                    r#"{{"sum":{{"dataPoints":[{point}],"aggregationTemporality":{temporality},"isMonotonic":true}}}}"#
+                );
+                check(&request(&sum_json), Ok(&metric(&nested(7, &sum.concat()))));
+            }
+        }
+        for (value, bits) in
+            [("1.5", 1.5_f64), (r#""NaN""#, f64::NAN), (r#""-Infinity""#, f64::NEG_INFINITY), ("3", 3.0)]
+        {
+            let point = [&[0x21][..], &bits.to_le_bytes()].concat();
+            let json = request(&format!(r#"{{"gauge":{{"dataPoints":[{{"asDouble":{value}}}]}}}}"#));
+            check(&json, Ok(&metric(&nested(5, &nested(1, &point)))));
+        }
+        let exemplar = nested(5, b"\x22\x08\x01\x23\x45\x67\x89\xab\xcd\xef");
+        let json = request(r#"{"gauge":{"dataPoints":[{"exemplars":[{"spanId":"0123456789ABCDEF","traceId":""}]}]}}"#);
+        check(&json, Ok(&metric(&nested(5, &nested(1, &exemplar)))));
+    }
+
+    #[test]
+    fn invalid_bodies_are_rejected() {
+        for (json, expect) in [
+            ("", "json: EOF while parsing"),
+            ("[]", "invalid type: sequence, expected an object"),
+            ("{} x", "trailing characters"),
+            (r#"{"resourceMetrics":{}}"#, "invalid type: map"),
+            (r#"{"resourceMetrics":[5]}"#, "expected an object"),
+            (r#"{"resourceMetrics":[{"resource":{"attributes":[{"value":{"intValue":"x"}}]}}]}"#, "expected a number"),
+            (r#"{"resourceMetrics":[{"resource":{"attributes":[{"value":{"bytesValue":"*"}}]}}]}"#, "base64"),
+            (
+                r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"sum":{"aggregationTemporality":-1}}]}]}]}"#,
+                "an integer in the range of the field",
+            ),
+        ] {
+            check(json, Err(expect));
+        }
+        let deep = r#"{"arrayValue":{"values":["#.repeat(100);
+        let attribute = format!(r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"value":{deep}"#);
+        check(&attribute, Err("recursion limit exceeded"));
+    }
+
+    #[test]
+    fn the_message_is_bounded_and_charged() {
+        let zeros = format!(
+            r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"histogram":{{"dataPoints":[{{"bucketCounts":[{}]}}]}}}}]}}]}}]}}"#,
+            vec!["0"; 100_000].join(",")
+        );
+        let transcoded = |limit: usize, size: usize| {
+            let limits = Limits { decompressed_size_max: limit, ..Limits::default() };
+            let memory = Memory::new(size);
+            let mut reservation = memory.reserve(0).unwrap();
+            transcode(zeros.as_bytes(), &limits, &mut reservation).map(|bytes| bytes.len())
+        };
+        assert_eq!(transcoded(1 << 20, 1 << 30).unwrap() / 100_000, 9);
+        assert!(matches!(transcoded(800_000, 1 << 30), Err(WriteError::TooLarge { .. })));
+        let denied = transcoded(1 << 20, 256 << 10).unwrap_err();
+        assert!(denied.to_string().contains("memory of the request"), "{denied}");
+    }
+}
