@@ -1,6 +1,8 @@
 //! OTLP: Varve and a real Prometheus with the same settings get requests with metrics of all types, and must store the
 //! same.
 
+use std::process::Command;
+
 use prost::Message;
 use serde_json::Value as Json;
 
@@ -251,6 +253,56 @@ fn other_content_types_and_damaged_bodies_are_refused() {
     damaged.truncate(damaged.len() - 3);
     http.post(path, &[("Content-Type", "application/x-protobuf")], &damaged).expect_status(400);
     assert!(contents(http, 1_700_000_000).is_empty());
+}
+
+/// Returns a Python with the OpenTelemetry SDK.
+fn python() -> Option<String> {
+    let python = std::env::var("VARVE_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let imports = "import opentelemetry.exporter.otlp.proto.http, opentelemetry.exporter.otlp.json.http";
+    let found = Command::new(&python).args(["-c", imports]).output().is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: {python} has no OpenTelemetry SDK with exporters of protobuf and JSON");
+    }
+    found.then_some(python)
+}
+
+/// The totals of deltas equal what the SDK itself adds up.
+#[test]
+fn the_sdk_of_opentelemetry_writes_protobuf_and_json() {
+    let Some(python) = python() else { return };
+    let varve = Server::start(&["--enable-feature=otlp-deltatocumulative"]);
+    let url = varve.http().url("/api/v1/otlp/v1/metrics");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/otlp/sdk.py");
+    for (protocol, temporality) in
+        [("protobuf", "cumulative"), ("protobuf", "delta"), ("json", "cumulative"), ("json", "delta")]
+    {
+        let output = Command::new(&python).args([script, &url, protocol, temporality]).output().expect("run python");
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !log.contains("Failed"), "{protocol} {temporality}: {log}");
+    }
+    let query = |instance: &str| {
+        let expr = format!("last_over_time({{job=\"sdk\",instance=\"{instance}\"}}[5m])");
+        let found = varve.http().query("/api/v1/query", &[("query", &expr)]).data();
+        let found = found["result"].as_array().expect("a vector").clone();
+        let line = |series: &Json| {
+            let value = if series["value"].is_null() { &series["histogram"][1] } else { &series["value"][1] };
+            // Sums of floats depend on their order.
+            let value = value
+                .as_str()
+                .and_then(|value| value.parse::<f64>().ok())
+                .map_or(value.clone(), |value| Json::from(format!("{value:.6e}")));
+            format!("{} {value}", series["metric"]).replace(instance, "")
+        };
+        let mut lines: Vec<_> = found.iter().map(line).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let expect = query("protobuf-cumulative");
+    assert!(expect.len() > 30 && expect.iter().any(|line| line.contains("buckets")), "{expect:#?}");
+    for instance in ["protobuf-delta", "json-cumulative", "json-delta"] {
+        let wrong = difference(instance, &query(instance), &expect);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }
 
 fn metric(name: &str, unit: &str, data: Data) -> Metric {
