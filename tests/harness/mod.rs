@@ -16,7 +16,9 @@ pub(crate) use cgroup::MemoryGroup;
 pub(crate) use config::ConfigFile;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use http2::Http2;
-pub(crate) use peers::{Alertmanager, NodeExporter, Prometheus, Release, Releases, missing, promtool, releases};
+pub(crate) use peers::{
+    Alertmanager, NodeExporter, Prometheus, Release, Releases, VictoriaMetrics, missing, promtool, releases,
+};
 pub(crate) use remote_write::{
     BucketSpan, Exemplar, Histogram, Label, MetricType, TimeSeries, WriteRequest, exemplar, family, messages, series,
     snappy, v2,

@@ -3,7 +3,7 @@
 //! them.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
@@ -182,6 +182,43 @@ impl NodeExporter {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+/// A running VictoriaMetrics with its own data directory.
+#[derive(Debug)]
+pub(crate) struct VictoriaMetrics {
+    http: Http,
+    _process: Process,
+    _dir: TempDir,
+}
+
+impl VictoriaMetrics {
+    /// Starts `victoria-metrics`. The test has looked for it.
+    pub(crate) fn start() -> Self {
+        let dir = TempDir::new().expect("make a temporary directory");
+        // It does not log the port that it has got for port 0.
+        let free = TcpListener::bind("127.0.0.1:0").expect("bind a port");
+        let address = free.local_addr().expect("a listener has an address");
+        drop(free);
+        let mut command = Command::new("victoria-metrics");
+        command
+            .arg(format!("-storageDataPath={}", dir.path().display()))
+            .arg(format!("-httpListenAddr={address}"))
+            .args(["-loggerFormat=json", "-search.latencyOffset=0s", "-memory.allowedBytes=64MB"]);
+        let process = Process::start("victoria-metrics", &mut command);
+        let http = Http::new(address);
+        wait_until("victoria-metrics to be ready", || http.try_get("/health").is_ok_and(|answer| answer.status == 200));
+        Self { http, _process: process, _dir: dir }
+    }
+
+    pub(crate) fn http(&self) -> &Http {
+        &self.http
+    }
+
+    /// Makes all received samples visible to queries.
+    pub(crate) fn flush(&self) {
+        self.http.get("/internal/force_flush").expect_status(200);
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod api;
 mod exemplars;
+mod export;
 mod import;
 mod like_prometheus;
 mod metadata;

@@ -3,6 +3,7 @@
 mod admin;
 mod document;
 pub(super) mod endpoint;
+mod export;
 mod federate;
 mod metadata;
 mod query;

@@ -21,7 +21,7 @@ use super::status::{
     senders, teams, top_queries, tsdb as tsdb_status, usage,
 };
 use super::write::{import, otlp, remote_write as write};
-use super::{federate, remote_read, rules, search};
+use super::{export, federate, remote_read, rules, search};
 use crate::http::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
 use crate::http::openapi::{
     ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, SyntaxTree, Untyped, optional, required,
@@ -41,6 +41,7 @@ const QUERY: Parameter = required("query", Text, "An expression in PromQL.");
 const START: Parameter = optional("start", Time, "Start of the range, included.");
 const END: Parameter = optional("end", Time, "End of the range, included.");
 const MATCH: Parameter = optional("match[]", Texts, "Series selectors; the result is the union of several.");
+const EXTRA_LABEL: Parameter = optional("extra_label", Texts, "Labels to add, each as `name=value`.");
 const MATCH_REQUIRED: Parameter = Parameter { is_required: true, ..MATCH };
 
 const INSTANT: &[Parameter] =
@@ -331,8 +332,26 @@ fn messages() -> Vec<Endpoint> {
             .gives_other("application/x-protobuf"),
         post("/api/v1/import/prometheus", import::prometheus)
             .about("import", "Stores a scrape body as if it had been scraped now")
-            .takes(const { &[optional("extra_label", Texts, "Labels to add, each as `name=value`.")] })
+            .takes(const { &[EXTRA_LABEL] })
             .takes_message("text/plain"),
+        post("/api/v1/import", import::json_lines)
+            .about("import", "Stores samples in VictoriaMetrics' JSON line format")
+            .takes(const { &[EXTRA_LABEL] })
+            .takes_message("application/stream+json"),
+        get_post("/api/v1/export", export::export)
+            .about("export", "Returns samples in VictoriaMetrics' JSON line format")
+            .takes(
+                const {
+                    &[
+                        MATCH_REQUIRED,
+                        START,
+                        END,
+                        optional("max_rows_per_line", Integer, "Maximum number of samples per line."),
+                        TIMEOUT,
+                    ]
+                },
+            )
+            .gives_other(export::MEDIA_TYPE),
     ]
 }
 

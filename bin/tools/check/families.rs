@@ -80,7 +80,7 @@ pub(super) fn read(body: impl BufRead) -> Result<BTreeMap<String, Family>> {
                 families.entry(name.into_owned()).or_default().kind = Kind::of(kind);
             }
             Line::Sample(sample) => add(&mut families, &sample.labels, &hasher),
-            Line::Metadata(MetadataLine::Unit(..)) | Line::Nothing => {}
+            Line::Metadata(MetadataLine::Unit(..)) | Line::Series(_) | Line::Nothing => {}
         }
     }
     // Families without samples are not linted.

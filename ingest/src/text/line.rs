@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::TextFormat;
+use super::{TextFormat, json_line};
 
 /// A parsed line.
 #[derive(Debug, PartialEq)]
@@ -11,6 +11,8 @@ pub enum Line<'a> {
     Sample(SampleLine<'a>),
     /// Metadata of a family.
     Metadata(MetadataLine<'a>),
+    /// Samples of a series, only in JSON lines.
+    Series(SeriesLine<'a>),
     /// An empty line or a comment.
     Nothing,
 }
@@ -29,6 +31,15 @@ pub struct SampleLine<'a> {
     pub timestamp_ms: Option<i64>,
     /// The exemplar, only in OpenMetrics.
     pub exemplar: Option<ExemplarPart<'a>>,
+}
+
+/// A line with the samples of a series.
+#[derive(Debug, PartialEq)]
+pub struct SeriesLine<'a> {
+    /// The labels, including the metric name, ascending.
+    pub labels: Pairs<'a>,
+    /// Timestamps in milliseconds, and values.
+    pub samples: Vec<(i64, f64)>,
 }
 
 /// The exemplar of a line.
@@ -67,26 +78,32 @@ impl MetadataLine<'_> {
 /// # Errors
 /// The reason why the line is invalid.
 pub(super) fn parse(text: &str, format: TextFormat) -> Result<Line<'_>, String> {
-    let mut cursor = Cursor { rest: text, format };
-    if format == TextFormat::Prometheus {
+    let is_open = match format {
+        TextFormat::Prometheus => false,
+        TextFormat::OpenMetrics => true,
+        TextFormat::JsonLines => return json_line::parse(text),
+    };
+    let mut cursor = Cursor { rest: text, is_open };
+    if !is_open {
         cursor.rest = text.strip_suffix('\r').unwrap_or(text).trim_start_matches([' ', '\t']);
     }
     match cursor.rest.strip_prefix('#') {
         Some(rest) => cursor.comment(rest),
-        None if cursor.rest.is_empty() && format == TextFormat::Prometheus => Ok(Line::Nothing),
+        None if cursor.rest.is_empty() && !is_open => Ok(Line::Nothing),
         None => cursor.sample().map(Line::Sample),
     }
 }
 
 struct Cursor<'a> {
     rest: &'a str,
-    format: TextFormat,
+    /// Whether the format is OpenMetrics.
+    is_open: bool,
 }
 
 impl<'a> Cursor<'a> {
     fn comment(mut self, rest: &'a str) -> Result<Line<'a>, String> {
         let spaced = rest.starts_with([' ', '\t']);
-        let is_open = self.format == TextFormat::OpenMetrics;
+        let is_open = self.is_open;
         self.rest = rest;
         self.skip_space();
         let (word, after) = self.rest.split_once([' ', '\t']).unwrap_or((self.rest, ""));
@@ -127,8 +144,7 @@ impl<'a> Cursor<'a> {
             return Err(format!("expected a metric name, got {:?}", excerpt(self.rest)));
         }
         let (value, timestamp_ms) = self.value_and_time("sample")?;
-        let exemplar =
-            if self.format == TextFormat::OpenMetrics && self.eat('#') { Some(self.exemplar()?) } else { None };
+        let exemplar = if self.is_open && self.eat('#') { Some(self.exemplar()?) } else { None };
         match self.rest {
             "" => Ok(SampleLine { labels, value, timestamp_ms, exemplar }),
             rest => Err(format!("expected the end of the line, got {:?}", excerpt(rest))),
@@ -185,10 +201,7 @@ impl<'a> Cursor<'a> {
             return Ok((value, None));
         }
         let word = self.word();
-        let time = match self.format {
-            TextFormat::Prometheus => word.parse().ok(),
-            TextFormat::OpenMetrics => float(word).and_then(milliseconds),
-        };
+        let time = if self.is_open { float(word).and_then(milliseconds) } else { word.parse().ok() };
         self.skip_space();
         time.map(|time| (value, Some(time)))
             .ok_or_else(|| format!("invalid timestamp {:?} of a {owner}", excerpt(word)))

@@ -1,14 +1,15 @@
-//! Import of scrape bodies: Prometheus' text format 0.0.4 and OpenMetrics 1.0.
+//! Import of scrape bodies (Prometheus' text format 0.0.4 and OpenMetrics 1.0), and of VictoriaMetrics' JSON lines.
 //!
 //! The body is decompressed, parsed line by line, and stored in batches of [`BATCH_SAMPLES_MAX`] samples, so that a
 //! body of any size takes the memory of one batch. An invalid line ends the import, as does a resource that stays
 //! exhausted. The error says how many samples of earlier lines are stored. A retry of the whole body stores nothing
 //! twice.
 //!
-//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, a body [`SIZE_FACTOR`] times the maximum of a message. The work
+//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, or [`JSON_LINE_SIZE_MAX`], a body [`SIZE_FACTOR`] times the maximum of a message. The work
 //! for a body is bounded by its size as received ([`EXPANSION_MAX`]), by [`BARREN_LINES_MAX`] and by
 //! [`Import::timeout`].
 
+mod json_line;
 mod line;
 
 use std::io::{BufRead, BufReader, Read};
@@ -21,7 +22,7 @@ use crate::error::{Malformed, WriteError};
 use crate::outcome::{Rejects, Written};
 use crate::receiver::Receiver;
 use crate::receiver::buffers::Buffers;
-pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine};
+pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine, SeriesLine};
 
 /// The format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,15 @@ pub enum TextFormat {
     Prometheus,
     /// OpenMetrics 1.0, with timestamps in seconds. The last line is `# EOF`.
     OpenMetrics,
+    /// VictoriaMetrics' JSON lines, each with a series and its samples.
+    JsonLines,
+}
+
+impl TextFormat {
+    /// Returns the maximum size of a line in bytes.
+    fn line_size_max(self) -> usize {
+        if self == Self::JsonLines { JSON_LINE_SIZE_MAX } else { LINE_SIZE_MAX }
+    }
 }
 
 /// Reads a scrape body line by line, for tools.
@@ -180,7 +190,8 @@ impl Importer<'_> {
 
     /// Reads and stores a batch. Returns `true` at the end of the body.
     fn batch<R: BufRead>(&mut self, lines: &mut Lines<R>, family: &mut Family) -> Result<bool, WriteError> {
-        let mut permit = self.receiver.admit(self.origin, BUFFER_SIZE, BUFFER_SIZE + LINE_SIZE_MAX)?;
+        let mut permit =
+            self.receiver.admit(self.origin, BUFFER_SIZE, BUFFER_SIZE + self.import.format.line_size_max())?;
         let Buffers { message: encoded, batch, request } = &mut *self.buffers;
         let mut builder = self.receiver.builder(batch, encoded, &mut permit);
         let mut n_samples = 0;
@@ -228,6 +239,16 @@ fn add_line(
             Ok(add_sample(&sample, import.now_ms, builder)?)
         }
         Some(Line::Metadata(metadata)) => Ok(family.add(metadata, builder)?),
+        Some(Line::Series(mut series)) => {
+            *n_samples += series.samples.len();
+            builder.grow(size_of_val(&series.samples[..]))?;
+            add_extra(&mut series.labels, &import.extra_labels);
+            builder.series(series.labels.iter().map(|(name, value)| (&**name, &**value)))?;
+            for (timestamp_ms, value) in series.samples {
+                builder.sample(timestamp_ms, value, 0)?;
+            }
+            Ok(builder.end_series()?)
+        }
         Some(Line::Nothing) | None => Ok(()),
     }
 }
@@ -301,7 +322,8 @@ impl<R: BufRead> Lines<R> {
     fn next(&mut self, format: TextFormat) -> Result<Option<Line<'_>>, LineError> {
         self.line.clear();
         self.number += 1;
-        let mut limited = (&mut self.reader).take(LINE_SIZE_MAX as u64 + 1);
+        let line_size_max = format.line_size_max();
+        let mut limited = (&mut self.reader).take(line_size_max as u64 + 1);
         let n = limited.read_until(b'\n', &mut self.line).map_err(|error| LineError::Line(error.to_string()))?;
         self.size += n as u64;
         if self.size > self.size_max {
@@ -316,8 +338,8 @@ impl<R: BufRead> Lines<R> {
         }
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
-        } else if n > LINE_SIZE_MAX {
-            return Err(LineError::Line(format!("longer than {LINE_SIZE_MAX} bytes")));
+        } else if n > line_size_max {
+            return Err(LineError::Line(format!("longer than {line_size_max} bytes")));
         }
         if n == 0 {
             // An OpenMetrics body without `# EOF` may be truncated.
@@ -333,7 +355,12 @@ impl<R: BufRead> Lines<R> {
         }
         let line = std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
         let line = line::parse(line, format).map_err(LineError::Line)?;
-        self.n_samples += u64::from(matches!(line, Line::Sample(_)));
+        let has_sample = match &line {
+            Line::Sample(_) => true,
+            Line::Series(series) => !series.samples.is_empty(),
+            Line::Metadata(_) | Line::Nothing => false,
+        };
+        self.n_samples += u64::from(has_sample);
         Ok(Some(line))
     }
 
@@ -360,6 +387,8 @@ const BATCH_SAMPLES_MAX: usize = 10_000;
 const BUFFER_SIZE: usize = 64 << 10;
 /// Maximum bytes of a line: the maximum label set, with room for escapes.
 const LINE_SIZE_MAX: usize = 2 << 20;
+/// Maximum bytes of a JSON line, as in VictoriaMetrics. Its samples take up to eight times as much.
+const JSON_LINE_SIZE_MAX: usize = 10 << 20;
 /// The maximum size of a decompressed body is this many times
 /// [`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max).
 const SIZE_FACTOR: u64 = 64;

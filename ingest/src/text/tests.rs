@@ -15,6 +15,7 @@ fn print(text: &str, format: TextFormat) -> String {
         Err(refused) => format!("! {refused}"),
         Ok(Line::Nothing) => "-".to_owned(),
         Ok(Line::Metadata(line)) => format!("{line:?}").replace("Borrowed(", "").replace("Owned(", "").replace(')', ""),
+        Ok(Line::Series(line)) => format!("{line:?}"),
         Ok(Line::Sample(sample)) => {
             let pairs = |pairs: &line::Pairs<'_>| {
                 pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")

@@ -1,0 +1,92 @@
+//! `/api/v1/export` and `/api/v1/import`: VictoriaMetrics' JSON lines.
+
+use serde_json::Value as Json;
+
+use super::everything;
+use crate::harness::{Http, Server, VictoriaMetrics, WriteRequest, missing, now_ms, series};
+
+fn export(http: &Http, parameters: &[(&str, &str)]) -> String {
+    http.form("/api/v1/export", parameters).expect_status(200).text()
+}
+
+#[test]
+fn samples_are_exported_in_parts() {
+    let server = Server::start(&[]);
+    let samples = [(1_700_000_000_000, 1.0), (1_700_000_001_000, f64::NAN), (1_700_000_002_000, f64::INFINITY)];
+    let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+    let all = [&samples[..], &[(1_700_000_003_000, stale)]].concat();
+    let request = WriteRequest::new([
+        series(&[("__name__", "a"), ("x", "\"")], &all),
+        series(&[("__name__", "b")], &samples[..1]),
+    ]);
+    server.http().write(&request).expect_status(204);
+    let exported =
+        export(server.http(), &[("match[]", "a"), ("match[]", "{__name__=~\"a|b\"}"), ("max_rows_per_line", "2")]);
+    let expect = concat!(
+        r#"{"metric":{"__name__":"a","x":"\""},"values":[1,null],"timestamps":[1700000000000,1700000001000]}"#,
+        "\n",
+        r#"{"metric":{"__name__":"a","x":"\""},"values":["Infinity"],"timestamps":[1700000002000]}"#,
+        "\n",
+        r#"{"metric":{"__name__":"b"},"values":[1],"timestamps":[1700000000000]}"#,
+        "\n",
+    );
+    assert_eq!(exported, expect);
+    assert_eq!(export(server.http(), &[("match[]", "a"), ("end", "1700000000")]).lines().count(), 1);
+    assert_eq!(export(server.http(), &[("match[]", "nothing")]), "");
+    for invalid in ["?match[]=a&max_rows_per_line=x", "", "?match[]={"] {
+        server.http().get(&format!("/api/v1/export{invalid}")).expect_status(400);
+    }
+}
+
+#[test]
+fn an_invalid_json_line_is_reported() {
+    let server = Server::start(&[]);
+    let http = server.http();
+    let line = r#"{"metric":{"__name__":"a"},"values":[1,2],"timestamps":[1700000000000,1700000001000]}"#;
+    let answer = http.post("/api/v1/import", &[], format!("{line}\n\n{{}}\n").as_bytes()).expect_status(400);
+    assert!(answer.text().contains("line 3: missing field `metric`"), "{answer:?}");
+    assert!(everything(http).is_empty());
+    http.post("/api/v1/import?extra_label=x=y", &[], line.as_bytes()).expect_status(204);
+    assert_eq!(everything(http), [r#"{"__name__":"a","x":"y"} [[1700000000,"1"],[1700000001,"2"]]"#]);
+}
+
+/// Samples that a real VictoriaMetrics exports are the same after an import into Varve, and after an export from there
+/// and an import into another VictoriaMetrics.
+#[test]
+fn json_lines_travel_from_victoria_metrics_and_back() {
+    if missing(&["victoria-metrics"]) {
+        return;
+    }
+    let server = Server::start(&[]);
+    let now_ms = now_ms();
+    let line = |i: i64| {
+        let times: Vec<_> = (0..200).map(|step| now_ms - 600_000 + 2_000 * step + i).collect();
+        let values: Vec<_> = (0..200).map(|step| format!("{}", (step * i) as f64 * 0.375)).collect();
+        format!(
+            "{{\"metric\":{{\"__name__\":\"m\",\"i\":\"{i}\\\"é\"}},\"values\":[{},\"Infinity\"],\"timestamps\":{:?}}}\n",
+            values.join(","),
+            [times, vec![now_ms - 60_000]].concat()
+        )
+    };
+    let body: String = (0..50).map(line).collect();
+    let export = |http: &Http| {
+        let lines = export(http, &[("match[]", "{__name__=\"m\"}"), ("max_rows_per_line", "100000")]);
+        let mut lines: Vec<Json> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        lines.sort_by_key(|line| line["metric"].to_string());
+        lines
+    };
+    let import = |http: &Http, body: &str| http.post("/api/v1/import", &[], body.as_bytes()).expect_status(204);
+    let theirs = VictoriaMetrics::start();
+    import(theirs.http(), &body);
+    theirs.flush();
+    let exported = export(theirs.http());
+    let n_samples: Vec<_> = exported.iter().map(|line| line["values"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(n_samples, [201; 50]);
+    let text = |lines: &[Json]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    import(server.http(), &text(&exported));
+    assert_eq!(export(server.http()), exported);
+    let back = VictoriaMetrics::start();
+    import(back.http(), &text(&export(server.http())));
+    back.flush();
+    assert_eq!(export(back.http()), exported);
+}
