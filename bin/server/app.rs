@@ -22,7 +22,7 @@ use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
 use super::pressure::Pressure;
 use super::query_log::QueryLog;
 use super::rejects::RejectLog;
-use super::request_context::truncate;
+use super::request_context::{RequestContext, truncate};
 use super::rules::Rules;
 use super::senders::Senders;
 use super::settings::Settings;
@@ -193,16 +193,21 @@ impl App {
         self.metrics.gather(self.store().as_deref(), Some(&self.rules), &memory, self.config.status())
     }
 
-    /// Returns the context of a request: its deadline, its cancellation, its memory budget.
+    /// Returns the context of a request: its deadline, its cancellation, its memory budget, and the restriction to its
+    /// tenant.
     pub(crate) fn context(&self, timeout: Option<Duration>) -> QueryContext {
         let timeout_max = self.settings.args.query_timeout;
         let timeout = timeout.map_or(timeout_max, |timeout| timeout.min(timeout_max));
         let memory = self.memory_of_query();
-        if self.settings.args.query_partial_during_replay {
+        let ctx = if self.settings.args.query_partial_during_replay {
             QueryContext::with_partial_results(timeout, memory)
         } else {
             QueryContext::new(timeout, memory)
+        };
+        if let Some(tenant) = &RequestContext::current().tenant {
+            ctx.restrict(Arc::clone(&tenant.matchers));
         }
+        ctx
     }
 
     /// Returns a context without a deadline, with the memory budget of a query.

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::Method;
 use jiff::Timestamp;
 use varve_query::stats::QueryStats;
+use varve_tsdb::Matcher;
 use varve_tsdb::context::Charge;
 
 use super::rejects::Sender;
@@ -25,7 +26,21 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// The authenticated user. An extension of a request where authentication is configured.
 #[derive(Debug, Clone)]
-pub(crate) struct User(pub(crate) Arc<str>);
+pub(crate) struct User {
+    /// The name of the user or token.
+    pub(crate) name: Arc<str>,
+    /// The tenant that the requests of the user are restricted to.
+    pub(crate) tenant: Option<Arc<Tenant>>,
+}
+
+/// The series that some users may read, and the labels of what they write.
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    /// Matchers that are added to every selection of a request.
+    pub(crate) matchers: Arc<[Matcher]>,
+    /// Labels that all series of a write request get.
+    pub(crate) labels: Vec<(String, String)>,
+}
 
 /// Details of a request.
 #[derive(Debug)]
@@ -40,6 +55,8 @@ pub(crate) struct RequestContext {
     pub(crate) user_agent: String,
     /// Empty without authentication.
     pub(crate) user: Arc<str>,
+    /// The tenant that the request is restricted to.
+    pub(crate) tenant: Option<Arc<Tenant>>,
     parameters: OnceLock<(Parameters, Option<Charge>)>,
     times: OnceLock<Times>,
     stats: OnceLock<QueryStats>,
@@ -78,8 +95,9 @@ impl RequestContext {
         route: String,
         client: Option<SocketAddr>,
         user_agent: &str,
-        user: Arc<str>,
+        user: Option<User>,
     ) -> Arc<Self> {
+        let User { name: user, tenant } = user.unwrap_or_else(|| User { name: Arc::from(""), tenant: None });
         Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             started: Timestamp::now(),
@@ -88,6 +106,7 @@ impl RequestContext {
             client,
             user_agent: truncate(user_agent, USER_AGENT_SIZE_MAX).to_owned(),
             user,
+            tenant,
             parameters: OnceLock::new(),
             times: OnceLock::new(),
             stats: OnceLock::new(),
@@ -102,7 +121,7 @@ impl RequestContext {
 
     /// Returns the context of the running task, or an empty one outside of a request.
     pub(crate) fn current() -> Arc<Self> {
-        let empty = || Self::new(Method::GET, String::new(), None, "", Arc::from(""));
+        let empty = || Self::new(Method::GET, String::new(), None, "", None);
         CURRENT.try_with(Arc::clone).unwrap_or_else(|_outside| empty())
     }
 
@@ -169,7 +188,13 @@ mod tests {
     use super::*;
 
     fn context(method: Method) -> Arc<RequestContext> {
-        RequestContext::new(method, String::new(), None, &"ä".repeat(USER_AGENT_SIZE_MAX), Arc::from("ann"))
+        RequestContext::new(
+            method,
+            String::new(),
+            None,
+            &"ä".repeat(USER_AGENT_SIZE_MAX),
+            Some(User { name: Arc::from("ann"), tenant: None }),
+        )
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //!    `text` build the same batch.
 //! 3. `route` looks the hashes up. A known series yields a handle. A label set that is known to be dropped or rejected
 //!    also costs only one look-up.
-//! 4. `resolve` handles unknown label sets: `label_set` parses and checks them, `ha` deduplicates them, `relabel` drops
+//! 4. `resolve` handles unknown label sets: `label_set` parses and checks them, `forced_labels` adds those
+//!    of a tenant, `ha` deduplicates them, `relabel` drops
 //!    or rewrites them, and the store looks them up.
 //! 5. `request` stores the samples of known series, and creates new series if their team's budget and admission control
 //!    allow it without waiting. The rest of the request is deferred, queued, and stored in later passes.
@@ -37,6 +38,7 @@ mod append;
 mod batch;
 mod compression;
 mod error;
+mod forced_labels;
 pub mod ha;
 mod label_set;
 mod limits;

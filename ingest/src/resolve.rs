@@ -11,6 +11,7 @@ use crate::admission::{Ledger, Team};
 use crate::append::Source;
 use crate::batch::{DecodedBatch, SeriesEntry, Version};
 use crate::error::WriteError;
+use crate::forced_labels::ForcedLabels;
 use crate::ha::{Deduplication, HaContext};
 use crate::label_set;
 use crate::limits::Limits;
@@ -31,6 +32,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) team: Option<Team>,
     /// The scope of the request's cached routes.
     pub(crate) scope: Scope,
+    /// The labels that all series of the sender get.
+    pub(crate) forced: &'a ForcedLabels<'a>,
     pub(crate) message: &'a [u8],
     pub(crate) batch: &'a DecodedBatch,
     /// Reused memory for the labels of one series.
@@ -77,15 +80,16 @@ impl<'a> Resolver<'a> {
 
     /// Resolves the labels of a series.
     pub(crate) fn resolve(&self, series: &SeriesEntry) -> Resolved {
-        let (route, is_cacheable) = match self.labels(series).map(|labels| self.ha.deduplicate(labels)) {
-            Ok(Deduplication::Store { labels, is_cacheable }) => match self.relabel(labels, is_cacheable) {
-                Resolved::Route(route) => (route, is_cacheable),
-                new @ Resolved::New(_) => return new,
-            },
-            Ok(Deduplication::Standby) => (Route::Standby, false),
-            Ok(Deduplication::Reject(reason)) => (Route::Rejected(reason), false),
-            Err(reason) => (Route::Rejected(reason), self.ha.uses_route_cache()),
-        };
+        let (route, is_cacheable) =
+            match self.labels(series).map(|labels| self.ha.deduplicate(self.forced.apply(labels))) {
+                Ok(Deduplication::Store { labels, is_cacheable }) => match self.relabel(labels, is_cacheable) {
+                    Resolved::Route(route) => (route, is_cacheable),
+                    new @ Resolved::New(_) => return new,
+                },
+                Ok(Deduplication::Standby) => (Route::Standby, false),
+                Ok(Deduplication::Reject(reason)) => (Route::Rejected(reason), false),
+                Err(reason) => (Route::Rejected(reason), self.ha.uses_route_cache()),
+            };
         Resolved::Route(self.cache(series, route, is_cacheable))
     }
 
@@ -95,7 +99,8 @@ impl<'a> Resolver<'a> {
         Resolved::Route(match self.rules.rules.apply(labels, &mut rules) {
             Relabeled::Invalid(invalid) => Route::Rejected(label_set::reason(&invalid)),
             Relabeled::Dropped => Route::Dropped(self.rules.attributions.of(Team::NONE, &rules)),
-            Relabeled::Labels(labels) => match label_set::check(labels) {
+            // Rules must not replace a forced label.
+            Relabeled::Labels(labels) => match label_set::check(self.forced.apply(labels)) {
                 Err(reason) => Route::Rejected(reason),
                 Ok(labels) => {
                     let team = self.team.unwrap_or_else(|| self.budgets.team_of(&labels));
@@ -111,7 +116,7 @@ impl<'a> Resolver<'a> {
 
     /// Caches a route if it is valid for later requests, and returns it.
     pub(crate) fn cache(&self, series: &SeriesEntry, route: Route, is_cacheable: bool) -> Route {
-        if let Some(key) = series.key.filter(|_| is_cacheable) {
+        if let Some(key) = series.key.filter(|_| is_cacheable).map(|key| self.forced.key(key)) {
             self.cache.insert(key.under(self.scope), route);
         }
         route
@@ -128,13 +133,13 @@ impl<'a> Resolver<'a> {
             Some(Route::Rejected(_)) => Err(unknown),
             None => {
                 let labels = self.labels(&self.batch.series[series_idx as usize]).map_err(|_| unknown)?;
-                let labels = match self.ha.deduplicate(labels) {
+                let labels = match self.ha.deduplicate(self.forced.apply(labels)) {
                     Deduplication::Store { labels, .. } => labels,
                     Deduplication::Standby => return Err(ExemplarRejection::Standby),
                     Deduplication::Reject(_) => return Err(unknown),
                 };
                 match self.rules.rules.apply(labels, &mut Vec::new()) {
-                    Relabeled::Labels(labels) => self.db.find(&labels).ok_or(unknown),
+                    Relabeled::Labels(labels) => self.db.find(&self.forced.apply(labels)).ok_or(unknown),
                     Relabeled::Dropped => Err(ExemplarRejection::Dropped),
                     Relabeled::Invalid(_) => Err(unknown),
                 }

@@ -11,6 +11,7 @@ mod query;
 mod rejects;
 mod route_prefix;
 mod stats;
+mod tenants;
 mod usage;
 mod web_config;
 mod web_page;

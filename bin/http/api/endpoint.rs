@@ -6,7 +6,7 @@
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::Value;
@@ -18,6 +18,7 @@ use crate::http::serving::redirect::API;
 use crate::http::serving::state::HttpState;
 use crate::http::serving::{compression, cors};
 use crate::http::web_config::Scope;
+use crate::server::request_context::RequestContext;
 
 /// A path that is served.
 pub(crate) struct Endpoint {
@@ -39,6 +40,8 @@ pub(crate) struct Endpoint {
     /// Whether no method changes state.
     only_reads: bool,
     is_compressed: bool,
+    /// Whether users of a tenant may call it: its handler reads series only through the context of the request.
+    serves_tenants: bool,
 }
 
 /// The body of a successful response.
@@ -84,6 +87,7 @@ impl Endpoint {
             has_cors: is_api && only_reads,
             only_reads,
             is_compressed: is_api,
+            serves_tenants: false,
         }
     }
 
@@ -112,6 +116,12 @@ impl Endpoint {
         Self { content: Content::Other(media_type), ..self }
     }
 
+    /// Serves users of a tenant, too. The handler must show nothing that is not theirs: it reads series only through the
+    /// context of the request, which restricts them.
+    pub(crate) fn for_tenants(self) -> Self {
+        Self { serves_tenants: true, ..self }
+    }
+
     /// Serves the endpoint even while the store is not open.
     pub(crate) fn always_open(self) -> Self {
         Self { is_always_open: true, ..self }
@@ -135,6 +145,9 @@ impl Endpoint {
         }
         if self.has_cors {
             route = route.route_layer(from_fn_with_state(state.clone(), cors::cors));
+        }
+        if !self.serves_tenants {
+            route = route.route_layer(from_fn(deny_tenants));
         }
         if !self.is_always_open {
             route = route.route_layer(from_fn_with_state(state.clone(), if_open));
@@ -196,6 +209,14 @@ pub(crate) fn post<H: Handler<T, HttpState>, T: 'static>(path: &'static str, han
 /// Returns an endpoint with POST and PUT.
 pub(crate) fn post_put<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
     Endpoint::new(path, &["POST", "PUT"], handler)
+}
+
+/// Rejects requests of users of a tenant.
+async fn deny_tenants(request: Request, next: Next) -> Response {
+    match RequestContext::current().tenant {
+        None => next.run(request).await,
+        Some(_) => plain(StatusCode::FORBIDDEN, "Forbidden: it shows more than the series of a tenant\n"),
+    }
 }
 
 /// Rejects requests unless the store is open.

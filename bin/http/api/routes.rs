@@ -101,26 +101,32 @@ fn queries() -> Vec<Endpoint> {
     vec![
         get_post("/api/v1/query", evaluate::instant)
             .about("query", "Evaluates an instant query")
+            .for_tenants()
             .takes(INSTANT)
             .gives::<QueryData>(),
         get_post("/api/v1/query_range", evaluate::range)
             .about("query", "Evaluates a range query")
+            .for_tenants()
             .takes(RANGE)
             .gives::<QueryData>(),
         get_post("/api/v1/query_explain", evaluate::explain)
             .about("query", "Evaluates a query and returns statistics of each operator of its plan")
+            .for_tenants()
             .takes(EXPLAIN)
             .gives::<Untyped>(),
         get_post("/api/v1/query_exemplars", exemplars::query_exemplars)
             .about("query", "Returns exemplars of the series that an expression selects")
+            .for_tenants()
             .takes(const { &[QUERY, START, END, TIMEOUT] })
             .gives::<Vec<ExemplarSeries>>(),
         get_post("/api/v1/format_query", format::format)
             .about("query", "Formats an expression")
+            .for_tenants()
             .takes(const { &[QUERY] })
             .gives::<String>(),
         get_post("/api/v1/parse_query", format::parse)
             .about("query", "Parses an expression")
+            .for_tenants()
             .takes(const { &[QUERY] })
             .gives::<SyntaxTree>(),
     ]
@@ -136,18 +142,22 @@ fn metadata_requests() -> Vec<Endpoint> {
     vec![
         get_post("/api/v1/series", series::series)
             .about("series", "Returns matching series")
+            .for_tenants()
             .takes(const { &[MATCH_REQUIRED, START, END, LIMIT, TIMEOUT] })
             .gives::<Vec<std::collections::BTreeMap<String, String>>>(),
         get_post("/api/v1/labels", labels::names)
             .about("labels", "Returns label names")
+            .for_tenants()
             .takes(LABELS)
             .gives::<Vec<Label>>(),
         get("/api/v1/label/{name}/values", labels::values)
             .about("labels", "Returns the values of a label")
+            .for_tenants()
             .takes(const { &[NAME, MATCH, START, END, LIMIT, TIMEOUT] })
             .gives::<Vec<Label>>(),
         get("/api/v1/metadata", metadata::metadata)
             .about("metadata", "Returns metadata of metric families")
+            .for_tenants()
             .takes(METADATA)
             .gives::<MetadataFamilies>(),
         searching("/api/v1/search/metric_names", search::metric_names, SEARCH_METRICS, "Searches metric names"),
@@ -164,6 +174,7 @@ fn searching<H: Handler<T, HttpState>, T: 'static>(
 ) -> Endpoint {
     get_post(path, handler)
         .about("search", about)
+        .for_tenants()
         .takes(parameters)
         .gives_other("application/x-ndjson")
         .compressed(false)
@@ -256,6 +267,7 @@ fn state() -> Vec<Endpoint> {
             .gives::<std::collections::BTreeMap<String, String>>(),
         get("/api/v1/status/buildinfo", status::buildinfo)
             .about("status", "Returns the versions of API and server")
+            .for_tenants()
             .gives::<status::BuildInfo>(),
         get("/api/v1/status/runtimeinfo", status::runtimeinfo)
             .about("status", "Returns runtime information")
@@ -298,6 +310,7 @@ fn state() -> Vec<Endpoint> {
             .gives::<ha::HaStatus>(),
         get("/api/v1/features", features::features)
             .about("features", "Returns features and whether they are enabled")
+            .for_tenants()
             .gives::<features::FeatureList>(),
         get("/api/v1/notifications", notifications::list)
             .about("notifications", "Returns active notifications")
@@ -311,6 +324,7 @@ fn state() -> Vec<Endpoint> {
             .gives_other("text/event-stream"),
         get("/api/v1/openapi.yaml", openapi_yaml)
             .about("openapi", "Returns the OpenAPI document of this API")
+            .for_tenants()
             .takes(const { &[optional("openapi_version", OneOf(&["3.1", "3.2"]), "Version of the specification.")] })
             .gives_other("application/yaml"),
     ]
@@ -320,26 +334,32 @@ fn messages() -> Vec<Endpoint> {
     vec![
         post("/api/v1/read", remote_read::read)
             .about("remote", "Serves remote read")
+            .for_tenants()
             .takes(const { &[TIMEOUT] })
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
         post("/api/v1/write", write::write)
             .about("remote", "Stores samples of remote write")
+            .for_tenants()
             .takes_message("application/x-protobuf"),
         post("/api/v1/otlp/v1/metrics", otlp::write)
             .about("otlp", "Stores OTLP metrics")
+            .for_tenants()
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
         post("/api/v1/import/prometheus", import::prometheus)
             .about("import", "Stores a scrape body as if it had been scraped now")
+            .for_tenants()
             .takes(const { &[EXTRA_LABEL] })
             .takes_message("text/plain"),
         post("/api/v1/import", import::json_lines)
             .about("import", "Stores samples in VictoriaMetrics' JSON line format")
+            .for_tenants()
             .takes(const { &[EXTRA_LABEL] })
             .takes_message("application/stream+json"),
         get_post("/api/v1/export", export::export)
             .about("export", "Returns samples in VictoriaMetrics' JSON line format")
+            .for_tenants()
             .takes(
                 const {
                     &[
@@ -391,11 +411,13 @@ fn pages() -> Vec<Endpoint> {
     vec![
         get("/federate", federate::federate)
             .about("federation", "Returns the latest samples of matching series in the text or protobuf format")
+            .for_tenants()
             .takes(const { &[MATCH, TIMEOUT] })
             .gives_other("text/plain")
             .compressed(true),
         get("/version", status::version)
             .about("server", "Returns the versions of API and server, as JSON in plain text")
+            .for_tenants()
             .gives_other("text/plain")
             .always_open(),
         get("/metrics", health::metrics)
@@ -405,10 +427,12 @@ fn pages() -> Vec<Endpoint> {
             .compressed(true),
         get_head("/-/healthy", health::healthy)
             .about("server", "Returns 200 while the process is alive")
+            .for_tenants()
             .gives_other("text/plain")
             .always_open(),
         get_head("/-/ready", health::ready)
             .about("server", "Returns whether the store is open")
+            .for_tenants()
             .takes(const { &[optional("for", OneOf(&["write"]), "Also check whether writes are accepted.")] })
             .gives_other("text/plain"),
         Endpoint::new("/-/reload", &["GET", "POST", "PUT"], lifecycle::reload)

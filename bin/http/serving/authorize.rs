@@ -47,7 +47,7 @@ async fn authenticate(auth: Option<&Arc<Auth>>, request: &mut Request) -> Result
     let scope = Scope::of(request.method(), request.uri().path());
     let client = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
     let user = auth.check(given.as_deref(), scope, client).await?;
-    request.extensions_mut().insert(User(user));
+    request.extensions_mut().insert::<User>(user);
     Ok(())
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn observe(
 fn context_of(request: &Request, route: String) -> Arc<RequestContext> {
     let user_agent = request.headers().get(header::USER_AGENT);
     let user_agent = String::from_utf8_lossy(user_agent.map_or(b"", |value| value.as_bytes()));
-    let user = request.extensions().get::<User>().map_or_else(|| Arc::from(""), |user| Arc::clone(&user.0));
+    let user = request.extensions().get::<User>().cloned();
     let client = request.extensions().get::<Peer>().map(|peer| peer.0);
     RequestContext::new(request.method().clone(), route, client, &user_agent, user)
 }

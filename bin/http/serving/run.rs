@@ -139,7 +139,9 @@ pub(crate) async fn run_shared(
     let started = Instant::now();
     let context = RequestContext::current();
     context.note_read();
-    let key = format!("{} {} {timeout:?} {parameters}", context.route, context.user);
+    // The restriction of a user changes with a reload.
+    let restriction = context.tenant.as_ref().map(|tenant| &tenant.matchers);
+    let key = format!("{} {} {restriction:?} {timeout:?} {parameters}", context.route, context.user);
     let ctx = state.app.context(timeout);
     match state.singleflight.join(key, || CancelOnDrop(ctx.clone())) {
         Role::Leader(computation) => {

@@ -19,6 +19,8 @@ use tokio::sync::Semaphore;
 use super::Fingerprint;
 use super::file::{BearerToken, File, Secret};
 use super::scope::Scope;
+use super::tenants::Tenants;
+use crate::server::request_context::User;
 
 /// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or more.
 const COMPARISONS_MAX: usize = 1;
@@ -46,6 +48,7 @@ pub(crate) enum Denied {
 /// The users and tokens.
 pub(crate) struct Auth {
     users: BTreeMap<String, Secret>,
+    tenants: Tenants,
     tokens: Vec<Token>,
     /// Whether the password is correct, by a digest of user, hash and password.
     cache: Mutex<HashMap<Digest, bool>>,
@@ -65,7 +68,7 @@ struct Queued {
 type Digest = [u8; SHA256_OUTPUT_LEN];
 
 struct Token {
-    name: Arc<str>,
+    user: User,
     digest: Digest,
     scopes: Vec<Scope>,
 }
@@ -88,16 +91,18 @@ impl Auth {
             cost_max = cost.max(cost_max);
         }
         let token = |(idx, of)| read_token(of, folder, files).with_context(|| format!("bearer_tokens[{idx}]"));
-        let tokens = file.bearer_tokens.iter().enumerate().map(token).collect::<Result<Vec<_>>>()?;
+        let mut tokens = file.bearer_tokens.iter().enumerate().map(token).collect::<Result<Vec<_>>>()?;
+        let tenants = Tenants::new(file)?;
+        tokens.iter_mut().for_each(|token| token.user.tenant = tenants.of(&token.user.name));
         let users = file.basic_auth_users.clone();
         let is_open = users.is_empty() && tokens.is_empty();
         let comparisons = Arc::new(Semaphore::new(COMPARISONS_MAX));
         let (cache, queue) = (Mutex::default(), Mutex::default());
-        Ok((!is_open).then_some(Self { users, tokens, cache, comparisons, queue, cost_max }))
+        Ok((!is_open).then_some(Self { users, tenants, tokens, cache, comparisons, queue, cost_max }))
     }
 
-    /// Authenticates a request by its `Authorization` header, and returns the name of the user or token. Users have all
-    /// scopes.
+    /// Authenticates a request by its `Authorization` header, and returns the user or token. Users have all
+    /// scopes, except users of a tenant, who are no administrators.
     ///
     /// # Errors
     /// The reason why the request is denied.
@@ -106,7 +111,7 @@ impl Auth {
         header: Option<&[u8]>,
         scope: Scope,
         client: Option<IpAddr>,
-    ) -> Result<Arc<str>, Denied> {
+    ) -> Result<User, Denied> {
         let header = header.filter(|header| header.len() <= CREDENTIALS_SIZE_MAX).ok_or(Denied::Unknown)?;
         let (scheme, credentials) = std::str::from_utf8(header)
             .ok()
@@ -117,12 +122,12 @@ impl Auth {
             return self.check_token(credentials, scope);
         }
         if scheme.eq_ignore_ascii_case("basic") {
-            return self.check_user(credentials, client).await;
+            return self.check_user(credentials, scope, client).await;
         }
         Err(Denied::Unknown)
     }
 
-    fn check_token(&self, token: &str, scope: Scope) -> Result<Arc<str>, Denied> {
+    fn check_token(&self, token: &str, scope: Scope) -> Result<User, Denied> {
         let given = sha256(&[token.as_bytes()]);
         // Compares all tokens: the time must not depend on the token.
         let found = self.tokens.iter().fold(None, |found, of| {
@@ -130,12 +135,17 @@ impl Auth {
             if bool::from(is_same) { Some(of) } else { found }
         });
         match found.ok_or(Denied::Unknown)? {
-            of if of.scopes.contains(&scope) => Ok(Arc::clone(&of.name)),
+            of if of.scopes.contains(&scope) => Ok(of.user.clone()),
             _ => Err(Denied::Scope(scope)),
         }
     }
 
-    async fn check_user(self: &Arc<Self>, credentials: &str, client: Option<IpAddr>) -> Result<Arc<str>, Denied> {
+    async fn check_user(
+        self: &Arc<Self>,
+        credentials: &str,
+        scope: Scope,
+        client: Option<IpAddr>,
+    ) -> Result<User, Denied> {
         let decoded = STANDARD.decode(credentials).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let decoded = decoded.filter(|_| !self.users.is_empty()).ok_or(Denied::Unknown)?;
         let (user, password) = decoded.split_once(':').ok_or(Denied::Unknown)?;
@@ -146,7 +156,12 @@ impl Auth {
             Some(is_right) => is_right,
             None => self.compare(key, hash.to_owned(), password.to_owned(), client).await?,
         };
-        if is_right { Ok(user.into()) } else { Err(Denied::Unknown) }
+        let user = User { name: user.into(), tenant: self.tenants.of(user) };
+        match is_right {
+            true if user.tenant.is_some() && scope == Scope::Admin => Err(Denied::Scope(scope)),
+            true => Ok(user),
+            false => Err(Denied::Unknown),
+        }
     }
 
     /// Compares a password with its hash, which is empty for an unknown user, on a blocking thread. The result is
@@ -260,7 +275,8 @@ fn read_token(of: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>) -> 
     if name.is_empty() || scopes.is_empty() {
         bail!("a name and at least one of the scopes read, write and admin are required");
     }
-    Ok(Token { name: Arc::from(name.as_str()), digest, scopes: scopes.clone() })
+    let user = User { name: Arc::from(name.as_str()), tenant: None };
+    Ok(Token { user, digest, scopes: scopes.clone() })
 }
 
 fn of_token(token: &str) -> Result<Digest> {
@@ -319,7 +335,7 @@ mod tests {
         let auth = auth();
         let check = async |header: &str, scope, expect: Result<&str, Denied>| {
             let got = auth.check(Some(header.as_bytes()), scope, None).await;
-            assert_eq!(got.as_deref(), expect.as_ref().map(|name| &**name), "{header}");
+            assert_eq!(got.map(|user| user.name.to_string()), expect.map(str::to_owned), "{header}");
         };
         check(&basic("ann:s3cret"), Scope::Admin, Ok("ann")).await;
         check(&basic("ann:s3cret"), Scope::Read, Ok("ann")).await;
@@ -332,7 +348,7 @@ mod tests {
         for header in ["", "Bearer", "Bearer ", "Bearer x", "Basic !", "Basic", "Digest x", &basic("ann")] {
             check(header, Scope::Read, Err(Denied::Unknown)).await;
         }
-        assert_eq!(auth.check(None, Scope::Read, None).await, Err(Denied::Unknown));
+        assert_eq!(auth.check(None, Scope::Read, None).await.err(), Some(Denied::Unknown));
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! The format of the file: exporter-toolkit's keys, and `bearer_tokens`.
+//! The format of the file: exporter-toolkit's keys, `bearer_tokens` and `tenants`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +19,7 @@ pub(super) struct File {
     /// bcrypt hashes of passwords, by user.
     pub(super) basic_auth_users: BTreeMap<String, Secret>,
     pub(super) bearer_tokens: Vec<BearerToken>,
+    pub(super) tenants: Vec<TenantEntry>,
 }
 
 /// Section `tls_server_config`.
@@ -59,6 +60,18 @@ pub(super) struct BearerToken {
     /// SHA-256 of the token, in hex.
     pub(super) token_sha256: String,
     pub(super) scopes: Vec<Scope>,
+}
+
+/// An entry of `tenants`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TenantEntry {
+    /// Names of users and tokens.
+    pub(super) users: Vec<String>,
+    /// The series that they may read, as a selector.
+    pub(super) matchers: String,
+    /// The labels of what they write.
+    pub(super) labels: BTreeMap<String, String>,
 }
 
 /// A string that is never shown.

@@ -1,6 +1,6 @@
 //! `--web.config.file`: TLS, client certificates, passwords, tokens.
 //!
-//! The format is Prometheus' exporter-toolkit format, plus `bearer_tokens`. The file, and the files that it names, are
+//! The format is Prometheus' exporter-toolkit format, plus `bearer_tokens` and `tenants`. The file, and the files that it names, are
 //! checked once a second. A change applies to new connections and requests. An invalid file is logged and changes
 //! nothing. A file that would disable authentication or TLS is treated as invalid: an empty file, for example while it
 //! is being written, does not open the server.
@@ -13,6 +13,7 @@ mod auth;
 mod client_certs;
 mod file;
 mod scope;
+mod tenants;
 mod tls;
 
 use std::path::{Path, PathBuf};

@@ -249,7 +249,7 @@ mod tests {
     }
 
     fn context() -> Arc<RequestContext> {
-        RequestContext::new(Method::GET, "/x".into(), None, "", Arc::from(""))
+        RequestContext::new(Method::GET, "/x".into(), None, "", None)
     }
 
     #[test]

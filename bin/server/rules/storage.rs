@@ -66,7 +66,7 @@ impl<'a> RuleStorage<'a> {
 impl Storage for RuleStorage<'_> {
     fn query(&self, from: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure> {
         let ctx = self.context();
-        let context = RequestContext::new(Method::GET, ROUTE.into(), None, "", Arc::from(""));
+        let context = RequestContext::new(Method::GET, ROUTE.into(), None, "", None);
         let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
         context.note_parameters(Parameters { text, ..Parameters::default() }, None);
         context.note_times(RequestTimes { start_ms: timestamp_ms, end_ms: timestamp_ms, step_ms: 0 });

@@ -72,6 +72,8 @@ pub struct Origin<'a> {
     pub team: Option<&'a str>,
     /// The authenticated user or token; `None` if the server has none.
     pub user: Option<&'a str>,
+    /// Labels that all series of the request get. They replace labels of the same name.
+    pub labels: &'a [(String, String)],
     /// Called when the request starts to wait in the queue, to release resources that it does not need there.
     pub on_queued: Option<&'a dyn Fn()>,
 }
@@ -99,6 +101,8 @@ pub(crate) struct Permit<'a> {
     on_queued: Option<&'a dyn Fn()>,
     /// The team that the sender names, if any.
     team: Option<Team>,
+    /// Labels that all series get.
+    pub(crate) labels: &'a [(String, String)],
     pub(crate) memory: Reservation<'a>,
     /// Held while all series of the request so far are known.
     priority: Option<PriorityGuard<'a>>,
@@ -160,7 +164,8 @@ impl AdmissionControl {
         self.log.pass_until(deadline)?;
         let team = origin.team.map(|name| self.budgets.team_sent(name, origin.user));
         self.wait_for_samples(origin.on_queued, team, body_size, deadline)?;
-        self.permit(origin.on_queued, team, size, deadline)
+        let permit = self.permit(origin.on_queued, team, size, deadline)?;
+        Ok(Permit { labels: origin.labels, ..permit })
     }
 
     /// Takes steps 3 to 5 for samples of a rule. Without a team, no budget applies.
@@ -185,7 +190,7 @@ impl AdmissionControl {
     ) -> Result<Permit<'a>, WriteError> {
         let memory = self.memory.reserve_until(size, deadline)?;
         let creation = Creation::NotRequested;
-        Ok(Permit { control: self, on_queued, team, memory, priority: None, creation, queued: None })
+        Ok(Permit { control: self, on_queued, team, labels: &[], memory, priority: None, creation, queued: None })
     }
 
     /// Waits while the samples of `team` are certain to be denied. `None`: the sender names no team.

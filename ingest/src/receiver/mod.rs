@@ -14,6 +14,7 @@ use crate::admission::{AdmissionControl, Budgets, Origin, Permit, TeamStatus};
 use crate::batch::{BatchBuilder, DecodedBatch, HistogramEntry, RouteHasher, SeriesEntry, Symbol, Version};
 use crate::compression::Compression;
 use crate::error::WriteError;
+use crate::forced_labels::ForcedLabels;
 use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
 use crate::otlp::{self, DeltaStreams, OtlpSettings};
@@ -308,11 +309,13 @@ impl Receiver {
         permit.memory.grow(decoded_size(batch))?;
         let RequestBuffers { routes, order, outgoing } = buffers;
         let rules = &*self.rules();
+        let forced = ForcedLabels::new(permit.labels, &self.hasher);
         let ha = self.ha.read().unwrap_or_else(PoisonError::into_inner).clone();
         let ha = &HaContext::new(ha.as_deref(), message, batch, &self.hasher);
         let (team, budgets) = (permit.team(), self.admission.budgets());
         let scope = Scope::new(rules.generation ^ ha.salt(), budgets.generation(), team.unwrap_or_default());
-        let key = |series: &SeriesEntry| series.key.filter(|_| ha.uses_route_cache()).map(|key| key.under(scope));
+        let key =
+            |series: &SeriesEntry| series.key.filter(|_| ha.uses_route_cache()).map(|key| forced.key(key).under(scope));
         self.routes.lookup(batch.series.iter().map(key), routes, order);
         let resolver = Resolver {
             db: &self.db,
@@ -323,6 +326,7 @@ impl Receiver {
             budgets,
             team,
             scope,
+            forced: &forced,
             message,
             batch,
             strings: RefCell::default(),

@@ -3,10 +3,10 @@
 use crate::harness::Releases::{self, All, Older};
 
 /// A request: method, path with parameters, form.
-pub(super) type Call = (&'static str, &'static str, &'static str);
+pub(crate) type Call = (&'static str, &'static str, &'static str);
 
 /// Requests whose status, headers and body are compared.
-pub(super) const CALLS: &[Call] = &[
+pub(crate) const CALLS: &[Call] = &[
     // Requests of Grafana.
     ("POST", "/api/v1/query_range", "query=sum(rate(requests_total[1m]))&start=1700000000&end=1700000285&step=15"),
     ("POST", "/api/v1/query", "query=up{instance=\"a:1\"}&time=1700000100"),
@@ -220,7 +220,7 @@ pub(super) const CALLS: &[Call] = &[
 ];
 
 /// Requests that older releases of Prometheus do not have: only their schema is checked.
-pub(super) const NEW: &[Call] = &[
+pub(crate) const NEW: &[Call] = &[
     ("GET", "/api/v1/features", ""),
     ("GET", "/api/v1/status/tsdb/blocks", ""),
     ("GET", "/api/v1/status/self_metrics", ""),

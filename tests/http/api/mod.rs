@@ -19,7 +19,8 @@ use serde_json::Value;
 
 use super::{data, like_prometheus};
 use crate::harness::{Answer, ConfigFile, Http, Release, Server, releases};
-use calls::{ADMINISTRATION, CALLS, Call, DIFFERENCES};
+use calls::{ADMINISTRATION, DIFFERENCES};
+pub(super) use calls::{CALLS, Call, NEW};
 
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 const ORIGIN: (&str, &str) = ("Origin", "https://grafana.example");
@@ -37,7 +38,7 @@ const HEADERS: [&str; 9] = [
     "content-encoding",
 ];
 
-fn ask(http: &Http, (method, path, body): Call) -> Answer {
+pub(super) fn ask(http: &Http, (method, path, body): Call) -> Answer {
     // Varve rejects changes of state by pages of other origins.
     let is_write = ["/api/v1/admin", "/-/", "/api/v1/write", "/api/v1/otlp"].iter().any(|at| path.starts_with(at));
     let changes_state = method == "PUT" || method == "DELETE" || method == "POST" && is_write;

@@ -12,6 +12,7 @@
 //! Threads: all threads that work for a request share its context. Other threads observe and interrupt it.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 
 use super::memory::{Charge, MemoryBudget};
 use crate::error::{Error, Interrupt, Result};
+use crate::labels::Matcher;
 
 /// Maximum pieces of work (samples, labels, steps) between two calls of [`QueryContext::check`].
 pub const CHECK_INTERVAL: usize = 4096;
@@ -54,6 +56,8 @@ struct Shared {
     n_samples: AtomicU64,
     /// The maximum number of series, and the name of that limit.
     series_max: OnceLock<(&'static str, u64)>,
+    /// Matchers that every series of the request must pass.
+    restriction: OnceLock<Arc<[Matcher]>>,
 }
 
 impl QueryContext {
@@ -88,6 +92,7 @@ impl QueryContext {
             n_series: AtomicU64::new(0),
             n_samples: AtomicU64::new(0),
             series_max: OnceLock::new(),
+            restriction: OnceLock::new(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -95,6 +100,25 @@ impl QueryContext {
     /// Limits the number of series of the request. `what` names the limit in errors. The first limit wins.
     pub fn limit_series(&self, what: &'static str, series_max: u64) {
         self.shared.series_max.get_or_init(|| (what, series_max));
+    }
+
+    /// Restricts all reads of the request to series that pass `matchers`. The first restriction wins.
+    pub fn restrict(&self, matchers: Arc<[Matcher]>) {
+        self.shared.restriction.get_or_init(|| matchers);
+    }
+
+    /// Returns the matchers of [`QueryContext::restrict`].
+    #[must_use]
+    pub fn restriction(&self) -> &[Matcher] {
+        self.shared.restriction.get().map_or(&[], |matchers| matchers)
+    }
+
+    /// Returns `matchers` and the restriction.
+    pub(crate) fn restricted<'a>(&self, matchers: &'a [Matcher]) -> Cow<'a, [Matcher]> {
+        match self.restriction() {
+            [] => Cow::Borrowed(matchers),
+            restriction => Cow::Owned([matchers, restriction].concat()),
+        }
     }
 
     /// Counts series selected for this request.

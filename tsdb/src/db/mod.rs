@@ -285,6 +285,7 @@ impl Db {
         range: TimeRange,
         hints: SelectHints,
     ) -> Result<SeriesSet> {
+        let matchers = &*ctx.restricted(matchers);
         self.prepare(ctx, matchers, range)?;
         let need = if hints.only_newest { Need::Newest } else { Need::Samples };
         SeriesSet::new(ctx, &self.store, matchers, range, need, hints)
@@ -296,6 +297,7 @@ impl Db {
     /// # Errors
     /// The errors of [`Db::select`].
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        let matchers = &*ctx.restricted(matchers);
         self.prepare(ctx, matchers, range)?;
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels, SelectHints::default())
     }
@@ -306,9 +308,10 @@ impl Db {
     /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Replaying`] and
     /// [`Error::ReplayFailed`].
     pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
+        let selectors: Vec<_> = selectors.iter().map(|matchers| ctx.restricted(matchers).into_owned()).collect();
         // The WAL may have exemplars of any time.
         self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
-        self.store.exemplars.select(ctx, selectors, range)
+        self.store.exemplars.select(ctx, &selectors, range)
     }
 
     /// Returns the label names of all series that pass all matchers, ascending.
@@ -318,6 +321,7 @@ impl Db {
     /// # Errors
     /// The errors of [`Db::select`].
     pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<StringSet> {
+        let matchers = &*ctx.restricted(matchers);
         self.prepare(ctx, matchers, range)?;
         let mut names = StringSet::new(ctx);
         for shard in self.shards_in(range) {
@@ -341,6 +345,7 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
+        let matchers = &*ctx.restricted(matchers);
         self.prepare(ctx, matchers, range)?;
         let mut values = StringSet::new(ctx);
         for shard in self.shards_in(range) {

@@ -45,10 +45,10 @@ impl StringSet {
     /// # Errors
     /// If the request exceeds its memory limit.
     pub(crate) fn insert(&mut self, text: &str) -> Result<()> {
-        let hash = self.hasher.hash_one(text);
-        if self.places.find(hash, |&place| text_at(&self.all, &self.ends, place) == text).is_some() {
+        if self.contains(text) {
             return Ok(());
         }
+        let hash = self.hasher.hash_one(text);
         self.make_room(text.len())?;
         let place = self.ends.len();
         self.all.push_str(text);
@@ -77,6 +77,13 @@ impl StringSet {
     /// If the request exceeds its memory limit.
     pub fn extend(&mut self, other: &Self) -> Result<()> {
         (0..other.len()).try_for_each(|place| self.insert(text_at(&other.all, &other.ends, place)))
+    }
+
+    /// Returns `true` if the set contains a string.
+    #[must_use]
+    pub fn contains(&self, text: &str) -> bool {
+        let hash = self.hasher.hash_one(text);
+        self.places.find(hash, |&place| text_at(&self.all, &self.ends, place) == text).is_some()
     }
 
     /// Returns the number of strings.

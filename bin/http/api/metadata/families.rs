@@ -2,7 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_tsdb::labels::Metadata;
+use varve_tsdb::TimeRange;
+use varve_tsdb::labels::{METRIC_NAME, Metadata, StringSet};
 
 use crate::http::error::ApiError;
 use crate::http::json;
@@ -34,7 +35,11 @@ impl Request {
 
     fn respond(&self, work: &mut Work) -> Result<(), ApiError> {
         let families = work.store.db.metadata();
-        let wanted = families.iter().filter(|(family, _)| self.metric.is_empty() || ***family == *self.metric);
+        let visible = visible_names(work)?;
+        let wanted = families.iter().filter(|(family, _)| {
+            (self.metric.is_empty() || ***family == *self.metric)
+                && visible.as_ref().is_none_or(|names| is_visible(family, names))
+        });
         work.respond(|work| {
             work.out.buffer().push(b'{');
             for (i, (family, metadata)) in wanted.take(self.limit).enumerate() {
@@ -46,6 +51,20 @@ impl Request {
             Ok(())
         })
     }
+}
+
+/// Returns the metric names that the tenant of the request sees, or `None` without a tenant.
+fn visible_names(work: &Work) -> Result<Option<StringSet>, ApiError> {
+    if work.ctx.restriction().is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(work.store.db.label_values(&work.ctx, METRIC_NAME, &[], TimeRange::ALL)?))
+}
+
+/// Returns `true` if a family has a metric with one of these names.
+fn is_visible(family: &str, names: &StringSet) -> bool {
+    const SUFFIXES: [&str; 6] = ["", "_total", "_bucket", "_sum", "_count", "_info"];
+    SUFFIXES.iter().any(|suffix| names.contains(&format!("{family}{suffix}")))
 }
 
 /// Reads a number. A missing number is -1. As in Prometheus, negative numbers mean no limit.

@@ -158,7 +158,8 @@ impl Options {
             Value::Matrix(series) => series.is_empty(),
             Value::Scalar(_) | Value::String { .. } => false,
         };
-        if is_empty {
+        // Rules belong to all tenants together.
+        if is_empty && ctx.restriction().is_empty() {
             infos.extend(store.dropped_infos(ctx, &selectors)?);
         }
         Ok((result, infos))

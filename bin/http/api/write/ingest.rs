@@ -1,7 +1,6 @@
 //! The steps that all write endpoints share: reading the body, admission, the blocking thread, the response.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
@@ -38,7 +37,7 @@ pub(super) async fn ingest(
     let mut charge = ctx.charge();
     let limits = BodyLimits::new(settings.args.ingest.body_size_max, "--ingest.body-size-max", settings);
     let team = named_team(request.headers());
-    let user = request.extensions().get::<User>().map(|user| Arc::clone(&user.0));
+    let user = request.extensions().get::<User>().cloned();
     let context = RequestContext::current();
     let body = read(request.into_body(), limits, &mut charge).await.map_err(|error| {
         state.app.rejects.add_request(context.sender(), reason(&error), error.to_string());
@@ -57,7 +56,12 @@ pub(super) async fn ingest(
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
         let release = || permit.borrow_mut().release();
-        let origin = Origin { team: team.as_deref(), user: user.as_deref(), on_queued: Some(&release) };
+        let origin = Origin {
+            team: team.as_deref(),
+            user: user.as_ref().map(|user| &*user.name),
+            labels: user.as_ref().and_then(|user| user.tenant.as_ref()).map_or(&[], |tenant| &tenant.labels),
+            on_queued: Some(&release),
+        };
         let written = work(&store.receiver, &origin, &body);
         app.rejects.add(|| context.sender(), &written);
         written.iter().for_each(|written| app.rules.note_progress(&context, written));

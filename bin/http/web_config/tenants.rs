@@ -1,0 +1,96 @@
+//! Section `tenants`: the users and tokens that see only a part of the series.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use varve_tsdb::labels::METRIC_NAME;
+
+use super::file::{File, TenantEntry};
+use super::scope::Scope;
+use crate::server::request_context::Tenant;
+
+/// The tenants, by the name of a user or token.
+#[derive(Debug, Default)]
+pub(super) struct Tenants(BTreeMap<String, Arc<Tenant>>);
+
+impl Tenants {
+    /// Returns the tenants of a file.
+    ///
+    /// # Errors
+    /// If an entry is invalid, or a user is in two of them.
+    pub(super) fn new(file: &File) -> Result<Self> {
+        let mut tenants = Self::default();
+        for (idx, entry) in file.tenants.iter().enumerate() {
+            tenants.add(entry, file).with_context(|| format!("tenants[{idx}]"))?;
+        }
+        Ok(tenants)
+    }
+
+    fn add(&mut self, entry: &TenantEntry, file: &File) -> Result<()> {
+        let matchers = varve_query::promql::parse_selector(&entry.matchers).context("matchers")?;
+        ensure!(!matchers.is_empty(), "matchers: a selector with at least one matcher is required");
+        ensure!(!entry.users.is_empty(), "users: at least one user or token is required");
+        for (name, value) in &entry.labels {
+            ensure!(
+                name != METRIC_NAME && !name.is_empty() && !value.is_empty(),
+                "labels: {name:?} cannot be set to {value:?}"
+            );
+        }
+        let labels = entry.labels.clone().into_iter().collect();
+        let tenant = Arc::new(Tenant { matchers: matchers.into(), labels });
+        for user in &entry.users {
+            let tokens = file.bearer_tokens.iter().filter(|token| token.name == *user);
+            ensure!(
+                file.basic_auth_users.contains_key(user) || tokens.clone().next().is_some(),
+                "users: there is no user or token {user:?}"
+            );
+            for token in tokens {
+                ensure!(!token.scopes.contains(&Scope::Admin), "users: the token {user:?} has the scope admin");
+                let writes = token.scopes.contains(&Scope::Write);
+                ensure!(
+                    !writes || !entry.labels.is_empty(),
+                    "labels: required, as the token {user:?} has the scope write"
+                );
+            }
+            if self.0.insert(user.clone(), Arc::clone(&tenant)).is_some() {
+                bail!("users: {user:?} has a tenant already");
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the tenant of a user or token.
+    pub(super) fn of(&self, user: &str) -> Option<Arc<Tenant>> {
+        self.0.get(user).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::web_config::file::parse;
+
+    fn check(tenants: &str, expect: &str) {
+        let tokens = "{name: r, token: x, scopes: [read]}, {name: w, token: y, scopes: [write]}, {name: a, token: z, scopes: [admin]}";
+        let file = parse(&format!("bearer_tokens: [{tokens}]\ntenants: [{tenants}]")).unwrap();
+        let invalid = Tenants::new(&file).map(|_| String::new()).unwrap_or_else(|error| format!("{error:#}"));
+        assert!(invalid.contains(expect) && expect.is_empty() == invalid.is_empty(), "{tenants}: {invalid:?}");
+    }
+
+    #[test]
+    fn entries_are_checked() {
+        check("{users: [r, w], matchers: '{team=\"a\"}', labels: {team: a}}", "");
+        check("{users: [r], matchers: '{team=}'}", "tenants[0]: matchers: ");
+        check("{users: [r], matchers: '{}'}", "at least one matcher");
+        check("{users: [], matchers: '{a=\"b\"}'}", "at least one user");
+        check("{users: [x], matchers: '{a=\"b\"}'}", "there is no user or token \"x\"");
+        check("{users: [a], matchers: '{a=\"b\"}'}", "has the scope admin");
+        check("{users: [w], matchers: '{a=\"b\"}'}", "labels: required");
+        check("{users: [r], matchers: '{a=\"b\"}', labels: {__name__: x}}", "cannot be set");
+        check(
+            "{users: [r], matchers: '{a=\"b\"}'}, {users: [r], matchers: '{a=\"c\"}'}",
+            "tenants[1]: users: \"r\" has a tenant",
+        );
+    }
+}

@@ -1,0 +1,242 @@
+//! Tenants: each token reads and writes only the series of its tenant.
+
+use prost::Message as _;
+use serde_json::Value as Json;
+
+use super::api::{CALLS, NEW, ask};
+use crate::harness::{Access, Http, MetricType, Server, WriteRequest, exemplar, family, now_ms, otlp, series, v2};
+
+const ADMIN: &str = "Bearer adm1n";
+const TENANTS: [&str; 2] = ["a", "b"];
+
+/// A server with two tenants, and metrics, labels, values, exemplars and metadata that only one of them has.
+struct Fixture {
+    server: Server,
+    now_ms: i64,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("make a temporary directory");
+        let path = dir.path().join("web.yml");
+        let token = |(name, scope)| format!("- {{name: {name}-{scope}, token: {name}-{scope}, scopes: [{scope}]}}\n");
+        let tokens = TENANTS.iter().flat_map(|name| [(name, "read"), (name, "write")]).map(token).collect::<String>();
+        let tenant = |name| {
+            format!(
+                "- {{users: [{name}-read, {name}-write], matchers: '{{team=\"{name}\"}}', labels: {{team: {name}}}}}\n"
+            )
+        };
+        let tenants = TENANTS.map(tenant).concat();
+        let text = format!(
+            "bearer_tokens:\n- {{name: admin, token: adm1n, scopes: [read, write, admin]}}\n{tokens}tenants:\n{tenants}"
+        );
+        std::fs::write(&path, text).expect("write a file");
+        let flags =
+            [&format!("--web.config.file={}", path.display()), "--web.enable-admin-api", "--enable-feature=search-api"];
+        let access = Access { authorization: Some(ADMIN.to_owned()), ..Access::default() };
+        let server = Server::start_as(&flags.map(|flag| flag as &str), &access);
+        let fixture = Self { server, now_ms: now_ms() - 60_000 };
+        for name in TENANTS {
+            fixture.write(name);
+        }
+        fixture
+    }
+
+    fn client(&self, token: &str) -> Http {
+        self.server.http().with(&Access { authorization: Some(format!("Bearer {token}")), ..Access::default() })
+    }
+
+    fn reader(&self, tenant: &str) -> Http {
+        self.client(&format!("{tenant}-read"))
+    }
+
+    /// Writes by every protocol. The sender claims the other tenant's label.
+    fn write(&self, tenant: &str) {
+        let http = self.client(&format!("{tenant}-write"));
+        let (own, other) = (format!("secret_{tenant}"), TENANTS.iter().find(|name| **name != tenant).expect("two"));
+        let times: Vec<_> = (0..4).map(|i| (self.now_ms + 15_000 * i, f64::from(i as i32))).collect();
+        let labels = |i: usize| vec![("__name__", "shared"), ("i", ["0", "1", "2"][i]), (&own, "x"), ("team", other)];
+        let mut all: Vec<_> = (0..3).map(|i| series(&labels(i), &times)).collect();
+        all[0].exemplars.push(exemplar(&[("trace_id", &own)], 1.0, self.now_ms));
+        all.push(series(&[("__name__", &own)], &times));
+        let request =
+            WriteRequest { metadata: vec![family(&own, MetricType::Gauge, &own, "")], ..WriteRequest::new(all) };
+        http.write(&request).expect_status(204);
+        let mut request = v2::Request::default();
+        request.add(&[("__name__", "version_2"), ("v", &own), ("team", other)], &[(self.now_ms, 1.0, 0)]);
+        http.write_v2(&request).expect_status(204);
+        http.post("/api/v1/import/prometheus", &[], format!("imported{{v=\"{own}\"}} 1 {}\n", self.now_ms).as_bytes())
+            .expect_status(204);
+        let line =
+            format!(r#"{{"metric":{{"__name__":"line","v":"{own}"}},"values":[1],"timestamps":[{}]}}"#, self.now_ms);
+        http.post("/api/v1/import", &[], line.as_bytes()).expect_status(204);
+        let point = otlp::NumberPoint {
+            time_ns: self.now_ms.cast_unsigned() * 1_000_000,
+            value: Some(otlp::Number::Int(1)),
+            attributes: otlp::attributes([("v", otlp::text(&own)), ("team", otlp::text(other))]),
+            ..otlp::NumberPoint::default()
+        };
+        let metric = otlp::Metric {
+            name: "otlp".to_owned(),
+            data: Some(otlp::Data::Gauge(otlp::Gauge { points: vec![point] })),
+            ..otlp::Metric::default()
+        };
+        let scopes = vec![otlp::ScopeMetrics { metrics: vec![metric], ..otlp::ScopeMetrics::default() }];
+        let resource = otlp::Resource {
+            attributes: otlp::attributes([("service.name", otlp::text(&own)), ("k", otlp::text(&own))]),
+        };
+        let request = otlp::Request { resources: vec![otlp::ResourceMetrics { resource: Some(resource), scopes }] };
+        let headers = [("Content-Type", "application/x-protobuf")];
+        http.post("/api/v1/otlp/v1/metrics", &headers, &request.encode_to_vec()).expect_status(200);
+    }
+
+    fn query(&self, http: &Http, expr: &str) -> Json {
+        let time = (self.now_ms + 60_000).to_string();
+        let time = format!("{}.{}", &time[..time.len() - 3], &time[time.len() - 3..]);
+        let answer = http.query("/api/v1/query", &[("query", expr), ("time", &time)]);
+        if answer.status == 200 { answer.data()["result"].clone() } else { Json::from(answer.status) }
+    }
+}
+
+#[test]
+fn whatever_a_tenant_writes_has_its_labels() {
+    let fixture = Fixture::new();
+    let admin = fixture.server.http();
+    for tenant in TENANTS {
+        let own = format!("secret_{tenant}");
+        let names = fixture.query(admin, &format!("count by (__name__, team) ({{team=\"{tenant}\"}})"));
+        let names: Vec<_> =
+            names.as_array().expect("a vector").iter().map(|of| of["metric"]["__name__"].clone()).collect();
+        for name in ["imported", "line", "otlp", &own, "shared", "target_info", "version_2"] {
+            assert!(names.contains(&Json::from(name)), "{tenant}: {name} is not in {names:?}");
+        }
+    }
+    assert_eq!(fixture.query(admin, "count({__name__=~\".+\",team!~\"a|b\",job!=\"varve\"})"), Json::Array(Vec::new()));
+    // Known series keep their route: a second write of the other tenant goes to its own series.
+    fixture.write("a");
+    fixture.write("b");
+    let counts = fixture.query(admin, "count by (team) (shared)");
+    assert!(counts.as_array().expect("a vector").iter().all(|of| of["value"][1] == "3"), "{counts}");
+}
+
+#[test]
+fn no_endpoint_shows_anything_of_another_tenant() {
+    let fixture = Fixture::new();
+    let mut n_ok = 0;
+    for (tenant, other) in [("a", "secret_b"), ("b", "secret_a")] {
+        let http = fixture.reader(tenant);
+        for call in CALLS.iter().chain(NEW) {
+            let answer = ask(&http, *call);
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            assert!(!text.contains(other), "{tenant} {call:?}: {text}");
+            n_ok += usize::from(answer.status == 200);
+        }
+        // Reads that select everything.
+        let all = ("match[]", "{__name__=~\".+\"}");
+        for (path, parameters) in [
+            ("/api/v1/series", &[all][..]),
+            ("/api/v1/labels", &[]),
+            ("/api/v1/labels", &[all]),
+            ("/api/v1/label/v/values", &[]),
+            ("/api/v1/label/__name__/values", &[all]),
+            ("/api/v1/metadata", &[]),
+            ("/federate", &[all]),
+            ("/api/v1/export", &[all]),
+            ("/api/v1/query", &[("query", "{__name__=~\".+\"}")]),
+            ("/api/v1/query", &[("query", "{__name__=~\".+\"}[5m]")]),
+            ("/api/v1/query_exemplars", &[("query", "shared"), ("start", "0"), ("end", "9999999999")]),
+            ("/api/v1/search/metric_names", &[("search[]", "secret"), ("include_metadata", "true")]),
+            ("/api/v1/search/label_names", &[("search[]", "secret")]),
+            ("/api/v1/search/label_values", &[("label", "v"), ("search[]", "secret")]),
+        ] {
+            let answer = http.query(path, parameters).expect_status(200);
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            assert!(!text.contains(other), "{tenant} {path} {parameters:?}: {text}");
+            assert!(text.contains(&format!("secret_{tenant}")), "{tenant} {path} {parameters:?}: {text}");
+        }
+        for path in
+            ["/metrics", "/api/v1/status/tsdb", "/api/v1/status/queries", "/api/v1/rules", "/api/v1/status/config"]
+        {
+            http.get(path).expect_status(403);
+        }
+    }
+    assert!(n_ok > 50, "{n_ok} calls succeeded");
+}
+
+/// What a tenant sees equals what an unrestricted user sees with the matcher added by hand.
+#[test]
+fn a_tenant_sees_what_the_matcher_selects() {
+    let fixture = Fixture::new();
+    let selectors = [
+        "",
+        "shared",
+        "i=~\"0|1\"",
+        "i!=\"0\"",
+        "v=\"\"",
+        "team=\"b\"",
+        "team!=\"b\"",
+        "team=~\".*\"",
+        "team=\"\"",
+        "__name__=~\"s.+\"",
+        "__name__!~\"s.+\"",
+        "secret_b=\"\"",
+        "secret_a!=\"\"",
+        "job=~\"varve|\"",
+    ];
+    let wrappers = [
+        "@",
+        "count(@)",
+        "count by (team) (@)",
+        "sum by (i) (rate(@[5m]))",
+        "absent(@)",
+        "max_over_time(@[2m:15s])",
+        "count(@) or count(@ offset 1s)",
+        "group by (__name__) (@ or on () vector(1))",
+        "scalar(count(@))",
+    ];
+    let mut n_compared = 0;
+    for (i, first) in selectors.iter().enumerate() {
+        for second in selectors[i..].iter().step_by(4) {
+            let matchers: Vec<_> = [first, second]
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .map(|text| if text.contains(['=', '~']) { (*text).to_owned() } else { format!("__name__=\"{text}\"") })
+                .collect();
+            for wrapper in wrappers {
+                for tenant in TENANTS {
+                    let selector = |own: &str| {
+                        let own = (!own.is_empty()).then(|| own.to_owned());
+                        format!("{{{}}}", matchers.iter().cloned().chain(own).collect::<Vec<_>>().join(","))
+                    };
+                    let expect = fixture
+                        .query(fixture.server.http(), &wrapper.replace('@', &selector(&format!("team=\"{tenant}\""))));
+                    let seen = fixture.query(&fixture.reader(tenant), &wrapper.replace('@', &selector("")));
+                    if seen == 400 {
+                        continue;
+                    }
+                    // The labels of absent() are those of the expression.
+                    let is_same = seen == expect || wrapper.contains("absent") && is_empty(&seen) == is_empty(&expect);
+                    assert!(is_same, "{tenant}: {wrapper} of {matchers:?}: {seen}, expected {expect}");
+                    n_compared += 1;
+                }
+            }
+        }
+    }
+    assert!(n_compared > 250, "{n_compared}");
+}
+
+fn is_empty(result: &Json) -> bool {
+    result.as_array().is_some_and(Vec::is_empty)
+}
+
+#[test]
+fn users_of_a_tenant_are_no_administrators() {
+    let fixture = Fixture::new();
+    for path in ["/api/v1/admin/tsdb/snapshot", "/api/v1/admin/tsdb/delete_series?match[]=shared", "/-/reload"] {
+        for token in ["a-read", "a-write"] {
+            fixture.client(token).post(path, &[], b"").expect_status(403);
+        }
+    }
+    fixture.client("a-write").get("/api/v1/query?query=up").expect_status(403);
+    fixture.client("a-read").post("/api/v1/write", &[], b"").expect_status(403);
+}
