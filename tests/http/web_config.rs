@@ -150,22 +150,24 @@ fn guessing_passwords_tells_no_user_names_and_leaves_the_processor_to_others() {
         let started = Instant::now();
         (http.get("/api/v1/labels").status, started.elapsed())
     };
-    // The hash of ann has the lowest cost, the one of bob a higher one, and nobody has none. The sleep outlasts the
-    // pause after a guess.
-    let fastest = |user: &str| {
-        let times = (0..5).map(|i| {
+    // The hash of ann has the lowest cost, the one of bob a higher one, and nobody has none. On a busy machine it takes
+    // several rounds until each had a guess without delay. The sleep outlasts the pause after a guess.
+    let mut fastest = [Duration::MAX; 3];
+    let is_same =
+        |[ann, bob, nobody]: [Duration; 3]| [ann, nobody].iter().all(|time| *time < 2 * bob && bob < 2 * *time);
+    for round in 0..20 {
+        for (time, user) in fastest.iter_mut().zip(["ann", "bob", "nobody"]) {
             std::thread::sleep(Duration::from_secs(1));
-            let (status, time) = guess(&format!("{user}:guess-{i}"));
+            let (status, elapsed) = guess(&format!("{user}:guess-{round}"));
             assert_eq!(status, 401);
-            time
-        });
-        times.min().expect("there are five")
-    };
-    let [ann, bob, nobody] = ["ann", "bob", "nobody"].map(fastest);
-    eprintln!("ann {ann:?}, bob {bob:?}, nobody {nobody:?}");
-    for time in [ann, nobody] {
-        assert!(time < 2 * bob && bob < 2 * time, "ann {ann:?}, bob {bob:?}, nobody {nobody:?}");
+            *time = elapsed.min(*time);
+        }
+        if round >= 4 && is_same(fastest) {
+            break;
+        }
     }
+    assert!(is_same(fastest), "ann, bob, nobody: {fastest:?}");
+    let bob = fastest[1];
 
     let started = Instant::now();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
