@@ -198,13 +198,16 @@ impl App {
     pub(crate) fn context(&self, timeout: Option<Duration>) -> QueryContext {
         let timeout_max = self.settings.args.query_timeout;
         let timeout = timeout.map_or(timeout_max, |timeout| timeout.min(timeout_max));
-        let memory = self.memory_of_query();
+        let request = RequestContext::current();
+        let tenant = request.tenant.as_ref();
+        let memory = tenant.map_or_else(|| self.query_memory.clone(), |tenant| tenant.memory(&self.query_memory));
+        let memory = memory.child("--query.max-memory", self.settings.query_max_memory);
         let ctx = if self.settings.args.query_partial_during_replay {
             QueryContext::with_partial_results(timeout, memory)
         } else {
             QueryContext::new(timeout, memory)
         };
-        if let Some(tenant) = &RequestContext::current().tenant {
+        if let Some(tenant) = tenant {
             ctx.restrict(Arc::clone(&tenant.matchers));
         }
         ctx

@@ -9,9 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use axum::http::Method;
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 use varve_query::stats::QueryStats;
 use varve_tsdb::Matcher;
-use varve_tsdb::context::Charge;
+use varve_tsdb::context::{Charge, MemoryBudget};
 
 use super::rejects::Sender;
 
@@ -40,6 +41,28 @@ pub(crate) struct Tenant {
     pub(crate) matchers: Arc<[Matcher]>,
     /// Labels that all series of a write request get.
     pub(crate) labels: Vec<(String, String)>,
+    /// One permit for each read that may be active, if their number is limited.
+    pub(crate) reads: Option<Arc<Semaphore>>,
+    /// Maximum memory of all reads together in bytes, if it is limited.
+    pub(crate) memory_max: Option<usize>,
+    /// The budget of this memory, from the first read on.
+    memory: OnceLock<MemoryBudget>,
+}
+
+impl Tenant {
+    /// The key of [`Self::memory_max`] in the web configuration.
+    const MEMORY_KEY: &str = "tenants.limits.memory";
+
+    /// Creates a tenant without limits.
+    pub(crate) fn new(matchers: Arc<[Matcher]>, labels: Vec<(String, String)>) -> Self {
+        Self { matchers, labels, reads: None, memory_max: None, memory: OnceLock::new() }
+    }
+
+    /// Returns the budget on which its reads draw, a part of the budget of all queries.
+    pub(crate) fn memory(&self, of_all: &MemoryBudget) -> MemoryBudget {
+        let limited = |max| self.memory.get_or_init(|| of_all.child(Self::MEMORY_KEY, max)).clone();
+        self.memory_max.map_or_else(|| of_all.clone(), limited)
+    }
 }
 
 /// Details of a request.

@@ -2,9 +2,12 @@
 
 use prost::Message as _;
 use serde_json::Value as Json;
+use tempfile::TempDir;
 
 use super::api::{CALLS, NEW, ask};
-use crate::harness::{Access, Http, MetricType, Server, WriteRequest, exemplar, family, now_ms, otlp, series, v2};
+use crate::harness::{
+    Access, Http, MetricType, Server, WriteRequest, exemplar, family, now_ms, otlp, series, v2, wait_until,
+};
 
 const ADMIN: &str = "Bearer adm1n";
 const TENANTS: [&str; 2] = ["a", "b"];
@@ -13,17 +16,24 @@ const TENANTS: [&str; 2] = ["a", "b"];
 struct Fixture {
     server: Server,
     now_ms: i64,
+    _dir: TempDir,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let dir = tempfile::tempdir().expect("make a temporary directory");
+        Self::with("")
+    }
+
+    /// Creates a fixture whose first tenant has these limits.
+    fn with(limits: &str) -> Self {
+        let dir = TempDir::new().expect("make a temporary directory");
         let path = dir.path().join("web.yml");
         let token = |(name, scope)| format!("- {{name: {name}-{scope}, token: {name}-{scope}, scopes: [{scope}]}}\n");
         let tokens = TENANTS.iter().flat_map(|name| [(name, "read"), (name, "write")]).map(token).collect::<String>();
         let tenant = |name| {
             format!(
-                "- {{users: [{name}-read, {name}-write], matchers: '{{team=\"{name}\"}}', labels: {{team: {name}}}}}\n"
+                "- {{users: [{name}-read, {name}-write], matchers: '{{team=\"{name}\"}}', labels: {{team: {name}}}{}}}\n",
+                if name == "a" { limits } else { "" }
             )
         };
         let tenants = TENANTS.map(tenant).concat();
@@ -31,11 +41,15 @@ impl Fixture {
             "bearer_tokens:\n- {{name: admin, token: adm1n, scopes: [read, write, admin]}}\n{tokens}tenants:\n{tenants}"
         );
         std::fs::write(&path, text).expect("write a file");
-        let flags =
-            [&format!("--web.config.file={}", path.display()), "--web.enable-admin-api", "--enable-feature=search-api"];
+        let flags = [
+            &format!("--web.config.file={}", path.display()),
+            "--web.enable-admin-api",
+            "--enable-feature=search-api",
+            "--query.queue-timeout=1s",
+        ];
         let access = Access { authorization: Some(ADMIN.to_owned()), ..Access::default() };
         let server = Server::start_as(&flags.map(|flag| flag as &str), &access);
-        let fixture = Self { server, now_ms: now_ms() - 60_000 };
+        let fixture = Self { server, now_ms: now_ms() - 60_000, _dir: dir };
         for name in TENANTS {
             fixture.write(name);
         }
@@ -239,4 +253,32 @@ fn users_of_a_tenant_are_no_administrators() {
     }
     fixture.client("a-write").get("/api/v1/query?query=up").expect_status(403);
     fixture.client("a-read").post("/api/v1/write", &[], b"").expect_status(403);
+}
+
+#[test]
+fn limits_of_a_tenant_leave_others_alone() {
+    let fixture = Fixture::with(", limits: {memory: 1KiB}");
+    let count = [("query", "count({i=~\"0|1\"})")];
+    let exceeded = fixture.reader("a").query("/api/v1/query", &count).expect_status(422);
+    assert!(exceeded.text().contains("tenants.limits.memory"), "{exceeded:?}");
+    fixture.reader("b").query("/api/v1/query", &count).expect_status(200);
+
+    let fixture = Fixture::with(", limits: {concurrency: 1}");
+    let mut slow = fixture.server.http().connect();
+    let (start, end) = (fixture.now_ms / 1000 - 10_000, fixture.now_ms / 1000);
+    // Equal expressions are evaluated once: each part has its own range.
+    let parts: Vec<_> =
+        (300..900).map(|range_s| format!("quantile_over_time(0.5,vector(time())[{range_s}s:1s])")).collect();
+    let query = parts.join("%2B");
+    let request = format!(
+        "GET /api/v1/query_range?query={query}&start={start}&end={end}&step=1 HTTP/1.1\r\n\
+         Host: x\r\nAuthorization: Bearer a-read\r\n\r\n"
+    );
+    slow.send(request.as_bytes());
+    wait_until("the query to run", || fixture.server.metric("varve_requests_active{class=\"query\"}") == 1.0);
+    let queued = fixture.reader("a").get("/api/v1/query?query=shared").expect_status(503);
+    assert!(queued.text().contains("tenants.limits.concurrency"), "{queued:?}");
+    fixture.reader("b").get("/api/v1/query?query=shared").expect_status(200);
+    drop(slow);
+    wait_until("the permit to be free", || fixture.reader("a").get("/api/v1/query?query=shared").status == 200);
 }

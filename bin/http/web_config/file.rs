@@ -72,6 +72,17 @@ pub(super) struct TenantEntry {
     pub(super) matchers: String,
     /// The labels of what they write.
     pub(super) labels: BTreeMap<String, String>,
+    pub(super) limits: TenantLimits,
+}
+
+/// Limits of the reads of all users of a tenant together.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TenantLimits {
+    /// Number of active reads.
+    pub(super) concurrency: Option<usize>,
+    /// Memory of active reads, such as `1GiB`.
+    pub(super) memory: String,
 }
 
 /// A string that is never shown.

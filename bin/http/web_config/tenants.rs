@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
+use tokio::sync::Semaphore;
 use varve_tsdb::labels::METRIC_NAME;
 
 use super::file::{File, TenantEntry};
 use super::scope::Scope;
+use crate::quantity::parse_size;
 use crate::server::request_context::Tenant;
 
 /// The tenants, by the name of a user or token.
@@ -38,7 +40,18 @@ impl Tenants {
             );
         }
         let labels = entry.labels.clone().into_iter().collect();
-        let tenant = Arc::new(Tenant { matchers: matchers.into(), labels });
+        let mut tenant = Tenant::new(matchers.into(), labels);
+        if let Some(concurrency) = entry.limits.concurrency {
+            ensure!(
+                (1..=Semaphore::MAX_PERMITS).contains(&concurrency),
+                "limits.concurrency: {concurrency} is out of range"
+            );
+            tenant.reads = Some(Arc::new(Semaphore::new(concurrency)));
+        }
+        if !entry.limits.memory.is_empty() {
+            tenant.memory_max = Some(parse_size(&entry.limits.memory).map_err(Error::msg).context("limits.memory")?);
+        }
+        let tenant = Arc::new(tenant);
         for user in &entry.users {
             let tokens = file.bearer_tokens.iter().filter(|token| token.name == *user);
             ensure!(
@@ -88,6 +101,9 @@ mod tests {
         check("{users: [a], matchers: '{a=\"b\"}'}", "has the scope admin");
         check("{users: [w], matchers: '{a=\"b\"}'}", "labels: required");
         check("{users: [r], matchers: '{a=\"b\"}', labels: {__name__: x}}", "cannot be set");
+        check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 2, memory: 1GiB}}", "");
+        check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 0}}", "out of range");
+        check("{users: [r], matchers: '{a=\"b\"}', limits: {memory: 1x}}", "limits.memory: unknown unit");
         check(
             "{users: [r], matchers: '{a=\"b\"}'}, {users: [r], matchers: '{a=\"c\"}'}",
             "tenants[1]: users: \"r\" has a tenant",

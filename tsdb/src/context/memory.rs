@@ -5,7 +5,7 @@
 //! that needs memory waits briefly for the release or, if it cannot wait, uses a small reserve.
 //!
 //! Invariants
-//! 1. The bytes of a [`Charge`] are released to the budget, and to its parent, when it is dropped.
+//! 1. The bytes of a [`Charge`] are reserved of the budget and of all above it, and released when it is dropped.
 //! 2. A budget holds at most its limit, plus at most a sixteenth for callers that cannot wait.
 //! 3. No thread waits for memory longer than [`WAIT_MAX`], or while it holds a lock, and no worker of a thread pool
 //!    waits
@@ -34,7 +34,7 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(2);
 /// Fraction of a budget reserved for callers that cannot wait: a sixteenth.
 const RESERVE_PART: usize = 16;
 
-/// A limit on reserved bytes, shared by all clones. A child also draws on its parent.
+/// A limit on reserved bytes, shared by all clones. A child also draws on its parent, and on the parents of that.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
     account: Arc<Account>,
@@ -52,16 +52,16 @@ struct Account {
 
 /// Why bytes were not reserved.
 enum Refused {
-    /// The budget itself is exhausted.
+    /// The budget itself is exhausted, or one between it and the topmost.
     Own(Error),
-    /// The parent is exhausted.
-    Parent(Error),
+    /// The topmost budget is exhausted.
+    Shared(Error),
 }
 
 impl Refused {
     fn into_error(self) -> Error {
         match self {
-            Self::Own(error) | Self::Parent(error) => error,
+            Self::Own(error) | Self::Shared(error) => error,
         }
     }
 }
@@ -129,17 +129,32 @@ impl MemoryBudget {
         self.account.peak.load(Ordering::Relaxed)
     }
 
-    /// Reserves bytes of the budget and of its parent. The parent may exceed its limit by `slack` bytes.
+    /// Reserves bytes of the budget and of all budgets above it. The topmost of those may exceed its limit by `slack`
+    /// bytes.
     fn reserve(&self, size: usize, slack: usize) -> Result<(), Refused> {
         self.take(size, 0).map_err(Refused::Own)?;
         if let Some(parent) = &self.account.parent
-            && let Err(refused) = parent.take(size, slack)
+            && let Err(refused) = parent.reserve_shared(size, slack)
         {
             self.account.used.fetch_sub(size, Ordering::Relaxed);
-            return Err(Refused::Parent(refused));
+            return Err(refused);
         }
         self.account.peak.fetch_max(self.used(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Reserves bytes for a child.
+    fn reserve_shared(&self, size: usize, slack: usize) -> Result<(), Refused> {
+        match self.account.parent {
+            None => self.take(size, slack).map_err(Refused::Shared),
+            Some(_) => self.reserve(size, slack),
+        }
+    }
+
+    /// Returns the topmost budget that this one draws on, or `None` if it draws on none.
+    fn shared(&self) -> Option<&Self> {
+        let parent = self.account.parent.as_ref()?;
+        Some(parent.shared().unwrap_or(parent))
     }
 
     fn has_plenty(&self, size: usize) -> bool {
@@ -170,7 +185,7 @@ impl MemoryBudget {
         }
         let started = Instant::now();
         let mut is_expected = true;
-        while is_expected && matches!(refused, Refused::Parent(_)) && started.elapsed() < WAIT_MAX {
+        while is_expected && matches!(refused, Refused::Shared(_)) && started.elapsed() < WAIT_MAX {
             is_expected = self.make_room(size);
             if is_expected {
                 thread::sleep(WAIT_INTERVAL);
@@ -187,18 +202,16 @@ impl MemoryBudget {
     /// Reserves bytes without waiting. Uses the reserve while other requests end.
     pub(super) fn reserve_without_waiting(&self, size: usize) -> Result<()> {
         let mut reserved = self.reserve(size, 0);
-        if let (Err(Refused::Parent(_)), Some(parent)) = (&reserved, &self.account.parent) {
-            let slack = if self.make_room(size) { parent.limit() / RESERVE_PART } else { 0 };
+        if let (Err(Refused::Shared(_)), Some(shared)) = (&reserved, self.shared()) {
+            let slack = if self.make_room(size) { shared.limit() / RESERVE_PART } else { 0 };
             reserved = self.reserve(size, slack);
         }
         reserved.map_err(Refused::into_error)
     }
 
     fn make_room(&self, size: usize) -> bool {
-        let parent = self.account.parent.as_ref();
-        parent
-            .and_then(|parent| parent.account.reclaimer.as_ref())
-            .is_some_and(|reclaimer| reclaimer.make_room(self, size))
+        let reclaimer = self.shared().and_then(|shared| shared.account.reclaimer.as_ref());
+        reclaimer.is_some_and(|reclaimer| reclaimer.make_room(self, size))
     }
 
     pub(super) fn release(&self, size: usize) {
@@ -316,6 +329,21 @@ mod tests {
         drop(charge);
         assert_eq!((one.used(), all.used(), one.peak()), (0, 0, 70));
         rest.grow(60).unwrap();
+    }
+
+    #[test]
+    fn a_budget_between_two_others_has_its_own_limit() {
+        let all = MemoryBudget::new("all queries", 100);
+        let tenant = all.child("a tenant", 50);
+        let (mut first, mut second) = (tenant.child("one", 40).charge(), tenant.child("another", 40).charge());
+        first.grow(40).unwrap();
+        assert_eq!(second.grow(11).unwrap_err().to_string(), "a tenant: 51 exceeds the limit of 50");
+        let mut other = all.child("one", 80).charge();
+        other.grow(60).unwrap();
+        assert_eq!(second.grow(10).unwrap_err().to_string(), "all queries: 110 exceeds the limit of 100");
+        assert_eq!((tenant.used(), all.used()), (40, 100));
+        drop((first, second, other));
+        assert_eq!((tenant.used(), all.used()), (0, 0));
     }
 
     #[test]
