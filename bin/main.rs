@@ -21,7 +21,9 @@ mod promql_text;
 mod quantity;
 mod serve;
 mod server;
+mod service_manager;
 mod tools;
+mod version;
 
 use std::process::ExitCode;
 

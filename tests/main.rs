@@ -11,6 +11,7 @@ mod admission;
 mod advise;
 mod cli;
 mod crash;
+mod deploy;
 mod http;
 mod ingest;
 mod otlp;

@@ -21,11 +21,12 @@ use crate::tools::status::StatusCommand;
 use crate::tools::test::TestCommand;
 use crate::tools::tsdb::TsdbCommand;
 use crate::tools::wal::WalCommand;
+use crate::version;
 
 /// Prometheus-compatible metrics store: remote write, PromQL, Prometheus HTTP API, and command-line tools
 #[derive(Debug, Parser)]
-// `varve --version` prints `varve, version 0.1.0`, as Prometheus does.
-#[command(name = "varve", display_name = "varve,", version = concat!("version ", env!("CARGO_PKG_VERSION")))]
+// `varve --version` prints `varve, version 0.1.0 (revision: …)`, as Prometheus does.
+#[command(name = "varve", display_name = "varve,", version = version::TEXT.as_str())]
 #[command(arg_required_else_help = true, subcommand_required = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -87,7 +88,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocati
 
 /// Returns the command line with its plain name, for manual pages and completions.
 pub(crate) fn description() -> clap::Command {
-    Cli::command().display_name("varve").version(env!("CARGO_PKG_VERSION"))
+    Cli::command().display_name("varve").version(version::NUMBER)
 }
 
 fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
@@ -127,6 +128,7 @@ mod tests {
     #[test]
     fn version_is_printed_as_in_prometheus() {
         let printed = parse(["varve", "--version"].map(OsString::from)).unwrap_err().to_string();
-        assert_eq!(printed, format!("varve, version {}\n", env!("CARGO_PKG_VERSION")));
+        let expect = format!("varve, version {} (revision: {})\n", version::NUMBER, version::REVISION);
+        assert!(printed.starts_with(&expect) && printed.contains("\n  build date:  "), "{printed}");
     }
 }

@@ -8,6 +8,7 @@
 //! Writes run to their end. Then the WAL is synced.
 
 mod options;
+mod progress;
 mod replay;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ use crate::server::senders::observer::Observer;
 use crate::server::shutdown::{Received, Signals};
 use crate::server::store::{Store, StoreOptions};
 use crate::server::{auto_reload, rules, self_scrape};
+use crate::service_manager::{self, State, notify};
+use crate::version;
 use replay::Replay;
 
 /// Maximum time that running queries may continue after the signal.
@@ -85,7 +88,7 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: aut
     let app = Arc::clone(&state.app);
     let alerting = app.notifier.prepare(&app.config.current())?;
     let mut signals = Signals::catch().context("catch signals")?;
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), "Starting Varve");
+    tracing::info!(version = version::NUMBER, revision = version::REVISION, "Starting Varve");
     let listener = listen(&args.listen_address).await?;
     let address = listener.local_addr().context("read the listening address")?.to_string();
     tracing::info!(address, "Listening");
@@ -93,6 +96,9 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: aut
     app.notifier.apply(alerting);
     app.notifications.set(STARTING_UP, true);
     housekeeping::start(Arc::downgrade(&app), Arc::clone(&state.web)).context("start a thread")?;
+    if service_manager::is_present() {
+        tokio::spawn(progress::report(Arc::clone(&app)));
+    }
     let (stop, stopped) = watch::channel(false);
     let server = tokio::spawn(http::serve(state.clone(), listener, stopped));
 
@@ -108,6 +114,7 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: aut
     };
     app.open_active_request_log(&of_error);
     app.set_store(Arc::clone(&store));
+    notify(State::Ready);
     tracing::info!("Server is ready to receive web requests.");
     if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {
         tokio::spawn(auto_reload::run(Arc::clone(&app), path, args.config_auto_reload_interval, seen));
@@ -182,6 +189,7 @@ async fn shut_down(
     scraping: Option<JoinHandle<()>>,
 ) -> Result<()> {
     let app = &state.app;
+    notify(State::Stopping);
     state.begin_shutdown();
     app.notifications.set(SHUTTING_DOWN, true);
     app.notifications.close();

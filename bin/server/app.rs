@@ -31,6 +31,7 @@ use super::store::Store;
 use super::usage::top_queries::TopQueries;
 use crate::config::Config;
 use crate::notifier::Notifier;
+use crate::service_manager::{self, notify};
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -150,6 +151,11 @@ impl App {
             bail!("the server was started without --config.file; restart it with a file, which may be empty");
         }
         let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before the store is open, the end of a reload must not be reported as the end of the start.
+        let is_serving = self.stopping().is_none();
+        if is_serving {
+            notify(service_manager::State::Reloading);
+        }
         let mut rules = None;
         let reloaded = self.config.reload(|config| {
             let prepared = self.rules.prepare(config)?;
@@ -163,6 +169,9 @@ impl App {
         match &reloaded {
             Ok(changed) => tracing::info!(changed = changed.join(", "), "Completed loading of configuration file"),
             Err(reason) => tracing::error!(reason = format!("{reason:#}"), "Error reloading config"),
+        }
+        if is_serving {
+            notify(service_manager::State::Ready);
         }
         reloaded.map(drop)
     }

@@ -19,11 +19,12 @@ pub(crate) use http2::Http2;
 pub(crate) use peers::{
     Alertmanager, NodeExporter, Prometheus, Release, Releases, VictoriaMetrics, missing, promtool, releases,
 };
+pub(crate) use process::Process;
 pub(crate) use remote_write::{
     BucketSpan, Exemplar, Histogram, Label, MetricType, TimeSeries, WriteRequest, exemplar, family, messages, series,
     snappy, v2,
 };
-pub(crate) use server::{Server, try_serve};
+pub(crate) use server::{Server, new_data_dir, serve_command, try_serve};
 
 use std::path::Path;
 use std::thread::sleep;

@@ -31,7 +31,7 @@ impl Server {
     pub(crate) fn start_on(flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
         let (dir, data_dir) = new_data_dir();
         fill(&data_dir);
-        Self::run(&mut command(&data_dir, flags), dir, Http::new)
+        Self::run(&mut serve_command(&data_dir, flags), dir, Http::new)
     }
 
     /// As [`Self::start`], for a server with TLS or authentication.
@@ -42,7 +42,7 @@ impl Server {
     /// As [`Self::start`], with another client.
     pub(crate) fn start_with(flags: &[&str], http: impl FnOnce(SocketAddr) -> Http) -> Self {
         let (dir, data_dir) = new_data_dir();
-        Self::run(&mut command(&data_dir, flags), dir, http)
+        Self::run(&mut serve_command(&data_dir, flags), dir, http)
     }
 
     /// Starts a server whose data directory is a tmpfs of the given size, which ends with the process. Returns `None`
@@ -61,13 +61,13 @@ impl Server {
             eprintln!("skipped: cannot mount a disk of {size}");
             return None;
         }
-        Some(Self::run(&mut unshare(&command(&data_dir, flags)), dir, Http::new))
+        Some(Self::run(&mut unshare(&serve_command(&data_dir, flags)), dir, Http::new))
     }
 
     /// Starts a server in a cgroup.
     pub(crate) fn start_in(group: &MemoryGroup, flags: &[&str]) -> Self {
         let (dir, data_dir) = new_data_dir();
-        Self::run(&mut group.wrap(&command(&data_dir, flags)), dir, Http::new)
+        Self::run(&mut group.wrap(&serve_command(&data_dir, flags)), dir, Http::new)
     }
 
     /// Runs a command that starts a server with its data in `dir`, and waits until it is ready.
@@ -79,21 +79,21 @@ impl Server {
     /// Starts a server on the same directory; the old one must have exited.
     pub(crate) fn restart(&mut self, flags: &[&str]) {
         assert!(!self.process.is_running(), "two servers on one directory");
-        let process = Process::start("varve", &mut command(&self.data_dir(), flags));
+        let process = Process::start("varve", &mut serve_command(&self.data_dir(), flags));
         (self.process, self.http) = wait_for_ready(process, Http::new);
     }
 
     /// As [`Self::restart`], but returns as soon as the server listens.
     pub(crate) fn restart_at_once(&mut self, flags: &[&str]) {
         assert!(!self.process.is_running(), "two servers on one directory");
-        self.process = Process::start("varve", &mut command(&self.data_dir(), flags));
+        self.process = Process::start("varve", &mut serve_command(&self.data_dir(), flags));
         self.http = Http::new(self.process.listening_address());
     }
 
     /// As [`Self::restart`], but kills the server after `life`, ready or not.
     pub(crate) fn restart_and_kill(&mut self, flags: &[&str], life: Duration) {
         assert!(!self.process.is_running(), "two servers on one directory");
-        self.process = Process::start("varve", &mut command(&self.data_dir(), flags));
+        self.process = Process::start("varve", &mut serve_command(&self.data_dir(), flags));
         std::thread::sleep(life);
         self.process.kill();
     }
@@ -156,7 +156,7 @@ impl Server {
 }
 
 /// Returns a temporary directory and the path of the data directory in it.
-fn new_data_dir() -> (TempDir, PathBuf) {
+pub(crate) fn new_data_dir() -> (TempDir, PathBuf) {
     let dir = TempDir::new().expect("make a temporary directory");
     let data_dir = dir.path().join("data");
     (dir, data_dir)
@@ -171,7 +171,8 @@ fn wait_for_ready(mut process: Process, http: impl FnOnce(SocketAddr) -> Http) -
     (process, http)
 }
 
-fn command(data_dir: &Path, flags: &[&str]) -> Command {
+/// Returns the command that starts a server on a free port.
+pub(crate) fn serve_command(data_dir: &Path, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
     command.args(["serve", "--web.listen-address=127.0.0.1:0"]);
     if !flags.iter().any(|flag| flag.starts_with("--self-scrape-interval=")) {
@@ -183,7 +184,7 @@ fn command(data_dir: &Path, flags: &[&str]) -> Command {
 
 /// Starts a server that is expected to fail, and returns its exit status and output.
 pub(crate) fn try_serve(data_dir: &Path, flags: &[&str]) -> (ExitStatus, String) {
-    let mut process = Process::start("varve", &mut command(data_dir, flags));
+    let mut process = Process::start("varve", &mut serve_command(data_dir, flags));
     let status = process.wait();
     (status, process.whole_output())
 }

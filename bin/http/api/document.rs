@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::endpoint::{Content, Endpoint};
 use crate::http::openapi::{Kind, Parameter, Schemas, object};
+use crate::version::NUMBER;
 
 /// The document. Its fields are serialized in this order.
 #[derive(Debug, Serialize)]
@@ -42,7 +43,7 @@ pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &s
         info: json!({
             "title": "Varve API",
             "description": "A Prometheus-compatible metrics store.",
-            "version": env!("CARGO_PKG_VERSION"),
+            "version": NUMBER,
         }),
         servers: json!([{ "url": server }]),
         paths,

@@ -13,9 +13,7 @@ use crate::http::openapi::described;
 use crate::http::response::success;
 use crate::machine;
 use crate::server::app::App;
-
-/// The Prometheus version whose API this is, by which clients such as Grafana choose requests.
-const PROMETHEUS_VERSION: &str = "3.16.0";
+use crate::version as this;
 
 /// The state of replay: `starting`, `running`, `done`, `failed`. Prometheus' response has no field for it.
 const REPLAY_STATE: HeaderName = HeaderName::from_static("x-varve-replay-state");
@@ -48,11 +46,11 @@ pub(crate) async fn version() -> Response {
 impl BuildInfo {
     fn of_this() -> Self {
         Self {
-            version: PROMETHEUS_VERSION.to_owned(),
-            revision: concat!("varve-", env!("CARGO_PKG_VERSION")).to_owned(),
-            branch: "varve".to_owned(),
+            version: this::PROMETHEUS.to_owned(),
+            revision: this::PROMETHEUS_REVISION.to_owned(),
+            branch: this::BRANCH.to_owned(),
             build_user: String::new(),
-            build_date: String::new(),
+            build_date: this::build_date().map(|date| date.to_string()).unwrap_or_default(),
             go_version: String::new(),
         }
     }

@@ -171,7 +171,7 @@ impl Finished {
     fn of(block_dir: &Path, built: Built) -> Result<Self> {
         let meta = block_dir.join("meta.json");
         Ok(Self {
-            program: env!("CARGO_PKG_VERSION").to_owned(),
+            program: crate::version::NUMBER.to_owned(),
             block: block_dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             meta: fs::read_to_string(&meta).with_context(|| format!("read {meta:?}"))?,
             built,

@@ -1,0 +1,48 @@
+//! Reports the state of the server to the service manager, for `systemctl status`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use varve_tsdb::stats::ReplayState;
+
+use crate::server::app::App;
+use crate::service_manager::{self, State, notify};
+
+/// Maximum time between two looks at the state.
+const INTERVAL_MAX: Duration = Duration::from_secs(1);
+
+/// Reports changes of the state until the server ends. Sends the watchdog's sign of life, which shows that the runtime
+/// still runs tasks.
+pub(super) async fn report(app: Arc<App>) {
+    let watchdog = service_manager::watchdog_interval();
+    // Two signs of life in each interval: one may be late.
+    let interval = watchdog.map_or(INTERVAL_MAX, |interval| (interval / 2).min(INTERVAL_MAX));
+    let mut reported = String::new();
+    loop {
+        let text = status(&app);
+        if text != reported {
+            notify(State::Status(&text));
+            reported = text;
+        }
+        if watchdog.is_some() {
+            notify(State::Alive);
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// Returns one line.
+fn status(app: &App) -> String {
+    match (app.stopping(), app.store()) {
+        (None, Some(store)) => {
+            let (refusals, replay) = (store.db.write_refusals(), store.db.replay_status());
+            match replay.state {
+                ReplayState::Running => format!("Ready, replaying the write-ahead log: {}", replay.text),
+                _ if refusals.is_empty() => "Ready".to_owned(),
+                _ => format!("Ready for queries, not for writes: {}", refusals.join(", ")),
+            }
+        }
+        (Some(true), _) | (None, None) => "Shutting down".to_owned(),
+        (Some(false), _) => "Loading the series of the write-ahead log".to_owned(),
+    }
+}

@@ -1,0 +1,35 @@
+//! Version, commit and date of the build.
+//!
+//! The build reads `VARVE_REVISION` and `SOURCE_DATE_EPOCH` from its environment, which the commands of
+//! docs/deploy/README.md set. A build without them (`cargo build`) has neither commit nor date, so that a commit alone
+//! does not rebuild the binary.
+
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+
+/// The version.
+pub(crate) const NUMBER: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit, or `unknown`.
+pub(crate) const REVISION: &str = match option_env!("VARVE_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
+
+/// The Prometheus version whose API this is, by which clients such as Grafana choose requests.
+pub(crate) const PROMETHEUS: &str = "3.16.0";
+/// What the API returns as Prometheus' revision and branch.
+pub(crate) const PROMETHEUS_REVISION: &str = concat!("varve-", env!("CARGO_PKG_VERSION"));
+pub(crate) const BRANCH: &str = "varve";
+
+/// The text of `varve --version` after the name, as Prometheus prints it.
+pub(crate) static TEXT: LazyLock<String> = LazyLock::new(|| {
+    let date = build_date().map_or_else(|| "unknown".to_owned(), |date| date.to_string());
+    format!("version {NUMBER} (revision: {REVISION})\n  build date:       {date}")
+});
+
+/// Returns the date of the build, in reproducible builds the date of the commit.
+pub(crate) fn build_date() -> Option<Timestamp> {
+    Timestamp::from_second(option_env!("SOURCE_DATE_EPOCH")?.parse().ok()?).ok()
+}

@@ -1,0 +1,15 @@
+//! The files under docs/deploy: they are valid, agree with the binary, and work where the tools to run them exist.
+
+mod systemd;
+
+use std::path::{Path, PathBuf};
+
+/// Returns the path of a file of the repository.
+fn packaged(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Returns the text of a file of the repository.
+fn text(path: &str) -> String {
+    std::fs::read_to_string(packaged(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
