@@ -198,6 +198,7 @@ impl App {
             write_bodies_bytes: self.write_memory.used(),
             process: self.pressure.stats(),
             active_request_log_dropped: self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped),
+            retention: (self.settings.args.retention_time.as_secs(), self.settings.args.retention_size as u64),
         };
         self.metrics.gather(self.store().as_deref(), Some(&self.rules), &memory, self.config.status())
     }

@@ -299,7 +299,9 @@ fn note_cost(app: &App, request: &ActiveRequest, has_failed: bool) {
     if request.class != RequestClass::Query || request.context.times().is_none() {
         return;
     }
-    let seconds = request.age().saturating_sub(request.queued()).as_secs_f64();
+    let evaluated = request.age().saturating_sub(request.queued());
+    app.metrics.observe_query(request.queued(), evaluated);
+    let seconds = evaluated.as_secs_f64();
     let cost = Cost {
         n_queries: 1,
         n_failed: u64::from(has_failed),

@@ -9,7 +9,7 @@ mod store;
 mod summary;
 mod table;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
@@ -21,6 +21,7 @@ use super::query_log::QueryLog;
 use super::store::Store;
 use crate::notifier::{LATENCY_SECONDS, NotifierMetrics};
 use crate::server::rules::Rules;
+use crate::version;
 pub(crate) use rules::RuleMetrics;
 use table::{describe, families, family, opts};
 
@@ -58,6 +59,8 @@ pub(crate) struct Metrics {
     queue_seconds: HistogramVec,
     requests_coalesced: IntCounterVec,
     limits_hit: IntCounterVec,
+    /// Seconds of queries, by Prometheus' names of their phases.
+    query_seconds: SummaryVec,
     query_log: QueryLog,
     notifications: NotifierMetrics,
     pub(crate) rules: RuleMetrics,
@@ -98,6 +101,7 @@ impl Metrics {
             queued: gauges("varve_requests_queued")?,
             requests_coalesced: counters("varve_requests_coalesced_total")?,
             limits_hit: counters("varve_limits_hit_total")?,
+            query_seconds: registered(&registry, SummaryVec::new("prometheus_engine_query_duration_seconds")?)?,
             query_log: QueryLog::new(
                 gauge("prometheus_engine_query_log_enabled")?,
                 counter("prometheus_engine_query_log_failures_total")?,
@@ -138,6 +142,12 @@ impl Metrics {
         flag.into_iter().for_each(|flag| self.limits_hit.with_label_values(&[flag]).inc());
     }
 
+    /// Adds the times of a query that has ended.
+    pub(crate) fn observe_query(&self, queued: Duration, evaluated: Duration) {
+        self.query_seconds.observe("queue_time", queued.as_secs_f64());
+        self.query_seconds.observe("inner_eval", evaluated.as_secs_f64());
+    }
+
     /// Returns the query log, whose metrics are registered here.
     pub(crate) fn query_log(&self) -> QueryLog {
         self.query_log.clone()
@@ -172,7 +182,10 @@ impl Metrics {
             ),
             ("prometheus_engine_queries", self.active("query").get() as f64),
         ]));
-        all.push(family("varve_build_info", [([env!("CARGO_PKG_VERSION")], 1.0)]));
+        all.push(family("varve_build_info", [([version::NUMBER, version::REVISION], 1.0)]));
+        let as_prometheus = [version::PROMETHEUS, version::PROMETHEUS_REVISION, version::BRANCH];
+        all.push(family("prometheus_build_info", [(as_prometheus, 1.0)]));
+        all.extend(families([("prometheus_ready", f64::from(u8::from(store.is_some())))]));
         all.extend(store.into_iter().flat_map(store::gather));
         all.extend(rules.into_iter().flat_map(RuleMetrics::gather));
         // The text format has no families without metrics.
@@ -193,6 +206,8 @@ pub(crate) struct MemoryStats {
     pub(crate) process: (u64, u64),
     /// Records that are missing in the active-request log.
     pub(crate) active_request_log_dropped: u64,
+    /// Retention in seconds and in bytes, 0 if it is not limited.
+    pub(crate) retention: (u64, u64),
 }
 
 impl MemoryStats {
@@ -206,6 +221,8 @@ impl MemoryStats {
             ("varve_ingest_body_bytes", self.write_bodies_bytes as u64),
             ("varve_query_memory_max_bytes", self.queries_max_bytes as u64),
             ("prometheus_engine_queries_concurrent_max", self.queries_concurrent_max as u64),
+            ("prometheus_tsdb_retention_limit_seconds", self.retention.0),
+            ("prometheus_tsdb_retention_limit_bytes", self.retention.1),
         ])
     }
 }
@@ -241,6 +258,7 @@ mod tests {
             write_bodies_bytes: 0,
             process: (3, 4),
             active_request_log_dropped: 0,
+            retention: (5, 6),
         };
         let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
         let families = metrics.gather(None, None, &memory, config);
@@ -249,6 +267,7 @@ mod tests {
         for line in [
             "prometheus_http_requests_total{code=\"200\",handler=\"/metrics\"} 1",
             "varve_query_memory_max_bytes 2",
+            "prometheus_tsdb_retention_limit_bytes 6",
             "# TYPE varve_http_responses_truncated_total counter",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
