@@ -30,6 +30,10 @@ pub(crate) enum StatusCommand {
     Rejects(ViewArgs),
     /// Show the active requests for data
     Queries(ViewArgs),
+    /// Show the queries that took the most time, by their shape
+    Top(TopArgs),
+    /// Show the senders of write requests, the most recent first
+    Senders(ViewArgs),
     /// Show the progress of WAL replay, in files
     Replay(ViewArgs),
     /// List the requests that were active when the server died, largest memory first
@@ -44,6 +48,17 @@ pub(crate) struct ViewArgs {
 
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Arguments of `varve status top`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TopArgs {
+    /// Time range, up to now
+    #[arg(long, value_name = "RANGE", default_value = "hour", value_parser = ["hour", "day"])]
+    range: String,
+
+    #[command(flatten)]
+    view: ViewArgs,
 }
 
 /// Arguments of `varve status last-words`.
@@ -128,6 +143,34 @@ const QUERIES: View = View {
         ("query", "/query"),
     ],
 };
+const TOP: View = View {
+    path: "/api/v1/status/top_queries",
+    list: "/queries",
+    columns: &[
+        ("seconds", "/seconds"),
+        ("longest", "/secondsMax"),
+        ("queries", "/queries"),
+        ("failed", "/failed"),
+        ("samples", "/samples"),
+        ("memory bytes", "/memoryPeakBytes"),
+        ("user agent", "/userAgent"),
+        ("query", "/shape"),
+    ],
+};
+const SENDERS: View = View {
+    path: "/api/v1/status/senders",
+    list: "/senders",
+    columns: &[
+        ("address", "/address"),
+        ("user", "/user"),
+        ("user agent", "/userAgent"),
+        ("samples/s", "/samplesPerSecond"),
+        ("requests", "/requests"),
+        ("failed", "/failed"),
+        ("last", "/lastMs"),
+        ("last error", "/lastError"),
+    ],
+};
 const REPLAY: View = View {
     path: "/api/v1/status/walreplay",
     list: "",
@@ -145,10 +188,16 @@ pub(crate) fn run(command: &StatusCommand) -> Result<()> {
         StatusCommand::Relabel(args) => (RELABEL, args),
         StatusCommand::Rejects(args) => (REJECTS, args),
         StatusCommand::Queries(args) => (QUERIES, args),
+        StatusCommand::Top(TopArgs { view, .. }) => (TOP, view),
+        StatusCommand::Senders(args) => (SENDERS, args),
         StatusCommand::Replay(args) => (REPLAY, args),
         StatusCommand::LastWords(args) => return last_words(args),
     };
-    let data = args.server.client()?.get_data(view.path)?;
+    let path = match command {
+        StatusCommand::Top(TopArgs { range, .. }) => format!("{}?range={range}", view.path),
+        _ => view.path.to_owned(),
+    };
+    let data = args.server.client()?.get_data(&path)?;
     args.output.print(|| view.print(&data), || &data);
     Ok(())
 }

@@ -4,6 +4,7 @@ mod check;
 mod pipes;
 mod query;
 mod recipes;
+mod status;
 mod test_rules;
 mod tsdb;
 
