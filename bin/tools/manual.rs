@@ -1,6 +1,7 @@
 //! `varve completion` and `varve man`: shell completions and manual pages.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Command};
@@ -22,6 +23,10 @@ pub(crate) struct ManArgs {
     /// Command, for example: query instant [default: varve]
     #[arg(value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+
+    /// Write the pages of all commands into this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Prints the completions of a shell for `varve`, the command line.
@@ -34,11 +39,14 @@ pub(crate) fn completion(args: &CompletionArgs, mut varve: Command) -> Result<()
     print(&text)
 }
 
-/// Prints the manual page of a command of `varve`, the command line.
+/// Prints the manual page of a command of `varve`, the command line, or writes all pages into a directory.
 ///
 /// # Errors
-/// If the command does not exist, or standard output cannot be written.
+/// If the command does not exist, or standard output or a file cannot be written.
 pub(crate) fn man(args: &ManArgs, varve: Command) -> Result<()> {
+    if let Some(dir) = &args.dir {
+        return clap_mangen::generate_to(varve, dir).with_context(|| format!("write manual pages into {dir:?}"));
+    }
     print(&page(varve, &args.command)?)
 }
 

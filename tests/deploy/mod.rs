@@ -1,5 +1,8 @@
 //! The files under docs/deploy: they are valid, agree with the binary, and work where the tools to run them exist.
 
+mod container;
+mod debian;
+mod notice;
 mod systemd;
 
 use std::path::{Path, PathBuf};
