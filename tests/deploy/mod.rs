@@ -2,6 +2,7 @@
 
 mod container;
 mod debian;
+mod kubernetes;
 mod mixin;
 mod notice;
 mod systemd;
