@@ -3,6 +3,7 @@
 mod container;
 mod debian;
 mod kubernetes;
+mod migration;
 mod mixin;
 mod notice;
 mod systemd;
