@@ -4,15 +4,19 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
-use super::reader::WINDOW_SIZE;
+use super::reader::{GAP_MAX, WINDOW_SIZE};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 
-/// Copies a range of a log file to the quarantine. The name of the copy contains the file and the offset.
+/// Copies a range of a log file to the quarantine. The name of the copy contains the file and the offset. If the range
+/// is larger than [`GAP_MAX`], for example in an extended sparse file, links the file instead.
 ///
 /// # Errors
 /// [`Error::Io`]. Succeeds if an earlier start has copied the range.
 pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Range<u64>) -> Result<()> {
+    if range.end - range.start > GAP_MAX {
+        return link_file(fs, quarantine, path);
+    }
     fs.create_dir(quarantine).map_err(Error::io("create", quarantine))?;
     let copy = quarantine.join(format!("{}.at-{}", qualified_name(path), range.start));
     let file = match fs.create(&copy) {

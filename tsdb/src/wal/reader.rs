@@ -7,13 +7,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::checkpoint::END;
 use super::file_name::SegmentKind;
-use super::frame::{self, BadHeader, FRAME_HEADER_SIZE, Framing, HEADER_SIZE, MARKER, parse_file_header};
+use super::frame::{self, BadHeader, COMPRESSED, FRAME_HEADER_SIZE, Framing, HEADER_SIZE, MARKER, parse_file_header};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, ReadFile};
 
 /// Bytes of a file that are read at once.
 pub(super) const WINDOW_SIZE: usize = 1 << 20;
+/// Maximum number of bytes between two valid frames: more than a power cut can lose of a segment, which is closed at
+/// 1 GiB. A longer gap is the end of the file, so that a reader does not read an extended sparse file to its end.
+pub(super) const GAP_MAX: u64 = if cfg!(test) { 64 << 20 } else { 2 << 30 };
 
 /// Held by the one reader that reads a frame larger than [`WINDOW_SIZE`]. The holder waits for nothing else.
 #[derive(Debug, Default)]
@@ -55,7 +59,8 @@ pub(crate) enum Item<'a> {
     Frame(Frame<'a>),
     /// Bytes that are not a valid frame, followed by one.
     Damaged(Range<u64>),
-    /// Bytes up to the end of the file that are not a valid frame: an incomplete write.
+    /// All bytes up to the end of the file, if they begin with an incomplete write or a gap of [`GAP_MAX`], or follow
+    /// the end of a checkpoint.
     Torn(Range<u64>),
 }
 
@@ -86,8 +91,11 @@ pub(crate) struct Reader<'a> {
     path: PathBuf,
     window: Window<'a>,
     framing: Framing,
+    kind: SegmentKind,
     at: u64,
     next_sequence: u64,
+    /// The last frame of a checkpoint has been read.
+    is_complete: bool,
 }
 
 /// Like [`Item`], without the payload.
@@ -141,10 +149,7 @@ impl<'a> Reader<'a> {
         let file_size = window.file_size;
         let header = window.get(0, HEADER_SIZE).map_err(Error::io("read", path))?;
         match parse_file_header(header, kind) {
-            Ok(framing) => {
-                let at = HEADER_SIZE as u64;
-                Ok(Opened::Valid(Reader { path: path.to_owned(), window, framing, at, next_sequence: 0 }))
-            }
+            Ok(framing) => Ok(Opened::Valid(Reader::new(path, kind, window, framing))),
             Err(BadHeader::Version(found)) => Err(unsupported(path, found)),
             Err(BadHeader::Damaged) if file_size < HEADER_SIZE as u64 => Ok(Opened::Empty),
             Err(BadHeader::Damaged) => Ok(Opened::Damaged(file_size)),
@@ -158,11 +163,16 @@ impl<'a> Reader<'a> {
     pub(super) fn open_as(
         fs: &dyn Fs,
         path: &Path,
+        kind: SegmentKind,
         framing: Framing,
         large_frames: &'a LargeFrameLock,
     ) -> Result<Self> {
-        let window = Window::open(fs, path, large_frames)?;
-        Ok(Reader { path: path.to_owned(), window, framing, at: HEADER_SIZE as u64, next_sequence: 0 })
+        Ok(Self::new(path, kind, Window::open(fs, path, large_frames)?, framing))
+    }
+
+    fn new(path: &Path, kind: SegmentKind, window: Window<'a>, framing: Framing) -> Self {
+        let (path, at) = (path.to_owned(), HEADER_SIZE as u64);
+        Self { path, window, framing, kind, at, next_sequence: 0, is_complete: false }
     }
 
     /// Returns the framing, which verifies the frames of the file.
@@ -196,9 +206,14 @@ impl<'a> Reader<'a> {
         if start >= self.window.file_size {
             return Ok(None);
         }
+        if self.is_complete {
+            self.at = self.window.file_size;
+            return Ok(Some(Step::Torn(start..self.at)));
+        }
         if let Some((size, sequence, record)) = self.frame_at(start, 0)? {
             let expected = std::mem::replace(&mut self.next_sequence, sequence.saturating_add(1));
             self.at += size as u64;
+            self.is_complete = self.kind == SegmentKind::Checkpoint && record & !COMPRESSED == END;
             let n_missing = sequence.saturating_sub(expected);
             return Ok(Some(Step::Frame { offset: start, size, sequence, n_missing, record }));
         }
@@ -220,10 +235,11 @@ impl<'a> Reader<'a> {
         Ok(checked.map(|(sequence, record)| (size, sequence, record)))
     }
 
-    /// Returns the offset of the first valid frame after `start`. The size in a damaged header is not trusted.
+    /// Returns the offset of the first valid frame within [`GAP_MAX`] after `start`. The size in a damaged header is
+    /// not trusted.
     fn next_frame(&mut self, start: u64) -> std::io::Result<Option<u64>> {
         let mut at = start + 1;
-        while at < self.window.file_size {
+        while at < self.window.file_size.min(start.saturating_add(GAP_MAX)) {
             let bytes = self.window.rest(at)?;
             match bytes.iter().position(|&b| b == MARKER) {
                 None => at += bytes.len() as u64,

@@ -74,6 +74,8 @@ pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Resul
                 end = frame.offset + frame.size;
                 last_record = Some(record);
             }
+            // A checkpoint is complete when it gets its name, so nothing was written after its end.
+            Item::Torn(_) if last_record == Some(END) => {}
             Item::Damaged(range) | Item::Torn(range) => {
                 first.get_or_insert((range.start, "no valid frame"));
                 ranges.push(range);

@@ -114,6 +114,18 @@ fn every_flipped_bit_and_every_cut_is_detected_and_valid_frames_are_read() {
     }
 }
 
+/// Such a file took hours to read, and its tail was copied to the quarantine.
+#[test]
+fn an_extended_checkpoint_is_valid() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = fleet(30);
+    write_all(dir.path(), 1, 1000, &all, &[]);
+    let path = dir.path().join("checkpoint-00000001");
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(examine(&RealFs, &path, &LargeFrameLock::default()).unwrap(), None);
+    assert_eq!(load_all(&path, 1).unwrap().series, all);
+}
+
 #[test]
 fn a_lost_frame_of_symbols_costs_the_series_that_need_it() {
     let dir = tempfile::tempdir().unwrap();

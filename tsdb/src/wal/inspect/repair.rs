@@ -161,13 +161,13 @@ fn open<'a>(
     }
     for framing in Framing::guesses(&header, file.kind) {
         let mut n_frames = 0;
-        let reader = Reader::open_as(fs, path, framing, large)?;
+        let reader = Reader::open_as(fs, path, file.kind, framing, large)?;
         read_frames(reader, file, FileIntegrity::default(), &mut DamageReport::default(), |_| {
             n_frames += 1;
             Ok(())
         })?;
         if n_frames > 0 {
-            return Reader::open_as(fs, path, framing, large).map(Some);
+            return Reader::open_as(fs, path, file.kind, framing, large).map(Some);
         }
     }
     Ok(None)
@@ -226,7 +226,7 @@ fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
 fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) -> Result<()> {
     let tmp = tmp_path(fs, file)?;
     let large = LargeFrameLock::default();
-    let reader = Reader::open_as(fs, &file.path, framing, &large)?;
+    let reader = Reader::open_as(fs, &file.path, file.kind, framing, &large)?;
     let mut repaired = FrameFile::create(fs, &tmp, file.kind, framing.salt())?;
     let is_checkpoint = file.kind == SegmentKind::Checkpoint;
     if is_checkpoint && !valid.begins {

@@ -27,8 +27,14 @@ enum Piece {
 }
 
 fn pieces(bytes: &[u8]) -> Vec<Piece> {
+    pieces_of_extended(bytes, bytes.len() as u64)
+}
+
+/// Returns the pieces of a file of `size` bytes. It ends with a hole if there are fewer `bytes`.
+fn pieces_of_extended(bytes: &[u8], size: u64) -> Vec<Piece> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
+    file.as_file().set_len(size).unwrap();
     let large = LargeFrameLock::default();
     let Opened::Valid(mut reader) = Reader::open(&RealFs, file.path(), SegmentKind::Samples, &large).unwrap() else {
         panic!("the header is valid");
@@ -64,6 +70,15 @@ fn frames_larger_than_the_window_and_across_its_edge_are_read() {
     damaged[large] ^= 1;
     assert_eq!(sequences(&damaged), [0, 1, 2, 4, 5, 6]);
     assert_eq!(sequences(&bytes[..bytes.len() - 1]), [0, 1, 2, 3, 4, 5]);
+}
+
+/// Such a file took hours to read.
+#[test]
+fn an_extended_file_is_not_read_to_its_end() {
+    let bytes = segment(&[vec![1; 30], vec![2; 30]]);
+    let (frame, size) = ((FRAME_HEADER_SIZE + 30) as u64, 1 << 40);
+    let expected = [Piece::Frame(0, frame), Piece::Frame(1, frame), Piece::Torn(bytes.len() as u64..size)];
+    assert_eq!(pieces_of_extended(&bytes, size), expected);
 }
 
 #[test]
