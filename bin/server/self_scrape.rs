@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use tokio::time::MissedTickBehavior;
-use varve_tsdb::fs::{Clock, SystemClock};
 use varve_tsdb::labels::{METRIC_NAME, Metadata};
 use varve_tsdb::{Labels, Sample};
 
@@ -37,7 +36,7 @@ pub(crate) async fn run(app: Arc<App>, instance: String, interval: Duration) {
 
 fn scrape(app: &App, store: &Store, instance: &str) -> Result<(), String> {
     let started = Instant::now();
-    let timestamp_ms = SystemClock.now_ms();
+    let timestamp_ms = store.db.own_now_ms();
     let families = app.gather();
     let mut scraped = samples(&families, instance);
     let n_scraped = scraped.len() as f64;

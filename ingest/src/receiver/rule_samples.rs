@@ -59,7 +59,7 @@ impl Receiver {
         let mut rejected = RejectedRuleSamples::new();
         let mut pending: Vec<usize> = (0..samples.len()).collect();
         for _ in 0..ROUNDS_MAX {
-            let mut batch = WriteBatch::default();
+            let mut batch = WriteBatch::own();
             for idx in pending.drain(..) {
                 match self.series_of_rule(&permit, samples[idx].labels, rules, budget)? {
                     Ok(handle) => push(&mut batch, handle, &samples[idx], idx as u32),
@@ -137,6 +137,7 @@ mod tests {
     use super::*;
     use crate::admission::{Amounts, Budgets, TeamBudget};
     use crate::limits::Limits;
+    use varve_tsdb::fs::ManualClock;
     use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
     fn receiver(dir: &tempfile::TempDir) -> Receiver {
@@ -188,5 +189,26 @@ mod tests {
         let mut columns = SampleColumns::default();
         found.for_each(|series| series.unwrap().read(&mut columns).unwrap());
         assert_eq!(columns.values, [2.0]);
+    }
+
+    /// After a restart, samples of rules counted as those of a sender.
+    #[test]
+    fn samples_of_a_clock_that_is_ahead_make_no_sent_sample_too_old() {
+        const AHEAD_MS: i64 = 5 * 3_600_000;
+        let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+        let options = || Options { clock: Arc::new(clock.clone()), ..Options::default() };
+        let open = || Receiver::new(Arc::new(Db::open(dir.path(), options()).unwrap()), Limits::default());
+        let send = |receiver: &Receiver, timestamp_ms| {
+            let mut batch = WriteBatch::default();
+            batch.push(receiver.db.series(&series(9)).unwrap(), Sample { timestamp_ms, value: 1.0 }, 0);
+            receiver.db.append(&mut batch).unwrap();
+            batch.rejected().len()
+        };
+        let receiver = open();
+        assert_eq!(send(&receiver, NOW_MS), 0);
+        clock.jump_to(NOW_MS + AHEAD_MS);
+        assert!(append(&receiver, 1, NOW_MS + AHEAD_MS, 1.0, RuleBudget::Team).is_empty());
+        drop(receiver);
+        assert_eq!(send(&open(), NOW_MS + 1000), 0);
     }
 }

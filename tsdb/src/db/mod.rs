@@ -255,6 +255,13 @@ impl Db {
         Ok(positions)
     }
 
+    /// Returns the timestamp for samples of this process ([`WriteBatch::own`]). If the wall clock has jumped ahead, it
+    /// is the time that was expected instead, for at most an hour: the samples remain when the clock is set right.
+    #[must_use]
+    pub fn own_now_ms(&self) -> i64 {
+        self.store.newest.own_now_ms()
+    }
+
     fn count_appended(&self, appended: ShardAppend, is_own: bool) {
         self.store.newest.raise(appended.newest_ms, is_own);
         self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);

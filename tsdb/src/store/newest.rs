@@ -124,7 +124,7 @@ impl Newest {
     }
 
     /// Returns the newest time to which the age of samples is compared before they are appended, and their greatest
-    /// allowed timestamp. `is_own` if the process itself wrote them, with the time of the wall clock.
+    /// allowed timestamp. `is_own` if the process itself wrote them, at times up to the wall clock.
     ///
     /// # Errors
     /// [`Error::Io`] if samples of any age may be appended and [`UNBOUNDED`] cannot be created.
@@ -138,6 +138,12 @@ impl Newest {
             self.mark().create(found_sent_max_ms, now.elapsed)?;
         }
         Ok((believed_ms, now.latest_ms().saturating_add(self.ahead_max_ms)))
+    }
+
+    /// Returns the timestamp for samples of the process itself: the earlier of wall clock and expected time. A later
+    /// one would remain after a wrong clock is set right.
+    pub(crate) fn own_now_ms(&self) -> i64 {
+        self.clock.now().earliest_ms()
     }
 
     /// Returns the time from which retention counts back: the earliest of the newest sample, the wall clock and the

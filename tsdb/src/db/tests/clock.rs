@@ -82,6 +82,21 @@ fn a_jump_while_the_store_is_open_costs_no_sample() {
     }
 }
 
+/// Each jump lasts for an hour. The store of an earlier process contains a newer sample of a sender.
+#[test]
+fn own_samples_do_not_follow_a_jump_ahead() {
+    for (jump_ms, own_ms) in [(0, 0), (5 * HOUR_MS, 0), (400 * DAY_MS, 0), (-5 * HOUR_MS, -5 * HOUR_MS)] {
+        let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+        let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+        clock.jump_to(NOW_MS + jump_ms);
+        assert_eq!(db.own_now_ms(), NOW_MS + own_ms);
+        append(&db, &[(WRONG, NOW_MS + jump_ms, 1.0)]);
+        drop(db);
+        clock.jump_to(NOW_MS);
+        assert_eq!(Db::open(dir.path(), options_at(&clock)).unwrap().own_now_ms(), NOW_MS, "{jump_ms}");
+    }
+}
+
 #[test]
 fn a_jump_before_the_start_costs_no_sample() {
     for jump_ms in JUMPS_MS {
