@@ -29,12 +29,12 @@ fn engine(samples_max: usize) -> Engine {
 
 /// Creates an engine without the features that need all labels of a series, or start timestamps.
 fn plain_engine() -> Engine {
-    let features = Features {
-        delayed_name_removal: false,
-        type_and_unit_labels: false,
-        use_start_timestamps: false,
-        ..Features::all()
-    };
+    plain_engine_with(false)
+}
+
+fn plain_engine_with(type_and_unit_labels: bool) -> Engine {
+    let features =
+        Features { delayed_name_removal: false, type_and_unit_labels, use_start_timestamps: false, ..Features::all() };
     Engine::new(EngineOptions { samples_max: usize::MAX, features, ..EngineOptions::default() })
 }
 
@@ -84,7 +84,8 @@ fn a_query_over_its_sample_limit_fails_with_the_message_of_prometheus() {
 
 #[test]
 fn labels_that_a_query_builds_are_charged() {
-    for (series, n_parts) in [("m", 10_000), ("m{i=\"42\"}", 200_000)] {
+    // The result of a single series fits into the memory, but not the values of which it is built.
+    for (series, n_parts) in [("m", 10_000), ("m{i=\"42\"}", 80_000)] {
         let [groups, sources] = ["$1", ",\"i\""].map(|part| part.repeat(n_parts));
         for query in [
             format!("label_replace({series}, \"d\", \"{groups}\", \"i\", \"(.*)\")"),
@@ -639,6 +640,51 @@ fn results_are_those_of_prometheus_3_16() {
     assert_eq!(run("max_over_time({__name__=~\"early|late\"}[60s])"), Err(same_labels.to_owned()));
     assert_eq!(run("abs(max_over_time({__name__=~\"early|late\"}[60s]))"), Err(same_labels.to_owned()));
     assert_eq!(run("sum(max_over_time({__name__=~\"early|late\"}[60s]))"), Err(same_labels.to_owned()));
+}
+
+/// Type and unit are removed with the metric name, with and without the feature.
+#[test]
+fn series_that_differ_only_in_type_or_unit_are_merged_or_rejected() {
+    let (_folder, db) = store_of(&[
+        (&[("__name__", "m"), ("__type__", "gauge"), ("x", "1")], &[(60, 1.0)]),
+        (&[("__name__", "m"), ("__type__", "counter"), ("x", "1")], &[(60, 2.0)]),
+        (&[("__name__", "m"), ("x", "2")], &[(60, 4.0)]),
+        (&[("__name__", "apart"), ("__unit__", "s"), ("x", "1")], &[(60, 3.0)]),
+        (&[("__name__", "apart"), ("x", "1")], &[(600, 4.0)]),
+    ]);
+    let times = Times::Range { start_ms: 60_000, end_ms: 600_000, step_ms: 540_000 };
+    let run =
+        |engine: &Engine, query: &str| match engine.run(&db, &QueryContext::unbounded(), &Request::new(query, times)) {
+            Ok(QueryResult { value: Value::Matrix(matrix), .. }) => {
+                matrix.iter().map(|series| (series.labels.to_string(), series.points.len())).collect()
+            }
+            result => vec![(result.expect_err("a matrix").to_string(), 0)],
+        };
+    let same_labels = ("vector cannot contain metrics with the same labelset", 0);
+    for is_flushed in [false, true] {
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        for (query, expect) in [
+            ("abs(m)", same_labels),
+            ("-m", same_labels),
+            ("m * 2", same_labels),
+            ("sum(m > bool 1)", same_labels),
+            ("count by (x) (abs(m))", same_labels),
+            ("max_over_time(m[1m])", same_labels),
+            ("sum(max_over_time(m[1m]))", same_labels),
+            ("sum(m > 0)", ("{}", 1)),
+            ("abs(m{x=\"2\"})", ("{x=\"2\"}", 1)),
+            ("abs(apart)", ("{x=\"1\"}", 2)),
+            ("sum by (x) (abs(apart))", ("{x=\"1\"}", 2)),
+            ("sum(max_over_time(apart[1m]))", ("{}", 2)),
+        ] {
+            for has_feature in [false, true] {
+                let result = run(&plain_engine_with(has_feature), query);
+                assert_eq!(result, [(expect.0.to_owned(), expect.1)], "{query} {is_flushed} {has_feature}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(crate) mod sort;
 mod stream;
 pub(crate) mod workers;
 
+use std::sync::OnceLock;
+
 use varve_tsdb::Db;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::LabelHint;
@@ -71,6 +73,8 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) annotations: Annotations,
     subexpressions: CommonSubexpressions<'a>,
     shared: SharedResults,
+    /// Whether the store has labels that are removed with the metric name.
+    name_labels: OnceLock<bool>,
     /// Sample statistics of the steps that are being evaluated.
     pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
@@ -92,7 +96,25 @@ impl<'a> Evaluator<'a> {
         }
         let (shared, stats_charge) = (SharedResults::default(), limits.ctx.charge());
         let (sample_stats, profile) = (StepSampleStats::default(), Profile::default());
-        Self { db, settings, limits, workers, annotations, subexpressions, shared, sample_stats, profile, stats_charge }
+        Self {
+            db,
+            settings,
+            limits,
+            workers,
+            annotations,
+            subexpressions,
+            shared,
+            name_labels: OnceLock::new(),
+            sample_stats,
+            profile,
+            stats_charge,
+        }
+    }
+
+    /// Returns `true` if series of one metric may have the same labels when their metric name is removed: type and unit
+    /// are removed with it.
+    fn has_name_labels(&self) -> bool {
+        self.settings.features.type_and_unit_labels || *self.name_labels.get_or_init(|| self.db.has_name_labels())
     }
 
     /// Enables sample counts per step, and profiling of `n_plans` expressions.

@@ -1,6 +1,6 @@
 //! Label names of `by`, `on`, `group_left` and similar lists, of any length, and the labels that make up a name.
 
-use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::{METRIC_NAME, NAME_LABELS};
 
 /// Sorts label names and removes duplicates.
 pub(super) fn sort(mut names: Vec<String>) -> Vec<String> {
@@ -17,9 +17,6 @@ pub(crate) fn contains_name(names: &[String], name: &str) -> bool {
     }
     names.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
 }
-
-/// Labels that are removed with the metric name.
-pub(crate) const NAME_LABELS: [&str; 2] = ["__type__", "__unit__"];
 
 /// Returns `true` if a label is the metric name or is removed with it.
 pub(crate) fn is_name_label(name: &str) -> bool {

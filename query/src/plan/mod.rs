@@ -22,7 +22,7 @@ pub(crate) use common_subexpressions::CommonSubexpressions;
 pub(crate) use describe::describe;
 pub(crate) use duration::QueryTimes;
 pub(crate) use info_shift::info_shift;
-pub(crate) use label_names::{NAME_LABELS, contains_name, is_name_label};
+pub(crate) use label_names::{contains_name, is_name_label};
 pub(crate) use propagate_matchers::propagate_matchers;
 
 use varve_tsdb::labels::METRIC_NAME;

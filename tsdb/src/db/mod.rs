@@ -26,7 +26,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock, list_if_exists};
 use crate::head::{GroupCounts, SeriesGroup};
-use crate::labels::{Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Matcher, Metadata, StringSet};
+use crate::labels::{Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Matcher, Metadata, NAME_LABELS, StringSet};
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
 use crate::sample::{Rejected, SeriesHandle, TimeRange, WriteBatch};
@@ -362,6 +362,18 @@ impl Db {
             stored.label_values(ctx, name, matchers, &mut values)?;
         }
         Ok(values)
+    }
+
+    /// Returns `true` if a series may have one of [`NAME_LABELS`]: without them, several series of a metric may have
+    /// the same labels.
+    #[must_use]
+    pub fn has_name_labels(&self) -> bool {
+        let in_head = |shard: &Shard| {
+            let head = shard.head();
+            NAME_LABELS.iter().any(|name| head.has_label(name))
+        };
+        self.store.shards.iter().any(in_head)
+            || self.store.blocks.list().iter().any(|stored| stored.block.has_name_labels())
     }
 
     /// Compiles the matchers, before any lock is taken, and waits for the replay of a range.

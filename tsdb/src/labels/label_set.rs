@@ -23,6 +23,9 @@ use std::sync::Arc;
 /// The name of the label that holds the metric name.
 pub const METRIC_NAME: &str = "__name__";
 
+/// Labels that PromQL removes with the metric name.
+pub const NAME_LABELS: [&str; 2] = ["__type__", "__unit__"];
+
 /// Maximum size of a label set, in bytes of names and values.
 pub const LABELS_SIZE_MAX: usize = 1 << 20;
 

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
-use varve_tsdb::labels::{LabelHint, LabelsBuilder};
+use varve_tsdb::labels::{LabelHint, LabelsBuilder, NAME_LABELS};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
@@ -19,7 +19,7 @@ use crate::eval::columns::combine::{OperatorAnnotations, combine_steps, element}
 use crate::eval::columns::{Column, GroupingKeys, HINT_NAMES_MAX, Limits, Series, StepSet, Vector};
 use crate::functions::arithmetic;
 use crate::functions::operators::{self, is_trim};
-use crate::plan::{Link, NAME_LABELS, contains_name, is_name_label};
+use crate::plan::{Link, contains_name, is_name_label};
 use crate::promql::ast::{BinaryOp, Cardinality, VectorMatching};
 
 /// Returns `true` if a label is part of the signature.

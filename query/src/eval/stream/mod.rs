@@ -28,7 +28,6 @@ use crate::eval::grid::Grid;
 use crate::eval::profile::OutputCount;
 use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, PlanKind};
-use crate::promql::Features;
 use crate::promql::ast::{UnaryOp, ValueType};
 
 impl Evaluator<'_> {
@@ -47,27 +46,26 @@ impl Evaluator<'_> {
         if self.is_shared(source) {
             return None;
         }
-        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
-        let (is_source, unique) = match &source.kind {
-            PlanKind::Selector(selector) => (true, selector.metric_name().is_some() && !type_and_unit_labels),
-            PlanKind::Call(call) => (call.is_over_range(), !call.keeps_name()),
-            _ => (false, false),
-        };
         // Series that may get the same labels are merged first.
         if !std::ptr::eq(source, plan) && self.merges_series(source) {
             return None;
         }
-        let untouched = std::ptr::eq(source, plan) || delayed_name_removal;
-        (is_source && (untouched || unique)).then_some(source)
+        let untouched = std::ptr::eq(source, plan) || self.settings.features.delayed_name_removal;
+        let is_source = match &source.kind {
+            PlanKind::Selector(selector) => untouched || selector.metric_name().is_some() && !self.has_name_labels(),
+            PlanKind::Call(call) => call.is_over_range() && (untouched || !call.keeps_name()),
+            _ => false,
+        };
+        is_source.then_some(source)
     }
 
     /// Returns `true` if a range function reads several metrics, whose series may get the same labels without their
     /// names. As in Prometheus, these are merged if they have no values at the same step.
     pub(super) fn merges_series(&self, source: &Plan) -> bool {
-        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
         let PlanKind::Call(call) = &source.kind else { return false };
-        let drops_name = call.is_over_range() && !call.keeps_name() && !delayed_name_removal;
-        drops_name && (type_and_unit_labels || !source.reads_one_metric())
+        let is_delayed = self.settings.features.delayed_name_removal;
+        let drops_name = call.is_over_range() && !call.keeps_name() && !is_delayed;
+        drops_name && (!source.reads_one_metric() || self.has_name_labels())
     }
 
     /// Streams the series of an expression that has a source.
@@ -212,8 +210,7 @@ impl Evaluator<'_> {
     /// Returns the labels that a source must read if its consumer needs the labels in `hint`: all labels, if series may
     /// be distinct only by other labels.
     fn source_labels(&self, source: &Plan, stages: &[Stage<'_>], hint: &LabelHint) -> LabelHint {
-        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
-        let has_one_name = !delayed_name_removal && source.reads_one_metric();
+        let has_one_name = !self.settings.features.delayed_name_removal && source.reads_one_metric();
         let drops_name = stages.iter().any(Stage::drops_name);
         let (keeps_names, needs_name) = match &source.kind {
             PlanKind::Selector(selector) => (!drops_name, !drops_name || selector.extension.is_some()),
@@ -221,7 +218,7 @@ impl Evaluator<'_> {
             _ => (false, true),
         };
         match hint {
-            _ if type_and_unit_labels || !(keeps_names || has_one_name) => LabelHint::All,
+            _ if !(keeps_names || has_one_name) || self.has_name_labels() => LabelHint::All,
             hint if needs_name => hint.clone(),
             hint => without_metric_name(hint),
         }
@@ -230,9 +227,8 @@ impl Evaluator<'_> {
     /// Returns `true` if no other expression shares the result of `plan`, and all its series have the same metric name.
     /// Its series are then distinct even if only some labels are read.
     pub(super) fn reads_one_metric(&self, plan: &Plan) -> bool {
-        let Features { delayed_name_removal, type_and_unit_labels, .. } = self.settings.features;
-        let is_plain = !delayed_name_removal && !type_and_unit_labels && self.subexpressions.uses(plan).1 <= 1;
-        is_plain && self.source(plan).is_some_and(Plan::reads_one_metric)
+        let is_plain = !self.settings.features.delayed_name_removal && self.subexpressions.uses(plan).1 <= 1;
+        is_plain && self.source(plan).is_some_and(Plan::reads_one_metric) && !self.has_name_labels()
     }
 
     /// Runs a pipeline: computes the series of batches on all threads, and passes them to `sink` in order. `source` is

@@ -2,7 +2,7 @@
 
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
-use varve_tsdb::labels::LabelHint;
+use varve_tsdb::labels::{LabelHint, NAME_LABELS};
 use varve_tsdb::select::{SelectHints, SeriesSet};
 
 use super::materialize::Materialization;
@@ -13,7 +13,6 @@ use crate::eval::columns::combine::OperatorAnnotations;
 use crate::eval::columns::{Limits, Series, series_size};
 use crate::eval::profile::OutputCount;
 use crate::eval::sample_stats::StepSampleStats;
-use crate::plan::NAME_LABELS;
 
 /// Maximum number of series in a batch. Waking a thread costs as much as computing a few dozen series.
 const BATCH_SERIES_MAX: usize = 256;

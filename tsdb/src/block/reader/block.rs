@@ -4,7 +4,7 @@
 //! demand. A damaged page is found when it is first read, and fails only reads that need it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::block::directory::{Groups, TimestampColumnPages};
 use crate::block::footer::{Footer, find_footer};
@@ -13,6 +13,7 @@ use crate::block::meta::{BlockId, BlockMeta};
 use crate::block::page::{PageCache, PageRef, Pages};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
+use crate::labels::NAME_LABELS;
 
 /// An open block.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct Block {
     pub(crate) timestamp_columns: TimestampColumnPages,
     /// The footer, at the end of the pages.
     pub(crate) footer: PageRef,
+    /// The result of [`Block::has_name_labels`].
+    name_labels: OnceLock<bool>,
 }
 
 impl Block {
@@ -56,7 +59,14 @@ impl Block {
             let reason = "footer, directory and index disagree on the number of series or samples";
             return Err(pages.corrupt(at.offset, reason));
         }
-        Ok(Self { path: path.to_owned(), index, meta: footer.meta, pages, groups, timestamp_columns, footer: at })
+        let (path, name_labels) = (path.to_owned(), OnceLock::new());
+        Ok(Self { path, index, meta: footer.meta, pages, groups, timestamp_columns, footer: at, name_labels })
+    }
+
+    /// Returns `true` if a series may have one of [`NAME_LABELS`]. Reads the index at the first call.
+    pub(crate) fn has_name_labels(&self) -> bool {
+        let may_have = |name: &&str| self.index.has_label(name).unwrap_or(true);
+        *self.name_labels.get_or_init(|| NAME_LABELS.iter().any(may_have))
     }
 
     /// Opens the block with an id in a directory of blocks.
