@@ -341,7 +341,7 @@ pub(crate) struct IngestArgs {
     pub(crate) label_value_size_max: usize,
 
     /// Maximum memory of write request bodies, and separately of write requests being processed [0: 512 MiB, at most an
-    /// eighth of --memory.limit, at least twice --ingest.body-size-max]
+    /// eighth of --memory.limit, at least twice --ingest.body-size-max, or once if that exceeds a quarter of the memory]
     #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) bytes_in_flight_max: usize,
 
@@ -370,9 +370,11 @@ pub(crate) struct IngestArgs {
 impl IngestArgs {
     /// Returns the maximum memory of write requests if the process may use `memory` bytes.
     pub(crate) fn bytes_in_flight_max(&self, memory: usize) -> usize {
+        // A body of any allowed size fits. A request that runs alone may use twice the result, so two bodies only fit
+        // into twice the memory.
+        let [one, two] = [self.body_size_max, 2 * self.body_size_max];
         match self.bytes_in_flight_max {
-            // A body of any allowed size fits.
-            0 => (512 << 20).min(memory / 8).max(2 * self.body_size_max),
+            0 => (512 << 20).min(memory / 8).max(if two <= memory / 4 { two } else { one }),
             size => size,
         }
     }

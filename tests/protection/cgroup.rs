@@ -73,3 +73,30 @@ fn a_server_in_a_small_cgroup_is_not_killed() {
     let one = [("query", "load{pod=\"pod-7\"}"), ("time", "1700000045")];
     wait_until("a query to be let in", || server.http().query("/api/v1/query", &one).status == 200);
 }
+
+/// The least memory that docs/limits.md names.
+const LIMIT_MIN: u64 = 128 << 20;
+
+#[test]
+fn a_single_large_request_does_not_exceed_the_least_memory() {
+    let Some(group) = MemoryGroup::make(LIMIT_MIN) else { return };
+    let mut server = Server::start_in(&group, &[]);
+    // Values that hardly compress: a body of 15 MiB, a message of 21 MiB.
+    let value = |i: u64| f64::from_bits(1023 << 52 | i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12);
+    for (n_series, n_samples) in [(60, 20_000), (1_200, 1_000), (400_000, 1)] {
+        let samples = |of: u64| (0..n_samples).map(|i| (T0 + 15_000 * i, value(of * 1_000_000 + i as u64))).collect();
+        let named = |i: u64| (format!("large_{n_series}_{i}"), samples(i));
+        let all: Vec<(String, Vec<_>)> = (0..n_series).map(named).collect();
+        let request = all.iter().map(|(name, samples)| series(&[("__name__", name)], samples));
+        let status = server.http().write(&WriteRequest::new(request)).status;
+        assert!(server.is_running() && group.n_killed() == 0, "{n_series} series: the kernel has killed it");
+        assert!(matches!(status, 204 | 413 | 503), "{n_series} series: {status}");
+    }
+    let content_type = [("content-type", "application/x-www-form-urlencoded")];
+    for start in ["query=", "query=up&time=", "query=up&lookback_delta="] {
+        let body = [start.as_bytes(), &vec![0xff; 10_000_000]].concat();
+        let status = server.http().post("/api/v1/query", &content_type, &body).status;
+        assert!(server.is_running() && group.n_killed() == 0, "{start}: the kernel has killed it");
+        assert!(matches!(status, 400 | 422 | 503), "{start} {status}");
+    }
+}
