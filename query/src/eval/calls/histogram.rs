@@ -89,7 +89,7 @@ impl Evaluator<'_> {
     pub(super) fn histogram_quantile(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let quantiles = self.scalar(&args[0], grid)?;
         let vector = self.vector(&args[1], grid)?;
-        self.check_quantiles(&quantiles, args[0].span);
+        self.check_quantiles(&quantiles, args[0].span)?;
         let histograms = self.histograms(vector, args[1].span, grid)?;
         let mut out = self.limits.vector();
         self.each_quantile(&histograms, &quantiles, grid, &mut |series| out.push(series))?;
@@ -101,7 +101,7 @@ impl Evaluator<'_> {
         let label = string_arg(&args[1])?;
         let vector = self.vector(&args[0], grid)?;
         let quantiles = args[2..].iter().map(|arg| self.scalar(arg, grid)).collect::<Result<Vec<_>>>()?;
-        args[2..].iter().zip(&quantiles).for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span));
+        args[2..].iter().zip(&quantiles).try_for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span))?;
         let histograms = self.histograms(vector, args[0].span, grid)?;
         let (limits, mut out) = (self.limits.clone(), self.limits.vector());
         for quantiles in &quantiles {
@@ -147,13 +147,15 @@ impl Evaluator<'_> {
 
     /// Adds warnings about quantiles outside of [0, 1]. Called after all arguments are evaluated, so that of equal
     /// annotations the outermost position is reported.
-    fn check_quantiles(&mut self, quantiles: &[f64], span: Span) {
+    fn check_quantiles(&mut self, quantiles: &[f64], span: Span) -> Result<()> {
         let mut before = None;
         for &q in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
             if before.replace(q.to_bits()) != Some(q.to_bits()) {
+                self.limits.check()?;
                 self.annotations.add(Annotation::InvalidQuantile(q), span);
             }
         }
+        Ok(())
     }
 
     /// Computes a number for each native histogram of a series.
