@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use varve_ingest::admission::{Amounts, Budgets, RULES_TEAM, TeamBudget};
 use varve_ingest::ha::HaSettings;
 use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
+use varve_tsdb::fs::{Fs, RealFs};
 
 use budget::{AmountsConfig, TeamConfig};
 use ha::HaConfig;
@@ -84,9 +85,14 @@ struct RulesSection {
 /// Maximum number of files with relabel rules.
 const FILES_MAX: usize = 1_000;
 
+/// Maximum size of a file with relabel rules in bytes.
+const FILE_SIZE_MAX: u64 = 64 << 20;
+
 /// Reads and checks the rules of a file.
 fn load_file(path: &Path) -> Result<Vec<RuleConfig>> {
-    let file: Option<RulesFile> = serde_yaml_ng::from_str(&std::fs::read_to_string(path)?)?;
+    // Rejects a pipe, which would block, and a device, which may never end.
+    let text = String::from_utf8(RealFs.read(path, FILE_SIZE_MAX)?)?;
+    let file: Option<RulesFile> = serde_yaml_ng::from_str(&text)?;
     let rules = file.unwrap_or_default().ingest.metric_relabel_configs;
     Rules::new(rules.iter().map(RuleConfig::to_relabel).collect())?;
     Ok(rules)

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use varve_query::promql::Features;
 use varve_rules::RULES_MAX;
 use varve_rules::file::{self, FileError, RuleFile};
+use varve_tsdb::fs::{Fs, RealFs};
 
 use crate::config::Config;
 
@@ -53,7 +54,7 @@ pub(super) fn load(config: &Config, features: Features) -> Result<Loaded> {
 pub(crate) fn hash_files(patterns: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in matching(patterns).unwrap_or_default() {
-        (&path, fs::read(&path).unwrap_or_default()).hash(&mut hasher);
+        (&path, RealFs.read(&path, FILE_SIZE_MAX).unwrap_or_default()).hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -78,7 +79,8 @@ fn read(path: &Path, features: Features) -> Result<Vec<RuleFile>> {
     if size > FILE_SIZE_MAX {
         bail!("its {size} bytes exceed the limit of {FILE_SIZE_MAX}");
     }
-    let text = fs::read_to_string(path)?;
+    // Rejects a pipe, which would block, and a device, which may never end.
+    let text = String::from_utf8(RealFs.read(path, FILE_SIZE_MAX)?)?;
     let parsed = file::parse(&text, &file::Options { features, ..file::Options::default() });
     parsed.map(|parsed| parsed.files).map_err(|errors| anyhow::anyhow!(print(&errors)))
 }
@@ -101,5 +103,17 @@ mod tests {
         assert_eq!(load(&config, enabled).unwrap().n_rules, 1);
         let error = format!("{:#}", load(&config, Features::default()).unwrap_err());
         assert!(error.contains("limitk"), "{error}");
+    }
+
+    /// A pipe blocked this reload and all later ones.
+    #[test]
+    fn a_pipe_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rules.yml");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let config = Config { rule_files: vec![path], ..Config::default() };
+        let error = format!("{:#}", load(&config, Features::default()).unwrap_err());
+        assert!(error.contains("not a file but a directory, a pipe or a device"), "{error}");
+        assert_eq!(hash_files(&config.rule_files), hash_files(&config.rule_files));
     }
 }
