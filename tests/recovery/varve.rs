@@ -124,6 +124,33 @@ fn a_damaged_wal_is_repaired_and_served() {
     assert_eq!(count, 30 - n_lost);
 }
 
+/// A server continues without a block that it cannot open. A tool that prints what is left says so.
+#[test]
+fn tools_report_a_block_that_cannot_be_opened() {
+    let mut server = filled(&["--web.enable-admin-api", "--self-scrape-interval=0s"]);
+    server.http().post("/api/v1/admin/tsdb/compact", &[], b"").expect_status(204);
+    assert!(server.terminate().success());
+    let dir = server.data_dir();
+    let block = std::fs::read_dir(dir.join("blocks")).expect("list the blocks").next().expect("there is a block");
+    let block = block.expect("list the blocks").path();
+    let tool = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_varve")).args(args).arg(&dir).output().expect("run varve");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).contains(&*block.to_string_lossy()))
+    };
+    let out = tempfile::tempdir().expect("make a directory");
+    let out = format!("--to-blocks={}", out.path().display());
+    let tools = [&["tsdb", "list"][..], &["tsdb", "dump"], &["tsdb", "export", &out], &["wal", "verify"]];
+    for args in tools {
+        assert_eq!(tool(args), (Some(0), false), "{args:?}");
+    }
+    let good = std::fs::read(&block).expect("read a block");
+    std::fs::write(&block, &good[..good.len() - 1]).expect("write a block");
+    for args in tools {
+        assert_eq!(tool(args), (Some(1), true), "{args:?}");
+    }
+}
+
 #[test]
 fn a_directory_without_an_owner_is_rejected() {
     let dir = tempfile::TempDir::new().expect("make a temporary directory");

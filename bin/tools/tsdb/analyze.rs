@@ -25,7 +25,10 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
     let mut damage = DamageReport::default();
     let analysis = match owner(&args.path)? {
         Owner::Prometheus => analyze_prometheus(args, &matchers, &mut damage)?,
-        Owner::Varve => analyze_varve(args, &matchers)?,
+        Owner::Varve => {
+            damage = BlockSummary::check(&args.path, false)?.1;
+            analyze_varve(args, &matchers)?
+        }
     };
     args.output.print(|| analysis.text(args), || analysis.json(args));
     Ok(damage)

@@ -8,12 +8,13 @@ use anyhow::{Context, Result};
 use clap::Args;
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
 use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{MatchOp, Matcher, QueryContext, TimeRange};
 
 use super::source::{open_varve, parse_matchers};
 use crate::server::self_scrape;
 use crate::tools::output::OutputArgs;
-use crate::tools::wal::{self, Verdict, block_table, blocks_json, parse_label};
+use crate::tools::wal::{self, Verdict, block_table, blocks_json, damage_lines, parse_label};
 
 /// Arguments of `varve tsdb export`.
 #[derive(Debug, Clone, Args)]
@@ -67,5 +68,8 @@ fn run(args: &ExportArgs) -> Result<Verdict> {
     let options = ExportOptions { matchers, range, external_labels, ..ExportOptions::default() };
     let blocks = export_blocks(&db, &fs, &QueryContext::unbounded(), &args.to_blocks, &options).context("export")?;
     args.output.print(|| block_table(&blocks), || blocks_json(&blocks));
-    Ok(Verdict::Sound)
+    // The store continues without blocks that cannot be opened.
+    let (_, damage) = BlockSummary::check(&args.path, false)?;
+    eprint!("{}", damage_lines(&damage));
+    Ok(if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged })
 }

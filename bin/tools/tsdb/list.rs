@@ -15,16 +15,17 @@ use super::columns;
 use super::source::open_blocks;
 use crate::tools::output::table;
 
-/// Prints the blocks in ascending order of time.
-pub(super) fn list(args: &ListArgs) -> Result<()> {
-    let mut rows = Vec::new();
+/// Prints the blocks in ascending order of time. Returns the blocks that cannot be opened.
+pub(super) fn list(args: &ListArgs) -> Result<DamageReport> {
+    let (mut rows, mut damage) = (Vec::new(), DamageReport::default());
     match owner(&args.path)? {
         Owner::Prometheus => {
-            for (dir, block) in open_blocks(&args.path, &mut DamageReport::default())? {
+            for (dir, block) in open_blocks(&args.path, &mut damage)? {
                 rows.push(row(block.meta(), size_of(&dir)?, args.human_readable));
             }
         }
         Owner::Varve => {
+            damage = BlockSummary::check(&args.path, false)?.1;
             for block in BlockSummary::list(&args.path)? {
                 // As in Prometheus, the end is exclusive.
                 let (min_ms, max_ms) = (block.range.start_ms, block.range.end_ms.saturating_add(1));
@@ -41,7 +42,7 @@ pub(super) fn list(args: &ListArgs) -> Result<()> {
         }
     }
     args.output.print(|| print(&rows), || json(&rows));
-    Ok(())
+    Ok(damage)
 }
 
 /// The columns, as promtool names them, and their names in JSON.

@@ -37,7 +37,7 @@ use crate::tools::wal::damage_lines;
 /// Runs `varve tsdb ...`.
 pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
     match command {
-        TsdbCommand::List(args) => end(list::list(args).map(|()| DamageReport::default())),
+        TsdbCommand::List(args) => end(list::list(args)),
         TsdbCommand::Analyze(args) => end(analyze::analyze(args)),
         TsdbCommand::Dump(args) => end(dump::dump(args, Format::Prometheus)),
         TsdbCommand::DumpOpenmetrics(args) => end(dump::dump(args, Format::OpenMetrics)),

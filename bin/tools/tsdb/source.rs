@@ -9,6 +9,7 @@ use varve_prometheus::recover::recover;
 use varve_query::promql::parse_selector;
 use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::super::directory::{Owner, owner};
@@ -77,7 +78,12 @@ pub(super) fn for_each(
 ) -> Result<DamageReport> {
     match owner(path)? {
         Owner::Prometheus => read_prometheus(path, sandbox, selection, each),
-        Owner::Varve => read_varve(&open_varve(path)?, selection, each).map(|()| DamageReport::default()),
+        Owner::Varve => {
+            let db = open_varve(path)?;
+            // The store continues without blocks that cannot be opened.
+            let (_, damage) = BlockSummary::check(path, false)?;
+            read_varve(&db, selection, each).map(|()| damage)
+        }
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::block::BlockMeta;
-use crate::block::set::metas_in;
+use crate::block::set::{check_in, metas_in};
 use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::db::cardinality;
 use crate::db::cardinality::Cardinality;
 use crate::error::Result;
 use crate::fs::RealFs;
+use crate::fs::damage::DamageReport;
 use crate::replay::ReplayStats;
 use crate::sample::TimeRange;
 use crate::shard::exemplars::ExemplarStats;
@@ -114,6 +115,15 @@ impl BlockSummary {
     /// [`Error::Version`](crate::Error::Version) if a block has a newer format.
     pub fn list(data_dir: &Path) -> Result<Vec<Self>> {
         Ok(Self::in_order(&metas_in(&RealFs, data_dir)?))
+    }
+
+    /// Checks that the blocks of a data directory can be opened and, with `reads_all`, that all their bytes are sound.
+    /// Returns the number of sound blocks, and one entry for each damaged block. Takes no lock and changes nothing.
+    ///
+    /// # Errors
+    /// The errors of [`BlockSummary::list`].
+    pub fn check(data_dir: &Path, reads_all: bool) -> Result<(u64, DamageReport)> {
+        check_in(&RealFs, data_dir, reads_all)
     }
 
     fn in_order(metas: &[BlockMeta]) -> Vec<Self> {

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_tsdb::fs::RealFs;
-use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role};
+use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role, SegmentKind};
+use varve_tsdb::stats::BlockSummary;
 
 use crate::tools::output::table;
 use crate::tools::wal::Verdict;
@@ -22,33 +23,48 @@ pub(in crate::tools::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
     Ok(verdict(&found))
 }
 
-/// Prints whether the WAL has damage.
+/// Prints whether the WAL or a block has damage.
 pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
-    let found = read(args)?;
-    args.output.print(|| damage(&found).trim_start().to_owned() + &totals(&found), || json(&found));
+    let mut found = read(args)?;
+    let wal = verdict(&found);
+    let (n_blocks, in_blocks) = BlockSummary::check(&args.dir, true).context("read the blocks")?;
+    let blocks = format!("blocks: {n_blocks} sound, {} damaged\n", in_blocks.n_damaged());
+    found.damage.append(in_blocks);
+    args.output.print(|| damage(&found).trim_start().to_owned() + &totals(&found, wal) + &blocks, || json(&found));
     Ok(verdict(&found))
 }
 
-/// Returns the last lines of a verification: totals, and an estimate of what a replay would lose.
-fn totals(found: &Inspection) -> String {
+/// Returns totals of the WAL, and an estimate of what a replay would lose.
+fn totals(found: &Inspection, wal: Verdict) -> String {
     let n_bytes: u64 = found.files.iter().map(|file| file.integrity.size).sum();
     let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
     let n_samples: u64 = found.files.iter().map(|file| file.n_samples).sum();
     let text = format!("{} files, {n_bytes} bytes, {n_frames} sound frames, {n_samples} samples: ", found.files.len());
-    if verdict(found) == Verdict::Sound {
+    if wal == Verdict::Sound {
         return text + "sound\n";
     }
-    let n_damaged: u64 = found.files.iter().map(|file| file.integrity.damaged_bytes).sum();
-    let (per_byte, n_orphaned) = (n_samples as f64 / n_bytes.saturating_sub(n_damaged).max(1) as f64, found.n_orphaned);
-    // A missing frame may be in the damaged bytes.
-    let n_missing: u64 = found.files.iter().map(|file| file.integrity.n_missing_frames).sum();
-    let in_frames = n_missing as f64 * n_samples as f64 / n_frames.max(1) as f64;
-    let n_lost = (n_damaged as f64 * per_byte).max(in_frames).ceil() as u64 + n_orphaned;
+    let sum = |of: fn(&FileSummary) -> u64| found.files.iter().map(of).sum::<u64>();
+    let n_orphaned = found.n_orphaned;
+    let n_lost = n_in_damaged_bytes(found) + n_orphaned;
     format!(
-        "{text}damage was found\na replay would lose {}: {n_damaged} damaged bytes, {n_missing} missing frames, \
+        "{text}damage was found\na replay would lose {}: {} damaged bytes, {} missing frames, \
          {n_orphaned} samples of unknown series\n",
-        loss(n_lost, n_samples)
+        loss(n_lost, n_samples.saturating_sub(n_orphaned)),
+        sum(|file| file.integrity.damaged_bytes),
+        sum(|file| file.integrity.n_missing_frames),
     )
+}
+
+/// Estimates the number of samples in damaged bytes and missing frames of the segments that contain samples.
+fn n_in_damaged_bytes(found: &Inspection) -> u64 {
+    let files = || found.files.iter().filter(|file| file.file.kind == SegmentKind::Samples);
+    let sum = |of: fn(&FileSummary) -> u64| files().map(of).sum::<u64>() as f64;
+    let n_samples = sum(|file| file.n_samples);
+    let (size, n_damaged) = (sum(|file| file.integrity.size), sum(|file| file.integrity.damaged_bytes));
+    let (n_frames, n_missing) = (sum(|file| file.records.values().sum()), sum(|file| file.integrity.n_missing_frames));
+    let (in_bytes, in_frames) = (n_damaged / (size - n_damaged).max(1.0), n_missing / n_frames.max(1.0));
+    // A missing frame may be in the damaged bytes.
+    (n_samples * in_bytes.max(in_frames)).ceil() as u64
 }
 
 fn read(args: &InspectArgs) -> Result<Inspection> {

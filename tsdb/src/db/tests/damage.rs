@@ -4,6 +4,7 @@
 use super::*;
 use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
 use crate::compact::{Merging, merge};
+use crate::db::BlockSummary;
 use crate::sample::SeriesRef;
 use crate::wal::{Wal, WalOptions};
 
@@ -324,4 +325,30 @@ fn a_block_is_never_overwritten() {
     let db = open(dir.path());
     let origin = db.store.blocks.metas().remove(0).origin;
     assert!(BlockWriter::create(Arc::new(RealFs), db.store.blocks.dir(), origin).is_err());
+}
+
+/// An offline check finds every damaged byte that it reads. Without reading all bytes it finds blocks that do not open.
+#[test]
+fn a_check_lists_damaged_blocks() {
+    let dir = tempfile::tempdir().unwrap();
+    two_parts(dir.path());
+    let check = |reads_all| {
+        let (n_sound, damage) = BlockSummary::check(dir.path(), reads_all).unwrap();
+        (n_sound, damage.n_damaged(), damage.entries().first().map(|damage| damage.path.clone()))
+    };
+    assert_eq!((check(false), check(true)), ((2, 0, None), (2, 0, None)));
+    let path = block_paths(dir.path()).remove(1);
+    let good = std::fs::read(&path).unwrap();
+    let damaged = (1, 1, Some(path.clone()));
+    let mut n_opened = 0;
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&path, &bad).unwrap();
+        assert_eq!(check(true), damaged, "damage at {at}");
+        n_opened += u64::from(check(false) != damaged);
+    }
+    assert!(0 < n_opened && n_opened < good.len() as u64, "{n_opened}");
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(check(true), (1, 0, None));
 }
