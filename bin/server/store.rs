@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_ingest::ha::Elections;
-use varve_ingest::relabel::{DisabledByUse, DisabledRules, UsedRule};
+use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
 use varve_ingest::{LoadOutcome, Receiver};
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
@@ -134,7 +134,8 @@ impl Store {
     }
 
     /// Returns an info for each rule that drops the series of a query with an empty result: of its selectors by name
-    /// for which the store has no series, at most [`DROPPED_INFOS_MAX`].
+    /// for which the store has no recent samples at `end_ms`, the end of the query. Returns at most
+    /// [`DROPPED_INFOS_MAX`] infos.
     ///
     /// # Errors
     /// If the request is interrupted.
@@ -142,15 +143,18 @@ impl Store {
         &self,
         ctx: &QueryContext,
         selectors: &[SelectorUse],
+        end_ms: i64,
     ) -> varve_tsdb::Result<Vec<String>> {
+        // Samples from before the rule was enforced may be older.
+        let recent = TimeRange { start_ms: end_ms.saturating_sub(self.lookback_delta_ms), end_ms };
         let mut infos = Vec::new();
         for SelectorUse { matchers, .. } in selectors {
             let rules = self.receiver.rules_dropping(ctx, matchers)?;
-            if rules.is_empty() || self.db.select_labels(ctx, matchers, TimeRange::ALL)?.next().is_some() {
+            if rules.is_empty() || self.db.select_labels(ctx, matchers, recent)?.next().is_some() {
                 continue;
             }
             let metric = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME).map_or("", Matcher::value);
-            for info in rules.iter().map(|rule| format!("metric {metric:?} is dropped by relabel rule {rule:?}")) {
+            for info in rules.iter().map(|rule| dropped_info(metric, rule)) {
                 if infos.len() < DROPPED_INFOS_MAX && !infos.contains(&info) {
                     infos.push(info);
                 }
@@ -219,6 +223,15 @@ impl Store {
 fn uses(selectors: &[Vec<Matcher>], labels: &LabelSet) -> Vec<SelectorUse> {
     let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
     selectors.iter().map(used).collect()
+}
+
+fn dropped_info(metric: &str, DroppingRule { name, is_disabled }: &DroppingRule) -> String {
+    match is_disabled {
+        false => format!("metric {metric:?} is dropped by relabel rule {name:?}"),
+        true => format!(
+            "metric {metric:?} was dropped by relabel rule {name:?} until a query disabled the rule; new samples are stored"
+        ),
+    }
 }
 
 /// Maximum number of infos about dropped metrics in a response.

@@ -19,7 +19,7 @@ use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
 use crate::otlp::{self, DeltaStreams, OtlpSettings};
 use crate::outcome::{Rejects, Written};
-use crate::relabel::{ActiveRules, DisabledByUse, DisabledRules, RuleStats, Rules, UsedRule};
+use crate::relabel::{ActiveRules, DisabledByUse, DisabledRules, DroppingRule, RuleStats, Rules, UsedRule};
 use crate::remote_write::{snappy, v1, v2};
 use crate::request::Request;
 use crate::resolve::Resolver;
@@ -158,13 +158,13 @@ impl Receiver {
         Some(was_used)
     }
 
-    /// Returns the names of the enforced rules that have dropped series that `matchers` may select. Returns none if
-    /// `matchers` select metrics other than by name.
+    /// Returns the rules that have dropped series that `matchers` may select: enforced rules, and those that a query has
+    /// disabled. Returns none if `matchers` select metrics other than by name.
     ///
     /// # Errors
     /// If the request `ctx` is interrupted or exceeds its memory limit.
-    pub fn rules_dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<String>> {
-        Ok(self.rules().rules.dropping(ctx, matchers)?.into_iter().map(str::to_owned).collect())
+    pub fn rules_dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<DroppingRule>> {
+        self.rules().rules.dropping(ctx, matchers)
     }
 
     fn change_rules(&self, change: impl FnOnce(&ActiveRules) -> ActiveRules) -> Arc<Rules> {

@@ -103,6 +103,13 @@ impl Attributions {
         }
     }
 
+    /// Sets all numbers of series to 0, because every label set will be resolved and counted again.
+    pub(super) fn reset_series(&self) {
+        for counts in &self.known.read().unwrap_or_else(PoisonError::into_inner).counts {
+            counts.series.store(0, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn team_of(&self, Attribution(id): Attribution) -> Team {
         self.known.read().unwrap_or_else(PoisonError::into_inner).counts[usize::from(id)].team
     }

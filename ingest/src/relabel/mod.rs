@@ -48,6 +48,15 @@ pub struct Rules {
     dropped_by_others: Footprints,
 }
 
+/// A rule that drops the series of a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DroppingRule {
+    /// The rule's name.
+    pub name: String,
+    /// Whether a query has disabled the rule, so that new samples are stored.
+    pub is_disabled: bool,
+}
+
 /// A rule that a query used first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsedRule {
@@ -78,7 +87,8 @@ pub struct RuleStats {
     pub disabled_by_use: Option<DisabledByUse>,
     /// The first query that would have disabled the rule, if it is in a dry run.
     pub would_be_disabled_by: Option<DisabledByUse>,
-    /// Number of label sets that it dropped or changed, or would have, since the rules were loaded.
+    /// Number of label sets that it dropped or changed, or would have, since the rules were loaded or one of them was
+    /// disabled or enabled.
     pub series: u64,
     /// Number of samples of these label sets.
     pub samples: u64,
@@ -147,19 +157,23 @@ impl Rules {
             .collect())
     }
 
-    /// Returns the names of the enforced rules that have dropped series that `matchers` may select, if `matchers` name
-    /// their metrics.
+    /// Returns the rules that have dropped series that `matchers` may select, if `matchers` name their metrics: enforced
+    /// rules, and those that a query has disabled.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<&str>> {
+    pub(crate) fn dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<DroppingRule>> {
         if self.rules.is_empty() || !names_metrics(matchers) {
             return Ok(Vec::new());
         }
         let mut found = self.dropped.matching(ctx, matchers)?;
         found.extend(self.dropped_by_others.matching(ctx, matchers)?);
         let rules = found.into_iter().map(|idx| &self.rules[usize::from(idx)]);
-        Ok(rules.filter(|rule| rule.state() == RuleState::Enforce).map(|rule| &*rule.name).collect())
+        let dropping = |rule: &Rule| {
+            let is_disabled = rule.state() == RuleState::DryRun;
+            DroppingRule { name: rule.name.clone(), is_disabled }
+        };
+        Ok(rules.filter(|rule| rule.config.state == RuleState::Enforce).map(dropping).collect())
     }
 
     /// Enables a rule that a query has disabled, and forgets the query. Returns whether there was a query, or `None` if
@@ -231,8 +245,10 @@ impl ActiveRules {
         Self { attributions: Arc::new(Attributions::new(rules.rules.len())), rules: Arc::new(rules), generation }
     }
 
-    /// Returns the same rules in a new generation, after some were disabled, which makes cached routes invalid.
+    /// Returns the same rules in a new generation, after some were disabled or enabled, which makes cached routes
+    /// invalid. Rules count their series anew.
     pub(crate) fn next_generation(&self) -> Self {
+        self.attributions.reset_series();
         let generation = self.generation.wrapping_add(1);
         Self { rules: Arc::clone(&self.rules), attributions: Arc::clone(&self.attributions), generation }
     }

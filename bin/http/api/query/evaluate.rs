@@ -147,6 +147,7 @@ impl Options {
         let Self { query, lookback_delta_ms, use_start_timestamps, .. } = self;
         let Work { store, ctx, .. } = work;
         let (lookback_delta_ms, use_start_timestamps) = (*lookback_delta_ms, *use_start_timestamps);
+        let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = times;
         let request = Request { query, times, lookback_delta_ms, stats, use_start_timestamps };
         let parsed = store.engine.parse(ctx, query)?;
         let selectors = usage::of(parsed.expr());
@@ -160,7 +161,7 @@ impl Options {
         };
         // Rules belong to all tenants together.
         if is_empty && ctx.restriction().is_empty() {
-            infos.extend(store.dropped_infos(ctx, &selectors)?);
+            infos.extend(store.dropped_infos(ctx, &selectors, end_ms)?);
         }
         Ok((result, infos))
     }

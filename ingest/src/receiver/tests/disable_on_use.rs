@@ -3,7 +3,7 @@
 use varve_tsdb::MatchOp;
 
 use super::*;
-use crate::relabel::{DisabledByUse, RuleState};
+use crate::relabel::{DisabledByUse, DroppingRule, RuleState};
 
 fn drop_job(job: &str) -> RelabelConfig {
     RelabelConfig { disable_on_use: true, ..drop_where("job", job) }
@@ -101,12 +101,14 @@ fn an_enabled_rule_drops_again_until_the_next_use() {
     let write = |t: i64| fixture.write(&[up("a", &[(T + t, 1.0)])]).unwrap().stored.total;
     let dropping_for = |matcher| fixture.receiver.rules_dropping(&QueryContext::unbounded(), &[matcher]).unwrap();
     let dropping = || dropping_for(Matcher::equal("__name__", "up"));
-    assert_eq!((write(0), dropping()), (0, vec!["#0".to_owned()]));
+    let by = |is_disabled| vec![DroppingRule { name: "#0".to_owned(), is_disabled }];
+    assert_eq!((write(0), dropping()), (0, by(false)));
     query(&fixture, Some("a"));
-    assert_eq!((write(1), dropping()), (1, vec![]));
+    assert_eq!((write(1), dropping()), (1, by(true)), "a query needs to know why its result is empty");
     assert_eq!(fixture.receiver.enable_rule("unknown"), None);
     assert_eq!((fixture.receiver.enable_rule("#0"), write(2), dropping().len()), (Some(true), 0, 1));
     assert_eq!((fixture.receiver.enable_rule("#0"), write(3)), (Some(false), 0));
     assert!(dropping_for(Matcher::equal("job", "a")).is_empty(), "not by name");
     assert_eq!((query(&fixture, None), write(4)), (vec!["#0".to_owned()], 1));
+    assert_eq!(fixture.receiver.rule_stats()[0].series, 1, "one label set, which was resolved five times");
 }
