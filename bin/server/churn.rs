@@ -23,6 +23,8 @@ pub(crate) const RANGE_MS: i64 = 3_600_000;
 const SHOWN_MAX: usize = 100;
 /// Maximum number of listed metrics per label.
 const METRICS_OF_LABEL_MAX: usize = 5;
+/// A label created about as many series as another if it created at least this share of them.
+const ABOUT_AS_MANY: f64 = 0.9;
 /// Approximate bytes of a hash in a set.
 const HASH_SIZE: usize = 20;
 /// Approximate bytes of a count and its key in a map.
@@ -44,8 +46,9 @@ pub(crate) struct Churn {
     pub(crate) new_series: u64,
     /// New series without a new label value.
     pub(crate) new_combinations: u64,
-    /// Labels with new values: those that created most series first, then those with most new values, then those of
-    /// fewest metrics. So the label that changed precedes the labels that changed with it.
+    /// Labels with new values: those that created most series first. Of labels that created about as many
+    /// ([`ABOUT_AS_MANY`]), those with most new values are first, then those of fewest metrics. So the label that
+    /// changed precedes the labels that changed with it.
     pub(crate) labels: Vec<LabelChurn>,
     /// Metrics with new series, sorted by their number, the largest first.
     pub(crate) metrics: Vec<MetricChurn>,
@@ -73,7 +76,8 @@ pub(crate) struct LabelChurn {
 pub(crate) struct MetricChurn {
     pub(crate) metric: String,
     pub(crate) new_series: u64,
-    /// The label that created most of them. Empty if all are new combinations.
+    /// The label that created most of them, or about as many and precedes it in [`Churn::labels`]. Empty if all are new
+    /// combinations.
     pub(crate) label: String,
     /// The percentage of the metric's new series that this label created.
     pub(crate) percent: f64,
@@ -204,10 +208,19 @@ impl Search {
             }
         }
         let mut labels: Vec<_> = self.labels.iter().filter(|_| self.n_earlier > 0).collect();
-        labels.sort_by_key(|(label, counts)| {
-            let n_metrics = of_label.get(label.as_str()).map_or(0, Vec::len);
-            (Reverse(counts.n_series), Reverse(counts.n_values), n_metrics, *label)
-        });
+        labels.sort_unstable_by_key(|(_, counts)| Reverse(counts.n_series));
+        let mut rest = &mut *labels;
+        while let Some(&(_, most)) = rest.first() {
+            let n_similar = rest.partition_point(|(_, counts)| is_about(counts.n_series, most.n_series));
+            let (similar, others) = rest.split_at_mut(n_similar);
+            similar.sort_by_key(|(label, counts)| {
+                let n_metrics = of_label.get(label.as_str()).map_or(0, Vec::len);
+                (Reverse(counts.n_values), n_metrics, Reverse(counts.n_series), *label)
+            });
+            rest = others;
+        }
+        let ranks: HashMap<&str, usize> =
+            labels.iter().zip(0..).map(|((label, _), rank)| (label.as_str(), rank)).collect();
         let shown = |(label, counts): (&String, &OfLabel)| {
             let mut metrics = of_label.remove(label.as_str()).unwrap_or_default();
             metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
@@ -228,15 +241,18 @@ impl Search {
             new_series: self.n_new,
             new_combinations: self.n_combinations,
             labels: labels.into_iter().take(SHOWN_MAX).map(shown).collect(),
-            metrics: metrics.into_iter().take(SHOWN_MAX).map(|(name, of)| of.churn(name)).collect(),
+            metrics: metrics.into_iter().take(SHOWN_MAX).map(|(name, of)| of.churn(name, &ranks)).collect(),
         }
     }
 }
 
 impl OfMetric {
-    fn churn(&self, metric: &str) -> MetricChurn {
-        let most = self.labels.iter().max_by(|a, b| a.1.cmp(b.1).then_with(|| b.0.cmp(a.0)));
-        let (label, n_series) = most.map_or((String::new(), 0), |(label, n_series)| (label.clone(), *n_series));
+    /// Returns the cause of the metric's new series. `ranks` are the positions in the list of labels.
+    fn churn(&self, metric: &str, ranks: &HashMap<&str, usize>) -> MetricChurn {
+        let most = self.labels.values().copied().max().unwrap_or_default();
+        let similar = self.labels.iter().filter(|&(_, &n_series)| is_about(n_series, most));
+        let cause = similar.min_by_key(|(label, _)| (ranks.get(label.as_str()), *label));
+        let (label, n_series) = cause.map_or((String::new(), 0), |(label, n_series)| (label.clone(), *n_series));
         MetricChurn {
             metric: metric.to_owned(),
             new_series: self.n_series,
@@ -250,6 +266,11 @@ impl OfMetric {
 fn entry<'a, T: Default>(map: &'a mut HashMap<String, T>, key: &str) -> (&'a mut T, bool) {
     let is_first = !map.contains_key(key);
     (map.entry(key.to_owned()).or_default(), is_first)
+}
+
+/// Returns `true` if `n_series` is about as many as `most`, which is not smaller.
+fn is_about(n_series: u64, most: u64) -> bool {
+    n_series as f64 >= ABOUT_AS_MANY * most as f64
 }
 
 fn percent(part: u64, of: u64) -> f64 {
@@ -317,7 +338,7 @@ mod tests {
         assert_eq!(churn.labels[0].percent, 75.0);
         let metrics: Vec<_> =
             churn.metrics.iter().map(|of| (of.metric.as_str(), of.new_series, of.label.as_str(), of.percent)).collect();
-        assert_eq!(metrics, [("DCGM_X", 2, "pod", 100.0), ("up", 2, "job", 50.0)]);
+        assert_eq!(metrics, [("DCGM_X", 2, "pod", 100.0), ("up", 2, "pod", 50.0)]);
     }
 
     #[test]
@@ -325,15 +346,17 @@ mod tests {
         let late = [HOUR_MS + HOUR_MS / 2];
         let old = [("__name__", "up"), ("job", "x")];
         let ids: Vec<_> = (0..20).map(|id| id.to_string()).collect();
-        // Each series has a new `id`, and the same new `app` and `container`.
+        // Each series of the new metric has a new `id`, and the same new `app` and `container`. One more has no `id`.
         let set = |id| [("__name__", "m"), ("app", "bad"), ("container", "bad"), ("id", id)];
         let new: Vec<_> = ids.iter().map(|id| set(id.as_str())).collect();
         let mut all: Vec<Given<'_>> = new.iter().map(|labels| (&labels[..], &late[..])).collect();
-        all.push((&old, &[HOUR_MS / 2]));
+        let without_id = [("__name__", "m"), ("app", "bad")];
+        all.extend([(&old[..], &[HOUR_MS / 2][..]), (&without_id, &late)]);
         let (_folder, db) = store(&all);
         let found = churn(&db, usize::MAX).unwrap();
-        let labels: Vec<_> = found.labels.iter().map(|of| (of.label.as_str(), of.new_values)).collect();
-        assert_eq!(labels, [("id", 20), ("__name__", 1), ("app", 1), ("container", 1)]);
+        let labels: Vec<_> = found.labels.iter().map(|of| (of.label.as_str(), of.new_series, of.new_values)).collect();
+        assert_eq!(labels, [("id", 20, 20), ("__name__", 21, 1), ("app", 21, 1), ("container", 20, 1)]);
+        assert_eq!((found.metrics[0].label.as_str(), found.metrics[0].new_series), ("id", 21));
     }
 
     #[test]
