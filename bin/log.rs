@@ -105,8 +105,14 @@ impl Visit for Fields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.record_text(field, format!("{value:?}"));
+        self.record_text(field, unquoted(format!("{value:?}")));
     }
+}
+
+/// Returns the contents of a text that is a string literal. The formats quote values themselves.
+fn unquoted(text: String) -> String {
+    let literal = if text.starts_with('"') { serde_json::from_str(&text).ok() } else { None };
+    literal.unwrap_or(text)
 }
 
 impl Fields {
@@ -139,6 +145,16 @@ fn write_json<'a>(line: &mut String, fields: impl Iterator<Item = (&'a str, &'a 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_debug_text_is_quoted_once() {
+        for (text, expect) in [("/a b", "/a b"), ("\"", "\"")] {
+            assert_eq!(unquoted(format!("{:?}", std::path::Path::new(text))), expect);
+        }
+        for text in ["Some(\"a\")", "\"a\" is damaged", "5ms", "\"\\u{7f}\""] {
+            assert_eq!(unquoted(text.to_owned()), text, "not a literal, or not one of JSON");
+        }
+    }
 
     #[test]
     fn ambiguous_values_are_quoted() {

@@ -49,6 +49,8 @@ const QUERY_GRACE: Duration = Duration::from_secs(2);
 const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 /// Interval at which the wait for queries checks whether they have ended.
 const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Interval at which the log is told of senders, leaders of HA pairs and rejected series.
+const OBSERVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which the usage record is saved, and the state of HA pairs and rules if an earlier write failed.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Blocking threads that are not for requests: opening and closing the store, the self-scrape.
@@ -216,12 +218,18 @@ async fn shut_down(
 
 /// Saves the state that is not in the WAL, and logs what has changed, periodically.
 async fn save_periodically(app: Arc<App>, store: Arc<Store>) {
-    let mut observer = Observer::default();
+    let (mut observer, mut saved) = (Observer::default(), Instant::now());
     loop {
-        tokio::time::sleep(SAVE_INTERVAL).await;
+        tokio::time::sleep(OBSERVE_INTERVAL).await;
+        let must_save = saved.elapsed() >= SAVE_INTERVAL;
+        if must_save {
+            saved = Instant::now();
+        }
         let (app, store) = (Arc::clone(&app), Arc::clone(&store));
         let work = move || {
-            store.save();
+            if must_save {
+                store.save();
+            }
             observer.observe(&store, &app.senders);
             observer
         };

@@ -43,7 +43,7 @@ pub enum Error {
         supported: u32,
     },
     /// Another process has the data directory open.
-    #[error("data directory {path:?} is in use by another process")]
+    #[error("the data directory is in use by another process, which has locked {path:?}")]
     Locked {
         /// The lock file.
         path: PathBuf,

@@ -47,7 +47,12 @@ pub(super) struct LogReplay {
     pub(super) stats: ReplayStats,
     /// Files with a torn tail, and the offset of the tail.
     torn: Vec<(PathBuf, u64)>,
+    /// Number of damaged ranges.
+    n_damaged: usize,
 }
+
+/// Maximum number of damaged ranges of a log of which each is logged.
+const DAMAGE_LOGGED_MAX: usize = 10;
 
 /// The state of a worker that replays samples segments. Its memory is reused for all frames.
 struct Scratch<'a> {
@@ -80,6 +85,7 @@ impl LogReplay {
             next_ref: 0,
             stats: ReplayStats::default(),
             torn: Vec::new(),
+            n_damaged: 0,
         };
         let last = log.samples.last().map_or(0, |last| last.saturating_add(1));
         log.next_samples = checkpoints.last().map_or(last, |&cut| last.max(cut));
@@ -454,7 +460,12 @@ impl LogReplay {
 
     fn damaged(&mut self, path: &Path, range: Range<u64>, context: &ReplayContext<'_>) -> Result<()> {
         let bytes = range.end - range.start;
-        tracing::warn!(?path, offset = range.start, bytes, "skipped damaged bytes of the WAL");
+        if self.n_damaged < DAMAGE_LOGGED_MAX {
+            tracing::warn!(?path, offset = range.start, bytes, "skipped damaged bytes of the WAL");
+        } else if self.n_damaged == DAMAGE_LOGGED_MAX {
+            tracing::warn!(dir = ?self.dir, "more damage in this log is skipped and not logged");
+        }
+        self.n_damaged += 1;
         self.stats.damaged_bytes += bytes;
         quarantine::copy_range(context.fs, context.quarantine, path, range)
     }

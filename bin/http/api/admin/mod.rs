@@ -42,14 +42,16 @@ async fn run(
 /// Logs an administrative request: its sender, its parameters and its outcome.
 pub(crate) fn audit(context: &RequestContext, failure: Option<&str>) {
     let RequestContext { method, route, client, user, user_agent, .. } = context;
-    let client = client.map(|client| client.to_string()).unwrap_or_default();
+    // An empty field is not logged.
+    let known = |field: &str| (!field.is_empty()).then(|| field.to_owned());
+    let client = client.map(|client| client.to_string());
     let parameters = context.parameters();
-    let what = truncate(&parameters.text, LOGGED_SIZE_MAX);
-    let (start, end) = (&*parameters.start, &*parameters.end);
+    let what = known(truncate(&parameters.text, LOGGED_SIZE_MAX));
+    let [start, end, user] = [&*parameters.start, &*parameters.end, &**user].map(known);
     let duration = Duration::try_from(jiff::Timestamp::now() - context.started).unwrap_or_default();
     let result = failure.unwrap_or("success");
     tracing::info!(
-        %method, path = route, what, start, end, ?client, %user, user_agent, ?duration, result,
+        %method, path = route, what, start, end, client, user, user_agent, ?duration, result,
         "Administrative request"
     );
 }
