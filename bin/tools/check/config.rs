@@ -11,16 +11,18 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_yaml_ng::{Mapping, Value};
 
 use super::args::ConfigArgs;
-use super::{Verdict, read, rules, schema};
+use super::{Verdict, read, rules, schema, values};
 use crate::config::Config;
 use crate::printing::error_chain;
 use crate::quantity::{parse_duration, print_duration};
 
+/// Sections that only a Varve file has.
+const VARVE_SECTIONS: [&str; 2] = ["ingest", "rules"];
 /// Sections that only a Prometheus file has.
-const SECTIONS: [&str; 7] =
-    ["remote_read", "remote_write", "rule_files", "runtime", "scrape_config_files", "scrape_configs", "tracing"];
-/// Durations that only Prometheus' `global` has.
-const GLOBAL_DURATIONS: [&str; 4] = ["evaluation_interval", "rule_query_offset", "scrape_interval", "scrape_timeout"];
+const PROMETHEUS_SECTIONS: [&str; 5] =
+    ["remote_read", "remote_write", "scrape_config_files", "scrape_configs", "tracing"];
+/// Keys that only Prometheus' `global` has, except rare ones.
+const PROMETHEUS_GLOBAL: [&str; 2] = ["scrape_interval", "scrape_timeout"];
 /// Maximum number of rule files.
 const RULE_FILES_MAX: usize = 20_000;
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(60);
@@ -80,19 +82,33 @@ impl Checked {
             Some(Value::Mapping(top)) => top,
             Some(_) => bail!("expected a mapping of sections"),
         };
-        let is_prometheus = SECTIONS.iter().any(|section| top.contains_key(section))
-            || GLOBAL_DURATIONS.iter().any(|key| top.get("global").is_some_and(|global| global.get(key).is_some()));
-        if !is_prometheus {
-            Config::load(file)?;
-            return Ok(Self { owner: "varve", ..Self::default() });
-        }
-        let mut checked = Self { owner: "prometheus", ..Self::default() };
-        checked.unchecked = schema::check(&Value::Mapping(top.clone()))?;
-        checked.check(&top)?;
+        let has = |sections: &[&str]| sections.iter().any(|section| top.contains_key(section));
+        let global = top.get("global");
+        let is_varve = has(&VARVE_SECTIONS);
+        let is_prometheus = has(&PROMETHEUS_SECTIONS)
+            || PROMETHEUS_GLOBAL.iter().any(|key| global.is_some_and(|global| global.get(key).is_some()));
+        let mut checked = match (is_varve, is_prometheus) {
+            (false, true) => Self::of_prometheus(&top)?,
+            (true, _) => Self::of_varve(file)?,
+            // Either may have the other sections.
+            (false, false) => Self::of_varve(file).or_else(|error| Self::of_prometheus(&top).map_err(|_| error))?,
+        };
         if !syntax_only {
             let folder = file.parent().unwrap_or(Path::new(""));
             checked.rule_files = rule_files(top.get("rule_files"), folder)?;
         }
+        Ok(checked)
+    }
+
+    fn of_varve(file: &Path) -> Result<Self> {
+        Config::load(file)?;
+        Ok(Self { owner: "varve", ..Self::default() })
+    }
+
+    fn of_prometheus(top: &Mapping) -> Result<Self> {
+        let mut checked = Self { owner: "prometheus", ..Self::default() };
+        checked.unchecked = schema::check(&Value::Mapping(top.clone()))?;
+        checked.check(top)?;
         Ok(checked)
     }
 
@@ -109,15 +125,9 @@ impl Checked {
             self.jobs.push((name, interval));
         }
         for (target, i) in items(top.get("remote_write")).zip(1..) {
-            let place = || format!("remote_write: entry {i}");
-            ensure!(
-                text(target, "url").is_some_and(|url| !url.is_empty()),
-                "{}: url for remote_write is empty",
-                place()
-            );
-            check_relabelling(target, "write_relabel_configs").with_context(place)?;
+            check_relabelling(target, "write_relabel_configs").with_context(|| format!("remote_write: entry {i}"))?;
         }
-        Ok(())
+        values::check(top)
     }
 
     fn has_too_long_interval(&self, lookback_delta: Duration) -> bool {
@@ -173,15 +183,15 @@ fn check_relabelling(of: &Value, key: &str) -> Result<()> {
     Config::parse(&serde_yaml_ng::to_string(&ours)?).map(drop).with_context(|| key.to_owned())
 }
 
-fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+pub(super) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_sequence).into_iter().flatten()
 }
 
-fn text(of: &Value, key: &str) -> Option<String> {
+pub(super) fn text(of: &Value, key: &str) -> Option<String> {
     of.get(key)?.as_str().map(str::to_owned)
 }
 
-fn duration(of: &Value, key: &str) -> Result<Option<Duration>> {
+pub(super) fn duration(of: &Value, key: &str) -> Result<Option<Duration>> {
     let Some(value) = of.get(key) else { return Ok(None) };
     let text = value.as_str().with_context(|| format!("{key}: expected a duration"))?;
     parse_duration(text).map(Some).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))
@@ -220,6 +230,13 @@ mod tests {
     fn files_of_varve_and_prometheus_are_distinguished() {
         assert_eq!(check("storage: {tsdb: {ahead_max: 5m}}").unwrap().owner, "varve");
         assert_eq!(check("").unwrap().owner, "varve");
+        let shared = "global: {evaluation_interval: 30s}\nrule_files: ['*rules.yml']\nruntime: {log_level: warn}\n\
+                      alerting: {alertmanagers: [{static_configs: [{targets: ['a:9093']}]}]}\n";
+        for more in ["", "ingest: {relabel_files: []}", "rules: {wait: none}"] {
+            let checked = check(&format!("{shared}{more}")).unwrap();
+            assert_eq!((checked.owner, checked.rule_files.len()), ("varve", 1), "{more}");
+        }
+        assert_eq!(check("storage: {tsdb: {retention: {time: 1d}}}").unwrap().owner, "prometheus");
         let checked = check(
             "global: {scrape_interval: 6m, external_labels: {a: b}}\nrule_files: [rules.yml, 'more*.yml']\nalerting: {}\n\
              scrape_configs:\n- {job_name: x, relabel_configs: [{action: drop, source_labels: [a], regex: b}]}\n\
@@ -255,7 +272,9 @@ mod tests {
         fails("remote_write: [{}]", "remote_write: entry 1: url for remote_write is empty");
         fails("{rule_files: [nowhere.yml]}", "\"nowhere.yml\" does not point to an existing file");
         fails("{rule_files: [], global: {external_labels: {__name__: a}}}", "external_labels");
-        fails("{rule_files: [], scrapes: 1}", "unknown key scrapes");
+        fails("{rule_files: [], scrapes: 1}", "unknown field `scrapes`");
+        fails("{scrape_configs: [], scrapes: 1}", "unknown key scrapes");
+        fails("{ingest: {team_label: a}, rule_files: [nowhere.yml]}", "\"nowhere.yml\" does not point to");
         fails("- a", "expected a mapping of sections");
     }
 }

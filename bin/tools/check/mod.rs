@@ -9,6 +9,7 @@ mod metrics;
 mod rules;
 mod schema;
 mod server;
+mod values;
 
 use std::process::ExitCode;
 

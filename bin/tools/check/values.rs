@@ -1,0 +1,186 @@
+//! Values of a Prometheus configuration that are valid alone, but not where they are or not together.
+//!
+//! `schema` has checked the keys and the kinds of values. The nesting is bounded by the YAML parser.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_yaml_ng::{Mapping, Value};
+
+use super::config::{duration, items, text};
+
+/// Keys of which a mapping may have one: a value, or a file with it.
+const ALTERNATIVES: [&[&str]; 8] = [
+    &["bearer_token", "bearer_token_file"],
+    &["username", "username_file"],
+    &["password", "password_file"],
+    &["credentials", "credentials_file"],
+    &["client_secret", "client_secret_file"],
+    &["ca", "ca_file"],
+    &["cert", "cert_file"],
+    &["key", "key_file"],
+];
+/// Kinds of authentication of which a mapping may have one.
+const AUTHENTICATION: [&str; 5] = ["basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file"];
+/// Headers that Prometheus sets itself, in lower case.
+const RESERVED_HEADERS: [&str; 13] = [
+    "host",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "user-agent",
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "www-authenticate",
+    "accept-encoding",
+    "x-prometheus-remote-write-version",
+    "x-prometheus-remote-read-version",
+];
+/// Settings of the queue of a remote write, which must be positive.
+const POSITIVE: [&str; 4] = ["max_shards", "min_shards", "max_samples_per_send", "capacity"];
+
+/// Checks the sections of a file.
+///
+/// # Errors
+/// The first invalid value, with its location.
+pub(super) fn check(top: &Mapping) -> Result<()> {
+    for (key, value) in top {
+        check_tree(value).with_context(|| key.as_str().unwrap_or_default().to_owned())?;
+    }
+    for section in ["remote_write", "remote_read"] {
+        let mut names = BTreeSet::new();
+        for (remote, i) in items(top.get(section)).zip(1..) {
+            check_remote(remote, section).with_context(|| format!("{section}: entry {i}"))?;
+            let name = text(remote, "name").filter(|name| !name.is_empty());
+            ensure!(name.is_none_or(|name| names.insert(name)), "{section}: entry {i}: two entries have its name");
+        }
+    }
+    if let Some(tracing) = top.get("tracing").filter(|tracing| !tracing.is_null()) {
+        ensure!(is_set(tracing, "endpoint"), "tracing: endpoint is empty");
+        check_headers(tracing).context("tracing")?;
+    }
+    for section in ["rule_files", "scrape_config_files"] {
+        for pattern in items(top.get(section)).filter_map(Value::as_str) {
+            let folder = pattern.rsplit_once('/').map_or("", |(folder, _)| folder);
+            ensure!(!folder.contains('*'), "{section}: {pattern:?} has a wildcard in the name of a directory");
+        }
+    }
+    Ok(())
+}
+
+fn check_tree(value: &Value) -> Result<()> {
+    match value {
+        Value::Sequence(values) => {
+            values.iter().zip(1..).try_for_each(|(value, i)| check_tree(value).with_context(|| format!("entry {i}")))
+        }
+        Value::Mapping(keys) => {
+            check_mapping(value)?;
+            keys.iter().try_for_each(|(key, value)| {
+                check_tree(value).with_context(|| key.as_str().unwrap_or_default().to_owned())
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_mapping(value: &Value) -> Result<()> {
+    for keys in ALTERNATIVES.into_iter().chain([&AUTHENTICATION[..]]) {
+        let set: Vec<_> = keys.iter().copied().filter(|key| is_set(value, key)).collect();
+        ensure!(set.len() < 2, "at most one of {} may be set", set.join(", "));
+    }
+    for (group, i) in items(value.get("static_configs")).zip(1..) {
+        ensure!(!group.is_null(), "static_configs: entry {i} is empty");
+        for target in items(group.get("targets")).filter_map(Value::as_str) {
+            ensure!(!target.contains('/'), "static_configs: entry {i}: {target:?} is not a host with a port");
+        }
+    }
+    let mut protocols = BTreeSet::new();
+    for protocol in items(value.get("scrape_protocols")).filter_map(Value::as_str) {
+        ensure!(protocols.insert(protocol), "scrape_protocols: {protocol} is repeated");
+    }
+    if let Some(size) = value.get("body_size_limit") {
+        let has_unit = size.as_str().is_some_and(|size| size.ends_with('B'));
+        ensure!(has_unit || size.as_u64() == Some(0), "body_size_limit: expected a size with a unit, such as 10MB");
+    }
+    let is = |key: &str, expect: &str| text(value, key).is_some_and(|text| text == expect);
+    if is("metric_name_validation_scheme", "legacy") && is("metric_name_escaping_scheme", "allow-utf-8") {
+        bail!("metric_name_escaping_scheme: allow-utf-8 needs metric_name_validation_scheme: utf8");
+    }
+    Ok(())
+}
+
+fn check_remote(remote: &Value, section: &str) -> Result<()> {
+    ensure!(is_set(remote, "url"), "url for {section} is empty");
+    check_headers(remote)?;
+    let Some(queue) = remote.get("queue_config") else { return Ok(()) };
+    let number = |key: &str| queue.get(key).and_then(Value::as_i64);
+    for key in POSITIVE {
+        ensure!(number(key).is_none_or(|number| number > 0), "queue_config: {key} must be positive");
+    }
+    let is_ascending = number("min_shards").unwrap_or(1) <= number("max_shards").unwrap_or(50);
+    ensure!(is_ascending, "queue_config: min_shards is greater than max_shards");
+    let backoff =
+        |key, default_ms: u128| duration(queue, key).map(|time| time.map_or(default_ms, |time| time.as_millis()));
+    let is_ascending = backoff("min_backoff", 30)? <= backoff("max_backoff", 5_000)?;
+    ensure!(is_ascending, "queue_config: min_backoff is greater than max_backoff");
+    Ok(())
+}
+
+fn check_headers(of: &Value) -> Result<()> {
+    for header in of.get("headers").and_then(Value::as_mapping).into_iter().flat_map(Mapping::keys) {
+        let header = header.as_str().unwrap_or_default().to_lowercase();
+        ensure!(header != "authorization", "headers: set authorization with its own keys, for example basic_auth");
+        ensure!(!RESERVED_HEADERS.contains(&&*header), "headers: {header} is set by Prometheus itself");
+    }
+    Ok(())
+}
+
+/// Returns `true` if a key has a value other than an empty string.
+fn is_set(of: &Value, key: &str) -> bool {
+    of.get(key).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_contradict_each_other_are_rejected() {
+        for (text, expect) in [
+            ("remote_write: [null]", "remote_write: entry 1: url for remote_write is empty"),
+            ("remote_read: [{url: ''}]", "remote_read: entry 1: url for remote_read is empty"),
+            ("remote_write: [{url: a, name: x}, {url: b, name: x}]", "entry 2: two entries have its name"),
+            ("remote_write: [{url: a, headers: {Authorization: b}}]", "set authorization with its own keys"),
+            ("remote_read: [{url: a, headers: {Host: b}}]", "headers: host is set by Prometheus itself"),
+            ("remote_write: [{url: a, queue_config: {capacity: 0}}]", "queue_config: capacity must be positive"),
+            ("remote_write: [{url: a, queue_config: {min_shards: 51}}]", "min_shards is greater than max_shards"),
+            ("remote_write: [{url: a, queue_config: {max_backoff: 10ms}}]", "min_backoff is greater than max_backoff"),
+            ("tracing: {insecure: true}", "tracing: endpoint is empty"),
+            ("tracing: {endpoint: a, headers: {Host: b}}", "tracing: headers: host is set by Prometheus itself"),
+            ("rule_files: [a, 'my/*/rule']", "\"my/*/rule\" has a wildcard in the name of a directory"),
+            (
+                "scrape_configs: [{bearer_token: a, basic_auth: {}}]",
+                "scrape_configs: entry 1: at most one of basic_auth, bearer_token may be set",
+            ),
+            ("scrape_configs: [{bearer_token: a, bearer_token_file: b}]", "bearer_token, bearer_token_file may be set"),
+            ("scrape_configs: [{tls_config: {ca: a, ca_file: b}}]", "entry 1: tls_config: at most one of ca, ca_file"),
+            ("scrape_configs: [{static_configs: [null]}]", "static_configs: entry 1 is empty"),
+            ("scrape_configs: [{static_configs: [{targets: ['http://a']}]}]", "\"http://a\" is not a host"),
+            ("scrape_configs: [{scrape_protocols: [a, b, a]}]", "scrape_protocols: a is repeated"),
+            ("scrape_configs: [{body_size_limit: 100}]", "body_size_limit: expected a size with a unit"),
+            (
+                "global: {metric_name_validation_scheme: legacy, metric_name_escaping_scheme: allow-utf-8}",
+                "global: metric_name_escaping_scheme: allow-utf-8 needs",
+            ),
+        ] {
+            let error = format!("{:#}", check(&serde_yaml_ng::from_str(text).unwrap()).unwrap_err());
+            assert!(error.contains(expect), "{text}: {error}");
+        }
+        let valid = "remote_write: [{url: a, queue_config: {min_shards: 2}, bearer_token: ''}]\n\
+                     scrape_configs: [{body_size_limit: 0}, {body_size_limit: 10MB, basic_auth: {password: a}}]\n\
+                     rule_files: ['rules/*.yml']\n";
+        check(&serde_yaml_ng::from_str(valid).unwrap()).unwrap();
+    }
+}
