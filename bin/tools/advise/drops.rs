@@ -44,6 +44,7 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
         bail!("no rule, dashboard or query was found: give --rules, --dashboards, --grafana or --usage");
     }
     let findings = find(args, &inputs.needs)?;
+    inputs.notes.extend(nameless_note(findings.nameless.len(), args.ignore_nameless));
     let report = Report {
         rules: relabel_rules::count(&findings, args.write_labels),
         expressions: inputs.needs.len(),
@@ -118,6 +119,15 @@ impl Inputs {
             self.notes.push(format!("the usage record {name} covers less than {age}: rare queries may be missing"));
         }
     }
+}
+
+/// Returns a note about the effect of selectors without a metric name.
+fn nameless_note(n: usize, ignored: bool) -> Option<String> {
+    let effect = match ignored {
+        true => "are ignored (--ignore-nameless)",
+        false => "use all series that they may match; if they are only for exploration, add --ignore-nameless",
+    };
+    (n > 0).then(|| format!("{n} selectors without a metric name {effect}"))
 }
 
 /// Returns a note about a rule in a dry run that a query would have disabled.

@@ -54,12 +54,7 @@ impl Report {
         part(&mut text, "Unused labels", &of(|kind| kind == Kind::Label), lines_max);
         let title = "Metrics used only by recording rules whose results nothing reads (not dropped)";
         part(&mut text, title, &self.findings.unread.iter().collect::<Vec<_>>(), lines_max);
-        list(
-            &mut text,
-            "Selectors without a metric name, which use all series that they may match",
-            &self.findings.nameless,
-            lines_max,
-        );
+        list(&mut text, "Selectors without a metric name", &self.findings.nameless, lines_max);
         let problems: Vec<_> = self.problems.iter().map(Problem::to_string).collect();
         list(&mut text, "Not parsed, and counted as using every metric that it names", &problems, lines_max);
         list(&mut text, "Notes", &self.notes, lines_max);
@@ -169,7 +164,7 @@ Unused labels
   series  samples/s     disk  job  metric
        1        0.5  2.0 KiB  j    c       label x: needs an aggregation to remove it
 
-Selectors without a metric name, which use all series that they may match
+Selectors without a metric name
   file: panel
 
 Not parsed, and counted as using every metric that it names

@@ -16,6 +16,12 @@ use crate::tools::client::{Client, escape};
 
 /// Metrics per query.
 const METRICS_PER_QUERY: usize = 100;
+/// The scrapes per second of a target of each job: scrapes in the last ten minutes, divided by the time between the
+/// first and the last one. A server, or a target, may be younger than that. The first value of the subquery may be a
+/// scrape from before the range, which `count_over_time` does not count.
+const SCRAPE_RATES: &str = "avg by (job) ((count_over_time(up[10m]) \
+    - (min_over_time(timestamp(up)[10m:5s]) > bool (time() - 600))) \
+    / (timestamp(up) - min_over_time(timestamp(up)[10m:5s])) < +Inf)";
 /// Maximum number of metrics of a server.
 const METRICS_MAX: usize = 200_000;
 
@@ -59,8 +65,10 @@ impl Server {
 
     /// Returns the scrapes per second of a target of each job.
     fn scrape_rates(&mut self) -> Result<BTreeMap<String, f64>> {
-        let found = self.query("avg by (job) (count_over_time(up[10m])) / 600")?;
-        Ok(found.into_iter().map(|(labels, rate)| (of(&labels, "job"), rate)).collect())
+        let found = self.query(SCRAPE_RATES)?;
+        // A target with a single sample has no rate yet.
+        let found = found.into_iter().filter(|(_, rate)| rate.is_finite() && *rate > 0.0);
+        Ok(found.map(|(labels, rate)| (of(&labels, "job"), rate)).collect())
     }
 }
 
