@@ -130,6 +130,20 @@ const REJECTS: View = View {
         ("example", "/example/text"),
     ],
 };
+const SENDERS: View = View {
+    path: "/api/v1/status/senders",
+    list: "/senders",
+    columns: &[
+        ("address", "/address"),
+        ("user", "/user"),
+        ("user agent", "/userAgent"),
+        ("path", "/path"),
+        ("samples/s", "/samplesPerSecond"),
+        ("last", "/lastMs"),
+        ("failed requests", "/failed"),
+        ("last error", "/lastError"),
+    ],
+};
 const QUERIES: View = View {
     path: "/api/v1/status/queries",
     list: "",
@@ -155,20 +169,6 @@ const TOP: View = View {
         ("memory bytes", "/memoryPeakBytes"),
         ("user agent", "/userAgent"),
         ("query", "/shape"),
-    ],
-};
-const SENDERS: View = View {
-    path: "/api/v1/status/senders",
-    list: "/senders",
-    columns: &[
-        ("address", "/address"),
-        ("user", "/user"),
-        ("user agent", "/userAgent"),
-        ("samples/s", "/samplesPerSecond"),
-        ("requests", "/requests"),
-        ("failed", "/failed"),
-        ("last", "/lastMs"),
-        ("last error", "/lastError"),
     ],
 };
 const REPLAY: View = View {
@@ -197,8 +197,14 @@ pub(crate) fn run(command: &StatusCommand) -> Result<()> {
         StatusCommand::Top(TopArgs { range, .. }) => format!("{}?range={range}", view.path),
         _ => view.path.to_owned(),
     };
-    let data = args.server.client()?.get_data(&path)?;
-    args.output.print(|| view.print(&data), || &data);
+    let mut client = args.server.client()?;
+    let data = client.get_data(&path)?;
+    let ready = match command {
+        // The numbers of files do not tell whether the replay has ended.
+        StatusCommand::Replay(_) => client.get("/-/ready")?.text(),
+        _ => String::new(),
+    };
+    args.output.print(|| view.print(&data) + &ready, || &data);
     Ok(())
 }
 
@@ -220,6 +226,8 @@ impl View {
 fn cell(at: &str, value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
+        // The team of series without a team.
+        Some(Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(value) if matches!(at, "/sinceMs" | "/lastMs") => value.as_i64().map(time).unwrap_or_default(),
         Some(value) if value.is_f64() => format!("{:.1}", value.as_f64().unwrap_or_default()),
