@@ -98,6 +98,7 @@ pub mod exemplars {
 pub mod stats {
     pub use crate::compact::CompactionStats;
     pub use crate::db::cardinality::{Cardinality, NameCount};
+    pub use crate::db::costs::{Cost, Costs};
     pub use crate::db::{BlockSummary, SeriesCost, Stats};
     pub use crate::replay::{ReplayState, ReplayStats, ReplayStatus};
     pub use crate::shard::exemplars::ExemplarStats;

@@ -12,6 +12,7 @@
 
 mod analysis;
 pub(crate) mod cardinality;
+pub(crate) mod costs;
 mod stats;
 
 use std::fmt;

@@ -76,6 +76,11 @@ impl Frozen {
         scratch.read(0, range, out)
     }
 
+    /// Returns the number of samples of a series.
+    pub(super) fn n_samples(&self, slot: u32) -> usize {
+        self.samples.n_samples(slot)
+    }
+
     /// Returns the size of the samples in bytes.
     pub(super) fn size(&self) -> usize {
         self.samples.size()

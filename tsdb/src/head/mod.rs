@@ -110,6 +110,17 @@ impl Head {
         self.live.size()
     }
 
+    /// Returns the approximate size in bytes of all samples.
+    pub(crate) fn all_samples_size(&self) -> usize {
+        self.live.size() + self.frozen.as_ref().map_or(0, |frozen| frozen.size())
+    }
+
+    /// Returns the number of samples of a series in memory.
+    pub(crate) fn n_samples(&self, slot: u32) -> u64 {
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.n_samples(slot));
+        (self.live.n_samples(slot) + frozen) as u64
+    }
+
     /// Returns the newest timestamp that any series in the head has ever had. Visits all series.
     pub(crate) fn newest_ms(&self) -> Option<i64> {
         self.table.newest_ms()

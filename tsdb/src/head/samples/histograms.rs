@@ -53,6 +53,11 @@ impl Histograms {
         size
     }
 
+    /// Returns the number of histograms.
+    pub(in crate::head) fn len(&self) -> usize {
+        self.by_time.len()
+    }
+
     /// Returns the histogram at a timestamp.
     pub(in crate::head) fn get(&self, timestamp_ms: i64) -> Option<Histogram> {
         let entry = self.by_time.get(&timestamp_ms)?;

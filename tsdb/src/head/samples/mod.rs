@@ -95,6 +95,13 @@ impl Samples {
         self.open.size() + self.arena.size() + maps + other_maps + self.sparse_size
     }
 
+    /// Returns the number of samples of a series.
+    pub(in crate::head) fn n_samples(&self, slot: u32) -> usize {
+        let closed = self.closed.get(&slot).map_or(0, |chunks| chunks.iter().map(Chunk::len).sum());
+        let out_of_order = self.out_of_order.get(&slot).map_or(0, OutOfOrder::len);
+        self.open.get(slot).len() + closed + out_of_order + self.histograms.get(&slot).map_or(0, Histograms::len)
+    }
+
     /// Loads the row of a slot's open chunk into the processor's cache.
     #[inline]
     pub(in crate::head) fn touch(&self, slot: u32) -> u32 {

@@ -103,6 +103,11 @@ impl OutOfOrder {
         );
     }
 
+    /// Returns the number of samples.
+    pub(in crate::head) fn len(&self) -> usize {
+        self.buffer.len() + self.closed.iter().map(Chunk::len).sum::<usize>()
+    }
+
     /// Returns the size of the samples in bytes, without encoded samples.
     pub(in crate::head) fn size(&self) -> usize {
         self.buffer.capacity() * size_of::<OutOfOrderSample>()
