@@ -8,7 +8,7 @@ pub(crate) mod stats;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use varve_tsdb::{Db, Matcher, QueryContext};
+use varve_tsdb::{Db, Labels, Matcher, QueryContext};
 
 use crate::admission::{AdmissionControl, Budgets, Origin, Permit, TeamStatus};
 use crate::batch::{BatchBuilder, DecodedBatch, HistogramEntry, RouteHasher, SeriesEntry, Symbol, Version};
@@ -19,7 +19,9 @@ use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
 use crate::otlp::{self, DeltaStreams, OtlpSettings};
 use crate::outcome::{Rejects, Written};
-use crate::relabel::{ActiveRules, DisabledByUse, DisabledRules, DroppingRule, RuleStats, Rules, UsedRule};
+use crate::relabel::{
+    ActiveRules, DisabledByUse, DisabledRules, DroppingRule, RelabelPreview, RuleStats, Rules, UsedRule,
+};
 use crate::remote_write::{snappy, v1, v2};
 use crate::request::Request;
 use crate::resolve::Resolver;
@@ -165,6 +167,18 @@ impl Receiver {
     /// If the request `ctx` is interrupted or exceeds its memory limit.
     pub fn rules_dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<DroppingRule>> {
         self.rules().rules.dropping(ctx, matchers)
+    }
+
+    /// Returns the effect of the rules in force on a label set, as [`Rules::preview`] does.
+    ///
+    /// # Errors
+    /// The errors of `charge`.
+    pub fn preview_rules<E>(
+        &self,
+        labels: &Labels,
+        charge: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<RelabelPreview, E> {
+        self.rules().rules.preview(labels, charge)
     }
 
     fn change_rules(&self, change: impl FnOnce(&ActiveRules) -> ActiveRules) -> Arc<Rules> {

@@ -57,6 +57,14 @@ impl<'a> Builder<'a> {
         base.chain(self.added.iter().cloned()).collect()
     }
 
+    /// Returns the labels that another builder has set to other values, and the labels that it has deleted.
+    pub(super) fn changes_to(&self, after: &Self) -> (Vec<(String, String)>, Vec<String>) {
+        let set = after.visit().into_iter().filter(|(name, value)| self.get(name) != value).collect();
+        let deleted =
+            self.visit().into_iter().map(|(name, _)| name).filter(|name| after.get(name).is_empty()).collect();
+        (set, deleted)
+    }
+
     pub(super) fn is_changed(&self) -> bool {
         !self.added.is_empty() || !self.deleted.is_empty()
     }

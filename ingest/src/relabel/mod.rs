@@ -96,6 +96,30 @@ pub struct RuleStats {
     pub samples_per_second: f64,
 }
 
+/// The effect of a rule on a label set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelabelStep {
+    /// The rule's name.
+    pub name: String,
+    /// The rule's state. A rule in dry run changes nothing.
+    pub state: RuleState,
+    /// Whether the rule drops the series, or would. Otherwise it changes labels, or would.
+    pub drops: bool,
+    /// The labels that the rule sets, or would set, each with its value.
+    pub set: Vec<(String, String)>,
+    /// The labels that the rule deletes, or would delete.
+    pub deleted: Vec<String>,
+}
+
+/// The effect of all rules on a label set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelabelPreview {
+    /// The rules that have an effect, or would have, in the order of their application.
+    pub steps: Vec<RelabelStep>,
+    /// The resulting labels. `None` if a rule drops the series, or no label is left.
+    pub result: Result<Option<Labels>, LabelsError>,
+}
+
 impl Rules {
     /// Checks and compiles rules.
     ///
@@ -133,6 +157,43 @@ impl Rules {
             Relabeled::Dropped => Ok(None),
             Relabeled::Invalid(invalid) => Err(invalid),
         }
+    }
+
+    /// Returns the effect of the rules on a label set, without any side effect. The size of each step is charged by
+    /// `charge`.
+    ///
+    /// # Errors
+    /// The errors of `charge`.
+    pub fn preview<E>(
+        &self,
+        labels: &Labels,
+        mut charge: impl FnMut(usize) -> Result<(), E>,
+    ) -> Result<RelabelPreview, E> {
+        let mut builder = Builder::new(labels);
+        let (mut steps, mut is_dropped) = (Vec::new(), false);
+        for rule in &self.rules {
+            let mut after = builder.clone();
+            let effect = rule.preview(&mut after);
+            if effect == Effect::None {
+                continue;
+            }
+            let state = rule.state();
+            let (set, deleted) = builder.changes_to(&after);
+            let size = set.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+            charge(size_of::<RelabelStep>() + rule.name.len() + size + deleted.iter().map(String::len).sum::<usize>())?;
+            let drops = effect == Effect::Drops;
+            steps.push(RelabelStep { name: rule.name.clone(), state, drops, set, deleted });
+            if state == RuleState::Enforce {
+                if drops {
+                    is_dropped = true;
+                    break;
+                }
+                builder = after;
+            }
+        }
+        let result =
+            if is_dropped { Ok(None) } else { builder.labels().map(|labels| Some(labels).filter(|l| !l.is_empty())) };
+        Ok(RelabelPreview { steps, result })
     }
 
     /// Notes a query with a selector. Disables the rules with `disable_on_use` that have dropped series that `matchers`

@@ -126,6 +126,15 @@ impl Rule {
 
     /// Applies the rule and returns its effect. In `dry_run`, the labels do not change.
     pub(super) fn apply(&self, labels: &mut Builder<'_>) -> Effect {
+        match self.state() {
+            RuleState::Enforce => self.preview(labels),
+            RuleState::DryRun if self.action.only_drops() => self.preview(labels),
+            RuleState::DryRun => self.preview(&mut labels.clone()),
+        }
+    }
+
+    /// Applies the rule as if it were enforced, and returns its effect.
+    pub(super) fn preview(&self, labels: &mut Builder<'_>) -> Effect {
         let joined = self.join(labels);
         let value: &str = &joined;
         let drops = match &self.action {
@@ -135,10 +144,7 @@ impl Rule {
             Action::DropEqual(target) => labels.get(target) == value,
             _ => {
                 let value = joined.into_owned();
-                return match self.state() {
-                    RuleState::Enforce => self.rewrite(&value, labels),
-                    RuleState::DryRun => self.rewrite(&value, &mut labels.clone()),
-                };
+                return self.rewrite(&value, labels);
             }
         };
         if drops { Effect::Drops } else { Effect::None }
