@@ -23,6 +23,7 @@ use crate::log;
 use crate::quantity::{parse_duration, print_duration};
 use alerting::AlertingConfig;
 use ingest::IngestConfig;
+pub(crate) use ingest::parse_rules;
 use otlp::OtlpConfig;
 use rules::{MAX_WAIT_MAX, RulesConfig};
 

@@ -92,10 +92,24 @@ const FILE_SIZE_MAX: u64 = 64 << 20;
 fn load_file(path: &Path) -> Result<Vec<RuleConfig>> {
     // Rejects a pipe, which would block, and a device, which may never end.
     let text = String::from_utf8(RealFs.read(path, FILE_SIZE_MAX)?)?;
-    let file: Option<RulesFile> = serde_yaml_ng::from_str(&text)?;
-    let rules = file.unwrap_or_default().ingest.metric_relabel_configs;
+    let rules = parse_file(&text)?;
     Rules::new(rules.iter().map(RuleConfig::to_relabel).collect())?;
     Ok(rules)
+}
+
+fn parse_file(text: &str) -> Result<Vec<RuleConfig>> {
+    let file: Option<RulesFile> = serde_yaml_ng::from_str(text)?;
+    Ok(file.unwrap_or_default().ingest.metric_relabel_configs)
+}
+
+/// Parses and compiles relabel rules: a file with relabel rules, or a list of rules.
+///
+/// # Errors
+/// A syntax error, or an invalid rule, in Prometheus' words.
+pub(crate) fn parse_rules(text: &str) -> Result<Rules> {
+    let is_list = text.lines().any(|line| line.starts_with("- "));
+    let rules = if is_list { serde_yaml_ng::from_str(text)? } else { parse_file(text)? };
+    Ok(Rules::new(rules.iter().map(RuleConfig::to_relabel).collect())?)
 }
 
 /// The state of a rule as written.

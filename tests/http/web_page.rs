@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use super::T0;
-use crate::harness::{Access, Server, WriteRequest, series};
+use crate::harness::{Access, Server, WriteRequest, now_ms, series};
 
 /// Returns the path of the page's script.
 fn script(page: &str) -> String {
@@ -61,6 +61,7 @@ fn senders_costs_and_inspections_are_recorded() {
     let up = WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0), (T0 + 1, 1.0)])]);
     server.http().write(&up).expect_status(204);
     server.http().write_body(b"no snappy").expect_status(400);
+    let lag_min_ms = now_ms() - T0 - 60_000;
     let senders = server.http().get("/api/v1/status/senders").data()["senders"].take();
     let [sender] = &senders.as_array().expect("a list")[..] else { panic!("one sender: {senders}") };
     assert_eq!(
@@ -68,6 +69,8 @@ fn senders_costs_and_inspections_are_recorded() {
         (&2.into(), &2.into(), &1.into()),
         "{sender}"
     );
+    assert_eq!(sender["newestSampleMs"], T0 + 1);
+    assert!(sender["lagMs"].as_i64() > Some(lag_min_ms), "{sender}");
     assert!(sender["lastError"].as_str().is_some_and(|error| error.contains("malformed")), "{sender}");
 
     for job in ["a", "b"] {

@@ -17,8 +17,8 @@ use super::metadata::{families as metadata, labels, series};
 use super::query::{evaluate, exemplars, format};
 use super::scraping::targets;
 use super::status::{
-    churn, features, ha, health, last_words, notifications, queries, rejects, relabel, runtime as status, self_metrics,
-    senders, teams, top_queries, tsdb as tsdb_status, usage,
+    advice, cardinality, churn, features, ha, health, last_words, notifications, queries, rejects, relabel,
+    relabel_test, runtime as status, self_metrics, senders, teams, top_queries, tsdb as tsdb_status, usage,
 };
 use super::write::{import, otlp, remote_write as write};
 use super::{export, federate, remote_read, rules, search};
@@ -242,6 +242,25 @@ fn scraping() -> Vec<Endpoint> {
 }
 
 fn state() -> Vec<Endpoint> {
+    const CARDINALITY: &[Parameter] = &[
+        MATCH,
+        optional("focus", Text, "Label whose values are listed."),
+        optional("sort", OneOf(&cardinality::SORT_KEYS), "Sort key of the lists; `series` by default."),
+        LIMIT,
+        TIMEOUT,
+    ];
+    const ADVICE: &[Parameter] = &[
+        optional("since", Time, "Recorded queries before this time do not count."),
+        optional("labels", Boolean, "Also find unused labels."),
+        optional("format", OneOf(&advice::FORMATS), "Format of the rules; `varve` by default."),
+        LIMIT,
+        TIMEOUT,
+    ];
+    const RELABEL_TEST: &[Parameter] = &[
+        required("series", Text, "The series, as a selector with equality matchers."),
+        optional("rules", Text, "Relabel rules in YAML; the rules in force by default."),
+        TIMEOUT,
+    ];
     vec![
         get("/api/v1/status/queries", queries::list)
             .about("status", "Returns the active requests for data")
@@ -276,6 +295,14 @@ fn state() -> Vec<Endpoint> {
             .about("status", "Returns cardinality statistics of the head")
             .takes(const { &[LIMIT, TIMEOUT] })
             .gives::<tsdb_status::TsdbStatus>(),
+        get_post("/api/v1/status/cardinality", cardinality::status)
+            .about("status", "Returns series and bytes by metric, label and label value")
+            .takes(CARDINALITY)
+            .gives::<cardinality::CardinalityReport>(),
+        get("/api/v1/status/advice", advice::status)
+            .about("status", "Returns what no rule or query uses, and rules that drop it")
+            .takes(ADVICE)
+            .gives::<advice::AdviceReport>(),
         get("/api/v1/status/tsdb/blocks", tsdb_status::blocks)
             .about("status", "Returns blocks and parts")
             .gives::<tsdb_status::Blocks>(),
@@ -305,6 +332,10 @@ fn state() -> Vec<Endpoint> {
         get("/api/v1/status/relabel", relabel::status)
             .about("status", "Returns statistics of each relabel rule")
             .gives::<relabel::RelabelStatus>(),
+        get_post("/api/v1/status/relabel/test", relabel_test::test)
+            .about("status", "Returns the effect of relabel rules on a series")
+            .takes(RELABEL_TEST)
+            .gives::<relabel_test::RelabelTest>(),
         get("/api/v1/status/ha", ha::status)
             .about("status", "Returns the leaders of HA pairs")
             .gives::<ha::HaStatus>(),

@@ -51,10 +51,26 @@ pub(crate) struct SenderStats {
     pub(crate) n_failed: u64,
     pub(crate) last_error: String,
     pub(crate) last_error_ms: i64,
+    /// The newest timestamp of a float of the latest request with floats, and when this request ended.
+    pub(crate) newest_sample: Option<NewestSample>,
     has_vanished: bool,
     minute: i64,
     samples_of_minute: u64,
     samples_of_last_minute: u64,
+}
+
+/// The newest sample of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NewestSample {
+    pub(crate) timestamp_ms: i64,
+    pub(crate) stored_ms: i64,
+}
+
+impl NewestSample {
+    /// Returns the age of the sample when it was stored. 0 if the clock of the sender is ahead.
+    pub(crate) fn lag_ms(self) -> u64 {
+        u64::try_from(self.stored_ms.saturating_sub(self.timestamp_ms)).unwrap_or(0)
+    }
 }
 
 impl From<Sender> for SenderId {
@@ -98,6 +114,8 @@ impl Senders {
                 let n_samples = written.stored.total + written.dropped.total + written.deduplicated.total;
                 stats.add(now_ms, n_samples);
                 stats.n_deduplicated += written.deduplicated.total;
+                let newest = written.times.map(|times| NewestSample { timestamp_ms: times.end_ms, stored_ms: now_ms });
+                stats.newest_sample = newest.or(stats.newest_sample);
                 if !written.rejects.is_empty() {
                     stats.fail(now_ms, &written.rejects.to_string());
                 }
@@ -191,6 +209,20 @@ mod tests {
         assert_eq!(a.samples_per_second(MINUTE_MS + 3), 0.0, "the minute is not complete");
         assert_eq!(a.samples_per_second(2 * MINUTE_MS), 2.0);
         assert_eq!(a.samples_per_second(3 * MINUTE_MS), 0.0);
+    }
+
+    #[test]
+    fn the_lag_is_the_age_of_the_newest_sample() {
+        let senders = Senders::default();
+        let lag_after = |now_ms, end_ms: Option<i64>| {
+            let times = end_ms.map(|end_ms| varve_tsdb::TimeRange { start_ms: 0, end_ms });
+            senders.add(now_ms, sender("a", 1), &Ok(Written { times, ..Written::default() }));
+            senders.list()[0].1.newest_sample.map(NewestSample::lag_ms)
+        };
+        assert_eq!(lag_after(5_000, None), None);
+        assert_eq!(lag_after(5_000, Some(1_000)), Some(4_000));
+        assert_eq!(lag_after(9_000, None), Some(4_000), "requests of metadata have no samples");
+        assert_eq!(lag_after(9_000, Some(10_000)), Some(0), "the clock of the sender is ahead");
     }
 
     #[test]

@@ -26,9 +26,9 @@ const CODE_UNUSED: u8 = 3;
 /// The exit code of `--strict` if some input could not be parsed.
 const CODE_PROBLEMS: u8 = 4;
 /// The default scrape interval.
-const SCRAPE_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const SCRAPE_INTERVAL: Duration = Duration::from_secs(30);
 /// The default of bytes per sample on disk.
-const BYTES_PER_SAMPLE: f64 = 1.0;
+pub(super) const BYTES_PER_SAMPLE: f64 = 1.0;
 /// A younger usage record may miss rare queries.
 const RECORD_AGE_MIN: Duration = Duration::from_secs(7 * 86_400);
 
@@ -160,6 +160,7 @@ fn find(args: &DropsArgs, needs: &Needs) -> Result<Findings> {
     let options = findings::Options {
         by_job: args.by_job,
         ignore_nameless: args.ignore_nameless,
+        labels: true,
         bytes_per_sample: bytes_per_sample.unwrap_or(BYTES_PER_SAMPLE),
         retention: args.retention,
     };

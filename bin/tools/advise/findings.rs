@@ -24,6 +24,8 @@ pub(super) struct Options {
     pub(super) by_job: bool,
     /// Ignore selectors without a metric name.
     pub(super) ignore_nameless: bool,
+    /// Find unused labels, which takes two passes over the series per label.
+    pub(super) labels: bool,
     /// Bytes per sample on disk.
     pub(super) bytes_per_sample: f64,
     /// The retention.
@@ -32,55 +34,55 @@ pub(super) struct Options {
 
 /// The result of the analysis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Findings {
-    pub(super) totals: Totals,
+pub(crate) struct Findings {
+    pub(crate) totals: Totals,
     /// Unused metrics, buckets and labels, most expensive first.
-    pub(super) unused: Vec<Finding>,
+    pub(crate) unused: Vec<Finding>,
     /// Metrics that only recording rules with unread results need.
-    pub(super) unread: Vec<Finding>,
+    pub(crate) unread: Vec<Finding>,
     /// Selectors without a metric name. Each needs all series that it may match.
-    pub(super) nameless: Vec<String>,
+    pub(crate) nameless: Vec<String>,
 }
 
 /// Total and unused sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Default)]
-pub(super) struct Totals {
-    pub(super) metrics: u64,
-    pub(super) series: u64,
-    pub(super) samples_per_second: f64,
-    pub(super) unused_metrics: u64,
-    pub(super) unused_metric_series: u64,
+pub(crate) struct Totals {
+    pub(crate) metrics: u64,
+    pub(crate) series: u64,
+    pub(crate) samples_per_second: f64,
+    pub(crate) unused_metrics: u64,
+    pub(crate) unused_metric_series: u64,
     /// Series of unused metrics and buckets.
-    pub(super) unused_series: u64,
-    pub(super) unused_samples_per_second: f64,
-    pub(super) unused_bytes: f64,
+    pub(crate) unused_series: u64,
+    pub(crate) unused_samples_per_second: f64,
+    pub(crate) unused_bytes: f64,
 }
 
 /// An unused metric, set of buckets, or label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Finding {
-    pub(super) kind: Kind,
-    pub(super) job: String,
-    pub(super) metric: String,
+pub(crate) struct Finding {
+    pub(crate) kind: Kind,
+    pub(crate) job: String,
+    pub(crate) metric: String,
     /// The label of [`Kind::Label`].
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) label: String,
+    pub(crate) label: String,
     /// The values of `le` of [`Kind::Buckets`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) buckets: Vec<String>,
+    pub(crate) buckets: Vec<String>,
     /// Series that would disappear if it were dropped.
-    pub(super) series: u64,
-    pub(super) samples_per_second: f64,
+    pub(crate) series: u64,
+    pub(crate) samples_per_second: f64,
     /// Bytes on disk over the retention.
-    pub(super) bytes: f64,
+    pub(crate) bytes: f64,
     /// `true` if a relabel rule can drop it without changing a query result.
-    pub(super) droppable: bool,
+    pub(crate) droppable: bool,
 }
 
 /// The kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Metric,
     Buckets,
     Label,
@@ -150,7 +152,7 @@ impl Search<'_> {
         }
         let selectors: Vec<_> = used.into_iter().map(|(_, selector)| selector).collect();
         self.check_buckets(metric, size, &selectors, inventory)?;
-        self.check_labels(metric, size, &selectors, inventory)
+        if self.options.labels { self.check_labels(metric, size, &selectors, inventory) } else { Ok(()) }
     }
 
     fn is_protected(&self, name: &str) -> bool {
@@ -250,7 +252,7 @@ impl Search<'_> {
 
 impl Totals {
     /// Returns the share of unused series in percent.
-    pub(super) fn unused_percent(&self) -> f64 {
+    pub(crate) fn unused_percent(&self) -> f64 {
         if self.series == 0 { 0.0 } else { 100.0 * self.unused_series as f64 / self.series as f64 }
     }
 }
@@ -297,8 +299,13 @@ mod tests {
             serde_json::json!({"groups": [{"name": "g", "rules": exprs.iter().map(rule).collect::<Vec<_>>()}]});
         rules::read(&"file".into(), &groups.to_string(), &mut needs, &mut problems);
         assert_eq!(problems, []);
-        let options =
-            Options { by_job, ignore_nameless: false, bytes_per_sample: 2.0, retention: Duration::from_secs(100) };
+        let options = Options {
+            by_job,
+            ignore_nameless: false,
+            labels: true,
+            bytes_per_sample: 2.0,
+            retention: Duration::from_secs(100),
+        };
         find(&needs, &mut scrapes, options).unwrap()
     }
 

@@ -3,8 +3,10 @@
 //! ```text
 //! rules, dashboards, usage_record -> template -> needs  \
 //!                                                        findings -> report, relabel_rules
-//! scrapes, a running server       ->      inventory     /
+//! scrapes, a server, a store      ->      inventory     /
 //! ```
+//!
+//! `own` does the same inside a server, for /api/v1/status/advice.
 //!
 //! Needs err on the safe side: a dashboard needs everything that its variables may select, and an expression that does
 //! not parse needs every metric whose name occurs in it.
@@ -17,6 +19,7 @@ mod drops;
 mod findings;
 mod inventory;
 mod needs;
+pub(crate) mod own;
 mod problems;
 mod relabel_rules;
 mod report;
@@ -28,6 +31,8 @@ mod usage_record;
 use std::process::ExitCode;
 
 pub(crate) use args::AdviseCommand;
+pub(crate) use findings::{Finding, Kind, Totals};
+pub(crate) use relabel_rules::Dialect;
 
 use crate::printing::exit_code;
 

@@ -34,14 +34,13 @@ fn add_rule(place: Place, rule: &RawRule, needs: &mut Needs, problems: &mut Vec<
     let reading = template::read_plain(expr);
     problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, expr)));
     let mut selectors = reading.selectors;
-    selectors.extend(template_selectors(rule));
+    selectors.extend(template_selectors(rule.labels.values().chain(rule.annotations.values())));
     let consumer = rule.record.as_ref().map_or(Consumer::Reader, |name| Consumer::Record(name.clone()));
     needs.add(Need { place, consumer, selectors });
 }
 
 /// Returns the selectors of queries in labels and annotations: `{{ query "up" }}`.
-fn template_selectors(rule: &RawRule) -> Vec<Selector> {
-    let texts = rule.labels.values().chain(rule.annotations.values());
+pub(super) fn template_selectors<'a>(texts: impl Iterator<Item = &'a String>) -> Vec<Selector> {
     texts.filter(|text| text.contains("{{") && text.contains("query")).flat_map(|text| template::words(text)).collect()
 }
 

@@ -1,5 +1,7 @@
 //! State of the server.
 
+pub(crate) mod advice;
+pub(crate) mod cardinality;
 pub(crate) mod churn;
 pub(crate) mod features;
 pub(crate) mod ha;
@@ -9,6 +11,7 @@ pub(crate) mod notifications;
 pub(crate) mod queries;
 pub(crate) mod rejects;
 pub(crate) mod relabel;
+pub(crate) mod relabel_test;
 pub(crate) mod runtime;
 pub(crate) mod self_metrics;
 pub(crate) mod senders;

@@ -9,7 +9,7 @@ use varve_tsdb::fs::{Clock, SystemClock};
 use crate::http::openapi::described;
 use crate::http::response::success;
 use crate::server::app::App;
-use crate::server::senders::{SenderId, SenderStats};
+use crate::server::senders::{NewestSample, SenderId, SenderStats};
 
 described! {
     /// Senders since the start, the most recent first.
@@ -41,6 +41,10 @@ described! {
         /// Empty if there was none.
         last_error: String,
         last_error_ms: i64,
+        /// The newest timestamp of the latest request with floats.
+        newest_sample_ms: Option<i64>,
+        /// Age of this sample when it was stored.
+        lag_ms: Option<u64>,
     }
 }
 
@@ -61,6 +65,8 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
         failed: stats.n_failed,
         last_error: stats.last_error,
         last_error_ms: stats.last_error_ms,
+        newest_sample_ms: stats.newest_sample.map(|newest| newest.timestamp_ms),
+        lag_ms: stats.newest_sample.map(NewestSample::lag_ms),
     };
     success(&SenderList { senders: app.senders.list().into_iter().map(describe).collect() })
 }

@@ -86,7 +86,7 @@ pub(crate) async fn cardinality(State(state): State<HttpState>, form: Form) -> R
     .await
 }
 
-fn read_limit(form: &Form) -> Result<usize, ApiError> {
+pub(super) fn read_limit(form: &Form) -> Result<usize, ApiError> {
     let limit = match form.first("limit") {
         "" => LIMIT_DEFAULT,
         text => parse_int(text)

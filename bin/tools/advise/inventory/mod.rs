@@ -2,6 +2,7 @@
 
 mod scrapes;
 mod server;
+mod stored;
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use anyhow::Result;
 
 pub(super) use scrapes::Scrapes;
 pub(super) use server::Server;
+pub(super) use stored::Stored;
 
 /// A metric of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

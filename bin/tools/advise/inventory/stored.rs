@@ -1,0 +1,119 @@
+//! The series of the store of this process that have a sample in the last minutes.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use anyhow::Result;
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Db, Labels, Matcher, QueryContext, SampleColumns, TimeRange};
+
+use super::{Inventory, MetricId, MetricSize};
+
+/// Time over which the scrape interval of a job is measured.
+const RATE_RANGE_MS: i64 = 600_000;
+/// Approximate memory of a metric besides its strings.
+const METRIC_SIZE: usize = 256;
+/// Approximate memory of a hash in a set.
+const HASH_SIZE: usize = 20;
+
+/// A store, and the time range whose series exist.
+pub(in super::super) struct Stored<'a> {
+    db: &'a Db,
+    ctx: &'a QueryContext,
+    range: TimeRange,
+    /// The scrape interval of jobs without `up`.
+    interval: Duration,
+    charge: Charge,
+}
+
+impl<'a> Stored<'a> {
+    pub(in super::super) fn new(db: &'a Db, ctx: &'a QueryContext, range: TimeRange, interval: Duration) -> Self {
+        Self { db, ctx, range, interval, charge: ctx.charge() }
+    }
+
+    /// Calls a function with the labels of each series that passes the matchers.
+    fn for_each(&self, matchers: &[Matcher], mut each: impl FnMut(&Labels) -> Result<()>) -> Result<()> {
+        for series in self.db.select_labels(self.ctx, matchers, self.range)? {
+            each(series?.labels())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the scrapes per second of a target of each job, measured with `up`.
+    fn scrape_rates(&self) -> Result<BTreeMap<String, f64>> {
+        let range = TimeRange { start_ms: self.range.end_ms - RATE_RANGE_MS + 1, end_ms: self.range.end_ms };
+        let mut found: BTreeMap<String, (usize, u32)> = BTreeMap::new();
+        let mut samples = SampleColumns::default();
+        for series in self.db.select(self.ctx, &[Matcher::equal(METRIC_NAME, "up")], range)? {
+            let series = series?;
+            samples.clear();
+            series.read(&mut samples)?;
+            let (n_samples, n_targets) = found.entry(job_of(series.labels())).or_default();
+            *n_samples += samples.len();
+            *n_targets += 1;
+        }
+        let per_second = |(n_samples, n_targets): (usize, u32)| {
+            n_samples as f64 / f64::from(n_targets) / (RATE_RANGE_MS as f64 / 1000.0)
+        };
+        Ok(found.into_iter().map(|(job, counts)| (job, per_second(counts))).collect())
+    }
+}
+
+fn job_of(labels: &Labels) -> String {
+    labels.get("job").unwrap_or_default().to_owned()
+}
+
+/// Returns the matchers of a metric of a job.
+fn matchers(metric: &MetricId) -> [Matcher; 2] {
+    [Matcher::equal(METRIC_NAME, &metric.name), Matcher::equal("job", &metric.job)]
+}
+
+impl Inventory for Stored<'_> {
+    fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>> {
+        let (rates, mut charge) = (self.scrape_rates()?, self.ctx.charge());
+        let default = 1.0 / self.interval.as_secs_f64();
+        let mut metrics: BTreeMap<MetricId, MetricSize> = BTreeMap::new();
+        self.for_each(&[], |labels| {
+            let metric = MetricId { job: job_of(labels), name: labels.metric_name().to_owned() };
+            if let Some(size) = metrics.get_mut(&metric) {
+                size.n_series += 1;
+                return Ok(());
+            }
+            charge.grow(metric.job.len() + metric.name.len() + METRIC_SIZE)?;
+            let samples_per_second = rates.get(&metric.job).copied().unwrap_or(default);
+            metrics.insert(metric, MetricSize { n_series: 1, samples_per_second });
+            Ok(())
+        })?;
+        self.charge.absorb(charge);
+        Ok(metrics)
+    }
+
+    fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>> {
+        let mut buckets = BTreeMap::new();
+        self.for_each(&matchers(metric), |labels| {
+            *buckets.entry(labels.get("le").unwrap_or_default().to_owned()).or_default() += 1;
+            Ok(())
+        })?;
+        Ok(buckets)
+    }
+
+    fn labels(&mut self, metric: &MetricId) -> Result<Vec<String>> {
+        let names = self.db.label_names(self.ctx, &matchers(metric), self.range)?;
+        Ok(names.iter().map(str::to_owned).collect())
+    }
+
+    fn n_series_without(&mut self, metric: &MetricId, removed: &[&str]) -> Result<u64> {
+        let (hasher, mut charge) = (RandomState::new(), self.ctx.charge());
+        let mut seen = HashSet::new();
+        self.for_each(&matchers(metric), |labels| {
+            let left: Vec<_> = labels.iter().filter(|(name, _)| !removed.contains(name)).collect();
+            if seen.insert(hasher.hash_one(left)) {
+                charge.grow(HASH_SIZE)?;
+            }
+            Ok(())
+        })?;
+        Ok(seen.len() as u64)
+    }
+}
