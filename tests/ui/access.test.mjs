@@ -1,8 +1,8 @@
 // Who may do what, and where the page is: tokens, a sub-path behind a proxy, a store that is not open yet.
 
-import { deepStrictEqual, match, strictEqual } from "node:assert";
+import { deepStrictEqual, match, ok, strictEqual } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { missing, openPage, startBrowser, startProxy, startServer } from "./harness.mjs";
+import { missing, openPage, startBrowser, startProxy, startServer, waitUntil, writeFleet } from "./harness.mjs";
 
 const TOKENS = `bearer_tokens:
 - {name: reader, token: read-secret, scopes: [read]}
@@ -35,7 +35,7 @@ describe("access", { skip: missing() }, () => {
     await page.getByLabel("Token or password").fill(secret);
     await page.getByRole("button", { name: "Continue" }).click();
   };
-  const cell = (page) => page.getByText("42", { exact: true }).first();
+  const cell = (page) => page.getByRole("cell", { name: "42", exact: true });
 
   test("the page asks for a token, tells a wrong one, and keeps it only in memory", async () => {
     const { page, problems, close } = await openPage(browser, guarded.url + PATH, { expected: UNAUTHORIZED });
@@ -80,45 +80,95 @@ describe("access", { skip: missing() }, () => {
     await close();
   });
 
-  test("the page works under a sub-path", async () => {
-    const proxy = await startProxy(open.url, "/deep/path");
-    const { page, problems, close } = await openPage(browser, `${proxy.url}/`);
-    match(page.url(), /\/deep\/path\/query$/);
-    for (const title of ["Cardinality", "Store", "Metrics"]) {
-      await page.getByRole("link", { name: title, exact: true }).click();
-      await page.getByRole("heading", { name: title, exact: true }).waitFor();
-      await page.reload();
-      await page.getByRole("heading", { name: title, exact: true }).waitFor();
+  test("a relabel rule is enabled by an operator, after a question", async () => {
+    const rule = "{name: no-up, action: drop, source_labels: [__name__], regex: up, disable_on_use: true}";
+    const flags = ["--web.config.file", "DIR/web.yaml", "--web.enable-admin-api", "--config.file", "DIR/varve.yaml"];
+    const files = { "web.yaml": TOKENS, "varve.yaml": `ingest: {metric_relabel_configs: [${rule}]}\n` };
+    const server = await startServer({ flags, files, token: "admin-secret" });
+    const write = { method: "POST", body: "up 1\n", headers: { Authorization: "Bearer write-secret", "Content-Type": "text/plain" } };
+    strictEqual((await fetch(`${server.url}/api/v1/import/prometheus`, write)).status, 204);
+    strictEqual((await fetch(`${server.url}/api/v1/query?query=up`, { headers: server.headers })).status, 200);
+    const state = async () => (await (await fetch(`${server.url}/api/v1/status/relabel`, { headers: server.headers })).json()).data.rules[0].state;
+    strictEqual(await state(), "dry_run");
+    for (const [secret, refused] of [["read-secret", "Forbidden"], ["admin-secret", undefined]]) {
+      const { page, close } = await openPage(browser, `${server.url}/usage`, { expected: UNAUTHORIZED });
+      await signIn(page, secret);
+      await page.getByRole("button", { name: "Enable" }).click();
+      const dialog = page.getByRole("dialog", { name: "Enable" });
+      await dialog.getByText("Enable the rule no-up?").waitFor();
+      strictEqual(await state(), "dry_run", "a question comes first");
+      await dialog.getByRole("button", { name: "Enable" }).click();
+      if (refused) await dialog.getByText(refused).waitFor();
+      else await page.getByText("enforced").waitFor();
+      await close();
     }
-    await page.goto(proxy.url + PATH);
-    await cell(page).waitFor();
-    await page.locator(".cm-content").waitFor();
-    deepStrictEqual(problems, []);
-    await close();
-    await proxy.stop();
+    strictEqual(await state(), "enforce");
+    await server.stop();
   });
 
-  test("the page shows the progress of the replay, then continues by itself", async () => {
-    let current = 0;
-    const proxy = await startProxy(open.url, "", (request, response) => {
-      const isData = request.url.startsWith("/api/") || request.url.startsWith("/-/");
-      if (!isData || current >= 4) return false;
-      if (request.url.includes("walreplay")) {
-        current += 1;
-        response.writeHead(200, { "Content-Type": "application/json", "X-Varve-Replay-State": "running" });
-        response.end(JSON.stringify({ status: "success", data: { min: 0, max: 4, current } }));
-      } else {
-        // As the server responds before the store is open.
-        response.writeHead(503, { "X-Prometheus-Stopping": "false", "Retry-After": "5" }).end("Service Unavailable");
+  test("the page works under the route prefix, behind a proxy at another path", async () => {
+    for (const [external, prefix] of [["/outer/varve", "/inner"], ["/deep/path", "/deep/path"], ["/outer", "/"]]) {
+      const path = prefix === "/" ? "" : prefix;
+      const server = await startServer({ flags: [`--web.external-url=http://proxy.example${external}/`, `--web.route-prefix=${prefix}`], path });
+      const proxy = await startProxy(server.url, external);
+      const { page, problems, close } = await openPage(browser, `${proxy.url}/`);
+      await page.locator(".cm-content").waitFor();
+      for (const title of ["Cardinality", "Store", "Metrics"]) {
+        await page.getByRole("link", { name: title, exact: true }).click();
+        await page.getByRole("heading", { name: title, exact: true }).waitFor();
+        await page.reload();
+        await page.getByRole("heading", { name: title, exact: true }).waitFor();
+        ok(new URL(page.url()).pathname.startsWith(`${external}/`), page.url());
       }
-      return true;
-    });
-    const { page, problems, close } = await openPage(browser, proxy.url + PATH, { expected: ["503"] });
-    await page.getByText(/[1-4] of 4 log files/).waitFor();
-    await cell(page).waitFor();
+      await page.goto(proxy.url + PATH);
+      await cell(page).waitFor();
+      await page.goto(`${proxy.url}/graph?g0.expr=vector(42)&g0.tab=1`);
+      await cell(page).waitFor();
+      deepStrictEqual(problems, [], `${external} to ${prefix}`);
+      await close();
+      await proxy.stop();
+      await server.stop();
+    }
+  });
+
+  test("the page shows a replay, then continues by itself", async () => {
+    // The log is never flushed.
+    const server = await startServer({ flags: ["--storage.head.flush-interval=1d", "--storage.wal.replay-concurrency=1"] });
+    writeFleet(server, { duration: "120m" });
+    const { page, problems, close } = await openPage(browser, `${server.url}/query?g0.expr=count(node_load1)`, { expected: ["503", "net::ERR_"] });
+    const result = page.getByRole("cell", { name: /^\d+$/ });
+    await result.waitFor();
+    await server.kill();
+    server.start();
+    const unthrottle = server.throttle();
+    await waitUntil("the page is served", async () => (await fetch(`${server.url}/query`)).ok);
+    await page.getByRole("button", { name: "Run" }).click();
+    // The second text, if the store is open already while the rest of the log is replayed.
+    const progress = page.getByText(/The store is opening|The server replays its log/).first();
+    await progress.waitFor();
+    unthrottle();
+    await progress.waitFor({ state: "detached" });
+    await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]'));
+    await result.waitFor();
     deepStrictEqual(problems, []);
     await close();
-    await proxy.stop();
+    await server.stop();
+  });
+
+  test("the page outlives a crash of the server", async () => {
+    const server = await startServer();
+    const { page, problems, close } = await openPage(browser, `${server.url}/senders`, { expected: ["net::ERR_", "503"] });
+    await page.getByText("Nobody wrote since startup.").waitFor();
+    await server.kill();
+    const unreachable = page.getByRole("alert").getByText("the server cannot be reached").first();
+    await unreachable.waitFor();
+    await page.getByText("Nobody wrote since startup.").waitFor();
+    server.start();
+    await unreachable.waitFor({ state: "detached" });
+    await page.getByText("Nobody wrote since startup.").waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+    await server.stop();
   });
 
   test("the shell is served without credentials, with its policy, compressed, and not again", async () => {

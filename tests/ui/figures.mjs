@@ -23,7 +23,9 @@ async function draw(browser, url, nSeries, nPoints) {
   });
   await page.evaluate(() => {
     const tasks = [];
-    new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: "longtask" });
+    const note = (entries) => tasks.push(...entries.map(({ duration }) => duration));
+    const observer = new PerformanceObserver((list) => note(list.getEntries()));
+    observer.observe({ type: "longtask" });
     const { text } = Response.prototype;
     Response.prototype.text = async function () {
       const body = await text.call(this);
@@ -39,7 +41,8 @@ async function draw(browser, url, nSeries, nPoints) {
       await frame();
       const drawn = performance.now() - globalThis.received;
       // The browser reports tasks later.
-      await new Promise((resolve) => setTimeout(resolve, 500));
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+      note(observer.takeRecords());
       return { drawn, longest: Math.max(0, ...tasks) };
     };
   });

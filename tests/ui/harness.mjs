@@ -37,13 +37,24 @@ async function freePort() {
 }
 
 /** Starts a server on an empty data directory. `files` are written below it, and `flags` may name them as `DIR/…`. */
-export async function startServer({ flags = [], files = {}, token } = {}) {
+export async function startServer({ flags = [], files = {}, token, path = "" } = {}) {
   const dir = await mkdtemp(join(tmpdir(), "varve-ui-"));
   for (const [name, text] of Object.entries(files)) await writeFile(join(dir, name), text);
   const port = await freePort();
-  const url = `http://127.0.0.1:${port}`;
+  const url = `http://127.0.0.1:${port}${path}`;
   const args = ["serve", "--web.listen-address", `127.0.0.1:${port}`, "--storage.tsdb.path", join(dir, "data"), "--log.level=warn"];
-  const child = spawn(bin("varve"), [...args, ...flags.map((flag) => flag.replace("DIR", dir))], { stdio: ["ignore", "ignore", "inherit"] });
+  let child;
+  const start = () => {
+    child = spawn(bin("varve"), [...args, ...flags.map((flag) => flag.replace("DIR", dir))], { stdio: ["ignore", "ignore", "inherit"] });
+    child.unref();
+  };
+  const end = async (signal) => {
+    const ended = new Promise((resolve) => child.once("exit", resolve));
+    child.ref();
+    child.kill(signal);
+    await ended;
+  };
+  start();
   // A test that fails or is interrupted leaves no server behind.
   process.once("exit", () => child.kill("SIGKILL"));
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
@@ -51,11 +62,25 @@ export async function startServer({ flags = [], files = {}, token } = {}) {
   return {
     url,
     headers,
-    post: (path, body, type) => fetch(url + path, { method: "POST", body, headers: { ...headers, "Content-Type": type } }),
+    post: (target, body, type) => fetch(url + target, { method: "POST", body, headers: { ...headers, "Content-Type": type } }),
+    /** Ends the process as a crash does. */
+    kill: () => end("SIGKILL"),
+    /** Starts the process again, and does not wait until it is ready. */
+    start,
+    /** Lets the process run a tenth of the time, as on a slow machine, until the returned function is called. */
+    throttle: () => {
+      const slowed = child;
+      const timer = setInterval(() => {
+        slowed.kill("SIGCONT");
+        setTimeout(() => slowed.kill("SIGSTOP"), 10);
+      }, 100).unref();
+      return () => {
+        clearInterval(timer);
+        setTimeout(() => slowed.kill("SIGCONT"), 50);
+      };
+    },
     stop: async () => {
-      const ended = new Promise((resolve) => child.once("exit", resolve));
-      child.kill("SIGTERM");
-      await ended;
+      await end("SIGTERM");
       await rm(dir, { recursive: true });
     },
   };

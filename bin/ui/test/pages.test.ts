@@ -1,17 +1,17 @@
-import { deepStrictEqual, match, strictEqual } from "node:assert";
+import { deepStrictEqual, strictEqual } from "node:assert";
 import { test } from "node:test";
 import { historyCompletion } from "../src/editor/history_completion";
-import { compare, pairSelector } from "../src/pages/cardinality";
+import { compare, pairSelector, withPair } from "../src/pages/cardinality";
 import { withLabel } from "../src/pages/cardinality_data";
 import { culprit } from "../src/pages/churn";
-import { dropRules } from "../src/pages/drop_rules";
 import { countLabels, queryFor } from "../src/pages/metric_detail";
 import { index } from "../src/pages/own_metrics";
 import { nameOf } from "../src/pages/requesters";
-import { isShown } from "../src/pages/rules";
+import { ruleFile } from "../src/pages/rules/explain";
+import { isShown } from "../src/pages/rules/page";
 import { metadataOf } from "../src/pages/stored";
-import { unusedSince } from "../src/pages/usage";
 import { type Column, sortRows } from "../src/parts/table";
+import { withDurations } from "../src/query/explain_view";
 import { check } from "./check";
 
 check("a query that suits the type", queryFor, [
@@ -29,18 +29,21 @@ check("a matcher is added to a selector", withLabel, [
   [['up{a="b", }', "c"], 'up{a="b",c!=""}'],
 ]);
 check("a pair becomes a selector", pairSelector, [[["__name__=up"], "up"], [['a=b="c'], '{a="b=\\"c"}']]);
+check("a pair narrows a selector", withPair, [
+  [["", "a=b"], '{a="b"}'],
+  [["{}", "a=b"], '{a="b"}'],
+  [['{job="x"}', "a=b"], '{job="x", a="b"}'],
+  [["up", "a=b"], 'up{a="b"}'],
+  [['{job="x"}', "__name__=up"], "up"],
+]);
+check("durations of a plan are written as PromQL does", withDurations, [
+  [["rate(a[300000ms] offset 90000ms)"], "rate(a[5m] offset 1m30s)"],
+  [['a{x="\\"300000ms"}'], 'a{x="\\"300000ms"}'],
+]);
 check("counts are compared", compare, [
   [[[{ name: "a", value: 3 }]], [{ name: "a", value: 3, change: undefined }]],
   [[[{ name: "a", value: 3 }, { name: "b", value: 1 }], [{ name: "a", value: 5 }]], [{ name: "a", value: 3, change: -2 }, { name: "b", value: 1, change: 1 }]],
 ]);
-
-test("drop rules are in dry run, escape names, and name few metrics each", () => {
-  const yaml = dropRules(Array.from({ length: 21 }, (_, i) => `m${String(i).padStart(2, "0")}`).concat('a.b"c'));
-  match(yaml, /^ingest:\n {2}metric_relabel_configs:\n {2}- name: unused-1\n {4}action: drop\n/);
-  strictEqual(yaml.match(/state: dry_run/g)?.length, 2);
-  match(yaml, /regex: "a\\\\\.b\\"c\|m00\|/);
-  strictEqual(dropRules([]), "ingest:\n  metric_relabel_configs: []\n");
-});
 
 test("labels are counted", () => {
   const counts = countLabels([{ __name__: "a", x: "1" }, { __name__: "a", x: "1", y: "" }]);
@@ -77,12 +80,11 @@ test("metadata of a family serves its metrics", () => {
   deepStrictEqual([metadataOf("h_bucket", all)?.type, metadataOf("h_sum", all)?.type, metadataOf("x", all)], ["histogram", "gauge", undefined]);
 });
 
-test("unused metrics are those without use, or without use since a time", () => {
-  const usage = { queries: 1, lastMs: 100, matchedLabels: [], groupedLabels: [], allLabels: false, requesters: [] };
-  const row = { name: "a", series: 1, type: "", unit: "", help: "", newSeries: 0 };
-  const all = [{ ...row, usage }, { ...row, name: "b" }];
-  deepStrictEqual(unusedSince(all, undefined).map(({ name }) => name), ["b"]);
-  deepStrictEqual(unusedSince(all, 101).map(({ name }) => name), ["a", "b"]);
+test("a backtest sends the rule as a rule file", () => {
+  const rule = { type: "alerting" as const, name: "High", query: 'up{a="\\n"} == 0', duration: 90, labels: { severity: "page" }, health: "ok", evaluationTime: 0, lastEvaluation: "" };
+  const group = { name: "g", file: "f", interval: 15, evaluationTime: 0, lastEvaluation: "", rules: [rule] };
+  const sent = { alert: "High", expr: 'up{a="\\n"} == 0', for: "1m30s", keep_firing_for: "0s", labels: { severity: "page" } };
+  deepStrictEqual(JSON.parse(ruleFile(group, rule)), { groups: [{ name: "g", interval: "15s", rules: [sent] }] });
 });
 
 test("rules are filtered by state and words", () => {

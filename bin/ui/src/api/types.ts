@@ -65,6 +65,57 @@ export interface TsdbStatus {
   memoryInBytesByLabelName: NameCount[];
   seriesCountByLabelValuePair: NameCount[];
 }
+/** Series in memory, their size, and their part of the block files. */
+export interface Cost {
+  series: number;
+  memoryBytes: number;
+  diskSamples: number;
+  diskBytes: number;
+}
+export interface CardinalityReport {
+  total: Cost;
+  metricCount: number;
+  labelCount: number;
+  valueCount: number;
+  metrics: Array<{ name: string; cost: Cost; queries: number; lastUsedMs: number | null }>;
+  labels: Array<{ name: string; values: number; cost: Cost }>;
+  pairs: Array<{ name: string; value: string; cost: Cost }>;
+  values: Array<{ value: string; cost: Cost }>;
+}
+export interface Unused {
+  kind: "metric" | "buckets" | "label";
+  job: string;
+  metric: string;
+  label: string;
+  buckets: string[];
+  series: number;
+  samplesPerSecond: number;
+  bytes: number;
+  droppable: boolean;
+}
+export interface Advice {
+  sinceMs: number;
+  expressions: number;
+  totals: {
+    metrics: number;
+    series: number;
+    samplesPerSecond: number;
+    unusedMetrics: number;
+    unusedSeries: number;
+    unusedSamplesPerSecond: number;
+    unusedBytes: number;
+  };
+  unused: Unused[];
+  unread: Unused[];
+  nameless: string[];
+  rulesCount: number;
+  rules: string;
+}
+export interface RelabelTest {
+  steps: Array<{ name: string; state: string; drops: boolean; set: Labels; deleted: string[] }>;
+  result: Labels | null;
+  error: string;
+}
 export interface Block {
   ulid: string;
   minTime: number;
@@ -161,11 +212,18 @@ export interface Reject {
   example: { text: string; labels: string; timestampMs: number | null; value: string | number | null } | null;
   sender: { address: string; userAgent: string; user: string; path: string };
 }
+export interface RuleUse {
+  atMs: number;
+  selector: string;
+  who: string;
+}
 export interface RelabelRule {
   name: string;
   state: "enforce" | "dry_run";
   disableOnUse: boolean;
-  disabledByUse: { atMs: number; selector: string; who: string } | null;
+  disabledByUse: RuleUse | null;
+  /** In a dry run, the first query that would have disabled the rule. */
+  wouldBeDisabledBy: RuleUse | null;
   series: number;
   samples: number;
   samplesPerSecond: number;

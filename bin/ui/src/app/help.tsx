@@ -6,9 +6,9 @@ import { navigate, pageUrl } from "./router";
 
 const KEYS: ReadonlyArray<[keys: string, meaning: string]> = [
   ["/", "Go to the query or the search box"],
-  ["Enter", "Run the query; Shift+Enter starts a new line"],
-  ["Ctrl+Space", "Suggest completions"],
-  ["Escape", "Leave the editor, close a dialog"],
+  ["Enter, Ctrl+Enter", "Run the query; Shift+Enter starts a new line"],
+  ["Ctrl+Space", "Suggest completions; Tab or Enter takes one"],
+  ["Escape", "Close completions, leave the editor, close a dialog"],
   ["Alt+1, 2, 3", "Table, graph, explain"],
   ["?", "This list"],
 ];

@@ -1,12 +1,14 @@
 /** Notices of the server above every page: rejected configuration, shutdown, retention that holds blocks. */
 
-import { useState } from "preact/hooks";
-import { request } from "../api/client";
+import { useEffect, useState } from "preact/hooks";
+import { request, waiting } from "../api/client";
 import { plural } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { dateTime } from "../parts/time";
 import { PageLink } from "../parts/view";
 import { loadLastWords } from "../pages/last_words";
+import { useStore } from "../parts/store";
+import { readProgress } from "./replay";
 
 interface Notification {
   text: string;
@@ -15,6 +17,9 @@ interface Notification {
 }
 
 const POLL_MS = 30_000;
+const REPLAY_POLL_MS = 1000;
+/** A restart of the server is noticed within this time. */
+const RESTART_POLL_MS = 5000;
 const DAY_MS = 86_400_000;
 
 export function Notices() {
@@ -22,9 +27,11 @@ export function Notices() {
   const [hidden, setHidden] = useState<string[]>([]);
   const shown = data.filter(({ active, text, date }) => active && !hidden.includes(text + date));
   const killed = useKilled();
-  if (shown.length === 0 && !killed) return null;
+  const replay = useReplay();
+  if (shown.length === 0 && !killed && !replay) return null;
   return (
     <div class="notices">
+      {replay}
       {killed}
       {shown.map(({ text, date }) => (
         <div class="message warning" role="status" key={text + date}>
@@ -32,6 +39,20 @@ export function Notices() {
           <button type="button" class="quiet" onClick={() => setHidden([...hidden, text + date])}>Hide</button>
         </div>
       ))}
+    </div>
+  );
+}
+
+/** Shows the progress of a replay that continues after the store is open. Requests for the data of the log wait for its end. */
+function useReplay() {
+  const reason = useStore(waiting);
+  const [isRunning, setIsRunning] = useState(false);
+  const { data } = useLoad(`replay ${reason}`, readProgress, reason !== "no" ? 0 : isRunning ? REPLAY_POLL_MS : RESTART_POLL_MS);
+  useEffect(() => setIsRunning(data?.state === "running"), [data]);
+  if (reason !== "no" || data?.state !== "running") return null;
+  return (
+    <div class="message info" role="status">
+      <span>The server replays its log: {data.current} of {plural(data.max, "file")}. Queries of recent data wait for it.</span>
     </div>
   );
 }

@@ -4,7 +4,7 @@ import type { ComponentType } from "preact";
 import { Cardinality } from "../pages/cardinality";
 import { Churn } from "../pages/churn";
 import { Metrics } from "../pages/metrics";
-import { Rules } from "../pages/rules";
+import { Rules } from "../pages/rules/page";
 import { Running } from "../pages/running";
 import { Senders } from "../pages/senders";
 import { StorePage } from "../pages/store";

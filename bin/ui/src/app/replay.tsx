@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { fetchFromServer, resume } from "../api/client";
 
-interface Progress {
+export interface Progress {
   state: string;
   current: number;
   max: number;
@@ -12,7 +12,7 @@ interface Progress {
 const POLL_MS = 500;
 
 /** Returns the progress, or undefined if the server does not respond. The endpoint works before the store is open. */
-async function readProgress(): Promise<Progress | undefined> {
+export async function readProgress(): Promise<Progress | undefined> {
   try {
     const response = await fetchFromServer("api/v1/status/walreplay");
     const { data } = (await response.json()) as { data: { current: number; max: number } };

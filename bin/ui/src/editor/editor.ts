@@ -2,7 +2,7 @@
  *
  * It lives in a shadow root, where CodeMirror adopts its style sheets: the page's policy allows no inline styles. */
 
-import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
+import { acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, insertNewlineAndIndent } from "@codemirror/commands";
 import { HighlightStyle, bracketMatching, indentOnInput, syntaxHighlighting } from "@codemirror/language";
 import { type Diagnostic, setDiagnostics } from "@codemirror/lint";
@@ -80,7 +80,9 @@ function createState(options: EditorOptions, promql: PromQLExtension): EditorSta
       style,
       Prec.highest(
         keymap.of([
+          // An open completion takes the first Escape.
           { key: "Escape", run: (view) => (view.contentDOM.blur(), false) },
+          { key: "Tab", run: acceptCompletion },
         ]),
       ),
       // Below the keys of an open completion, above those that insert a line.

@@ -1,4 +1,4 @@
-/** Cardinality of all series or of a selector, compared with another time. */
+/** Cardinality of all series or of a selector: counts, bytes in memory and on disk, compared with another time. */
 
 import { useEffect, useState } from "preact/hooks";
 import { request } from "../api/client";
@@ -8,43 +8,43 @@ import { bytes, count, percent } from "../parts/format";
 import { labelName, metricSelector, quote } from "../parts/labels";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
-import { parseDateTime, toInput } from "../parts/time";
-import { Figures, Page, PageLink, QueryLink, Section, Show } from "../parts/view";
-import { type Cardinality as Data, ROWS_MAX, loadCardinality, loadValues } from "./cardinality_data";
+import { dateTime, parseDateTime, toInput } from "../parts/time";
+import { Ago, Figures, Page, PageLink, QueryLink, Section, Select, Show } from "../parts/view";
+import { type CountRow, type Cardinality as Data, type SortKey, countAt, loadCardinality } from "./cardinality_data";
 import { nameOf } from "./requesters";
 
-interface Row {
-  name: string;
-  value: number;
+interface Row extends CountRow {
   /** Change since the time of comparison; undefined without one. */
   change?: number;
-  memory?: number;
 }
+
+const SORT_KEYS: Array<[SortKey, string]> = [["series", "series"], ["memory", "memory"], ["disk", "disk"]];
 
 export function Cardinality() {
   const { params } = useAddress();
   const selector = params.get("match") ?? "";
   const focus = params.get("focus") ?? "";
   const since = params.get("since") ?? "";
+  const sort = SORT_KEYS.find(([key]) => key === params.get("by"))?.[0] ?? "series";
   const sinceMs = since === "" ? undefined : Number(since) * 1000;
-  const loaded = useLoad(`now ${selector} ${since}`, async (signal) => {
+  const loaded = useLoad(`cardinality ${selector} ${focus} ${since} ${sort}`, async (signal) => {
+    if (sinceMs === undefined) return { now: await loadCardinality(selector, focus, sort, signal) };
     // Both sides are counted in the same way, so that they can be compared.
-    const nowMs = sinceMs === undefined ? undefined : Date.now();
-    const [now, before] = await Promise.all([loadCardinality(selector, nowMs, signal), sinceMs === undefined ? undefined : loadCardinality(selector, sinceMs, signal)]);
+    const [now, before] = await Promise.all([countAt(selector, focus, Date.now(), signal), countAt(selector, focus, sinceMs, signal)]);
     return { now, before };
   });
   return (
     <Page
       title="Cardinality"
-      controls={<Controls selector={selector} sinceMs={sinceMs} />}
-      about={selector === "" && sinceMs === undefined ? "Series in memory, from the index." : "Series with a sample in the last five minutes, counted by queries."}
+      controls={<Controls selector={selector} sinceMs={sinceMs} sort={sort} />}
+      about={sinceMs === undefined ? "Series in memory, and what they and older series take on disk." : "Series with a sample in the last five minutes, counted by queries."}
     >
-      <Show loaded={loaded}>{({ now, before }) => <Lists now={now} before={before} selector={selector} focus={focus} sinceMs={sinceMs} />}</Show>
+      <Show loaded={loaded}>{({ now, before }) => <Lists now={now} before={before} selector={selector} focus={focus} sort={sort} />}</Show>
     </Page>
   );
 }
 
-function Controls({ selector, sinceMs }: { selector: string; sinceMs?: number }) {
+function Controls({ selector, sinceMs, sort }: { selector: string; sinceMs?: number; sort: SortKey }) {
   const [text, setText] = useState(selector);
   useEffect(() => setText(selector), [selector]);
   return (
@@ -58,7 +58,9 @@ function Controls({ selector, sinceMs }: { selector: string; sinceMs?: number })
       >
         <input type="search" class="search" placeholder='Selector: {job="node"}' aria-label="Selector" spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
         <button type="submit">Focus</button>
+        {selector !== "" && <button type="button" class="quiet" onClick={() => setParams({ match: undefined })}>All series</button>}
       </form>
+      {sinceMs === undefined && <Select label="Largest by" value={sort} options={SORT_KEYS} onChange={(by) => setParams({ by: by === "series" ? undefined : by })} />}
       <label class="field">
         <span>Compare with</span>
         <input
@@ -85,35 +87,47 @@ interface ListsProps {
   before?: Data;
   selector: string;
   focus: string;
-  sinceMs?: number;
+  sort: SortKey;
 }
 
-function Lists({ now, before, selector, focus, sinceMs }: ListsProps) {
-  const change = (value: number, old?: number) => (old === undefined ? "" : ` (${signed(value - old)})`);
-  const metrics = compare(now.metrics, before?.metrics);
-  const labels = compare(now.labels, before?.labels).map((row) => ({ ...row, memory: now.memory.get(row.name) }));
-  const total = now.series;
+function Lists({ now, before, selector, focus, sort }: ListsProps) {
+  const { params } = useAddress();
+  const { total } = now;
+  const change = before ? ` (${signed(total.value - before.total.value)})` : "";
+  const link = (changes: Record<string, string>) => {
+    const next = new URLSearchParams(params);
+    for (const [name, value] of Object.entries(changes)) next.set(name, value);
+    return Object.fromEntries(next);
+  };
+  const match = (label: string, value: string) => `{${labelName(label)}=${quote(value)}}`;
+  const shared = { sort, whole: total };
   return (
     <>
       <Figures
         items={[
-          ["Series", `${count(now.series)}${change(now.series, before?.series)}`],
-          ["Metrics", `${now.metrics.length}${now.metrics.length >= ROWS_MAX ? "+" : ""}`],
-          ["Labels", `${now.labels.length}${now.labels.length >= ROWS_MAX ? "+" : ""}`],
-          ["Largest label", now.labels[0] ? `${now.labels[0].name}: ${count(now.labels[0].value)} values` : "–"],
+          ["Series", `${count(total.value)}${change}`, "In memory"],
+          ["Metrics", count(now.nMetrics)],
+          ["Labels", count(now.nLabels)],
+          ...(total.cost ? ([["Memory", bytes(total.cost.memoryBytes), "Series, labels and samples in memory"], ["Disk", bytes(total.cost.diskBytes), `${count(total.cost.diskSamples)} samples in blocks`]] as Array<[string, string, string]>) : []),
+          ["Largest label", largestLabel(now)],
         ]}
       />
-      <div class="columns">
-        {focus !== "" && <FocusLabel selector={selector} label={focus} sinceMs={sinceMs} />}
-        <Section title="Metrics by series">
-          <CountTable id="m" noun="metric" rows={metrics} whole={total} title="Series" link={(name) => <PageLink page="explore" params={{ metric: name }}><code>{name}</code></PageLink>} />
+      {focus !== "" && (
+        <Section title={`Values of ${focus}`} note={<>{count(now.nValues)} values. <button type="button" class="quiet" onClick={() => setParams({ focus: undefined })}>Close</button></>}>
+          <CountTable id="v" noun="value" rows={compare(now.values, before?.values)} {...shared} link={(name) => <QueryLink tab="table" expr={`count by (__name__) (${match(focus, name)})`}><code>{name}</code></QueryLink>} />
+          <WhoNeeds label={focus} />
         </Section>
-        <Section title="Labels by values">
-          <CountTable id="l" noun="label" rows={labels} title="Values" hasMemory link={(name) => <PageLink page="cardinality" params={keep({ match: selector, since: sinceMs, focus: name })}><code>{name}</code></PageLink>} />
+      )}
+      <div class="columns halves">
+        <Section title="Metrics">
+          <CountTable id="m" noun="metric" rows={compare(now.metrics, before?.metrics)} hasUse {...shared} link={(name) => <PageLink page="explore" params={{ metric: name }}><code>{name}</code></PageLink>} />
+        </Section>
+        <Section title="Labels">
+          <CountTable id="l" noun="label" rows={compare(now.labels, before?.labels)} counted="Values" sort={sort === "series" ? "count" : sort} link={(name) => <PageLink page="cardinality" params={link({ focus: name })}><code>{name}</code></PageLink>} />
         </Section>
         {now.pairs.length > 0 && (
-          <Section title="Pairs by series">
-            <CountTable id="p" noun="pair" rows={now.pairs} whole={total} title="Series" link={(name) => <PageLink page="cardinality" params={keep({ match: pairSelector(name), since: sinceMs })}><code>{name}</code></PageLink>} />
+          <Section title="Pairs of label and value">
+            <CountTable id="p" noun="pair" rows={now.pairs} {...shared} link={(name) => <PageLink page="cardinality" params={link({ match: withPair(selector, name) })}><code>{name}</code></PageLink>} />
           </Section>
         )}
       </div>
@@ -121,9 +135,9 @@ function Lists({ now, before, selector, focus, sinceMs }: ListsProps) {
   );
 }
 
-function keep(params: Record<string, string | number | undefined>): Record<string, string> {
-  const kept = Object.entries(params).filter(([, value]) => value !== undefined && value !== "");
-  return Object.fromEntries(kept.map(([name, value]) => [name, name === "since" ? String(Number(value) / 1000) : String(value)]));
+function largestLabel({ labels }: Data): string {
+  const [first] = [...labels].sort((a, b) => b.value - a.value);
+  return first ? `${first.name}: ${count(first.value)} values` : "–";
 }
 
 /** Returns the selector of `label=value`, as the server prints pairs. */
@@ -133,10 +147,18 @@ export function pairSelector(pair: string): string {
   return name === "__name__" ? metricSelector(value) : `{${labelName(name)}=${quote(value)}}`;
 }
 
+/** Adds a pair to a selector. A metric name replaces a selector without one. */
+export function withPair(selector: string, pair: string): string {
+  const added = pairSelector(pair);
+  const inner = /^\{(.*)\}$/s.exec(added)?.[1];
+  if (selector === "" || inner === undefined) return added;
+  return selector.endsWith("}") ? `${selector.slice(0, -1).replace(/,?\s*$/, "")}, ${inner}}`.replace("{, ", "{") : `${selector}{${inner}}`;
+}
+
 /** Adds the change since another time. A row that was not among the largest at that time has no change. */
-export function compare(now: NameCount[], before?: NameCount[]): Row[] {
+export function compare(now: CountRow[], before?: NameCount[]): Row[] {
   const old = before && new Map(before.map(({ name, value }) => [name, value]));
-  return now.map(({ name, value }) => ({ name, value, change: old && value - (old.get(name) ?? 0) }));
+  return now.map((row) => ({ ...row, change: old && row.value - (old.get(row.name) ?? 0) }));
 }
 
 function signed(n: number): string {
@@ -147,49 +169,45 @@ interface CountTableProps {
   id: string;
   noun: string;
   rows: Row[];
-  title: string;
-  whole?: number;
-  hasMemory?: boolean;
+  /** The title of the counts. */
+  counted?: string;
+  sort: string;
+  /** The row of which all others are a part. */
+  whole?: CountRow;
+  hasUse?: boolean;
   link: (name: string) => preact.ComponentChildren;
 }
 
-function CountTable({ id, noun, rows, title, whole, hasMemory, link }: CountTableProps) {
+function CountTable({ id, noun, rows, counted = "Series", sort, whole, hasUse, link }: CountTableProps) {
+  const all = whole?.value ?? 0;
+  const size = (key: "memoryBytes" | "diskBytes", title: string, columnId: string): Column<Row> => ({
+    id: columnId,
+    title,
+    value: ({ cost }) => cost?.[key] ?? 0,
+    cell: ({ cost }) => bytes(cost?.[key] ?? 0),
+    hint: `Of all series with the ${noun}`,
+    isNumber: true,
+    bar: true,
+  });
   const columns: Array<Column<Row>> = [
     { id: "name", title: noun[0]?.toUpperCase() + noun.slice(1), value: ({ name }) => name, cell: ({ name }) => link(name), isName: true },
     {
-      id: "count",
-      title,
+      id: counted === "Series" ? "series" : "count",
+      title: counted,
       value: ({ value }) => value,
-      cell: ({ value }) => (whole ? `${count(value)} (${percent(value / whole)})` : count(value)),
+      cell: ({ value }) => <>{count(value)}{all > 0 && <span class="minor"> ({percent(value / all)})</span>}</>,
       isNumber: true,
       bar: true,
-      whole,
     },
   ];
   if (rows.some(({ change }) => change !== undefined)) {
     columns.push({ id: "change", title: "Change", value: ({ change = 0 }) => change, cell: ({ change = 0 }) => signed(change), isNumber: true });
   }
-  if (hasMemory) {
-    columns.push({ id: "memory", title: "Memory", hint: "Memory of the label's strings and index, of all series", value: ({ memory = 0 }) => memory, cell: ({ memory }) => (memory === undefined ? "–" : bytes(memory)), isNumber: true, bar: true });
+  if (rows.some(({ cost }) => cost)) {
+    columns.push(size("memoryBytes", "Memory", "memory"), size("diskBytes", "Disk", "disk"));
+    if (hasUse) columns.push({ id: "used", title: "Last used", value: ({ lastUsedMs }) => -(lastUsedMs ?? 0), cell: ({ lastUsedMs }) => <Ago ms={lastUsedMs ?? 0} />, isMinor: true });
   }
-  return <DataTable id={id} caption={title} columns={columns} rows={rows} rowKey={({ name }) => name} text={({ name }) => name} sort="count" noun={noun} empty="No series match." />;
-}
-
-function FocusLabel({ selector, label, sinceMs }: { selector: string; label: string; sinceMs?: number }) {
-  const loaded = useLoad(`values ${selector} ${label} ${sinceMs}`, async (signal) => {
-    const [now, before] = await Promise.all([loadValues(selector, label, undefined, signal), sinceMs === undefined ? undefined : loadValues(selector, label, sinceMs, signal)]);
-    return compare(now, before);
-  });
-  const close = <button type="button" class="quiet" onClick={() => setParams({ focus: undefined })}>Close</button>;
-  const match = (value: string) => `{${labelName(label)}=${quote(value)}}`;
-  return (
-    <Section title={`Values of ${label}`} note={<>The {ROWS_MAX} values with the most series. {close}</>}>
-      <Show loaded={loaded}>
-        {(rows) => <CountTable id="v" noun="value" rows={rows} title="Series" link={(name) => <QueryLink tab="table" expr={`count by (__name__) (${match(name)})`}><code>{name}</code></QueryLink>} />}
-      </Show>
-      <WhoNeeds label={label} />
-    </Section>
-  );
+  return <DataTable id={id} caption={`${noun}s`} columns={columns} rows={rows} rowKey={({ name }) => name} text={({ name }) => name} sort={sort} noun={noun} isShort empty="No series match." />;
 }
 
 /** The queries that need a label because they match, group or join by it. */
@@ -206,7 +224,7 @@ function WhoNeeds({ label }: { label: string }) {
             {users.length === 0
               ? `No query matched or grouped by ${label}`
               : `Queries of ${users.slice(0, 5).map((user) => user.metric ?? user.selector).join(", ")}${users.length > 5 ? ` and ${users.length - 5} more` : ""} need ${label}: ${names.slice(0, 5).join(", ")}`}
-            {` since ${toInput(sinceMs).replace("T", " ")}.`}
+            {` since ${dateTime(sinceMs)}.`}
             {all > 0 && ` Queries of ${count(all)} metrics return all labels.`}
           </p>
         );

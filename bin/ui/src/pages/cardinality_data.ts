@@ -1,59 +1,80 @@
-/** Cardinality of the store: of the whole head from its index, and of a selector or an earlier time by counting. */
+/** Cardinality: of now with bytes in memory and on disk, and of an earlier time by counting with queries. */
 
 import { request } from "../api/client";
-import type { NameCount, QueryData, TsdbStatus } from "../api/types";
+import type { CardinalityReport, Cost, NameCount, QueryData } from "../api/types";
 import { labelName, quote } from "../parts/labels";
 
 /** Rows of each list. */
 export const ROWS_MAX = 100;
-/** Maximum number of labels whose values are counted for a selector. Each takes one query. */
+/** Maximum number of labels whose values are counted at another time. Each takes one query. */
 const LABELS_MAX = 60;
 const PARALLEL = 4;
 
+/** The key by which the largest entries are chosen. */
+export type SortKey = "series" | "memory" | "disk";
+
+export interface CountRow extends NameCount {
+  /** Undefined for another time than now. */
+  cost?: Cost;
+  lastUsedMs?: number | null;
+}
+
 export interface Cardinality {
-  series: number;
-  metrics: NameCount[];
+  total: CountRow;
+  metrics: CountRow[];
+  nMetrics: number;
   /** Values per label. */
-  labels: NameCount[];
-  /** Memory per label, of the whole head. */
-  memory: Map<string, number>;
-  pairs: NameCount[];
+  labels: CountRow[];
+  nLabels: number;
+  pairs: CountRow[];
+  /** Values of the label in focus, with their series. */
+  values: CountRow[];
+  nValues: number;
 }
 
-/** Loads the cardinality of the head, or of a selector at a time. */
-export async function loadCardinality(selector: string, timeMs: number | undefined, signal: AbortSignal): Promise<Cardinality> {
-  const { data } = await request<TsdbStatus>("status/tsdb", { params: { limit: ROWS_MAX }, signal });
-  const memory = new Map(data.memoryInBytesByLabelName.map(({ name, value }) => [name, value]));
-  if (selector === "" && timeMs === undefined) {
-    return {
-      series: data.headStats.numSeries,
-      metrics: data.seriesCountByMetricName,
-      labels: data.labelValueCountByLabelName.filter(({ name }) => name !== "__name__"),
-      memory,
-      pairs: data.seriesCountByLabelValuePair,
-    };
-  }
-  return { ...(await countSelected(selector === "" ? '{__name__!=""}' : selector, timeMs, signal)), memory };
+/** Loads the cardinality of the series that are in memory or on disk now. */
+export async function loadCardinality(selector: string, focus: string, sort: SortKey, signal: AbortSignal): Promise<Cardinality> {
+  const params = { "match[]": selector, focus, sort, limit: ROWS_MAX };
+  const { data } = await request<CardinalityReport>("status/cardinality", { params, signal });
+  const row = (name: string, cost: Cost): CountRow => ({ name, value: cost.series, cost });
+  return {
+    total: row("", data.total),
+    metrics: data.metrics.map(({ name, cost, lastUsedMs }) => ({ ...row(name, cost), lastUsedMs })),
+    nMetrics: data.metricCount,
+    labels: data.labels.map(({ name, values, cost }) => ({ name, value: values, cost })),
+    nLabels: data.labelCount,
+    pairs: data.pairs.map(({ name, value, cost }) => row(`${name}=${value}`, cost)),
+    values: data.values.map(({ value, cost }) => row(value, cost)),
+    nValues: data.valueCount,
+  };
 }
 
-async function countSelected(selector: string, timeMs: number | undefined, signal: AbortSignal) {
-  const at = (timeMs ?? Date.now()) / 1000;
+/** Counts the series with a sample in the five minutes before a time. */
+export async function countAt(selector: string, focus: string, timeMs: number, signal: AbortSignal): Promise<Cardinality> {
+  const at = timeMs / 1000;
+  const matched = selector === "" ? '{__name__!=""}' : selector;
   const run = (query: string) => instant(query, at, signal);
-  const names = await request<string[]>("labels", { params: { "match[]": selector, start: at - 300, end: at }, signal });
+  const largest = async (label: string) => {
+    const query = `topk(${ROWS_MAX}, count by (${labelName(label)}) (${withLabel(matched, label)}))`;
+    return byCount((await run(query)).map(({ metric, value }) => ({ name: metric[label] ?? "", value })));
+  };
+  const names = await request<string[]>("labels", { params: { "match[]": matched, start: at - 300, end: at }, signal });
   const labelNames = names.data.filter((name) => name !== "__name__").slice(0, LABELS_MAX);
-  const [total, metrics] = await Promise.all([run(`count(${selector})`), run(`topk(${ROWS_MAX}, count by (__name__) (${selector}))`)]);
+  const [total, metrics, values] = await Promise.all([run(`count(${matched})`), largest("__name__"), focus === "" ? [] : largest(focus)]);
   const labels = await inParallel(labelNames, async (name) => {
-    const [found] = await run(`count(count by (${labelName(name)}) (${withLabel(selector, name)}))`);
+    const [found] = await run(`count(count by (${labelName(name)}) (${withLabel(matched, name)}))`);
     return { name, value: found?.value ?? 0 };
   });
-  return { series: total[0]?.value ?? 0, metrics: named(metrics, "__name__"), labels: byCount(labels), pairs: [] };
-}
-
-/** Loads the values of a label with the number of their series. */
-export async function loadValues(selector: string, label: string, timeMs: number | undefined, signal: AbortSignal): Promise<NameCount[]> {
-  const matched = withLabel(selector === "" ? '{__name__!=""}' : selector, label);
-  const query = `topk(${ROWS_MAX}, count by (${labelName(label)}) (${matched}))`;
-  return named(await instant(query, (timeMs ?? Date.now()) / 1000, signal), label);
+  return {
+    total: { name: "", value: total[0]?.value ?? 0 },
+    metrics,
+    nMetrics: metrics.length,
+    labels: byCount(labels),
+    nLabels: names.data.length - 1,
+    pairs: [],
+    values,
+    nValues: values.length,
+  };
 }
 
 /** Adds the matcher `label!=""` to a selector. */
@@ -74,10 +95,6 @@ async function instant(query: string, time: number, signal: AbortSignal): Promis
   const { data } = await request<QueryData>("query", { method: "POST", params: { query, time }, signal });
   if (data.resultType !== "vector") return [];
   return data.result.map(({ metric, value }) => ({ metric, value: Number(value?.[1] ?? 0) }));
-}
-
-function named(counted: Counted[], label: string): NameCount[] {
-  return byCount(counted.map(({ metric, value }) => ({ name: metric[label] ?? "", value })));
 }
 
 function byCount(list: NameCount[]): NameCount[] {

@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import { request } from "../api/client";
-import type { Labels, QueryData } from "../api/types";
+import type { CardinalityReport, Labels, QueryData } from "../api/types";
 import { setParams, useAddress } from "../app/router";
 import { bytes, count, percent, short } from "../parts/format";
 import { labelName, metricSelector } from "../parts/labels";
@@ -64,20 +64,32 @@ export function MetricDetail({ metric, stored }: { metric: string; stored: Store
   return (
     <>
       <p class="about">{row?.help || "No help text was sent with this metric."}</p>
-      <Figures
-        items={[
-          ["Type", type],
-          ["Unit", row?.unit || "–"],
-          ["Series", count(row?.series ?? 0)],
-          ["≈ Memory", bytes((row?.series ?? 0) * stored.bytesPerSeries), "Series times the average memory of a series"],
-          ["New series", count(row?.newSeries ?? 0), "In the last hour"],
-        ]}
-      />
+      <Costs metric={metric} type={type} unit={row?.unit ?? ""} newSeries={row?.newSeries ?? 0} />
       <Rate metric={metric} bytesPerSample={stored.bytesPerSample} />
       <p>Open: <QueryLink expr={query}><code>{query}</code></QueryLink></p>
       <Show loaded={loaded}>{(series) => <LabelTables metric={metric} series={series} />}</Show>
       <Section title="Who uses it"><Requesters usage={row?.usage} /></Section>
     </>
+  );
+}
+
+function Costs({ metric, type, unit, newSeries }: { metric: string; type: string; unit: string; newSeries: number }) {
+  const loaded = useLoad(`cost ${metric}`, async (signal) => (await request<CardinalityReport>("status/cardinality", { params: { "match[]": metricSelector(metric), limit: 1 }, signal })).data.total);
+  return (
+    <Show loaded={loaded}>
+      {(cost) => (
+        <Figures
+          items={[
+            ["Type", type],
+            ["Unit", unit || "–"],
+            ["Series", count(cost.series)],
+            ["New series", count(newSeries), "In the last hour"],
+            ["Memory", bytes(cost.memoryBytes), "Series, labels and samples in memory"],
+            ["Disk", bytes(cost.diskBytes), `${count(cost.diskSamples)} samples in blocks`],
+          ]}
+        />
+      )}
+    </Show>
   );
 }
 
@@ -111,11 +123,11 @@ function LabelTables({ metric, series }: { metric: string; series: Labels[] }) {
     { id: "series", title: "Series with it", value: ({ series: n }) => n, cell: ({ series: n }) => count(n), isNumber: true },
     { id: "top", title: "Most frequent", value: ({ top }) => top, isMinor: true, wraps: true },
   ];
-  const note = series.length >= SERIES_MAX ? `Counted in the first ${count(SERIES_MAX)} series of the last hour.` : undefined;
+  const note = series.length >= SERIES_MAX ? `Counted in the first ${count(SERIES_MAX)} series of the last hour.` : "Counted in the series of the last hour.";
   return (
     <div class="columns">
       <Section title="Labels" note={note}>
-        <DataTable id="l" caption="Labels" columns={columns} rows={rows} rowKey={({ label }) => label} sort="values" noun="label" empty="The metric has no labels, or no series in the last hour." />
+        <DataTable id="l" caption="Labels" columns={columns} rows={rows} rowKey={({ label }) => label} sort="values" noun="label" isShort empty="The metric has no labels, or no series in the last hour." />
       </Section>
       {counts.has(focus) && <Values metric={metric} label={focus} values={counts.get(focus) ?? new Map()} />}
     </div>
@@ -146,6 +158,7 @@ function Values({ metric, label, values }: { metric: string; label: string; valu
         text={({ value }) => value}
         sort="series"
         noun="value"
+        isShort
         empty="No values."
         controls={
           <>

@@ -21,7 +21,7 @@ export function Running() {
     request(`status/queries/${id}`, { method: "DELETE" }).then(loaded.reload, setError);
   };
   return (
-    <Page title="Running queries" about="Requests for data that wait or run, with what they hold now. The list refreshes every second. Canceling needs --web.enable-admin-api.">
+    <Page title="Running queries" about={<>Requests for data that wait or run, with what they hold now. The list refreshes every second. Canceling needs <span class="nowrap">--web.enable-admin-api</span>.</>}>
       {error !== undefined && <ErrorBox error={error} />}
       <Show loaded={loaded}>{(queries) => <Queries queries={queries} onCancel={cancel} />}</Show>
       <TopQueries />

@@ -5,6 +5,7 @@ import type { HaCluster } from "../api/types";
 import { count, seconds, short } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
+import { dateTime } from "../parts/time";
 import { Ago, Figures, Page, Section, Show } from "../parts/view";
 
 interface Sender {
@@ -21,9 +22,13 @@ interface Sender {
   failed: number;
   lastError: string;
   lastErrorMs: number;
+  newestSampleMs: number | null;
+  lagMs: number | null;
 }
 
 const POLL_MS = 5000;
+/** Age of the newest sample of a request above which a sender is marked: it falls behind, or its clock does. */
+const LAG_MS = 300_000;
 /** Time of silence after which a sender is marked. Prometheus sends at least once a minute. */
 const SILENT_MS = 120_000;
 
@@ -46,6 +51,8 @@ function nameOf({ user, address, userAgent }: Sender): string {
 function SenderTable({ senders }: { senders: Sender[] }) {
   const now = Date.now();
   const rate = senders.reduce((sum, { samplesPerSecond }) => sum + samplesPerSecond, 0);
+  const lags = senders.flatMap(({ lagMs }) => lagMs ?? []);
+  const lag = lags.length > 0 ? lags.reduce((most, ms) => Math.max(most, ms)) : undefined;
   const columns: Array<Column<Sender>> = [
     { id: "sender", title: "Sender", value: nameOf, cell: (sender) => <><b>{nameOf(sender)}</b><div class="muted">{sender.userAgent}</div></>, isName: true },
     { id: "path", title: "Path", value: ({ path }) => path, cell: ({ path }) => <code>{path}</code>, isMinor: true },
@@ -53,12 +60,13 @@ function SenderTable({ senders }: { senders: Sender[] }) {
     { id: "samples", title: "Samples", value: ({ samples }) => samples, cell: ({ samples }) => count(samples), isNumber: true, isMinor: true },
     { id: "requests", title: "Requests", value: ({ requests }) => requests, cell: ({ requests }) => count(requests), isNumber: true, isMinor: true },
     { id: "last", title: "Last request", value: ({ lastMs }) => lastMs, cell: ({ lastMs }) => <span class={now - lastMs > SILENT_MS ? "tag warn" : ""}><Ago ms={lastMs} /></span>, isNumber: true },
+    { id: "lag", title: "Lag", hint: "Age of the newest sample of the latest request when it was stored", value: ({ lagMs }) => lagMs ?? -1, cell: ({ lagMs, newestSampleMs }) => (lagMs === null ? "–" : <span class={lagMs > LAG_MS ? "tag warn" : ""} title={newestSampleMs === null ? "" : `Newest sample at ${dateTime(newestSampleMs)}`}>{seconds(lagMs / 1000)}</span>), isNumber: true },
     { id: "failed", title: "Failed", hint: "Requests of which not everything was stored", value: ({ failed }) => failed, cell: ({ failed }) => (failed > 0 ? <span class="tag bad">{count(failed)}</span> : "0"), isNumber: true },
     { id: "error", title: "Last error", value: ({ lastError }) => lastError, cell: ({ lastError, lastErrorMs }) => (lastError === "" ? "–" : <>{lastError} <span class="muted"><Ago ms={lastErrorMs} /></span></>), isMinor: true, wraps: true },
   ];
   return (
     <>
-      <Figures items={[["Senders", count(senders.length)], ["Samples/s", short(rate)], ["Silent", count(senders.filter(({ lastMs }) => now - lastMs > SILENT_MS).length), "No request for two minutes"], ["With errors", count(senders.filter(({ failed }) => failed > 0).length)]]} />
+      <Figures items={[["Senders", count(senders.length)], ["Samples/s", short(rate)], ["Silent", count(senders.filter(({ lastMs }) => now - lastMs > SILENT_MS).length), "No request for two minutes"], ["Largest lag", lag === undefined ? "–" : seconds(lag / 1000), "Age of the newest sample of a sender's latest request"], ["With errors", count(senders.filter(({ failed }) => failed > 0).length)]]} />
       <DataTable id="s" caption="Senders" columns={columns} rows={senders} rowKey={(sender) => `${nameOf(sender)} ${sender.userAgent} ${sender.path}`} text={(sender) => `${nameOf(sender)} ${sender.userAgent} ${sender.path} ${sender.lastError}`} sort="rate" noun="sender" empty="Nobody wrote since startup. Remote write goes to /api/v1/write, OpenTelemetry to /api/v1/otlp/v1/metrics." />
     </>
   );

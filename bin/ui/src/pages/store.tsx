@@ -6,8 +6,8 @@ import { setParams, useAddress } from "../app/router";
 import { bytes, count, percent, seconds } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
-import { parseDuration } from "../parts/time";
-import { Figures, Page, Section, Select, Show } from "../parts/view";
+import { dateTime, parseDuration } from "../parts/time";
+import { Copied, Figures, Page, Section, Select, Show } from "../parts/view";
 import { BlockMap } from "../chart/block_map";
 import { MetricChart } from "./metric_chart";
 import { type OwnMetrics, loadOwnMetrics } from "./own_metrics";
@@ -125,14 +125,14 @@ function Server() {
           <Section title="Server">
             <dl class="facts card">
               <dt>Version</dt><dd>{build.revision}, API of Prometheus {build.version}</dd>
-              <dt>Running for</dt><dd>{seconds((Date.parse(runtime.serverTime) - Date.parse(runtime.startTime)) / 1000)}, since {runtime.startTime}</dd>
+              <dt>Running for</dt><dd>{seconds((Date.parse(runtime.serverTime) - Date.parse(runtime.startTime)) / 1000)}, since {dateTime(Date.parse(runtime.startTime))}</dd>
               <dt>Host</dt><dd>{runtime.hostname}, {runtime.GOMAXPROCS} cores, working directory {runtime.CWD}</dd>
               <dt>Retention</dt><dd>{runtime.storageRetention}</dd>
-              <dt>Configuration</dt><dd>{runtime.reloadConfigSuccess ? "loaded" : "the last reload failed"}, {runtime.lastConfigTime}</dd>
+              <dt>Configuration</dt><dd>{runtime.reloadConfigSuccess ? "loaded" : "the last reload failed"}, {dateTime(Date.parse(runtime.lastConfigTime))}</dd>
             </dl>
           </Section>
           <div class="columns">
-            <Section title="Configuration"><pre class="text" tabIndex={0}>{config}</pre></Section>
+            <Section title="Configuration"><Copied text={config}><pre class="text" tabIndex={0}>{config}</pre></Copied></Section>
             <Section title="Flags">
               <DataTable id="f" caption="Flags" columns={columns} rows={flags} rowKey={([name]) => name} text={([name, value]) => `${name} ${value}`} noun="flag" empty="" />
             </Section>

@@ -1,112 +1,101 @@
-/** Usage: metrics that queries used, unused metrics with their costs, and rules that drop them. */
+/** Usage: what no rule and no query uses, what it costs, rules that drop it, and the relabel rules in force. */
 
-import { useMemo } from "preact/hooks";
 import { request } from "../api/client";
-import type { RelabelRule } from "../api/types";
-import { bytes, count, percent, short } from "../parts/format";
+import type { Advice as Data, Unused } from "../api/types";
+import { setParams, useAddress } from "../app/router";
+import { bytes, count, percent, plural, short } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime } from "../parts/time";
 import { Ago, Figures, Page, PageLink, Section, Select, Show, download } from "../parts/view";
-import { setParams, useAddress } from "../app/router";
-import { dropRules } from "./drop_rules";
-import { LastUse } from "./requesters";
-import { type MetricRow, type Stored, loadStored } from "./stored";
+import { RelabelRules } from "./relabel_rules";
 
-const DAY_MS = 86_400_000;
+const DAY_S = 86_400;
 const AGES: Array<[string, string]> = [["", "ever recorded"], ["1", "the last day"], ["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"]];
-const POLL_MS = 10_000;
 
 export function Usage() {
-  const loaded = useLoad("stored", loadStored);
+  const { params } = useAddress();
+  const [days, labels] = [params.get("days") ?? "", params.get("labels") ?? ""];
+  const loaded = useLoad(`advice ${days} ${labels}`, async (signal) => {
+    const since = days === "" ? undefined : Math.floor(Date.now() / 1000) - Number(days) * DAY_S;
+    return (await request<Data>("status/advice", { params: { since, labels }, signal })).data;
+  });
   return (
-    <Page title="Usage and drop advice" about="Metrics that no query asked for, and what they cost. The record knows queries that this server answered: add rules and dashboards that rarely run with varve advise drops before you drop anything.">
-      <Show loaded={loaded}>{(stored) => <Advice stored={stored} />}</Show>
-      <Rules />
+    <Page title="Usage and drop advice" about="What no rule of this server and no recorded query uses, and what it costs. Dashboards that nobody opened are not recorded: compare them with varve advise drops before you drop anything.">
+      <Show loaded={loaded}>{(advice) => <Advice advice={advice} days={days} labels={labels} />}</Show>
+      <RelabelRules />
     </Page>
   );
 }
 
-/** Returns the metrics that no query used since a time. Without a time, returns the metrics that are not in the usage record. */
-export function unusedSince(metrics: MetricRow[], sinceMs: number | undefined): MetricRow[] {
-  return metrics.filter(({ usage }) => !usage || (sinceMs !== undefined && usage.lastMs < sinceMs));
-}
-
-function Advice({ stored }: { stored: Stored }) {
-  const { params } = useAddress();
-  const days = params.get("days") ?? "";
-  const sinceMs = days === "" ? undefined : Date.now() - Number(days) * DAY_MS;
-  const { metrics, usage, bytesPerSeries, status } = stored;
-  const unused = useMemo(() => unusedSince(metrics, sinceMs), [metrics, days]);
-  const nSeries = unused.reduce((sum, { series }) => sum + series, 0);
-  const recordDays = (Date.now() - usage.sinceMs) / DAY_MS;
-  const columns: Array<Column<MetricRow>> = [
-    { id: "name", title: "Metric", value: ({ name }) => name, cell: ({ name }) => <PageLink page="explore" params={{ metric: name }}><code>{name}</code></PageLink>, isName: true },
-    { id: "type", title: "Type", value: ({ type }) => type, cell: ({ type }) => <span class="tag">{type}</span>, isMinor: true },
+function Advice({ advice, days, labels }: { advice: Data; days: string; labels: string }) {
+  const { totals, unused, sinceMs } = advice;
+  const isYoung = Date.now() - sinceMs < 7 * DAY_S * 1000;
+  const columns: Array<Column<Unused>> = [
+    { id: "metric", title: "Metric", value: ({ metric }) => metric, cell: ({ metric }) => <PageLink page="explore" params={{ metric }}><code>{metric}</code></PageLink>, isName: true },
+    ...(unused.some(({ kind }) => kind !== "metric") ? [KIND] : []),
+    { id: "job", title: "Job", value: ({ job }) => job, isMinor: true, wraps: true },
     { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, bar: true },
-    { id: "memory", title: "≈ Memory", hint: "Series times the average memory of a series", value: ({ series }) => series, cell: ({ series }) => bytes(series * bytesPerSeries), isNumber: true },
-    { id: "used", title: "Last used", value: ({ usage: own }) => -(own?.lastMs ?? 0), cell: ({ usage: own }) => <LastUse usage={own} />, isMinor: true, wraps: true },
+    { id: "rate", title: "Samples/s", value: ({ samplesPerSecond }) => samplesPerSecond, cell: ({ samplesPerSecond }) => short(samplesPerSecond), isNumber: true, isMinor: true },
+    { id: "disk", title: "Disk", hint: "Over the retention, at the measured size of a sample", value: ({ bytes: size }) => size, cell: ({ bytes: size }) => bytes(size), isNumber: true },
   ];
-  const save = () => download("drop-rules.yaml", "application/yaml", dropRules(unused.map(({ name }) => name)));
   return (
     <>
       <Figures
         items={[
-          ["Unused metrics", `${count(unused.length)} of ${count(metrics.length)}`],
-          ["Their series", `${count(nSeries)} (${percent(nSeries / Math.max(1, status.headStats.numSeries))})`],
-          ["≈ Their memory", bytes(nSeries * bytesPerSeries)],
-          ["Record began", dateTime(usage.sinceMs).slice(0, 16)],
+          ["Unused metrics", `${count(totals.unusedMetrics)} of ${count(totals.metrics)}`],
+          ["Their series", `${count(totals.unusedSeries)} (${percent(totals.unusedSeries / Math.max(1, totals.series))})`],
+          ["Samples/s", `${short(totals.unusedSamplesPerSecond)} of ${short(totals.samplesPerSecond)}`],
+          ["Disk", bytes(totals.unusedBytes), "Over the retention"],
+          ["Record began", dateTime(sinceMs).slice(0, 16)],
         ]}
       />
-      {recordDays < 7 && <p class="message warning">The usage record is younger than a week (it began <Ago ms={usage.sinceMs} />): rare queries may be missing from it.</p>}
-      <Section title="Unused metrics">
+      {isYoung && <p class="message warning"><span>The usage record is younger than a week (it began <Ago ms={sinceMs} />): rare queries may be missing from it.</span></p>}
+      {advice.nameless.length > 0 && (
+        <p class="message info"><span>{plural(advice.nameless.length, "query", "queries")} without a metric name keep everything that they may match: <code>{advice.nameless.slice(0, 3).join("; ")}</code></span></p>
+      )}
+      <Section title="Unused">
         <DataTable
           id="u"
-          caption="Unused metrics"
+          caption="Unused"
           columns={columns}
           rows={unused}
-          rowKey={({ name }) => name}
-          text={({ name }) => name}
+          rowKey={({ job, metric, kind, label }) => JSON.stringify([job, metric, kind, label])}
+          text={({ metric, job, label }) => `${metric} ${job} ${label}`}
           sort="series"
-          noun="metric"
-          empty="Every metric was used."
+          noun="entry"
+          nouns="entries"
+          isShort
+          empty="Everything is used."
           controls={
             <>
               <Select label="Not used in" value={days} options={AGES} onChange={(next) => setParams({ days: next })} />
-              <button type="button" onClick={save}>Download drop rules</button>
+              <label class="field check">
+                <input type="checkbox" checked={labels !== ""} onChange={(event) => setParams({ labels: event.currentTarget.checked ? "true" : undefined })} />
+                <span>Labels, too</span>
+              </label>
+              <button type="button" disabled={advice.rulesCount === 0} onClick={() => download("drop-rules.yaml", "application/yaml", advice.rules)}>
+                Download {plural(advice.rulesCount, "rule")}
+              </button>
             </>
           }
         />
-        <p class="about">The rules are in dry run: they count what they would drop. They disable themselves when a query uses what they drop. Add them to ingest.metric_relabel_configs.</p>
+        {advice.unread.length > 0 && (
+          <p class="message info">
+            <span>Only recording rules whose results nothing reads use {advice.unread.slice(0, 5).map(({ metric }) => metric).join(", ")}{advice.unread.length > 5 && ` and ${advice.unread.length - 5} more`}. Review these rules.</span>
+          </p>
+        )}
+        <p class="about">The rules are in dry run: they count what they would drop. They disable themselves when a query uses what they drop. Put the file into a directory that ingest.relabel_files lists.</p>
       </Section>
     </>
   );
 }
 
-function Rules() {
-  const loaded = useLoad("relabel", async (signal) => (await request<{ rules: RelabelRule[] }>("status/relabel", { signal })).data.rules, POLL_MS);
-  const columns: Array<Column<RelabelRule>> = [
-    { id: "name", title: "Rule", value: ({ name }) => name, cell: ({ name }) => <code>{name}</code>, isName: true },
-    { id: "state", title: "State", value: ({ state }) => state, cell: (rule) => <State rule={rule} />, wraps: true },
-    { id: "series", title: "Series", hint: "Label sets that the rule dropped or changed, or would have", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true },
-    { id: "samples", title: "Samples", value: ({ samples }) => samples, cell: ({ samples }) => count(samples), isNumber: true, isMinor: true },
-    { id: "rate", title: "Samples/s", value: ({ samplesPerSecond }) => samplesPerSecond, cell: ({ samplesPerSecond }) => short(samplesPerSecond), isNumber: true },
-  ];
-  return (
-    <Section title="Relabel rules" note="Counters since the rules were loaded.">
-      <Show loaded={loaded}>
-        {(rules) => <DataTable id="r" caption="Relabel rules" columns={columns} rows={rules} rowKey={({ name }) => name} noun="rule" empty="No relabel rules are configured (ingest.metric_relabel_configs)." />}
-      </Show>
-    </Section>
-  );
-}
+/** Shown if anything but whole metrics is unused. */
+const KIND: Column<Unused> = { id: "kind", title: "Unused", value: ({ kind, label }) => `${kind} ${label}`, cell: (row) => <Kind row={row} />, wraps: true };
 
-function State({ rule: { state, disableOnUse, disabledByUse } }: { rule: RelabelRule }) {
-  return (
-    <>
-      <span class={state === "enforce" ? "tag good" : "tag"}>{state}</span>
-      {disableOnUse && <span class="tag">disables on use</span>}
-      {disabledByUse && <div class="muted">Disabled by {disabledByUse.who || "a query"}: <code>{disabledByUse.selector}</code> <Ago ms={disabledByUse.atMs} /></div>}
-    </>
-  );
+function Kind({ row: { kind, label, buckets, droppable } }: { row: Unused }) {
+  if (kind === "metric") return <>metric</>;
+  if (kind === "buckets") return <span title={buckets.join(", ")}>{plural(buckets.length, "bucket")}</span>;
+  return <>label <code>{label}</code>{!droppable && <span class="muted" title="Series would become equal: change the exporter, or aggregate">, not by a rule</span>}</>;
 }

@@ -55,6 +55,7 @@ export function percent(share: number): string {
 
 /** Formats a measured time: 840 µs, 12.3 ms, 1.25 s, 3.5 min. */
 export function seconds(value: number): string {
+  if (value === 0) return "0 s";
   if (value < 0.001) return `${Math.round(value * 1e6)} µs`;
   if (value < 1) return `${Number((value * 1000).toPrecision(3))} ms`;
   if (value < 120) return `${Number(value.toPrecision(3))} s`;

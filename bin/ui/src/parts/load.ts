@@ -10,30 +10,45 @@ export interface Loaded<T> {
   reload: () => void;
 }
 
+interface State<T> {
+  key: string;
+  data?: T;
+  error?: unknown;
+  isLoading: boolean;
+}
+
 /** Runs `load` when `key` changes, and every `intervalMs` if it is set and the page is visible. */
 export function useLoad<T>(key: string, load: (signal: AbortSignal) => Promise<T>, intervalMs = 0): Loaded<T> {
-  const [state, setState] = useState<{ key: string; data?: T; error?: unknown; isLoading: boolean }>({ key, isLoading: true });
+  const [state, setState] = useState<State<T>>({ key, isLoading: true });
   const [round, setRound] = useState(0);
   const latest = useRef(load);
+  const isBusy = useRef(false);
   latest.current = load;
   useEffect(() => {
     const abort = new AbortController();
-    setState((old) => ({ key, data: old.key === key ? old.data : undefined, isLoading: true }));
+    // An error stays until the next response, so that a list that refreshes does not flicker.
+    setState((old) => (old.key === key ? { ...old, isLoading: true } : { key, isLoading: true }));
+    isBusy.current = true;
+    const end = (next: (old: State<T>) => State<T>) => {
+      if (abort.signal.aborted) return;
+      isBusy.current = false;
+      setState(next);
+    };
     latest.current(abort.signal).then(
-      (data) => setState({ key, data, isLoading: false }),
-      (error: unknown) => {
-        if (!isAbort(error)) setState((old) => ({ key, data: old.data, error, isLoading: false }));
-      },
+      (data) => end(() => ({ key, data, isLoading: false })),
+      (error: unknown) => end((old) => (isAbort(error) ? { ...old, isLoading: false } : { key, data: old.data, error, isLoading: false })),
     );
     return () => abort.abort();
   }, [key, round]);
   useEffect(() => {
     if (intervalMs <= 0) return;
     const timer = setInterval(() => {
-      if (!document.hidden) setRound((n) => n + 1);
+      // A slow server gets no further request before it has responded.
+      if (!document.hidden && !isBusy.current) setRound((n) => n + 1);
     }, intervalMs);
     return () => clearInterval(timer);
   }, [intervalMs]);
-  const { data, error, isLoading } = state;
+  // Before the effect of a new key has run, the state is that of the old one.
+  const { data, error, isLoading } = state.key === key ? state : { data: undefined, error: undefined, isLoading: true };
   return { data, error, isLoading, reload: () => setRound((n) => n + 1) };
 }

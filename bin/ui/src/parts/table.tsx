@@ -42,17 +42,22 @@ interface Props<Row> {
   controls?: ComponentChildren;
   noun?: string;
   nouns?: string;
+  /** True if further content follows, which a long table would push away. */
+  isShort?: boolean;
 }
 
 const ROWS_SHOWN = 100;
+/** Rows of a table beside or above others. */
+const ROWS_SHOWN_SHORT = 20;
 
 export function DataTable<Row>(props: Props<Row>) {
-  const { id, caption, columns, rows, rowKey, text, empty, controls, noun = "row", nouns } = props;
+  const { id, caption, columns, rows, rowKey, text, empty, controls, noun = "row", nouns, isShort } = props;
+  const rowsShown = isShort ? ROWS_SHOWN_SHORT : ROWS_SHOWN;
   const { params } = useAddress();
-  const [shown, setShown] = useState(ROWS_SHOWN);
+  const [shown, setShown] = useState(rowsShown);
   const sort = params.get(`${id}.sort`) ?? props.sort ?? "";
   const find = params.get(`${id}.find`) ?? "";
-  useEffect(() => setShown(ROWS_SHOWN), [sort, find]);
+  useEffect(() => setShown(rowsShown), [sort, find]);
   const found = useMemo(() => {
     const words = find.toLowerCase().split(/\s+/).filter(Boolean);
     if (words.length === 0 || !text) return rows;

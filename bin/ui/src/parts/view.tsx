@@ -1,6 +1,7 @@
 /** Small parts that all pages share: a page's frame, figures, errors, links to queries. */
 
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { messageOf } from "../api/client";
 import { pageUrl } from "../app/router";
 import type { Loaded } from "./load";
@@ -36,8 +37,8 @@ export function Show<T>({ loaded, children }: { loaded: Loaded<T>; children: (da
   const { data, error, isLoading } = loaded;
   return (
     <>
-      {error !== undefined && !isLoading && <ErrorBox error={error} onRetry={loaded.reload} />}
-      {data !== undefined ? children(data) : isLoading && <p class="empty" role="status">Loading…</p>}
+      {error !== undefined && <ErrorBox error={error} onRetry={loaded.reload} />}
+      {data !== undefined ? children(data) : error === undefined && isLoading && <p class="empty" role="status">Loading…</p>}
     </>
   );
 }
@@ -93,6 +94,41 @@ export function Select({ label, value, options, onChange, isLabelHidden }: { lab
       </select>
     </label>
   );
+}
+
+/** Content with a button that copies a text. */
+export function Copied({ text, children }: { text: string; children: ComponentChildren }) {
+  const [isDone, setIsDone] = useState(false);
+  const copy = () =>
+    copyText(text).then((done) => {
+      setIsDone(done);
+      setTimeout(() => setIsDone(false), 1500);
+    });
+  return (
+    <div class="copied">
+      {children}
+      <button type="button" class="quiet" onClick={() => void copy()}>{isDone ? "Copied" : "Copy"}</button>
+    </div>
+  );
+}
+
+/** Copies a text. Returns `false` if the browser forbids it. A page over plain HTTP has no clipboard, but a selection. */
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    if (navigator.clipboard) {
+      await navigator.clipboard.writeText(text);
+      return true;
+    }
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const isCopied = document.execCommand("copy");
+    area.remove();
+    return isCopied;
+  } catch {
+    return false;
+  }
 }
 
 /** Offers text as a file. */

@@ -3,7 +3,7 @@
 import { request } from "../api/client";
 import type { NameCount, TsdbStatus } from "../api/types";
 import { count } from "../parts/format";
-import { GRAPH_SERIES_MAX } from "./run";
+import { graphSeriesMax } from "./run";
 import { type Panel, rangeOf } from "./panel_state";
 
 /** A node of the syntax tree of `parse_query`. */
@@ -68,15 +68,17 @@ export function warningFor(tree: unknown, panel: Panel, { series, total, flags }
   const isBound = selectors.some(({ hasMatchers }) => hasMatchers);
   const upTo = isBound ? "up to " : "";
   if (panel.tab === "graph") {
-    const { startMs, endMs, stepMs } = rangeOf(panel, Date.now());
+    const range = rangeOf(panel, Date.now());
+    const { startMs, endMs, stepMs } = range;
     const points = Math.floor((endMs - startMs) / stepMs) + 1;
     const pointsMax = limit(flags["query.max-points"]);
     if (points > pointsMax) {
       return `The graph has ${count(points)} points per series; the limit is ${count(pointsMax)} (--query.max-points). Choose a longer step or a shorter range.`;
     }
     const root = tree as Node;
-    if (root.type === "vectorSelector" && nSeries > GRAPH_SERIES_MAX) {
-      return `The query selects ${upTo}${count(nSeries)} series; the graph shows ${count(GRAPH_SERIES_MAX)} of them. Aggregate, or add matchers.`;
+    const shown = graphSeriesMax(range);
+    if (root.type === "vectorSelector" && nSeries > shown) {
+      return `The query selects ${upTo}${count(nSeries)} series; the graph shows ${count(shown)} of them. Aggregate, or add matchers.`;
     }
     const samplesMax = limit(flags["query.max-samples"]);
     if (nSeries * points > samplesMax && root.type === "vectorSelector") {

@@ -2,6 +2,7 @@
 
 import type { Explained, Operator } from "../api/types";
 import { bytes, count, percent, seconds } from "../parts/format";
+import { printDuration } from "../parts/time";
 import { Bar } from "../parts/table";
 
 interface Node extends Operator {
@@ -20,7 +21,7 @@ export function ExplainView({ explained }: { explained: Explained }) {
           <tr>
             <th scope="col">Operator</th>
             <th scope="col" class="number" title="Time of the operator without its operands">Own time</th>
-            <th scope="col" class="number" title="Time with operands">Time</th>
+            <th scope="col" class="number minor" title="Time with operands">Time</th>
             <th scope="col" class="number minor" title="Evaluations; 0 if the result of an equal operator was used, or if the operator is part of its parent">Runs</th>
             <th scope="col" class="number">Series</th>
             <th scope="col" class="number">Samples</th>
@@ -31,10 +32,10 @@ export function ExplainView({ explained }: { explained: Explained }) {
           {nodes.map((node, i) => (
             <tr key={i} class={node.ownSeconds === hottest && hottest > 0 ? "hot" : ""}>
               <td class="wraps" style={{ paddingLeft: `calc(8px + ${node.depth} * var(--indent))` }}>
-                <span class="hidden">Level {node.depth + 1}: </span><code>{node.operator}</code>
+                <span class="hidden">Level {node.depth + 1}: </span><code>{withDurations(node.operator)}</code>
               </td>
               <td class="number"><Bar share={total > 0 ? node.ownSeconds / total : 0}>{node.runs === 0 ? "–" : `${seconds(node.ownSeconds)} (${percent(total > 0 ? node.ownSeconds / total : 0)})`}</Bar></td>
-              <td class="number">{node.runs === 0 ? "–" : seconds(node.seconds)}</td>
+              <td class="number minor">{node.runs === 0 ? "–" : seconds(node.seconds)}</td>
               <td class="number minor">{node.runs}</td>
               <td class="number">{node.runs === 0 ? "–" : count(node.series)}</td>
               <td class="number">{node.runs === 0 ? "–" : count(node.samples)}</td>
@@ -45,6 +46,11 @@ export function ExplainView({ explained }: { explained: Explained }) {
       </table>
     </div>
   );
+}
+
+/** Writes milliseconds outside of strings as PromQL does: `[5m]` for `[300000ms]`. */
+export function withDurations(operator: string): string {
+  return operator.replace(/"(?:[^"\\]|\\.)*"|\b(\d+)ms\b/g, (text, ms?: string) => (ms === undefined ? text : printDuration(Number(ms))));
 }
 
 /** Returns the time without that of the operands. Operands may run at the same time, so the result is at least 0. */

@@ -1,8 +1,9 @@
-/** The list of earlier queries. */
+/** Earlier queries: in a dialog, and at the start of a panel. */
 
 import { useRef, useState } from "preact/hooks";
 import { useStore } from "../parts/store";
 import { Search } from "../parts/table";
+import { PageLink } from "../parts/view";
 import { history } from "./history";
 
 export function HistoryMenu({ onChoose }: { onChoose: (query: string) => void }) {
@@ -40,5 +41,30 @@ export function HistoryMenu({ onChoose }: { onChoose: (query: string) => void })
         </form>
       </dialog>
     </>
+  );
+}
+
+/** Queries for a first look at any server. */
+const EXAMPLES: ReadonlyArray<[query: string, meaning: string]> = [
+  ["topk(10, count by (__name__) ({__name__!=\"\"}))", "the metrics with the most series"],
+  ["count by (job) ({__name__!=\"\"})", "series of each job"],
+  ["up == 0", "targets that are down"],
+];
+const RECENT_MAX = 8;
+
+/** What a panel without a query offers: earlier queries, or examples. */
+export function Start({ onChoose }: { onChoose: (query: string) => void }) {
+  const queries = useStore(history);
+  const offered = queries.length > 0 ? queries.slice(0, RECENT_MAX).map((query) => [query, ""] as const) : EXAMPLES;
+  return (
+    <div class="start">
+      <p class="muted">Enter an expression and press Enter. <kbd>Ctrl+Space</kbd> suggests metrics, labels and functions; <kbd>?</kbd> lists all keys. <PageLink page="explore">Browse the metrics</PageLink></p>
+      <h2>{queries.length > 0 ? "Earlier queries" : "Examples"}</h2>
+      <ul class="plain">
+        {offered.map(([query, meaning]) => (
+          <li key={query}><button type="button" class="quiet choice" onClick={() => onChoose(query)}><code>{query}</code> <span class="muted">{meaning}</span></button></li>
+        ))}
+      </ul>
+    </div>
   );
 }

@@ -36,6 +36,9 @@ export function OutcomeView({ index, panel, outcome, isRunning, onChange }: Prop
   );
 }
 
+/** Maximum number of points that are drawn as bars: each is a shape of its own, and a million of them block the page. */
+const BARS_MAX = 100_000;
+
 interface GraphProps {
   panel: Panel;
   outcome: Extract<Outcome, { kind: "graph" }>;
@@ -60,10 +63,12 @@ function GraphView({ panel, outcome, onChange }: GraphProps) {
   };
   if (heatMap) return <HeatChart map={heatMap} onZoom={zoom} />;
   if (grid.lines.length === 0) return <OnlyHistograms elements={elements} onChange={onChange} />;
+  const hasTooManyBars = panel.mode === "bars" && grid.lines.length * grid.times.length > BARS_MAX;
+  const mode = hasTooManyBars ? "stacked" : (panel.mode as "lines");
   return (
     <>
-      <LineChart grid={grid} mode={panel.mode as "lines"} hidden={hidden} pointed={pointed} exemplars={exemplars} onZoom={zoom} />
-      <p class="chart-note">Step {printDuration(stepMs)}. Drag to zoom; the browser's back button returns.</p>
+      <LineChart grid={grid} mode={mode} hidden={hidden} pointed={pointed} exemplars={exemplars} onZoom={zoom} />
+      <p class="chart-note">Step {printDuration(stepMs)}. Drag to zoom; the browser's back button returns.{hasTooManyBars && " There are too many points for bars: they are stacked."}</p>
       <Legend grid={grid} hidden={hidden} onHide={setHidden} onPoint={setPointed} />
     </>
   );

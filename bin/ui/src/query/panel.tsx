@@ -8,7 +8,7 @@ import { Controls } from "./controls";
 import { Editor } from "./editor";
 import { toCsv } from "./export";
 import { remember } from "./history";
-import { HistoryMenu } from "./history_menu";
+import { HistoryMenu, Start } from "./history_menu";
 import { OutcomeView } from "./outcome_view";
 import type { Panel, Tab } from "./panel_state";
 import { type Outcome, formatQuery, runPanel } from "./run";
@@ -84,7 +84,7 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
       {panel.expr !== "" && (
         <OutcomeView index={index} panel={panel} outcome={outcome} isRunning={isRunning} onChange={change} />
       )}
-      {panel.expr === "" && <p class="empty">Enter an expression and press Enter. <kbd>Ctrl+Space</kbd> suggests metrics, labels and functions; <kbd>?</kbd> lists all keys.</p>}
+      {panel.expr === "" && <Start onChoose={runText} />}
     </section>
   );
 }
@@ -95,6 +95,7 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
   const [error, setError] = useState<unknown>();
   const [startedAt, setStartedAt] = useState<number>();
   const abort = useRef<AbortController | undefined>(undefined);
+  const isRunning = useRef(false);
   // The mode only changes how a result is drawn.
   const { mode: _mode, ...asked } = panel;
   const key = JSON.stringify(asked);
@@ -103,10 +104,12 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
     const own = new AbortController();
     abort.current?.abort();
     abort.current = own;
+    isRunning.current = true;
     setStartedAt(performance.now());
     runPanel(panel, own.signal)
       .then(
         (done) => {
+          if (abort.current !== own) return;
           setOutcome(done);
           setError(undefined);
         },
@@ -117,7 +120,9 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
         },
       )
       .finally(() => {
-        if (abort.current === own) setStartedAt(undefined);
+        if (abort.current !== own) return;
+        isRunning.current = false;
+        setStartedAt(undefined);
       });
   };
   useEffect(start, [key, round]);
@@ -125,7 +130,8 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
   useEffect(() => {
     if (!(refreshSeconds > 0)) return;
     const timer = setInterval(() => {
-      if (!document.hidden && panel.endMs === undefined) start();
+      // A query that takes longer than the interval must be able to end.
+      if (!document.hidden && panel.endMs === undefined && !isRunning.current) start();
     }, refreshSeconds * 1000);
     return () => clearInterval(timer);
   }, [refreshSeconds, key]);

@@ -80,10 +80,16 @@ function valueColumns(rows: Row[]): Array<Column<Row>> {
     id: "value",
     title: "Value",
     value: ({ text, histogram }) => (histogram ? Number(histogram.count) : toNumber(text)),
-    cell: ({ text, histogram }) => (histogram ? <HistogramCell histogram={histogram} /> : <code>{text}</code>),
+    cell: ({ text, histogram }) => (histogram ? <HistogramCell histogram={histogram} /> : <><code>{text}</code><Short text={text} /></>),
     isNumber: true,
   };
   return times.size > 1 ? [time, value] : [value];
+}
+
+/** A value of many digits in short: 262558695424 is 262.6G. */
+function Short({ text }: { text: string }) {
+  const value = toNumber(text);
+  return Number.isFinite(value) && Math.abs(value) >= 1e5 ? <span class="muted minor short">{short(value)}</span> : null;
 }
 
 /** A native histogram: count, sum, and its buckets as bars. */

@@ -9,10 +9,18 @@ export type Outcome =
   | { kind: "graph"; answer: Answer<QueryData>; range: Range; exemplars: ExemplarSeries[] }
   | { kind: "explain"; answer: Answer<Explained> };
 
-/** Maximum number of series in a graph. The server truncates the result and returns a warning. */
-export const GRAPH_SERIES_MAX = 2000;
+/** Maximum number of series in a graph of few points. The server truncates the result and returns a warning. */
+const GRAPH_SERIES_MAX = 2000;
+/** Maximum number of points of a graph. With more, parsing the response would block the page for seconds. */
+const GRAPH_POINTS_MAX = 1_000_000;
 /** Maximum number of elements in a table. */
 export const TABLE_ELEMENTS_MAX = 10_000;
+
+/** Returns the maximum number of series in a graph of a range. */
+export function graphSeriesMax({ startMs, endMs, stepMs }: Range): number {
+  const points = Math.floor((endMs - startMs) / stepMs) + 1;
+  return Math.max(1, Math.min(GRAPH_SERIES_MAX, Math.floor(GRAPH_POINTS_MAX / points)));
+}
 
 /** Sends the query and returns its outcome. Aborting `signal` cancels it on the server. */
 export async function runPanel(panel: Panel, signal: AbortSignal): Promise<Outcome> {
@@ -26,10 +34,13 @@ export async function runPanel(panel: Panel, signal: AbortSignal): Promise<Outco
   const range = rangeOf(panel, Date.now());
   const times = { start: range.startMs / 1000, end: range.endMs / 1000, step: range.stepMs / 1000 };
   if (panel.tab === "explain") return { kind: "explain", answer: await post<Explained>("query_explain", times) };
+  const limit = graphSeriesMax(range);
   const [answer, exemplars] = await Promise.all([
-    post<QueryData>("query_range", { ...times, stats: "true", limit: GRAPH_SERIES_MAX }),
+    post<QueryData>("query_range", { ...times, stats: "true", limit }),
     panel.hasExemplars ? post<ExemplarSeries[]>("query_exemplars", { start: times.start, end: times.end }) : undefined,
   ]);
+  // Parsing a large response and putting it on a grid are tasks of their own, so that the page responds between them.
+  await new Promise((resolve) => setTimeout(resolve));
   return { kind: "graph", answer, range, exemplars: exemplars?.data ?? [] };
 }
 

@@ -1,15 +1,17 @@
 /** Rules and alerts: groups, state, evaluations, active alerts, and the history of an alert. */
 
 import { useState } from "preact/hooks";
-import { request } from "../api/client";
-import type { Labels } from "../api/types";
-import { setParams, useAddress } from "../app/router";
-import { printLabels, quote } from "../parts/labels";
-import { plural, seconds } from "../parts/format";
-import { useLoad } from "../parts/load";
-import { Search } from "../parts/table";
-import { printDuration } from "../parts/time";
-import { Ago, Figures, Page, QueryLink, Select, Show } from "../parts/view";
+import { request } from "../../api/client";
+import type { Labels } from "../../api/types";
+import { setParams, useAddress } from "../../app/router";
+import { printLabels, quote } from "../../parts/labels";
+import { toNumber } from "../../chart/grid";
+import { plural, seconds, short } from "../../parts/format";
+import { useLoad } from "../../parts/load";
+import { Search } from "../../parts/table";
+import { printDuration } from "../../parts/time";
+import { Ago, Copied, Figures, Page, QueryLink, Select, Show } from "../../parts/view";
+import { AlertQuestions } from "./explain";
 
 interface Alert {
   labels: Labels;
@@ -18,7 +20,7 @@ interface Alert {
   activeAt?: string;
   value: string;
 }
-interface Rule {
+export interface Rule {
   type: "alerting" | "recording";
   name: string;
   query: string;
@@ -33,7 +35,7 @@ interface Rule {
   lastEvaluation: string;
   alerts?: Alert[];
 }
-interface Group {
+export interface Group {
   name: string;
   file: string;
   interval: number;
@@ -49,7 +51,7 @@ export function Rules() {
   const loaded = useLoad("rules", async (signal) => (await request<{ groups: Group[] }>("rules", { signal })).data.groups, POLL_MS);
   return (
     <Page title="Rules and alerts">
-      <Show loaded={loaded}>{(groups) => (groups.length === 0 ? <p class="card empty">No rules are loaded. Rule groups that this server evaluates appear here.</p> : <Groups groups={groups} />)}</Show>
+      <Show loaded={loaded}>{(groups) => (groups.length === 0 ? <p class="card empty">No rules are loaded. Rule groups that this server evaluates appear here: list their files under rule_files in the configuration, then reload it.</p> : <Groups groups={groups} />)}</Show>
     </Page>
   );
 }
@@ -91,14 +93,16 @@ function GroupView({ group }: { group: Group }) {
       <p class="about">
         {group.file} · every {printDuration(group.interval * 1000)} · last <Ago ms={Date.parse(group.lastEvaluation)} /> in {seconds(group.evaluationTime)}
       </p>
-      {group.rules.map((rule, i) => <RuleView key={i} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
+      <div class="section">
+        {group.rules.map((rule, i) => <RuleView key={i} group={group} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
+      </div>
     </section>
   );
 }
 
 const TAGS: Record<string, string> = { firing: "bad", pending: "warn", inactive: "good", err: "bad" };
 
-function RuleView({ rule, share }: { rule: Rule; share: number }) {
+function RuleView({ group, rule, share }: { group: Group; rule: Rule; share: number }) {
   const [isOpen, setIsOpen] = useState(rule.state === "firing");
   const state = rule.health === "err" ? "err" : (rule.state ?? rule.type);
   return (
@@ -107,17 +111,18 @@ function RuleView({ rule, share }: { rule: Rule; share: number }) {
         <span class={`tag ${TAGS[state] ?? ""}`}>{state === "err" ? "error" : state}</span>
         <b class="wrap">{rule.name}</b>
         {rule.alerts && rule.alerts.length > 0 && <span>{plural(rule.alerts.length, "alert")}</span>}
+        {!isOpen && <code class="muted clip">{rule.query}</code>}
         <span class="muted" title="Time of the last evaluation, and its share of the group">{seconds(rule.evaluationTime)}{share > 0.25 && ` (${Math.round(share * 100)} % of the group)`}</span>
       </summary>
-      {isOpen && <RuleBody rule={rule} />}
+      {isOpen && <RuleBody group={group} rule={rule} />}
     </details>
   );
 }
 
-function RuleBody({ rule }: { rule: Rule }) {
+function RuleBody({ group, rule }: { group: Group; rule: Rule }) {
   return (
     <div class="rule-body">
-      <pre class="text">{rule.query}</pre>
+      <Copied text={rule.query}><pre class="text" tabIndex={0}>{rule.query}</pre></Copied>
       <p class="table-tools">
         <QueryLink expr={rule.query} range="1d">Graph of the expression</QueryLink>
         <QueryLink expr={rule.query} tab="explain">Explain</QueryLink>
@@ -127,6 +132,7 @@ function RuleBody({ rule }: { rule: Rule }) {
         {rule.duration !== undefined && rule.duration > 0 && <span class="muted">for {printDuration(rule.duration * 1000)}</span>}
         {rule.keepFiringFor !== undefined && rule.keepFiringFor > 0 && <span class="muted">keeps firing for {printDuration(rule.keepFiringFor * 1000)}</span>}
       </p>
+      {rule.type === "alerting" && <AlertQuestions group={group} rule={rule} />}
       {rule.lastError && <p class="message error">{rule.lastError}</p>}
       {rule.labels && Object.keys(rule.labels).length > 0 && <p><code>{printLabels(rule.labels)}</code></p>}
       {Object.entries(rule.annotations ?? {}).map(([name, text]) => <p key={name}><span class="muted">{name}: </span>{text}</p>)}
@@ -137,12 +143,12 @@ function RuleBody({ rule }: { rule: Rule }) {
 
 function AlertView({ alert }: { alert: Alert }) {
   return (
-    <div class="message">
+    <div class="message alert">
       <div>
         <span class={`tag ${TAGS[alert.state] ?? ""}`}>{alert.state}</span> <code>{printLabels(alert.labels)}</code>
         {Object.entries(alert.annotations).map(([name, text]) => <div key={name}><span class="muted">{name}: </span>{text}</div>)}
       </div>
-      <span class="muted">{alert.value}{alert.activeAt && <> since <Ago ms={Date.parse(alert.activeAt)} /></>}</span>
+      <span class="muted nowrap" title={alert.value}>{short(toNumber(alert.value))}{alert.activeAt && <> since <Ago ms={Date.parse(alert.activeAt)} /></>}</span>
     </div>
   );
 }
