@@ -32,7 +32,7 @@ impl LabelCounts {
             *count += n;
             return Ok(());
         }
-        self.charge.grow(value.len() + ENTRY_SIZE)?;
+        self.charge.grow_without_waiting(value.len() + ENTRY_SIZE)?;
         self.series_by_value.insert(value.to_owned(), n);
         Ok(())
     }
