@@ -1,5 +1,6 @@
 //! Encodes samples of a series into chunks.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use varve_tsdb::histogram::{Histogram, HistogramCounts};
@@ -16,6 +17,9 @@ use super::{Chunk, Encoding};
 pub const SAMPLES_PER_CHUNK: u32 = 120;
 /// Size in bytes from which a float chunk is full: another sample could make it larger than 1024 bytes.
 const FLOAT_SIZE_FULL: usize = 1005;
+/// The longest period of a chunk of [`Encoder::push_aligned`]: two hours, as of Prometheus' blocks. It can be halved
+/// eight times, to 28.125 s.
+const PERIOD_MS: i64 = 2 * 3600 * 1000;
 
 /// Whether chunks keep start timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,7 +91,32 @@ impl Encoder {
 
     /// Appends the samples of columns.
     pub fn push_columns(&mut self, columns: &SampleColumns) {
-        for (idx, sample) in columns.iter().enumerate() {
+        self.push_rows(columns, 0..columns.len());
+    }
+
+    /// Appends the samples of columns, in chunks whose ends depend only on times near them: two stores with the same
+    /// samples of a period have the same chunks of it, whatever they have of earlier times.
+    ///
+    /// A chunk does not cross a multiple of two hours. If a period has more than [`SAMPLES_PER_CHUNK`] samples, its
+    /// halves have chunks of their own.
+    pub fn push_aligned(&mut self, columns: &SampleColumns) {
+        let mut rest = &columns.timestamps_ms[..];
+        while let Some(first) = rest.first() {
+            let (mut period_ms, mut n_samples) = (PERIOD_MS, len_in_period(rest, *first, PERIOD_MS));
+            while n_samples > SAMPLES_PER_CHUNK as usize && period_ms % 2 == 0 {
+                period_ms /= 2;
+                n_samples = len_in_period(&rest[..n_samples], *first, period_ms);
+            }
+            let start = columns.len() - rest.len();
+            self.push_rows(columns, start..start + n_samples);
+            self.close();
+            rest = &rest[n_samples..];
+        }
+    }
+
+    fn push_rows(&mut self, columns: &SampleColumns, rows: Range<usize>) {
+        for idx in rows {
+            let sample = Sample { timestamp_ms: columns.timestamps_ms[idx], value: columns.values[idx] };
             let start_ms = columns.start_ms(idx);
             match columns.histogram(idx) {
                 Some(histogram) => self.push_histogram(sample.timestamp_ms, Arc::clone(histogram), start_ms),
@@ -114,6 +143,12 @@ impl Encoder {
             Appender::FloatHistogram(run) => run.finish(),
         }));
     }
+}
+
+/// Returns the number of timestamps, which ascend from `first_ms`, in the aligned period of `first_ms`.
+fn len_in_period(timestamps_ms: &[i64], first_ms: i64, period_ms: i64) -> usize {
+    let period = first_ms.div_euclid(period_ms);
+    timestamps_ms.partition_point(|time_ms| time_ms.div_euclid(period_ms) == period)
 }
 
 /// Returns `true` if a float chunk is full.

@@ -320,3 +320,47 @@ proptest! {
         let _ = decode(chunks[0].encoding, &bytes, &mut SampleColumns::default());
     }
 }
+
+fn encode_aligned(columns: &SampleColumns) -> Vec<Chunk> {
+    let mut encoder = Encoder::default();
+    encoder.push_aligned(columns);
+    encoder.finish()
+}
+
+#[test]
+fn aligned_chunks_have_120_samples_at_usual_intervals() {
+    const HOURS_2_MS: i64 = 7_200_000;
+    for (interval_ms, n_expected) in [(15_000, 120), (30_000, 120), (60_000, 120), (10_000, 90), (300_000, 24)] {
+        let samples: Vec<_> = (0..HOURS_2_MS / interval_ms).map(|i| (i * interval_ms, i as f64)).collect();
+        let chunks = encode_aligned(&floats(&samples));
+        assert!(chunks.iter().all(|chunk| chunk.n_samples == n_expected), "{interval_ms}");
+    }
+    let ends = [(i64::MIN, 1.0), (-1, 2.0), (0, 3.0), (i64::MAX, 4.0)];
+    assert_eq!(bits(&decode_all(&encode_aligned(&floats(&ends)))), bits(&floats(&ends)));
+    assert!(encode_aligned(&SampleColumns::default()).is_empty());
+}
+
+proptest! {
+    #[test]
+    fn aligned_chunks_do_not_depend_on_earlier_samples(
+        steps in proptest::collection::vec((1..40_000_i64, any::<u64>()), 1..2500),
+        n_missing in 0..2000_usize,
+        start_ms in any::<i32>(),
+    ) {
+        let mut time_ms = i64::from(start_ms);
+        let samples: Vec<_> = steps.iter().map(|&(step, bits)| {
+            time_ms += step;
+            (time_ms, f64::from_bits(bits))
+        }).collect();
+        let later = &samples[n_missing.min(samples.len())..];
+        let [whole, part] = [&samples[..], later].map(|samples| encode_aligned(&floats(samples)));
+        prop_assert_eq!(bits(&decode_all(&whole)), bits(&floats(&samples)));
+        prop_assert!(whole.iter().all(|chunk| chunk.n_samples <= SAMPLES_PER_CHUNK));
+        // Chunks of periods that both have completely are equal.
+        let from_ms = later.first().map_or(i64::MAX, |(time_ms, _)| (time_ms.div_euclid(7_200_000) + 1) * 7_200_000);
+        let after = |chunks: &[Chunk]| -> Vec<Chunk> {
+            chunks.iter().filter(|chunk| chunk.min_ms >= from_ms).cloned().collect()
+        };
+        prop_assert_eq!(after(&whole), after(&part));
+    }
+}
