@@ -72,13 +72,23 @@ pub struct Request<'a> {
     pub stats: StatsMode,
     /// Overrides the feature `use-start-timestamps` of the engine.
     pub use_start_timestamps: Option<bool>,
+    /// Labels that all series have in addition to their own, for matchers and results. They replace labels of the same
+    /// name.
+    pub external_labels: Arc<[(String, String)]>,
 }
 
 impl<'a> Request<'a> {
     /// Creates a request without statistics, with the lookback delta of the engine.
     #[must_use]
     pub fn new(query: &'a str, times: Times) -> Self {
-        Self { query, times, lookback_delta_ms: None, stats: StatsMode::Off, use_start_timestamps: None }
+        Self {
+            query,
+            times,
+            lookback_delta_ms: None,
+            stats: StatsMode::Off,
+            use_start_timestamps: None,
+            external_labels: Arc::default(),
+        }
     }
 }
 
@@ -195,6 +205,7 @@ impl Engine {
         }
         ctx.check()?;
         let mut evaluator = self.evaluator(db, ctx, request, &plan);
+        evaluator.external_labels = Arc::clone(&request.external_labels);
         if request.stats != StatsMode::Off {
             evaluator.collect_stats(grid.n_steps, plan.n_nodes())?;
         }

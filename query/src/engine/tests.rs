@@ -702,3 +702,22 @@ fn subqueries_end_at_the_last_step_and_their_samples_count_by_window() {
     assert_eq!(stats("m{i=\"1\"} + m"), (202, 202, 101));
     assert_eq!(stats("m{i=\"1\"} smoothed"), (0, 0, 1));
 }
+
+#[test]
+fn expressions_see_external_labels() {
+    let (_folder, db) = store();
+    let check = |query: &str, expect: &[(&str, f64)]| {
+        let external_labels = [("cluster", "c"), ("i", "x")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+        let request = Request { external_labels: external_labels.into(), ..Request::new(query, Times::Instant(0)) };
+        let result = plain_engine().run(&db, &QueryContext::unbounded(), &request).unwrap();
+        let Value::Vector(vector) = result.value else { panic!("no vector") };
+        let got: Vec<_> = vector.iter().map(|sample| (sample.labels.to_string(), sample.point.value)).collect();
+        let expect: Vec<_> = expect.iter().map(|(labels, value)| ((*labels).to_owned(), *value)).collect();
+        assert_eq!(got, expect, "{query}");
+    };
+    check("count by (cluster) (m)", &[("{cluster=\"c\"}", 100.0)]);
+    check("count by (cluster, i) (m{cluster=~\"c|d\"})", &[("{cluster=\"c\", i=\"x\"}", 100.0)]);
+    check("count(m{cluster=\"d\"})", &[]);
+    check("count(m{cluster!=\"c\"}) or vector(7)", &[("{}", 7.0)]);
+    check("count by (i) (rate(m{i=\"x\"}[10s] offset -20s))", &[("{i=\"x\"}", 100.0)]);
+}

@@ -31,7 +31,7 @@ pub(crate) mod sort;
 mod stream;
 pub(crate) mod workers;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use varve_tsdb::Db;
 use varve_tsdb::context::Charge;
@@ -67,6 +67,8 @@ pub(crate) type Sink<'s> = &'s mut dyn FnMut(Series) -> Result<()>;
 #[derive(Debug)]
 pub(crate) struct Evaluator<'a> {
     db: &'a Db,
+    /// Labels that all series have in addition to their own.
+    pub(crate) external_labels: Arc<[(String, String)]>,
     settings: Settings,
     limits: Limits,
     workers: Workers,
@@ -98,6 +100,7 @@ impl<'a> Evaluator<'a> {
         let (sample_stats, profile) = (StepSampleStats::default(), Profile::default());
         Self {
             db,
+            external_labels: Arc::default(),
             settings,
             limits,
             workers,

@@ -69,6 +69,8 @@ pub struct SeriesSet {
     labels: LabelHint,
     /// Reduces label sets to the requested labels.
     projection: Option<LabelProjection>,
+    /// Labels that are added to each series.
+    added: Arc<[(String, String)]>,
     /// Upper bound for the remaining series of all streams.
     left: u64,
     /// Prevents the eviction of series that this selection may still look up.
@@ -178,16 +180,37 @@ impl SeriesSet {
             next,
             labels,
             projection,
+            added: Arc::default(),
             left,
             _reader: reader,
             _charge: charge,
         })
     }
 
+    /// Adds `labels` to each series, or replaces the labels of these names. The order of the series does not change.
+    #[must_use]
+    pub fn with_labels(self, labels: Arc<[(String, String)]>) -> Self {
+        Self { added: labels, ..self }
+    }
+
     /// Returns an upper bound for the number of remaining series.
     #[must_use]
     pub fn len_max(&self) -> usize {
         usize::try_from(self.left).unwrap_or(usize::MAX).saturating_add(self.ready.len())
+    }
+
+    /// Returns `true` if any series of the heads and blocks that are read, selected or not, may have a label of one of
+    /// these names.
+    ///
+    /// # Errors
+    /// Errors of reading blocks.
+    pub fn may_have_label(&self, names: &[&str]) -> Result<bool> {
+        for stream in &self.streams {
+            if stream.has_label(names)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns `true` if the series have all their labels.
@@ -240,6 +263,7 @@ impl SeriesSet {
             Some(projection) => projection.labels(&labels),
             None => labels,
         };
+        let labels = self.added.iter().fold(labels, |labels, (name, value)| labels.with(name, value));
         Ok(Some(Found { labels, first, others }))
     }
 }

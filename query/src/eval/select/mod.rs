@@ -4,8 +4,11 @@ mod instant;
 mod samples;
 mod smoothed;
 
-use varve_tsdb::TimeRange;
+use std::sync::Arc;
+
+use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::select::{SelectHints, SeriesSet};
+use varve_tsdb::{Matcher, TimeRange};
 
 use instant::InstantSelection;
 pub(super) use samples::RangeSamples;
@@ -87,7 +90,24 @@ impl Evaluator<'_> {
             start_ms: selector.shift.apply(grid.start_ms).saturating_sub(before_ms).saturating_add(1),
             end_ms: selector.shift.apply(grid.last_ms()).saturating_add(after_ms),
         };
-        Ok(self.db.select_with(&self.limits.ctx, &selector.matchers, range, hints)?)
+        let ctx = &self.limits.ctx;
+        // Fast path: no external labels.
+        if self.external_labels.is_empty() {
+            return Ok(self.db.select_with(ctx, &selector.matchers, range, hints)?);
+        }
+        let (mut matchers, mut is_selected) = (Vec::with_capacity(selector.matchers.len()), true);
+        for matcher in &selector.matchers {
+            match self.external_labels.iter().find(|(name, _)| name == matcher.name()) {
+                Some((_, value)) => is_selected &= matcher.matches_in(ctx, value)?,
+                None => matchers.push(matcher.clone()),
+            }
+        }
+        if !is_selected {
+            // No series has two names.
+            matchers = ["a", "b"].map(|name| Matcher::equal(METRIC_NAME, name)).into();
+        }
+        let set = self.db.select_with(ctx, &matchers, range, hints)?;
+        Ok(set.with_labels(Arc::clone(&self.external_labels)))
     }
 
     /// Streams timestamps or start timestamps of the samples of a plain selector, as `timestamp(selector)` does. `id`
