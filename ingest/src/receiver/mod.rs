@@ -108,6 +108,19 @@ impl Receiver {
         self.counted(body, |buffers| self.receive(origin, version, body, buffers))
     }
 
+    /// Writes a `prometheus.WriteRequest` of remote write 1.0 that is not compressed.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn write_message(&self, origin: &Origin<'_>, message: &[u8]) -> Result<Written, WriteError> {
+        self.counted(message, |buffers| {
+            let permit = self.admit(origin, message.len(), message.len())?;
+            let Buffers { batch, request, .. } = buffers;
+            permit.decode(|| v1::decode(message, &self.hasher, &self.limits, batch))?;
+            self.store(permit, (message, batch), Rejects::default(), request)
+        })
+    }
+
     /// Writes an OTLP export request of metrics, compressed or not.
     ///
     /// # Errors
