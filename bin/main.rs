@@ -12,6 +12,7 @@ mod printing;
 mod allocator;
 mod cli;
 mod config;
+mod grpc;
 mod http;
 mod log;
 mod machine;

@@ -32,6 +32,15 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub(crate) listen_address: String,
 
+    /// Address of another listener, only for the gRPC services of Thanos, which --web.listen-address serves too; usually
+    /// with port 10901
+    #[arg(long = "grpc-address", value_name = "HOST:PORT", value_parser = parse_address)]
+    pub(crate) grpc_address: Option<String>,
+
+    /// Label in which the tenant of samples from a Thanos Receive router is stored [empty: none]
+    #[arg(long = "receive.tenant-label-name", value_name = "NAME", default_value = "tenant_id")]
+    pub(crate) receive_tenant_label_name: String,
+
     /// URL under which clients reach this server, for links; its path is the default of --web.route-prefix [empty: host
     /// name and port of the listener]
     #[arg(long = "web.external-url", value_name = "URL", default_value = "", value_parser = ExternalUrl::parse)]

@@ -13,41 +13,42 @@
 //! 4. Before the store is open and after it closes, all paths except health, metrics and the replay state respond with
 //!    503.
 
-mod api;
+pub(crate) mod api;
 mod connection;
-mod error;
+pub(crate) mod error;
 mod json;
 mod openapi;
 pub(crate) mod params;
 mod query_stats;
 mod response;
-mod serving;
+pub(crate) mod serving;
 mod ui;
 pub(crate) mod web_config;
 
 use std::sync::Arc;
 
 use axum::middleware::from_fn_with_state;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::grpc;
 use connection::Server;
 use serving::route_prefix::Routes;
 use serving::{authorize, observe, redirect};
 
-pub(crate) use connection::requests_max;
+pub(crate) use connection::{Listeners, requests_max};
 pub(crate) use serving::housekeeping;
 pub(crate) use serving::state::HttpState;
 
 /// Serves until `stop` becomes true and all connections are closed.
-pub(crate) async fn serve(state: HttpState, listener: TcpListener, stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(state: HttpState, listeners: Listeners, stop: watch::Receiver<bool>) {
     let (app, web) = (Arc::clone(&state.app), Arc::clone(&state.web));
-    connection::serve(Server { app, web, routes: routes(state) }, listener, stop).await;
+    connection::serve(Server { app, web, routes: routes(state) }, listeners, stop).await;
 }
 
 fn routes(state: HttpState) -> Routes {
     let inside = api::routes::router(&state)
         .merge(ui::router())
+        .merge(grpc::router())
         .route_layer(from_fn_with_state(state.clone(), observe::observe))
         .layer(from_fn_with_state(state.clone(), redirect::clean_only))
         .layer(from_fn_with_state(state.clone(), authorize::authorize))

@@ -27,7 +27,7 @@ use varve_tsdb::Interrupt;
 use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::http::web_config::WebConfig;
-use crate::http::{self, HttpState, housekeeping};
+use crate::http::{self, HttpState, Listeners, housekeeping};
 use crate::log;
 use crate::machine::Memory;
 use crate::server::app::App;
@@ -92,8 +92,16 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: aut
     let mut signals = Signals::catch().context("catch signals")?;
     tracing::info!(version = version::NUMBER, revision = version::REVISION, "Starting Varve");
     let listener = listen(&args.listen_address).await?;
-    let address = listener.local_addr().context("read the listening address")?.to_string();
+    let address = address_of(&listener)?;
     tracing::info!(address, "Listening");
+    let grpc = match &args.grpc_address {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    if let Some(grpc) = &grpc {
+        tracing::info!(address = address_of(grpc)?, "Listening for gRPC");
+    }
+    let listeners = Listeners { web: listener, grpc };
 
     app.notifier.apply(alerting);
     app.notifications.set(STARTING_UP, true);
@@ -102,7 +110,7 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: aut
         tokio::spawn(progress::report(Arc::clone(&app)));
     }
     let (stop, stopped) = watch::channel(false);
-    let server = tokio::spawn(http::serve(state.clone(), listener, stopped));
+    let server = tokio::spawn(http::serve(state.clone(), listeners, stopped));
 
     let of_error = args.tsdb_path.clone();
     let started = Instant::now();
@@ -170,6 +178,10 @@ async fn listen(address: &str) -> Result<TcpListener> {
         ErrorKind::AddrInUse => anyhow!("listen on {address}: the address is in use by another process"),
         _ => anyhow!("listen on {address}: {error}"),
     })
+}
+
+fn address_of(listener: &TcpListener) -> Result<String> {
+    Ok(listener.local_addr().context("read the listening address")?.to_string())
 }
 
 /// Opens the store on a blocking thread.

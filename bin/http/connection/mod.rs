@@ -80,13 +80,32 @@ fn is_reserved(path: &str) -> bool {
     path == "/metrics" || PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
+/// The listeners of a server.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    /// Serves everything.
+    pub(crate) web: TcpListener,
+    /// Serves only gRPC.
+    pub(crate) grpc: Option<TcpListener>,
+}
+
 /// Serves `routes` until `stop` becomes true, then closes idle connections and returns when the others have ended.
-pub(crate) async fn serve(server: Server, listener: TcpListener, stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(server: Server, listeners: Listeners, stop: watch::Receiver<bool>) {
     let app = &server.app;
     let metrics = &app.metrics;
     let evictions =
         Evictions { idle: metrics.connections_evicted.clone(), slow: metrics.connections_evicted_slow.clone() };
     let connections = Connections::new(app.settings.args.max_connections, evictions);
+    if let Some(listener) = listeners.grpc {
+        let server = Server { routes: server.routes.clone().only_grpc(), ..server.clone() };
+        tokio::spawn(accept_all(server, listener, Arc::clone(&connections), stop.clone()));
+    }
+    accept_all(server, listeners.web, Arc::clone(&connections), stop).await;
+    connections.all_gone().await;
+}
+
+/// Accepts connections until `stop` becomes true.
+async fn accept_all(server: Server, listener: TcpListener, connections: Arc<Connections>, stop: watch::Receiver<bool>) {
     let mut stopping = stop.clone();
     loop {
         let accepted = tokio::select! {
@@ -99,8 +118,6 @@ pub(crate) async fn serve(server: Server, listener: TcpListener, stop: watch::Re
         };
         tokio::spawn(talk(server.clone(), accepted, connection, stop.clone()));
     }
-    drop(listener);
-    connections.all_gone().await;
 }
 
 /// Waits until the server has to stop, or the sender of `stop` is dropped.

@@ -13,6 +13,7 @@ use axum::response::Response;
 use super::authorize::authorize;
 use super::redirect::{clean, redirect, to_other_slash};
 use super::state::HttpState;
+use crate::grpc;
 use crate::http::api::endpoint;
 use crate::http::response::no_page;
 use crate::server::external_url::RoutePrefix;
@@ -23,6 +24,8 @@ pub(crate) struct Routes {
     prefix: RoutePrefix,
     inside: Router,
     outside: Router,
+    /// Whether only gRPC is served.
+    only_grpc: bool,
 }
 
 impl Routes {
@@ -35,12 +38,22 @@ impl Routes {
             .fallback(elsewhere)
             .layer(from_fn_with_state(state.clone(), authorize))
             .with_state(state);
-        Self { prefix, inside, outside }
+        Self { prefix, inside, outside, only_grpc: false }
+    }
+
+    /// Returns the routes of a listener that serves only gRPC.
+    pub(crate) fn only_grpc(self) -> Self {
+        Self { only_grpc: true, ..self }
     }
 
     /// Returns the router that serves a request, and removes the prefix from the path of the request.
     pub(crate) fn choose<B>(&self, request: &mut Request<B>) -> Router {
-        if self.prefix.is_empty() {
+        // The paths of gRPC have no prefix.
+        let is_grpc = grpc::is_call(request);
+        if self.only_grpc && !is_grpc {
+            return self.outside.clone();
+        }
+        if self.prefix.is_empty() || is_grpc {
             return self.inside.clone();
         }
         let uri = request.uri();

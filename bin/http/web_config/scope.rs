@@ -3,6 +3,8 @@
 use axum::http::Method;
 use serde::Deserialize;
 
+use crate::grpc;
+
 /// A permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -20,7 +22,7 @@ impl Scope {
         let admin = ["/api/v1/admin", "/-/quit", "/-/reload"].into_iter().any(under);
         if admin || matches!(*method, Method::DELETE | Method::PUT) {
             Self::Admin
-        } else if ["/api/v1/write", "/api/v1/otlp", "/api/v1/import"].into_iter().any(under) {
+        } else if ["/api/v1/write", "/api/v1/otlp", "/api/v1/import", grpc::WRITE_PATH].into_iter().any(under) {
             Self::Write
         } else {
             Self::Read
@@ -40,6 +42,8 @@ mod tests {
         check(Method::GET, "/-/ready", Scope::Read);
         check(Method::POST, "/api/v1/write", Scope::Write);
         check(Method::POST, "/api/v1/otlp/v1/metrics", Scope::Write);
+        check(Method::POST, "/thanos.WriteableStore/RemoteWrite", Scope::Write);
+        check(Method::POST, "/thanos.Store/Series", Scope::Read);
         check(Method::GET, "/api/v1/status/queries", Scope::Read);
         check(Method::DELETE, "/api/v1/status/queries/1", Scope::Admin);
         check(Method::POST, "/api/v1/admin/tsdb/snapshot", Scope::Admin);

@@ -43,6 +43,8 @@ pub(crate) struct Metrics {
     pub(crate) http_requests: IntCounterVec,
     /// Seconds up to the response headers, by `handler`.
     pub(crate) http_seconds: HistogramVec,
+    /// gRPC calls by `method` and `code`.
+    grpc_requests: IntCounterVec,
     pub(crate) responses_truncated: IntCounter,
     pub(crate) panics: IntCounter,
     pub(crate) connections: IntGauge,
@@ -85,6 +87,7 @@ impl Metrics {
             started_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
             http_requests: counters("prometheus_http_requests_total")?,
             http_seconds: histograms("prometheus_http_request_duration_seconds", &HTTP_SECONDS)?,
+            grpc_requests: counters("varve_grpc_requests_total")?,
             responses_truncated: counter("varve_http_responses_truncated_total")?,
             panics: counter("varve_http_panics_total")?,
             connections: gauge("varve_http_connections")?,
@@ -146,6 +149,11 @@ impl Metrics {
     pub(crate) fn observe_query(&self, queued: Duration, evaluated: Duration) {
         self.query_seconds.observe("queue_time", queued.as_secs_f64());
         self.query_seconds.observe("inner_eval", evaluated.as_secs_f64());
+    }
+
+    /// Counts a gRPC call by its path and the number of its status code.
+    pub(crate) fn count_grpc(&self, path: &str, code: u32) {
+        self.grpc_requests.with_label_values(&[path, &code.to_string()]).inc();
     }
 
     /// Returns the query log, whose metrics are registered here.

@@ -54,8 +54,8 @@ pub(crate) async fn explain(
     let is_instant = ["start", "end", "step"].iter().all(|name| form.first(name).is_empty());
     let times = if is_instant { instant_of(&form)? } else { range_of(&form, &state)? };
     let options = Options { stats: Wanted::Plan, ..Options::read(&form, &headers, None)? };
-    note_times(times);
     let context = RequestContext::current();
+    note_times(&context, times);
     run(&state, RequestClass::Query, options.timeout, move |work| {
         let (result, infos) = options.evaluate(work, &who, times, options.stats.asked())?;
         result.stats.iter().for_each(|stats| context.note_stats(stats));
@@ -81,8 +81,8 @@ fn range_of(form: &Form, state: &HttpState) -> Result<Times, ApiError> {
 }
 
 async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Times) -> Result<Response, ApiError> {
-    note_times(times);
     let context = RequestContext::current();
+    note_times(&context, times);
     let is_logged = state.app.query_log.is_enabled();
     run_shared(state, RequestClass::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
         // The query log has statistics even where the response has none.
@@ -102,12 +102,12 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
 }
 
 /// Sets the times of a query for lists and logs.
-fn note_times(times: Times) {
+pub(crate) fn note_times(context: &RequestContext, times: Times) {
     let (start_ms, end_ms, step_ms) = match times {
         Times::Instant(time_ms) => (time_ms, time_ms, 0),
         Times::Range { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
     };
-    RequestContext::current().note_times(request_context::Times { start_ms, end_ms, step_ms });
+    context.note_times(request_context::Times { start_ms, end_ms, step_ms });
 }
 
 /// The parameters that instant and range queries share.
@@ -144,27 +144,35 @@ impl Options {
         times: Times,
         stats: StatsMode,
     ) -> Result<(QueryResult, Vec<String>), ApiError> {
-        let Self { query, lookback_delta_ms, use_start_timestamps, .. } = self;
-        let Work { store, ctx, .. } = work;
-        let (lookback_delta_ms, use_start_timestamps) = (*lookback_delta_ms, *use_start_timestamps);
-        let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = times;
-        let request = Request { query, times, lookback_delta_ms, stats, use_start_timestamps };
-        let parsed = store.engine.parse(ctx, query)?;
-        let selectors = usage::of(parsed.expr());
-        store.note_query(ctx, who, &selectors);
-        let result = store.engine.run_parsed(&store.db, ctx, parsed, &request)?;
-        let mut infos: Vec<String> = result.annotations.infos().collect();
-        let is_empty = match &result.value {
-            Value::Vector(samples) => samples.is_empty(),
-            Value::Matrix(series) => series.is_empty(),
-            Value::Scalar(_) | Value::String { .. } => false,
-        };
-        // Rules belong to all tenants together.
-        if is_empty && ctx.restriction().is_empty() {
-            infos.extend(store.dropped_infos(ctx, &selectors, end_ms)?);
-        }
-        Ok((result, infos))
+        let (lookback_delta_ms, use_start_timestamps) = (self.lookback_delta_ms, self.use_start_timestamps);
+        let request = Request { lookback_delta_ms, stats, use_start_timestamps, ..Request::new(&self.query, times) };
+        evaluate_in(work, who, &request)
     }
+}
+
+/// Evaluates a query and records what it uses. Returns the result and its infos.
+pub(crate) fn evaluate_in(
+    work: &Work,
+    who: &Requester,
+    request: &Request<'_>,
+) -> Result<(QueryResult, Vec<String>), ApiError> {
+    let Work { store, ctx, .. } = work;
+    let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = request.times;
+    let parsed = store.engine.parse(ctx, request.query)?;
+    let selectors = usage::of(parsed.expr());
+    store.note_query(ctx, who, &selectors);
+    let result = store.engine.run_parsed(&store.db, ctx, parsed, request)?;
+    let mut infos: Vec<String> = result.annotations.infos().collect();
+    let is_empty = match &result.value {
+        Value::Vector(samples) => samples.is_empty(),
+        Value::Matrix(series) => series.is_empty(),
+        Value::Scalar(_) | Value::String { .. } => false,
+    };
+    // Rules belong to all tenants together.
+    if is_empty && ctx.restriction().is_empty() {
+        infos.extend(store.dropped_infos(ctx, &selectors, end_ms)?);
+    }
+    Ok((result, infos))
 }
 
 /// Returns the value of the header, or `None` without it.

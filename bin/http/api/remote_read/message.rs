@@ -85,15 +85,15 @@ impl Query {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Label {
+pub(crate) struct Label {
     #[prost(string, tag = "1")]
-    pub(super) name: String,
+    pub(crate) name: String,
     #[prost(string, tag = "2")]
-    pub(super) value: String,
+    pub(crate) value: String,
 }
 
 /// Returns the labels of a series and the missing external ones, sorted by name.
-pub(super) fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Vec<Label> {
+pub(crate) fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Vec<Label> {
     let missing = external.iter().filter(|(name, _)| labels.get(name).is_none());
     let missing = missing.map(|(name, value)| (name.as_str(), value.as_str()));
     let label = |(name, value): (&str, &str)| Label { name: name.to_owned(), value: value.to_owned() };
@@ -104,17 +104,17 @@ pub(super) fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Ve
 
 /// A series with its samples.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct TimeSeries {
+pub(crate) struct TimeSeries {
     #[prost(message, repeated, tag = "1")]
-    pub(super) labels: Vec<Label>,
+    pub(crate) labels: Vec<Label>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) samples: Vec<SampleMessage>,
+    pub(crate) samples: Vec<SampleMessage>,
     #[prost(message, repeated, tag = "4")]
-    pub(super) histograms: Vec<HistogramMessage>,
+    pub(crate) histograms: Vec<HistogramMessage>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct SampleMessage {
+pub(crate) struct SampleMessage {
     /// Optional, so that -0, which equals the default, is encoded too.
     #[prost(double, optional, tag = "1")]
     value: Option<f64>,
@@ -123,7 +123,7 @@ pub(super) struct SampleMessage {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct HistogramMessage {
+pub(crate) struct HistogramMessage {
     #[prost(uint64, optional, tag = "1")]
     count_int: Option<u64>,
     #[prost(double, optional, tag = "2")]
@@ -168,7 +168,7 @@ pub(super) struct SpanMessage {
 
 impl TimeSeries {
     /// Returns the series with these samples.
-    pub(super) fn new(labels: Vec<Label>, columns: &SampleColumns) -> Self {
+    pub(crate) fn new(labels: Vec<Label>, columns: &SampleColumns) -> Self {
         let mut series = Self { labels, ..Self::default() };
         for (idx, (&timestamp, &value)) in columns.timestamps_ms.iter().zip(&columns.values).enumerate() {
             match columns.histogram(idx) {

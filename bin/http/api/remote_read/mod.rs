@@ -9,7 +9,7 @@
 //! bytes. The bytes are a `ChunkedReadResponse` with chunks of one series, of about
 //! `--storage.remote.read-max-bytes-in-frame` at most. Errors are plain text, as in Prometheus.
 
-mod message;
+pub(crate) mod message;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -230,7 +230,7 @@ impl Reader {
 }
 
 /// Returns the size of samples in memory.
-fn size_of_columns(columns: &SampleColumns) -> usize {
+pub(crate) fn size_of_columns(columns: &SampleColumns) -> usize {
     let of_histogram =
         |histogram: &varve_tsdb::histogram::Histogram| size_of_val(histogram) + 16 * histogram.n_buckets();
     let histograms = columns.histograms.iter().map(|(_, histogram)| of_histogram(histogram)).sum::<usize>();

@@ -226,7 +226,7 @@ impl EvaluationJson {
 }
 
 /// Prints a value as Go's `strconv.FormatFloat(value, 'e', -1, 64)` does.
-fn scientific(value: f64) -> String {
+pub(crate) fn scientific(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() {
             "NaN".into()

@@ -15,7 +15,7 @@ use crate::http::response::html_safe_json;
 use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
 use crate::server::rules::Rules;
-pub(crate) use list::{Alerts, RuleGroups};
+pub(crate) use list::{Alerts, RuleGroups, scientific};
 use list::{GroupJson, RuleJson, Shown};
 
 /// GET /api/v1/alerts.
@@ -47,11 +47,12 @@ pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<
 }
 
 /// The parameters of /api/v1/rules.
-struct Filter<'a> {
+pub(crate) struct Filter<'a> {
     names: Vec<&'a str>,
     groups: Vec<&'a str>,
     files: Vec<&'a str>,
     selectors: Vec<Vec<Matcher>>,
+    /// `alert`, `record`, or empty for both.
     kind: String,
     shown: Shown,
     /// Maximum number of groups. `None` is unlimited.
@@ -61,6 +62,13 @@ struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
+    /// Creates a filter that selects by name, group, file and labels, without the parameters of pages. Empty lists, and an
+    /// empty kind, select all.
+    pub(crate) fn new([names, groups, files]: [Vec<&'a str>; 3], selectors: Vec<Vec<Matcher>>, kind: &str) -> Self {
+        let shown = Shown { alerts: true, evaluations: false };
+        Self { names, groups, files, selectors, kind: kind.to_owned(), shown, limit: None, token: "" }
+    }
+
     /// Reads the parameters. The order of the checks is Prometheus'.
     fn read(ctx: &QueryContext, form: &'a Form) -> Result<Self, ApiError> {
         form.check_encoding()?;
@@ -104,12 +112,14 @@ impl<'a> Filter<'a> {
         Ok(page)
     }
 
-    fn selects_group(&self, group: &Group) -> bool {
+    /// Returns `true` if the rules of a group may be selected.
+    pub(crate) fn selects_group(&self, group: &Group) -> bool {
         let contains = |all: &[&str], name: &str| all.is_empty() || all.contains(&name);
         contains(&self.groups, group.name()) && contains(&self.files, &group.file)
     }
 
-    fn selects(&self, rule: &Rule) -> bool {
+    /// Returns `true` if a rule of a selected group is selected.
+    pub(crate) fn selects(&self, rule: &Rule) -> bool {
         let labels = &rule.definition.labels;
         let passes = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).map_or("", String::as_str));
         let is_kind = match &*self.kind {

@@ -27,7 +27,7 @@ static FAILED: LogLimiter = LogLimiter::new();
 ///
 /// # Errors
 /// Plain text: 5xx, or the status that is configured for throttled writes, if the sender should retry.
-pub(super) async fn ingest(
+pub(crate) async fn ingest(
     state: &HttpState,
     request: Request,
     work: impl FnOnce(&Receiver, &Origin<'_>, &[u8]) -> Result<Written, WriteError> + Send + 'static,

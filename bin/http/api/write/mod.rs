@@ -1,7 +1,7 @@
 //! Writes: remote write, OTLP, import of scrape bodies.
 
 pub(crate) mod import;
-mod ingest;
+pub(crate) mod ingest;
 pub(crate) mod otlp;
 pub(crate) mod remote_write;
 mod team;

@@ -1,0 +1,229 @@
+//! Messages on the wire: five bytes of header, a flag and the length in big endian, before each message, which may be
+//! compressed.
+//!
+//! A `thanos receive` router compresses with framed snappy unless told otherwise.
+
+use std::borrow::Cow;
+use std::io::{Read, Write};
+
+use prost::Message;
+use varve_tsdb::context::Charge;
+
+use super::status::{Code, Status};
+use crate::http::error::ApiError;
+use crate::http::serving::run::Work;
+
+/// Encodings that requests may have, in the header `grpc-accept-encoding` of responses.
+pub(super) const ACCEPTED: &str = "identity,gzip,zstd,snappy";
+
+const HEADER_SIZE: usize = 5;
+/// A window of 8 MiB, the maximum that HTTP allows.
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+const ZSTD_LEVEL: i32 = 1;
+/// Bytes decompressed before they are charged.
+const STEP: usize = 256 << 10;
+
+/// The compression of the messages of a call, in both directions, as in Go's implementation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coding {
+    Identity,
+    Gzip,
+    Zstd,
+    /// Snappy's framing format, unlike remote write.
+    Snappy,
+}
+
+impl Coding {
+    /// Returns the coding of the header `grpc-encoding`, or `None` if it is unsupported.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "" | "identity" => Self::Identity,
+            "gzip" => Self::Gzip,
+            "zstd" => Self::Zstd,
+            "snappy" => Self::Snappy,
+            _ => return None,
+        })
+    }
+
+    /// Returns the value of `grpc-encoding` in the response.
+    pub(super) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Identity => None,
+            Self::Gzip => Some("gzip"),
+            Self::Zstd => Some("zstd"),
+            Self::Snappy => Some("snappy"),
+        }
+    }
+
+    /// Decompresses a message of at most `size_max` bytes, charging it before it grows.
+    fn decompress(self, message: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>, Status> {
+        let broken = |error: std::io::Error| Status::new(Code::InvalidArgument, format!("decompress: {error}"));
+        let mut reader: Box<dyn Read + '_> = match self {
+            Self::Identity => return Err(Status::new(Code::Internal, "compressed message without grpc-encoding")),
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(message)),
+            Self::Snappy => Box::new(snap::read::FrameDecoder::new(message)),
+            Self::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(message).map_err(broken)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(broken)?;
+                Box::new(decoder)
+            }
+        };
+        let mut bytes = Vec::new();
+        loop {
+            charge.grow(STEP).map_err(ApiError::from)?;
+            let n = (&mut reader).take(STEP as u64).read_to_end(&mut bytes).map_err(broken)?;
+            if bytes.len() > size_max {
+                return Err(too_large(bytes.len(), size_max));
+            }
+            if n < STEP {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    /// Appends the compressed message to `out`.
+    fn compress(self, message: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+        match self {
+            Self::Identity => out.extend_from_slice(message),
+            Self::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
+                encoder.write_all(message)?;
+                encoder.finish()?;
+            }
+            Self::Zstd => zstd::stream::copy_encode(message, out, ZSTD_LEVEL)?,
+            Self::Snappy => {
+                let mut encoder = snap::write::FrameEncoder::new(out);
+                encoder.write_all(message)?;
+                encoder.flush()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_large(size: usize, size_max: usize) -> Status {
+    Status::new(Code::ResourceExhausted, format!("message of {size} bytes exceeds the limit of {size_max} bytes"))
+}
+
+/// Returns the only message of a request's body, decompressed.
+///
+/// # Errors
+/// If the body is not one whole message, does not decompress, or is too large.
+pub(super) fn read<'a>(
+    body: &'a [u8],
+    coding: Coding,
+    size_max: usize,
+    charge: &mut Charge,
+) -> Result<Cow<'a, [u8]>, Status> {
+    let Some((header, message)) = body.split_first_chunk::<HEADER_SIZE>() else {
+        return Err(Status::new(Code::Internal, "request without a message"));
+    };
+    let [is_compressed, a, b, c, d] = *header;
+    #[expect(clippy::big_endian_bytes, reason = "the protocol demands it")]
+    let size = u32::from_be_bytes([a, b, c, d]) as usize;
+    if size != message.len() {
+        let text = format!("request of {} bytes has a message of {size} bytes", message.len());
+        return Err(Status::new(Code::Internal, text));
+    }
+    match is_compressed {
+        0 if size > size_max => Err(too_large(size, size_max)),
+        0 => Ok(Cow::Borrowed(message)),
+        _ => coding.decompress(message, size_max, charge).map(Cow::Owned),
+    }
+}
+
+/// Writes the messages of a response.
+#[derive(Debug)]
+pub(super) struct Frames {
+    coding: Coding,
+    message: Vec<u8>,
+}
+
+impl Frames {
+    pub(super) fn new(coding: Coding) -> Self {
+        Self { coding, message: Vec::new() }
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// If the call must end: its deadline has passed, the client is gone or too slow, or memory is short.
+    pub(super) fn send(&mut self, work: &mut Work, message: &impl Message) -> Result<(), ApiError> {
+        self.send_encoded(work, |out| message.encode(out).expect("a vector grows"))
+    }
+
+    /// Sends the message that `encode` appends to an empty buffer.
+    ///
+    /// # Errors
+    /// As [`Frames::send`].
+    pub(super) fn send_encoded(&mut self, work: &mut Work, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
+        self.message.clear();
+        encode(&mut self.message);
+        // A whole frame at a time: the response is cut only between frames.
+        write(self.coding, &self.message, work.out.buffer()).map_err(ApiError::internal)?;
+        work.out.step()
+    }
+}
+
+/// Appends the frame of a message to `out`.
+pub(super) fn write(coding: Coding, message: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+    let start = out.len();
+    out.extend_from_slice(&[u8::from(coding != Coding::Identity), 0, 0, 0, 0]);
+    coding.compress(message, out)?;
+    let size = u32::try_from(out.len() - start - HEADER_SIZE).map_err(std::io::Error::other)?;
+    #[expect(clippy::big_endian_bytes, reason = "the protocol demands it")]
+    out[start + 1..start + HEADER_SIZE].copy_from_slice(&size.to_be_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use varve_tsdb::QueryContext;
+    use varve_tsdb::context::MemoryBudget;
+
+    use super::*;
+
+    const MEMORY: usize = 16 << 20;
+
+    fn read_within(body: &[u8], coding: Coding, size_max: usize, memory: usize) -> Result<Vec<u8>, Status> {
+        let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("--query.max-memory", memory));
+        read(body, coding, size_max, &mut ctx.charge()).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn messages_survive_each_coding() {
+        let message = b"time series ".repeat(100_000);
+        for name in ["", "gzip", "zstd", "snappy"] {
+            let coding = Coding::of(name).unwrap();
+            assert_eq!(coding.name().unwrap_or_default(), name);
+            let mut frame = Vec::new();
+            write(coding, &message, &mut frame).unwrap();
+            assert_eq!(frame.len() < message.len() / 10, coding != Coding::Identity, "{name}");
+            assert!(read_within(&frame, coding, message.len(), MEMORY).unwrap() == message, "{name}");
+            if coding != Coding::Identity {
+                let exceeds = |size_max, memory| read_within(&frame, coding, size_max, memory).unwrap_err();
+                let too_large = exceeds(message.len() - 1, MEMORY);
+                assert_eq!(too_large.code, Code::ResourceExhausted, "{name}");
+                assert!(exceeds(message.len(), 1 << 20).message.contains("--query.max-memory"), "{name}");
+            }
+        }
+        assert_eq!(Coding::of("deflate"), None);
+    }
+
+    #[test]
+    fn bodies_other_than_one_message_are_rejected() {
+        for (body, expect) in [
+            (&b""[..], "without a message"),
+            (b"\0\0\0\0", "without a message"),
+            (b"\0\0\0\0\x02a", "has a message of 2 bytes"),
+            (b"\0\0\0\0\0\0\0\0\0\0", "has a message of 0 bytes"),
+            (b"\x01\0\0\0\x01a", "decompress: "),
+        ] {
+            let message = read_within(body, Coding::Snappy, 100, MEMORY).unwrap_err().message;
+            assert!(message.contains(expect), "{message}");
+        }
+        assert_eq!(read_within(b"\0\0\0\0\0", Coding::Snappy, 100, MEMORY), Ok(Vec::new()));
+    }
+}

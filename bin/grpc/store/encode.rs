@@ -1,0 +1,194 @@
+//! Encodes `SeriesResponse` messages: labels and chunks go from the store into the message without a copy.
+
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use varve_prometheus::chunk::{Chunk, Encoder, StartTimestamps};
+use varve_tsdb::select::Series;
+use varve_tsdb::{Labels, SampleColumns};
+
+use crate::grpc::frame::Frames;
+use crate::http::api::remote_read::size_of_columns;
+use crate::http::error::ApiError;
+use crate::http::serving::run::Work;
+
+/// Size of a message in bytes from which it is sent. A longer series continues in the next message.
+const MESSAGE_SIZE: usize = 256 << 10;
+/// Copies of a series in memory: columns, chunks, in its message, in the frame.
+const COPIES: usize = 4;
+
+/// Writes series as messages of up to `batch_size` series.
+pub(super) struct SeriesWriter<'a> {
+    out: &'a mut Frames,
+    batch_size: usize,
+    /// The encoded series of the next message.
+    batch: Vec<u8>,
+    n_series: usize,
+    /// The encoded labels of the current series, and its chunks.
+    series: Vec<u8>,
+    columns: SampleColumns,
+    encoder: Encoder,
+}
+
+impl<'a> SeriesWriter<'a> {
+    pub(super) fn new(out: &'a mut Frames, batch_size: usize) -> Self {
+        let encoder = Encoder::new(StartTimestamps::Drop);
+        Self {
+            out,
+            batch_size,
+            batch: Vec::new(),
+            n_series: 0,
+            series: Vec::new(),
+            columns: SampleColumns::default(),
+            encoder,
+        }
+    }
+
+    /// Writes a series without chunks.
+    pub(super) fn write_labels(&mut self, work: &mut Work, labels: &Labels) -> Result<(), ApiError> {
+        self.series.clear();
+        put_labels(labels, &mut self.series);
+        self.add_series(work)
+    }
+
+    /// Writes a series with its samples, unless it has none.
+    pub(super) fn write(&mut self, work: &mut Work, labels: &Labels, series: &Series) -> Result<(), ApiError> {
+        self.columns.clear();
+        series.read(&mut self.columns)?;
+        if self.columns.is_empty() {
+            return Ok(());
+        }
+        let mut charge = work.ctx.charge();
+        charge.grow(COPIES * (size_of_columns(&self.columns) + labels.size()))?;
+        self.encoder.push_aligned(&self.columns);
+        self.series.clear();
+        put_labels(labels, &mut self.series);
+        let size_of_labels = self.series.len();
+        for chunk in self.encoder.finish() {
+            if self.series.len() >= MESSAGE_SIZE {
+                self.add_series(work)?;
+                self.series.truncate(size_of_labels);
+            }
+            put_chunk(&chunk, &mut self.series);
+        }
+        self.add_series(work)
+    }
+
+    fn add_series(&mut self, work: &mut Work) -> Result<(), ApiError> {
+        put_bytes(1, &self.series, &mut self.batch);
+        self.n_series += 1;
+        let is_full = self.n_series >= self.batch_size || self.batch.len() >= MESSAGE_SIZE;
+        if is_full { self.flush(work) } else { Ok(()) }
+    }
+
+    /// Sends the series that were not sent yet.
+    pub(super) fn flush(&mut self, work: &mut Work) -> Result<(), ApiError> {
+        if self.n_series > 0 {
+            let (batch, is_batch) = (&self.batch, self.batch_size > 1);
+            // `SeriesResponse.series` and `SeriesBatch.series` both are field 1.
+            self.out.send_encoded(work, |out| {
+                if is_batch { put_bytes(4, batch, out) } else { out.extend_from_slice(batch) }
+            })?;
+            self.batch.clear();
+            self.n_series = 0;
+        }
+        Ok(())
+    }
+}
+
+/// Appends a `SeriesResponse` with a warning.
+pub(super) fn warning(text: &str, out: &mut Vec<u8>) {
+    put_bytes(2, text.as_bytes(), out);
+}
+
+fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    encode_key(tag, WireType::LengthDelimited, out);
+    encode_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn put_integer(tag: u32, value: i64, out: &mut Vec<u8>) {
+    encode_key(tag, WireType::Varint, out);
+    encode_varint(value as u64, out);
+}
+
+/// Returns the size of a field with a tag below 16.
+fn size_of_field(size: usize) -> usize {
+    1 + encoded_len_varint(size as u64) + size
+}
+
+fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
+    for (name, value) in labels {
+        encode_key(1, WireType::LengthDelimited, out);
+        encode_varint((size_of_field(name.len()) + size_of_field(value.len())) as u64, out);
+        put_bytes(1, name.as_bytes(), out);
+        put_bytes(2, value.as_bytes(), out);
+    }
+}
+
+/// Appends a chunk as `AggrChunk`, whose encodings count from 0. Without start timestamps there are no others.
+fn put_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
+    let kind = i64::from(chunk.encoding.code()) - 1;
+    let size_of_raw = 1 + encoded_len_varint(kind as u64) + size_of_field(chunk.bytes.len());
+    let size_of_time = |time_ms: i64| 1 + encoded_len_varint(time_ms as u64);
+    let size = size_of_time(chunk.min_ms) + size_of_time(chunk.max_ms) + size_of_field(size_of_raw);
+    encode_key(2, WireType::LengthDelimited, out);
+    encode_varint(size as u64, out);
+    put_integer(1, chunk.min_ms, out);
+    put_integer(2, chunk.max_ms, out);
+    encode_key(3, WireType::LengthDelimited, out);
+    encode_varint(size_of_raw as u64, out);
+    put_integer(1, kind, out);
+    put_bytes(2, &chunk.bytes, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use varve_prometheus::chunk::Encoding;
+
+    use super::*;
+    use crate::grpc::messages::Label;
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Decoded {
+        #[prost(message, repeated, tag = "1")]
+        labels: Vec<Label>,
+        #[prost(message, repeated, tag = "2")]
+        chunks: Vec<DecodedChunk>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct DecodedChunk {
+        #[prost(int64, tag = "1")]
+        min_time: i64,
+        #[prost(int64, tag = "2")]
+        max_time: i64,
+        #[prost(message, optional, tag = "3")]
+        raw: Option<DecodedRaw>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct DecodedRaw {
+        #[prost(int32, tag = "1")]
+        kind: i32,
+        #[prost(bytes = "vec", tag = "2")]
+        data: Vec<u8>,
+    }
+
+    #[test]
+    fn series_decode() {
+        let labels = Labels::from_pairs([("__name__", "m"), ("long", &*"é".repeat(100))]).unwrap();
+        let mut bytes = Vec::new();
+        put_labels(&labels, &mut bytes);
+        let times = [(i64::MIN, -1), (0, i64::MAX)];
+        for (encoding, (min_ms, max_ms)) in [Encoding::Xor, Encoding::FloatHistogram].into_iter().zip(times) {
+            put_chunk(&Chunk { encoding, min_ms, max_ms, n_samples: 1, bytes: vec![7; 300] }, &mut bytes);
+        }
+        let decoded = Decoded::decode(&*bytes).unwrap();
+        let pairs = decoded.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()));
+        assert!(pairs.eq(labels.iter()));
+        let chunks: Vec<_> = decoded.chunks.iter().map(|chunk| (chunk.min_time, chunk.max_time)).collect();
+        assert_eq!(chunks, times);
+        let raw: Vec<_> = decoded.chunks.into_iter().filter_map(|chunk| chunk.raw).collect();
+        assert_eq!(raw, [DecodedRaw { kind: 0, data: vec![7; 300] }, DecodedRaw { kind: 2, data: vec![7; 300] }]);
+    }
+}
