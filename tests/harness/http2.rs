@@ -27,6 +27,24 @@ pub(crate) struct Http2 {
     connection: JoinHandle<()>,
 }
 
+/// The response to a gRPC call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) status: String,
+    /// The message of the status.
+    pub(crate) message: String,
+    /// The messages, and whether each is compressed.
+    pub(crate) messages: Vec<(bool, Bytes)>,
+    pub(crate) headers: hyper::HeaderMap,
+}
+
+/// Returns a message of a gRPC call after its header.
+#[expect(clippy::big_endian_bytes, reason = "the protocol has big-endian sizes")]
+pub(crate) fn frame(is_compressed: bool, message: &[u8]) -> Vec<u8> {
+    let size = u32::try_from(message.len()).expect("a short message");
+    [&[u8::from(is_compressed)], &size.to_be_bytes()[..], message].concat()
+}
+
 /// A request that was sent.
 pub(crate) struct Sent(JoinHandle<hyper::Result<Response<Incoming>>>);
 
@@ -84,6 +102,30 @@ impl Http2 {
     /// Reads the body of a response; fails if it is truncated.
     pub(crate) fn body(&self, response: Response<Incoming>) -> Result<Bytes, hyper::Error> {
         self.runtime.block_on(response.into_body().collect()).map(|body| body.to_bytes())
+    }
+
+    /// Makes a gRPC call with an encoded message.
+    pub(crate) fn call(&self, path: &str, headers: &[(&str, &str)], message: &[u8]) -> Call {
+        self.call_with(path, headers, &frame(false, message))
+    }
+
+    /// Makes a gRPC call with this body.
+    #[expect(clippy::big_endian_bytes, reason = "the protocol has big-endian sizes")]
+    pub(crate) fn call_with(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Call {
+        let headers = [&[("content-type", "application/grpc"), ("te", "trailers")], headers].concat();
+        let response = self.head(self.send("POST", path, &headers, body));
+        let (head, body) = response.into_parts();
+        let body = self.runtime.block_on(body.collect()).expect("a complete response");
+        let trailers = body.trailers().unwrap_or(&head.headers);
+        let text = |name: &str| trailers.get(name).map_or("", |value| value.to_str().expect("ASCII")).to_owned();
+        let (status, message) = (text("grpc-status"), text("grpc-message"));
+        let (mut messages, mut rest) = (Vec::new(), body.to_bytes());
+        while !rest.is_empty() {
+            let header = rest.split_to(5);
+            let size = u32::from_be_bytes(header[1..].try_into().expect("four bytes"));
+            messages.push((header[0] != 0, rest.split_to(size as usize)));
+        }
+        Call { status, message, messages, headers: head.headers }
     }
 
     /// Sends a GET request and returns status and body.

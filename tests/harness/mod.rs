@@ -11,11 +11,12 @@ mod peers;
 mod process;
 mod remote_write;
 mod server;
+mod thanos;
 
 pub(crate) use cgroup::MemoryGroup;
 pub(crate) use config::ConfigFile;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
-pub(crate) use http2::Http2;
+pub(crate) use http2::{Call, Http2, frame};
 pub(crate) use peers::{
     Alertmanager, NodeExporter, Prometheus, Release, Releases, VictoriaMetrics, missing, promtool, releases,
 };
@@ -25,6 +26,7 @@ pub(crate) use remote_write::{
     snappy, v2,
 };
 pub(crate) use server::{Server, new_data_dir, serve_command, try_serve};
+pub(crate) use thanos::{Thanos, is_thanos_missing, write_to_router};
 
 use std::path::Path;
 use std::thread::sleep;

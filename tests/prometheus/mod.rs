@@ -5,6 +5,7 @@
 //! samples, and continues to serve queries.
 
 mod queries;
+mod thanos;
 
 use std::net::SocketAddr;
 use std::process::Output;

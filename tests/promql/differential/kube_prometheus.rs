@@ -15,7 +15,7 @@ use super::{DIFFERENCES_MAX, Summary, selected};
 use crate::harness::kube_prometheus::{
     Expression, KUBERNETES, OTHERS, expressions, is_there, recording_rules, scraped,
 };
-use crate::harness::{Release, WriteRequest, releases, series};
+use crate::harness::{Release, WriteRequest, is_thanos_missing, releases, series};
 
 /// Time of the first sample, interval, and time of the last sample.
 const T0_MS: i64 = 1_700_000_000_000;
@@ -38,9 +38,20 @@ fn expressions_of_kube_prometheus_give_the_results_of_prometheus() {
     }
 }
 
+#[test]
+fn expressions_of_kube_prometheus_give_the_same_results_through_queriers_of_thanos() {
+    if is_there() && !is_thanos_missing() {
+        releases().iter().take(1).for_each(|release| compare_with(&Servers::start_as_leaves(release)));
+    }
+}
+
 fn compare_expressions(release: &'static Release) {
-    let servers = Servers::start(release);
-    write_fleet(&servers);
+    compare_with(&Servers::start(release));
+}
+
+fn compare_with(servers: &Servers) {
+    write_fleet(servers);
+    servers.wait_for_samples(T0_MS + STEP_MS);
     let scrapes: Vec<_> = KUBERNETES.into_iter().chain(OTHERS).collect();
     let of_scrapes = scraped(&scrapes, (T0_MS..=END_MS).step_by(STEP_MS as usize));
     for part in of_scrapes.chunks(SERIES_PER_REQUEST) {
@@ -51,19 +62,19 @@ fn compare_expressions(release: &'static Release) {
     // Recording rules need the other series first.
     let is_recorded = |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.value().contains(':'));
     let (of_recorded, of_scraped) = selectors.iter().partition(|(_, matchers)| is_recorded(matchers));
-    write_synthetic(&servers, of_scraped);
-    record(&servers);
-    write_synthetic(&servers, of_recorded);
+    write_synthetic(servers, of_scraped);
+    record(servers);
+    write_synthetic(servers, of_recorded);
 
     let mut summary = Summary::default();
     for expression in &expressions {
         for times in [Times::Instant(END_MS), over_all()] {
             if summary.differences.len() < DIFFERENCES_MAX {
-                summary.ask(&servers, &Question { query: expression.text.clone(), times });
+                summary.ask(servers, &Question { query: expression.text.clone(), times });
             }
         }
     }
-    summary.check(release);
+    summary.check(servers.release);
     assert_eq!((summary.n_queries, summary.n_errors), (2 * expressions.len() as u64, 0));
     assert!(summary.n_empty * 5 <= summary.n_queries, "{} of {} answers are empty", summary.n_empty, summary.n_queries);
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::harness::{Release, releases};
+use crate::harness::{Release, is_thanos_missing, releases};
 use compare::{Outcome, Sameness, compare, compare_values};
 use dataset::Dataset;
 use generator::{Generator, Question};
@@ -26,6 +26,8 @@ use servers::Servers;
 
 const QUERIES: u64 = 5000;
 const NATIVE_QUERIES: u64 = 1000;
+/// Number of queries over each dataset through queriers of Thanos.
+const THANOS_QUERIES: u64 = 300;
 const SEED: u64 = 20_260_824;
 
 /// Number of requests to Prometheus if the results differ.
@@ -62,21 +64,36 @@ fn random_queries_over_native_histograms_give_the_results_of_prometheus() {
     ask_all(setting("NATIVE_QUERIES", NATIVE_QUERIES), seed, &Dataset::of_natives(seed, full_hour_ms()), 45);
 }
 
+#[test]
+fn random_queries_give_the_same_results_through_queriers_of_thanos() {
+    let Some(release) = releases().first().filter(|_| !is_thanos_missing()) else { return };
+    let seed = setting("SEED", SEED);
+    let n_queries = setting("THANOS_QUERIES", THANOS_QUERIES);
+    for (dataset, percent) in
+        [(Dataset::new(seed, full_hour_ms()), 50), (Dataset::of_natives(seed, full_hour_ms()), 30)]
+    {
+        ask_both(&Servers::start_as_leaves(release), n_queries, seed, &dataset, percent);
+    }
+}
+
 /// Sends `n_queries`, of which at least `percent` must have a result.
 fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
-    for release in releases() {
-        let servers = Servers::start(release);
-        dataset.bodies().for_each(|body| servers.write(&body));
-        let mut generator = Generator::new(seed, dataset);
-        let mut summary = Summary::default();
-        while summary.n_queries < n_queries && summary.differences.len() < DIFFERENCES_MAX {
-            summary.ask(&servers, &generator.question());
-        }
-        eprintln!("seed {seed}, {} samples from {}", dataset.n_samples(), dataset.start_ms);
-        summary.check(release);
-        let n_results = summary.n_queries - summary.n_empty - summary.n_errors;
-        assert!(n_results * 100 > summary.n_queries * percent, "{n_results} of {n_queries} queries have a result");
+    releases().iter().for_each(|release| ask_both(&Servers::start(release), n_queries, seed, dataset, percent));
+}
+
+/// Sends `n_queries` to both servers.
+fn ask_both(servers: &Servers, n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
+    dataset.bodies().for_each(|body| servers.write(&body));
+    servers.wait_for_samples(dataset.end_ms());
+    let mut generator = Generator::new(seed, dataset);
+    let mut summary = Summary::default();
+    while summary.n_queries < n_queries && summary.differences.len() < DIFFERENCES_MAX {
+        summary.ask(servers, &generator.question());
     }
+    eprintln!("seed {seed}, {} samples from {}", dataset.n_samples(), dataset.start_ms);
+    summary.check(servers.release);
+    let n_results = summary.n_queries - summary.n_empty - summary.n_errors;
+    assert!(n_results * 100 > summary.n_queries * percent, "{n_results} of {n_queries} queries have a result");
 }
 
 /// Reads a number from the environment.
