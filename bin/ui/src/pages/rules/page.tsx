@@ -11,7 +11,6 @@ import { useLoad } from "../../parts/load";
 import { Search } from "../../parts/table";
 import { printDuration } from "../../parts/time";
 import { Ago, Copied, Figures, Page, QueryLink, Select, Show } from "../../parts/view";
-import { AlertQuestions } from "./explain";
 
 interface Alert {
   labels: Labels;
@@ -94,7 +93,7 @@ function GroupView({ group }: { group: Group }) {
         {group.file} · every {printDuration(group.interval * 1000)} · last <Ago ms={Date.parse(group.lastEvaluation)} /> in {seconds(group.evaluationTime)}
       </p>
       <div class="section">
-        {group.rules.map((rule, i) => <RuleView key={i} group={group} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
+        {group.rules.map((rule, i) => <RuleView key={i} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
       </div>
     </section>
   );
@@ -102,7 +101,7 @@ function GroupView({ group }: { group: Group }) {
 
 const TAGS: Record<string, string> = { firing: "bad", pending: "warn", inactive: "good", err: "bad" };
 
-function RuleView({ group, rule, share }: { group: Group; rule: Rule; share: number }) {
+function RuleView({ rule, share }: { rule: Rule; share: number }) {
   const [isOpen, setIsOpen] = useState(rule.state === "firing");
   const state = rule.health === "err" ? "err" : (rule.state ?? rule.type);
   return (
@@ -114,12 +113,12 @@ function RuleView({ group, rule, share }: { group: Group; rule: Rule; share: num
         {!isOpen && <code class="muted clip">{rule.query}</code>}
         <span class="muted" title="Time of the last evaluation, and its share of the group">{seconds(rule.evaluationTime)}{share > 0.25 && ` (${Math.round(share * 100)} % of the group)`}</span>
       </summary>
-      {isOpen && <RuleBody group={group} rule={rule} />}
+      {isOpen && <RuleBody rule={rule} />}
     </details>
   );
 }
 
-function RuleBody({ group, rule }: { group: Group; rule: Rule }) {
+function RuleBody({ rule }: { rule: Rule }) {
   return (
     <div class="rule-body">
       <Copied text={rule.query}><pre class="text" tabIndex={0}>{rule.query}</pre></Copied>
@@ -132,7 +131,6 @@ function RuleBody({ group, rule }: { group: Group; rule: Rule }) {
         {rule.duration !== undefined && rule.duration > 0 && <span class="muted">for {printDuration(rule.duration * 1000)}</span>}
         {rule.keepFiringFor !== undefined && rule.keepFiringFor > 0 && <span class="muted">keeps firing for {printDuration(rule.keepFiringFor * 1000)}</span>}
       </p>
-      {rule.type === "alerting" && <AlertQuestions group={group} rule={rule} />}
       {rule.lastError && <p class="message error">{rule.lastError}</p>}
       {rule.labels && Object.keys(rule.labels).length > 0 && <p><code>{printLabels(rule.labels)}</code></p>}
       {Object.entries(rule.annotations ?? {}).map(([name, text]) => <p key={name}><span class="muted">{name}: </span>{text}</p>)}
