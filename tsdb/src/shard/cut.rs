@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Shard;
-use super::log::{LastCut, ShardLog};
+use super::log::ShardLog;
 use crate::error::Result;
 use crate::head::SlotRef;
 use crate::labels::{Labels, Metadata};
@@ -26,17 +26,16 @@ impl ShardLog {
         if shards.clone().any(|shard| shard.head().frozen().is_some()) {
             return Ok(());
         }
-        *self.cut.lock() = Some(LastCut { position: self.wal().rotate()?, has_checkpoint: false });
+        *self.cut.lock() = Some(self.wal().rotate()?);
         for shard in shards {
             shard.head_mut().freeze();
         }
         Ok(())
     }
 
-    /// Replaces the segments before the last cut by a checkpoint. Samples frozen at the cut must be in blocks. If the
-    /// cut has a checkpoint already, `again` replaces it: the new checkpoint lacks the series that were evicted since.
-    /// `shards` are the shards of the log. `exemplars` are the exemplars of their series in the ring. `families` are in
-    /// order of addition: a replay evicts the first ones above a limit.
+    /// Replaces the segments before the last cut by a checkpoint, unless it was done already. Samples frozen at the cut
+    /// must be in blocks. `shards` are the shards of the log. `exemplars` are the exemplars of their series in the
+    /// ring. `families` are in order of addition: a replay evicts the first ones above a limit.
     ///
     /// # Errors
     /// The errors of [`Wal::checkpoint`](crate::wal::Wal::checkpoint). The log is unchanged then, and the next call
@@ -47,12 +46,8 @@ impl ShardLog {
         next_ref: u64,
         families: &[(Arc<str>, Arc<Metadata>)],
         exemplars: &[NumberedExemplars],
-        again: bool,
     ) -> Result<()> {
         let Some(cut) = *self.cut.lock() else { return Ok(()) };
-        if cut.has_checkpoint && !again {
-            return Ok(());
-        }
         let series = shards.flat_map(|shard| {
             let slots = by_ref(shard);
             (0..slots.len()).step_by(BATCH_SERIES).flat_map(move |from| {
@@ -61,8 +56,8 @@ impl ShardLog {
             })
         });
         let families = families.iter().map(|(family, metadata)| (&**family, &**metadata));
-        self.wal().checkpoint(cut.position, series.map(Ok), next_ref, families, exemplars)?;
-        *self.cut.lock() = Some(LastCut { has_checkpoint: true, ..cut });
+        self.wal().checkpoint(cut, series.map(Ok), next_ref, families, exemplars)?;
+        *self.cut.lock() = None;
         Ok(())
     }
 }

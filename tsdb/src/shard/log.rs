@@ -40,16 +40,9 @@ pub(crate) struct ShardLog {
     batch: Mutex<LogBatch>,
     /// Reserved refs for new series.
     refs: Mutex<Range<u64>>,
-    /// The last cut, at which the heads were frozen. `None` before the first cut.
-    pub(super) cut: Mutex<Option<LastCut>>,
-}
-
-/// The last cut of a log.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LastCut {
-    pub(super) position: Cut,
-    /// `true` once a checkpoint has replaced the segments before the cut.
-    pub(super) has_checkpoint: bool,
+    /// Position of the last cut, at which the heads were frozen. `None` once a checkpoint has replaced the segments
+    /// before the cut.
+    pub(super) cut: Mutex<Option<Cut>>,
 }
 
 /// The samples that a request appends to the shards of a log.

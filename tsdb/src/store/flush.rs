@@ -9,9 +9,9 @@
 //! 4. Once no reader uses the previous list, the frozen chunks are dropped, and every log gets a checkpoint, which
 //!    durably replaces the segments that the parts cover.
 //! 5. Idle, stale and deleted series are evicted once no reader may look them up. Only readers that began before step 4
-//!    may, because a selection includes only series with samples in memory. If such a reader is still active, the flush
-//!    task evicts the series later. After an eviction of deleted series, the checkpoints are written again, so that a
-//!    restart does not restore these series.
+//!    may,
+//!    because a selection includes only series with samples in memory. If such a reader is still active, the flush task
+//!    evicts the series later.
 //!
 //! Crash: before the rename of a part, no durable state has changed. Between the rename and the checkpoint, a replay
 //! restores samples that the part contains too. Reads and merges return them once. A failed flush leaves its chunks
@@ -72,17 +72,6 @@ impl Store {
         // All samples of these series left the memory at this epoch or before.
         flushing.dropped.get_or_insert_with(|| self.series_readers.advance_epoch());
         self.evict(&mut flushing);
-        self.forget_deleted(&mut flushing)
-    }
-
-    /// Writes the checkpoints again if they have series that were deleted and evicted since.
-    fn forget_deleted(&self, flushing: &mut Flushing) -> Result<()> {
-        // The checkpoints of an unfinished flush are written when it is finished.
-        if flushing.is_unfinished || !flushing.has_evicted_deleted {
-            return Ok(());
-        }
-        self.cut_logs(true)?;
-        flushing.has_evicted_deleted = false;
         Ok(())
     }
 
@@ -138,13 +127,10 @@ impl Store {
             let FlushStats { n_samples, n_evicted, .. } = *stats;
             tracing::info!(n_parts, bytes, n_samples, n_evicted, duration = ?started.elapsed(), "flushed the head");
         }
-        self.cut_logs(false)?;
-        flushing.has_evicted_deleted = false;
-        Ok(())
+        self.cut_logs()
     }
 
-    /// Writes the checkpoints of all logs, and with `again` also those that exist.
-    fn cut_logs(&self, again: bool) -> Result<()> {
+    fn cut_logs(&self) -> Result<()> {
         let metadata = self.family_table().by_age();
         // Exemplars logged before the truncation are in the ring unless they were evicted.
         let exemplars = self.exemplars.by_log(self.logs.len());
@@ -152,7 +138,7 @@ impl Store {
             // The first log has the metadata of the whole store.
             let families = if idx == 0 { &*metadata } else { &[] };
             let shards = self.shards_of(idx).map(|(_, shard)| shard);
-            log.checkpoint(shards, self.next_ref.load(Ordering::SeqCst), families, exemplars, again)?;
+            log.checkpoint(shards, self.next_ref.load(Ordering::SeqCst), families, exemplars)?;
         }
         Ok(())
     }
@@ -220,9 +206,6 @@ impl Store {
     pub(crate) fn evict_deferred(&self) {
         if let Some(mut flushing) = self.flushing_if_free() {
             self.evict(&mut flushing);
-            if let Err(error) = self.forget_deleted(&mut flushing) {
-                tracing::warn!(%error, "could not remove deleted series from the WAL, will be repeated");
-            }
         }
     }
 
@@ -242,12 +225,8 @@ impl Store {
         };
         let Flushing { stale, deleted, .. } = flushing;
         [&mut *stale, &mut *deleted].into_iter().for_each(|all| all.resize_with(self.shards.len(), Vec::new));
-        let n_deleted = |deleted: &StaleByShard| deleted.iter().map(Vec::len).sum::<usize>();
-        let n_before = n_deleted(deleted);
-        let shards = self.shards.iter().zip(stale.iter_mut().zip(deleted.iter_mut()));
-        let n_evicted = shards.map(|(shard, (stale, deleted))| shard.evict(limits, stale, deleted) as u64).sum();
-        flushing.has_evicted_deleted |= n_deleted(&flushing.deleted) < n_before;
-        n_evicted
+        let shards = self.shards.iter().zip(stale.iter_mut().zip(deleted));
+        shards.map(|(shard, (stale, deleted))| shard.evict(limits, stale, deleted) as u64).sum()
     }
 }
 

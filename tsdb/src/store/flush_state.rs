@@ -33,8 +33,6 @@ pub(crate) struct Flushing {
     pub(super) stale: StaleByShard,
     /// Series whose newest samples were deleted, and that are not evicted yet.
     pub(super) deleted: StaleByShard,
-    /// `true` if the checkpoints may have series that were deleted and evicted since.
-    pub(super) has_evicted_deleted: bool,
     /// The epoch in which frozen samples were dropped, if no series was evicted since. Readers of earlier epochs may
     /// look these series up.
     pub(super) dropped: Option<u64>,
