@@ -32,8 +32,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub(crate) listen_address: String,
 
-    /// Address of another listener, only for the gRPC services of Thanos, which --web.listen-address serves too; usually
-    /// with port 10901
+    /// Address of another listener, only for the gRPC services of Thanos, which --web.listen-address serves too;
+    /// usually with port 10901
     #[arg(long = "grpc-address", value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) grpc_address: Option<String>,
 
@@ -350,7 +350,8 @@ pub(crate) struct IngestArgs {
     pub(crate) label_value_size_max: usize,
 
     /// Maximum memory of write request bodies, and separately of write requests being processed [0: 512 MiB, at most an
-    /// eighth of --memory.limit, at least twice --ingest.body-size-max, or once if that exceeds a quarter of the memory]
+    /// eighth of --memory.limit, at least twice --ingest.body-size-max, or once if that exceeds a quarter of the
+    /// memory]
     #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) bytes_in_flight_max: usize,
 

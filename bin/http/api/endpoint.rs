@@ -116,8 +116,8 @@ impl Endpoint {
         Self { content: Content::Other(media_type), ..self }
     }
 
-    /// Serves users of a tenant, too. The handler must show nothing that is not theirs: it reads series only through the
-    /// context of the request, which restricts them.
+    /// Serves users of a tenant, too. The handler must show nothing that is not theirs: it reads series only through
+    /// the context of the request, which restricts them.
     pub(crate) fn for_tenants(self) -> Self {
         Self { serves_tenants: true, ..self }
     }

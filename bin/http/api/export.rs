@@ -2,8 +2,8 @@
 //!
 //! A line is a series with at most `max_rows_per_line` samples:
 //! `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1700000000000]}`. NaN is `null`, infinities are the strings
-//! `Infinity` and `-Infinity`. Staleness markers and native histograms are skipped, as the format has neither. Lines are
-//! written while series are read. The memory of a request is one series.
+//! `Infinity` and `-Infinity`. Staleness markers and native histograms are skipped, as the format has neither. Lines
+//! are written while series are read. The memory of a request is one series.
 
 use std::io::Write as _;
 

@@ -1,9 +1,9 @@
 //! `--web.config.file`: TLS, client certificates, passwords, tokens.
 //!
-//! The format is Prometheus' exporter-toolkit format, plus `bearer_tokens` and `tenants`. The file, and the files that it names, are
-//! checked once a second. A change applies to new connections and requests. An invalid file is logged and changes
-//! nothing. A file that would disable authentication or TLS is treated as invalid: an empty file, for example while it
-//! is being written, does not open the server.
+//! The format is Prometheus' exporter-toolkit format, plus `bearer_tokens` and `tenants`. The file, and the files that
+//! it names, are checked once a second. A change applies to new connections and requests. An invalid file is logged and
+//! changes nothing. A file that would disable authentication or TLS is treated as invalid: an empty file, for example
+//! while it is being written, does not open the server.
 //!
 //! Invariants
 //! 1. With a user or a token in the file, every request must authenticate.

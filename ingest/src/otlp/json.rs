@@ -4,8 +4,8 @@
 //! be strings, enums may be names, and unknown fields are skipped. The ids of traces and spans are hexadecimal. `null`
 //! stands for an absent field.
 //!
-//! Bounds: `serde_json` limits the nesting to 128 levels. The message has at most the size of a decompressed body, and is
-//! charged to the request while it grows.
+//! Bounds: `serde_json` limits the nesting to 128 levels. The message has at most the size of a decompressed body, and
+//! is charged to the request while it grows.
 
 use std::fmt;
 

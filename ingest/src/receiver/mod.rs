@@ -173,8 +173,8 @@ impl Receiver {
         Some(was_used)
     }
 
-    /// Returns the rules that have dropped series that `matchers` may select: enforced rules, and those that a query has
-    /// disabled. Returns none if `matchers` select metrics other than by name.
+    /// Returns the rules that have dropped series that `matchers` may select: enforced rules, and those that a query
+    /// has disabled. Returns none if `matchers` select metrics other than by name.
     ///
     /// # Errors
     /// If the request `ctx` is interrupted or exceeds its memory limit.

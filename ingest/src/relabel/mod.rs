@@ -218,8 +218,8 @@ impl Rules {
             .collect())
     }
 
-    /// Returns the rules that have dropped series that `matchers` may select, if `matchers` name their metrics: enforced
-    /// rules, and those that a query has disabled.
+    /// Returns the rules that have dropped series that `matchers` may select, if `matchers` name their metrics:
+    /// enforced rules, and those that a query has disabled.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.

@@ -1,8 +1,8 @@
 //! Parses a line of VictoriaMetrics' JSON line format, a series with samples:
 //! `{"metric":{"__name__":"up","job":"a"},"values":[1,0.5],"timestamps":[1700000000000,1700000015000]}`
 //!
-//! Timestamps are in milliseconds. A value is a number, `null` for NaN, or one of the strings `Infinity`, `-Infinity` and
-//! `NaN`. Unknown fields are skipped.
+//! Timestamps are in milliseconds. A value is a number, `null` for NaN, or one of the strings `Infinity`, `-Infinity`
+//! and `NaN`. Unknown fields are skipped.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -5,9 +5,9 @@
 //! exhausted. The error says how many samples of earlier lines are stored. A retry of the whole body stores nothing
 //! twice.
 //!
-//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, or [`JSON_LINE_SIZE_MAX`], a body [`SIZE_FACTOR`] times the maximum of a message. The work
-//! for a body is bounded by its size as received ([`EXPANSION_MAX`]), by [`BARREN_LINES_MAX`] and by
-//! [`Import::timeout`].
+//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, or [`JSON_LINE_SIZE_MAX`], a body [`SIZE_FACTOR`] times the
+//! maximum of a message. The work for a body is bounded by its size as received ([`EXPANSION_MAX`]), by
+//! [`BARREN_LINES_MAX`] and by [`Import::timeout`].
 
 mod json_line;
 mod line;

@@ -1,5 +1,5 @@
-//! /api/v1/import/prometheus: stores a scrape body as if it had been scraped now. /api/v1/import: stores JSON lines, which
-//! /api/v1/export returns. Parameters and formats are VictoriaMetrics'.
+//! /api/v1/import/prometheus: stores a scrape body as if it had been scraped now. /api/v1/import: stores JSON lines,
+//! which /api/v1/export returns. Parameters and formats are VictoriaMetrics'.
 
 use std::time::Duration;
 
