@@ -66,6 +66,9 @@ impl Tenants {
                     "labels: required, as the token {user:?} has the scope write"
                 );
             }
+            // Users have all scopes except admin, if they have a tenant.
+            let is_user = file.basic_auth_users.contains_key(user);
+            ensure!(!is_user || !entry.labels.is_empty(), "labels: required, as the user {user:?} may write");
             if self.0.insert(user.clone(), Arc::clone(&tenant)).is_some() {
                 bail!("users: {user:?} has a tenant already");
             }
@@ -86,7 +89,8 @@ mod tests {
 
     fn check(tenants: &str, expect: &str) {
         let tokens = "{name: r, token: x, scopes: [read]}, {name: w, token: y, scopes: [write]}, {name: a, token: z, scopes: [admin]}";
-        let file = parse(&format!("bearer_tokens: [{tokens}]\ntenants: [{tenants}]")).unwrap();
+        let users = "basic_auth_users: {ann: hash}";
+        let file = parse(&format!("{users}\nbearer_tokens: [{tokens}]\ntenants: [{tenants}]")).unwrap();
         let invalid = Tenants::new(&file).map(|_| String::new()).unwrap_or_else(|error| format!("{error:#}"));
         assert!(invalid.contains(expect) && expect.is_empty() == invalid.is_empty(), "{tenants}: {invalid:?}");
     }
@@ -100,6 +104,8 @@ mod tests {
         check("{users: [x], matchers: '{a=\"b\"}'}", "there is no user or token \"x\"");
         check("{users: [a], matchers: '{a=\"b\"}'}", "has the scope admin");
         check("{users: [w], matchers: '{a=\"b\"}'}", "labels: required");
+        check("{users: [ann], matchers: '{a=\"b\"}'}", "labels: required, as the user \"ann\" may write");
+        check("{users: [ann], matchers: '{a=\"b\"}', labels: {a: b}}", "");
         check("{users: [r], matchers: '{a=\"b\"}', labels: {__name__: x}}", "cannot be set");
         check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 2, memory: 1GiB}}", "");
         check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 0}}", "out of range");
