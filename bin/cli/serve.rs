@@ -204,6 +204,15 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.queue-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) query_queue_timeout: Duration,
 
+    /// Number of times in a row that a query may exceed a memory limit before it is rejected without evaluation [0: no
+    /// limit]
+    #[arg(long = "query.breaker-failures", value_name = "N", default_value = "3")]
+    pub(crate) query_breaker_failures: u32,
+
+    /// Time for which such a query is rejected, before it is evaluated again
+    #[arg(long = "query.breaker-timeout", value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
+    pub(crate) query_breaker_timeout: Duration,
+
     /// Maximum number of series that a request for series, labels or label values may read [0: no limit, responses are
     /// streamed]
     #[arg(long = "query.max-metadata-series", value_name = "N", default_value = "0")]

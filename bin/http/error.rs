@@ -8,7 +8,7 @@ use varve_tsdb::Interrupt;
 use super::json;
 use super::response::plain;
 use crate::server::app::QUERY_MEMORY_TOTAL_FLAG;
-use crate::server::request_context::truncate;
+use crate::server::request_context::{Tenant, truncate};
 
 /// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +108,13 @@ impl ErrorKind {
 }
 
 impl ApiError {
+    /// Returns `true` if the request exceeded a memory limit, or was the heaviest when all requests together did.
+    pub(crate) fn is_memory_limit(&self) -> bool {
+        const LIMITS: [&str; 4] =
+            ["--query.max-memory", QUERY_MEMORY_TOTAL_FLAG, "--memory.refuse-at", Tenant::MEMORY_KEY];
+        self.kind == ErrorKind::Execution && self.limit.is_some_and(|limit| LIMITS.contains(&limit))
+    }
+
     /// Creates an error. A long message is cut, because it may quote a long parameter.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let mut message = message.into();

@@ -28,6 +28,7 @@ use super::senders::Senders;
 use super::settings::Settings;
 use super::shutdown::Quit;
 use super::store::Store;
+use super::usage::query_breaker::QueryBreaker;
 use super::usage::top_queries::TopQueries;
 use crate::config::Config;
 use crate::notifier::Notifier;
@@ -50,6 +51,7 @@ pub(crate) struct App {
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) rules: Rules,
     pub(crate) top_queries: TopQueries,
+    pub(crate) query_breaker: QueryBreaker,
     phase: AtomicU8,
     /// Held during a reload, so that configuration and rules are of the same one.
     reloading: Mutex<()>,
@@ -98,6 +100,7 @@ impl App {
             notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications())),
             rules: Rules::new(settings.rules.clone()),
             top_queries: TopQueries::default(),
+            query_breaker: QueryBreaker::new(settings.args.query_breaker_failures, settings.args.query_breaker_timeout),
             active_request_log: OnceLock::new(),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,
@@ -219,6 +222,7 @@ impl App {
         };
         if let Some(tenant) = tenant {
             ctx.restrict(Arc::clone(&tenant.matchers));
+            tenant.limits.apply(&ctx);
         }
         ctx
     }

@@ -6,13 +6,14 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::http::Method;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use varve_query::stats::QueryStats;
-use varve_tsdb::Matcher;
 use varve_tsdb::context::{Charge, MemoryBudget};
+use varve_tsdb::{Matcher, QueryContext};
 
 use super::rejects::Sender;
 
@@ -43,25 +44,43 @@ pub(crate) struct Tenant {
     pub(crate) labels: Vec<(String, String)>,
     /// One permit for each read that may be active, if their number is limited.
     pub(crate) reads: Option<Arc<Semaphore>>,
-    /// Maximum memory of all reads together in bytes, if it is limited.
-    pub(crate) memory_max: Option<usize>,
+    pub(crate) limits: TenantLimits,
     /// The budget of this memory, from the first read on.
     memory: OnceLock<MemoryBudget>,
 }
 
+/// Limits of the reads of a tenant. `None`: no limit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TenantLimits {
+    /// Maximum memory of all reads together in bytes.
+    pub(crate) memory_max: Option<usize>,
+    /// Maximum number of samples that one request reads.
+    pub(crate) samples_max: Option<u64>,
+    /// Maximum length of the time that one selector reads.
+    pub(crate) range_max: Option<Duration>,
+}
+
+impl TenantLimits {
+    /// Limits a request.
+    pub(crate) fn apply(&self, ctx: &QueryContext) {
+        self.samples_max.inspect(|&samples_max| ctx.limit_samples("tenants.limits.samples", samples_max));
+        self.range_max.inspect(|&range_max| ctx.limit_range("tenants.limits.range", range_max));
+    }
+}
+
 impl Tenant {
-    /// The key of [`Self::memory_max`] in the web configuration.
-    const MEMORY_KEY: &str = "tenants.limits.memory";
+    /// The key of [`TenantLimits::memory_max`] in the web configuration.
+    pub(crate) const MEMORY_KEY: &str = "tenants.limits.memory";
 
     /// Creates a tenant without limits.
     pub(crate) fn new(matchers: Arc<[Matcher]>, labels: Vec<(String, String)>) -> Self {
-        Self { matchers, labels, reads: None, memory_max: None, memory: OnceLock::new() }
+        Self { matchers, labels, reads: None, limits: TenantLimits::default(), memory: OnceLock::new() }
     }
 
     /// Returns the budget on which its reads draw, a part of the budget of all queries.
     pub(crate) fn memory(&self, of_all: &MemoryBudget) -> MemoryBudget {
         let limited = |max| self.memory.get_or_init(|| of_all.child(Self::MEMORY_KEY, max)).clone();
-        self.memory_max.map_or_else(|| of_all.clone(), limited)
+        self.limits.memory_max.map_or_else(|| of_all.clone(), limited)
     }
 }
 

@@ -259,9 +259,46 @@ fn users_of_a_tenant_are_no_administrators() {
 fn limits_of_a_tenant_leave_others_alone() {
     let fixture = Fixture::with(", limits: {memory: 1KiB}");
     let count = [("query", "count({i=~\"0|1\"})")];
-    let exceeded = fixture.reader("a").query("/api/v1/query", &count).expect_status(422);
-    assert!(exceeded.text().contains("tenants.limits.memory"), "{exceeded:?}");
-    fixture.reader("b").query("/api/v1/query", &count).expect_status(200);
+    for n_failures in 0..5 {
+        let exceeded = fixture.reader("a").query("/api/v1/query", &count).expect_status(422);
+        assert!(exceeded.text().contains("tenants.limits.memory"), "{exceeded:?}");
+        assert_eq!(exceeded.text().contains("failed 3 times in a row"), n_failures >= 3, "{exceeded:?}");
+        fixture.reader("b").query("/api/v1/query", &count).expect_status(200);
+    }
+    let (admin, path) = (fixture.server.http(), "/api/v1/status/rejected_queries");
+    let reset = "/api/v1/admin/rejected_queries/reset";
+    let rejected = admin.get(path).data()[0].clone();
+    assert_eq!(
+        (&rejected["user"], &rejected["failures"], &rejected["rejected"]),
+        (&"a-read".into(), &3.into(), &2.into())
+    );
+    assert!(rejected["rejectedForSeconds"].as_f64().is_some_and(|left_s| left_s > 0.0), "{rejected}");
+    fixture.reader("a").get(path).expect_status(403);
+    fixture.reader("a").post(reset, &[], b"").expect_status(403);
+    admin.post(reset, &[], b"").expect_status(204);
+    assert_eq!(admin.get(path).data(), Json::Array(Vec::new()));
+    let again = fixture.reader("a").query("/api/v1/query", &count).expect_status(422);
+    assert!(!again.text().contains("in a row"), "{again:?}");
+
+    let fixture = Fixture::with(", limits: {samples: 3, range: 10m}");
+    // Three series of "shared", each with four samples.
+    let check = |reader: &str, path: &str, query: &[(&str, &str)], status: u16, limit: &str| {
+        let answer = fixture.reader(reader).query(path, query).expect_status(status);
+        assert!(answer.text().contains(limit), "{answer:?}");
+    };
+    let time = (fixture.now_ms / 1000 + 60).to_string();
+    let sum = [("query", "sum(sum_over_time(shared[1m]))"), ("time", &time)];
+    check("a", "/api/v1/query", &sum, 422, "tenants.limits.samples: ");
+    check("b", "/api/v1/query", &sum, 200, "");
+    check("a", "/api/v1/query", &[("query", "secret_a"), ("time", &time)], 200, "");
+    let long = [("query", "count_over_time(secret_a[1h])"), ("time", &time)];
+    check("a", "/api/v1/query", &long, 422, "tenants.limits.range: 3600 exceeds the limit of 600");
+    check("b", "/api/v1/query", &long, 200, "");
+    check("a", "/api/v1/export", &[("match[]", "secret_a")], 422, "tenants.limits.range");
+    // Clients request names and values for all of time.
+    check("a", "/api/v1/labels", &[], 200, "secret_a");
+    check("a", "/api/v1/label/i/values", &[("start", "0")], 200, "\"0\"");
+    check("a", "/api/v1/series", &[("match[]", "shared")], 200, "shared");
 
     let fixture = Fixture::with(", limits: {concurrency: 1}");
     let mut slow = fixture.server.http().connect();

@@ -268,6 +268,9 @@ fn state() -> Vec<Endpoint> {
         Endpoint::new("/api/v1/status/queries/{id}", &["DELETE"], queries::kill)
             .about("status", "Kills a request for data")
             .takes(const { &[required("id", Path, "Id of the request.")] }),
+        get("/api/v1/status/rejected_queries", queries::list_rejected)
+            .about("status", "Returns the queries that exceeded a memory limit")
+            .gives::<Vec<queries::RejectedQuery>>(),
         get("/api/v1/status/last_words", last_words::status)
             .about("status", "Returns the requests that were active when the previous process ended")
             .gives::<last_words::LastWords>(),
@@ -435,6 +438,8 @@ fn administration() -> Vec<Endpoint> {
             .about("admin", "Enables a relabel rule that a query has disabled")
             .takes(const { &[required("name", Text, "Name of the rule.")] })
             .gives::<relabel_admin::Enabled>(),
+        post("/api/v1/admin/rejected_queries/reset", queries::reset_rejected)
+            .about("admin", "Evaluates rejected queries again"),
     ]
 }
 

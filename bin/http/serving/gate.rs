@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A gate has a fixed number of permits, and at most `queued_max` requests wait for one.
-//! 2. Waiting requests get permits in the order of arrival. Classes do not wait for each other.
+//! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for each other.
 //! 3. A request waits at most until its deadline, and at most `timeout` for its first permit.
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use prometheus::{Histogram, IntGauge};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use varve_tsdb::{Interrupt, QueryContext};
 
+use super::fair_semaphore::{Denied, FairPermit, FairSemaphore};
 use crate::http::error::ApiError;
 
 /// Bounds the number of concurrent requests. Clones share the gate.
@@ -19,7 +20,7 @@ use crate::http::error::ApiError;
 pub(crate) struct Gate {
     /// The flag that sets the number of permits, for errors.
     flag: &'static str,
-    permits: Arc<Semaphore>,
+    permits: FairSemaphore,
     queue: Queue,
     metrics: GateMetrics,
 }
@@ -28,7 +29,6 @@ pub(crate) struct Gate {
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
     max: usize,
-    slots: Arc<Semaphore>,
     timeout: Duration,
 }
 
@@ -45,68 +45,94 @@ const QUEUE_FLAG: &str = "--query.max-queued";
 /// The flag that bounds the time in a queue.
 const QUEUE_TIMEOUT_FLAG: &str = "--query.queue-timeout";
 
+/// The key of the maximum number of active reads of a tenant in the web configuration.
+const TENANT_READS_KEY: &str = "tenants.limits.concurrency";
+
 /// A permit of a gate, released on drop. The owner may also release it earlier, while the request waits for its client.
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Gate,
+    user: Arc<str>,
     /// `None` while it is released.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<FairPermit>,
+    /// The permit of the request's tenant, held until the request ends.
+    _of_tenant: Option<OwnedSemaphorePermit>,
 }
 
 impl Queue {
     /// Creates a queue of at most `queued_max` requests, each of which waits at most `timeout`.
     pub(crate) fn new(queued_max: usize, timeout: Duration) -> Self {
-        let max = queued_max.min(Semaphore::MAX_PERMITS);
-        Self { max, slots: Arc::new(Semaphore::new(max)), timeout }
+        Self { max: queued_max, timeout }
     }
 }
 
 impl Gate {
     pub(crate) fn new(flag: &'static str, n_permits: usize, queue: Queue, metrics: GateMetrics) -> Self {
-        let permits = Arc::new(Semaphore::new(n_permits.min(Semaphore::MAX_PERMITS)));
-        Self { flag, permits, queue, metrics }
+        Self { flag, permits: FairSemaphore::new(n_permits), queue, metrics }
     }
 
-    /// Waits for a permit.
+    /// Waits for a permit for a request of `user`, first for one of its tenant's `reads`, if their number is limited.
     ///
     /// # Errors
     /// 503 `unavailable` if the queue is full, no permit becomes free in time, or the server is stopping.
-    pub(crate) async fn admit(&self, ctx: &QueryContext) -> Result<Permit, ApiError> {
+    pub(crate) async fn admit(
+        &self,
+        user: &Arc<str>,
+        reads: Option<&Arc<Semaphore>>,
+        ctx: &QueryContext,
+    ) -> Result<Permit, ApiError> {
         let started = Instant::now();
-        let permit = self.enqueue(ctx).await?;
+        let of_tenant = match reads {
+            Some(reads) => Some(self.admit_to_tenant(Arc::clone(reads), ctx).await?),
+            None => None,
+        };
+        let permit = match self.permits.try_acquire(user) {
+            // Fast path: a permit is free.
+            Some(permit) => permit,
+            None => {
+                self.metrics.queued.inc();
+                let queued = QueuedGauge(&self.metrics.queued);
+                let permit = tokio::time::timeout(self.queue.timeout, self.acquire(user, ctx, self.queue.max)).await;
+                drop(queued);
+                permit.unwrap_or_else(|_elapsed| Err(self.timed_out(QUEUE_TIMEOUT_FLAG)))?
+            }
+        };
         self.metrics.queue_seconds.observe(started.elapsed().as_secs_f64());
         self.metrics.active.inc();
-        Ok(Permit { gate: self.clone(), permit: Some(permit) })
+        Ok(Permit { gate: self.clone(), user: Arc::clone(user), permit: Some(permit), _of_tenant: of_tenant })
     }
 
-    async fn enqueue(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
-        // Fast path: a permit is free and no request waits.
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-            return Ok(permit);
-        }
-        let Ok(_slot) = self.queue.slots.try_acquire() else {
-            if self.permits.is_closed() {
-                return Err(stopping());
+    /// Waits for a permit of a tenant. The number of connections bounds the number of waiting requests.
+    async fn admit_to_tenant(
+        &self,
+        reads: Arc<Semaphore>,
+        ctx: &QueryContext,
+    ) -> Result<OwnedSemaphorePermit, ApiError> {
+        let timeout = ctx.remaining().map_or(self.queue.timeout, |left| left.min(self.queue.timeout));
+        match tokio::time::timeout(timeout, reads.acquire_owned()).await {
+            Ok(permit) => permit.map_err(|_closed| stopping()),
+            Err(_elapsed) => {
+                let text = format!("no permit of {TENANT_READS_KEY} became free in time ({QUEUE_TIMEOUT_FLAG})");
+                Err(ApiError::unavailable(text).with_limit(TENANT_READS_KEY))
             }
-            let (max, flag) = (self.queue.max, self.flag);
-            let text = format!("{max} requests are queued, the limit of {QUEUE_FLAG}, for a permit of {flag}");
-            return Err(ApiError::unavailable(text).with_limit(QUEUE_FLAG));
-        };
-        self.metrics.queued.inc();
-        let queued = QueuedGauge(&self.metrics.queued);
-        let permit = tokio::time::timeout(self.queue.timeout, self.acquire(ctx)).await;
-        drop(queued);
-        permit.unwrap_or_else(|_elapsed| Err(self.timed_out(QUEUE_TIMEOUT_FLAG)))
+        }
     }
 
-    async fn acquire(&self, ctx: &QueryContext) -> Result<OwnedSemaphorePermit, ApiError> {
-        let permit = Arc::clone(&self.permits).acquire_owned();
+    async fn acquire(&self, user: &Arc<str>, ctx: &QueryContext, queued_max: usize) -> Result<FairPermit, ApiError> {
+        let permit = self.permits.acquire(user, queued_max);
         let permit = match ctx.remaining() {
             // A free permit is granted even after the request's deadline. The work itself then reports the timeout.
             Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.timed_out(self.flag))?,
             None => permit.await,
         };
-        permit.map_err(|_closed| stopping())
+        permit.map_err(|denied| match denied {
+            Denied::Closed => stopping(),
+            Denied::QueueFull => {
+                let (max, flag) = (self.queue.max, self.flag);
+                let text = format!("{max} requests are queued, the limit of {QUEUE_FLAG}, for a permit of {flag}");
+                ApiError::unavailable(text).with_limit(QUEUE_FLAG)
+            }
+        })
     }
 
     /// Rejects all waiting and further requests.
@@ -152,7 +178,8 @@ impl Permit {
     /// The errors of [`Gate::admit`].
     pub(crate) async fn reacquire(&mut self, ctx: &QueryContext) -> Result<(), ApiError> {
         if self.permit.is_none() {
-            self.permit = Some(self.gate.acquire(ctx).await?);
+            // Bounded by the number of active requests.
+            self.permit = Some(self.gate.acquire(&self.user, ctx, usize::MAX).await?);
             self.gate.metrics.active.inc();
         }
         Ok(())
@@ -191,6 +218,10 @@ mod tests {
         QueryContext::new(Duration::from_millis(timeout_ms), MemoryBudget::new("memory", 0))
     }
 
+    fn user() -> Arc<str> {
+        Arc::from("")
+    }
+
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
     }
@@ -199,8 +230,8 @@ mod tests {
     fn a_full_gate_rejects_at_the_deadline() {
         let (gate, active) = gate(1);
         block_on(async {
-            let first = gate.admit(&ctx(60_000)).await.unwrap();
-            let rejected = gate.admit(&ctx(10)).await.unwrap_err();
+            let first = gate.admit(&user(), None, &ctx(60_000)).await.unwrap();
+            let rejected = gate.admit(&user(), None, &ctx(10)).await.unwrap_err();
             assert_eq!(rejected.kind, ErrorKind::Unavailable);
             assert_eq!(
                 rejected.message,
@@ -208,9 +239,9 @@ mod tests {
             );
             assert_eq!(active.get(), 1);
             drop(first);
-            gate.admit(&ctx(0)).await.unwrap();
+            gate.admit(&user(), None, &ctx(0)).await.unwrap();
             gate.close();
-            assert_eq!(gate.admit(&ctx(60_000)).await.unwrap_err().kind, ErrorKind::Unavailable);
+            assert_eq!(gate.admit(&user(), None, &ctx(60_000)).await.unwrap_err().kind, ErrorKind::Unavailable);
         });
         assert_eq!(active.get(), 0);
     }
@@ -220,12 +251,14 @@ mod tests {
         let (gate, metrics) = gate_with(1, 2, Duration::from_secs(60));
         let long = ctx(60_000);
         block_on(async {
-            let first = gate.admit(&long).await.unwrap();
-            let (mut second, mut third) = (Box::pin(gate.admit(&long)), Box::pin(gate.admit(&long)));
+            let first = gate.admit(&user(), None, &long).await.unwrap();
+            let user = user();
+            let (mut second, mut third) =
+                (Box::pin(gate.admit(&user, None, &long)), Box::pin(gate.admit(&user, None, &long)));
             assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
             assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err());
             assert_eq!(metrics.queued.get(), 2);
-            let rejected = gate.admit(&long).await.unwrap_err();
+            let rejected = gate.admit(&user, None, &long).await.unwrap_err();
             assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(QUEUE_FLAG)));
             drop(first);
             assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err(), "the second arrived first");
@@ -236,8 +269,8 @@ mod tests {
 
         let (gate, metrics) = gate_with(1, 2, Duration::from_millis(1));
         block_on(async {
-            let _first = gate.admit(&long).await.unwrap();
-            let rejected = gate.admit(&long).await.unwrap_err();
+            let _first = gate.admit(&user(), None, &long).await.unwrap();
+            let rejected = gate.admit(&user(), None, &long).await.unwrap_err();
             assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG)));
         });
         assert_eq!(metrics.queued.get(), 0);
@@ -247,10 +280,10 @@ mod tests {
     fn a_released_permit_admits_another_request() {
         let (gate, active) = gate(1);
         block_on(async {
-            let mut first = gate.admit(&ctx(60_000)).await.unwrap();
+            let mut first = gate.admit(&user(), None, &ctx(60_000)).await.unwrap();
             first.release();
             assert_eq!(active.get(), 0);
-            let second = gate.admit(&ctx(60_000)).await.unwrap();
+            let second = gate.admit(&user(), None, &ctx(60_000)).await.unwrap();
             assert_eq!(first.reacquire(&ctx(10)).await.unwrap_err().kind, ErrorKind::Unavailable);
             drop(second);
             first.reacquire(&ctx(10)).await.unwrap();

@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use varve_tsdb::QueryContext;
 use varve_tsdb::fs::{Clock, SystemClock};
 
@@ -102,9 +102,6 @@ impl Work {
 
 /// The header of a response that was computed for an identical concurrent request.
 const SHARED: HeaderName = HeaderName::from_static("x-varve-shared");
-
-/// The key of the maximum number of active reads of a tenant in the web configuration.
-const TENANT_READS_KEY: &str = "tenants.limits.concurrency";
 
 /// The warning that `limit` truncated a result.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
@@ -199,47 +196,15 @@ async fn compute(
 ) -> Output {
     let context = RequestContext::current();
     context.note_read();
-    let tenant = context.tenant.clone();
     let registration = state.app.active_requests.register(context, class, &ctx);
-    let of_tenant = match tenant.and_then(|tenant| tenant.reads.clone()) {
-        None => None,
-        Some(reads) => match admit_read(state, &ctx, reads).await {
-            Ok(permit) => Some(permit),
-            Err(rejected) => return Output::Error(rejected),
-        },
-    };
     let permit = match state.admit(class, &ctx).await {
         Ok(permit) => permit,
         Err(rejected) => return Output::Error(rejected),
     };
     let Some(store) = state.app.store() else { return Output::Error(ApiError::stopping()) };
     begin();
-    let output = spawn(&state.app, registration, permit, ctx, store, move |work| {
-        let _until_the_end = of_tenant;
-        job(work)
-    });
+    let output = spawn(&state.app, registration, permit, ctx, store, job);
     output.await.unwrap_or_else(|_dropped| Output::Error(ApiError::stopping()))
-}
-
-/// Waits for a permit of a tenant. The number of connections bounds the number of waiting requests.
-///
-/// # Errors
-/// 503 if none becomes free in time.
-async fn admit_read(
-    state: &HttpState,
-    ctx: &QueryContext,
-    reads: Arc<Semaphore>,
-) -> Result<OwnedSemaphorePermit, ApiError> {
-    let timeout_max = state.app.settings.args.query_queue_timeout;
-    let timeout = ctx.remaining().map_or(timeout_max, |left| left.min(timeout_max));
-    match tokio::time::timeout(timeout, reads.acquire_owned()).await {
-        Ok(Ok(permit)) => Ok(permit),
-        Ok(Err(_closed)) => Err(ApiError::stopping()),
-        Err(_elapsed) => {
-            let text = format!("no permit of {TENANT_READS_KEY} became free in time");
-            Err(ApiError::unavailable(text).with_limit(TENANT_READS_KEY))
-        }
-    }
 }
 
 /// Runs `job` on a blocking thread. The output comes through the channel, before the end of a streamed response.
@@ -286,6 +251,9 @@ fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: impl FnOnce(
     };
     let error = failed.or(truncated);
     let reason = error.as_ref().map(|error| error.message.as_str());
+    if request.class == RequestClass::Query && error.as_ref().is_none_or(ApiError::is_memory_limit) {
+        app.query_breaker.record(&request.context, reason, Instant::now());
+    }
     app.record_end(request, reason);
     note_cost(app, request, reason.is_some());
     // As in Prometheus, a query that does not parse is not logged.

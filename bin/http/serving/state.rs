@@ -1,16 +1,18 @@
 //! The state that handlers and layers share.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::FromRef;
 use varve_tsdb::QueryContext;
 
 use super::gate::{Gate, GateMetrics, Permit, Queue};
 use super::singleflight::Singleflight;
-use crate::http::error::ApiError;
+use crate::http::error::{ApiError, ErrorKind};
 use crate::http::web_config::WebConfig;
 use crate::server::active_requests::RequestClass;
 use crate::server::app::App;
+use crate::server::request_context::RequestContext;
 
 /// [`App`] and the state that only HTTP needs. Clones share it.
 #[derive(Debug, Clone)]
@@ -71,11 +73,18 @@ impl HttpState {
     /// Waits for a permit to run a request. Also limits the series of a metadata request.
     ///
     /// # Errors
-    /// The errors of [`Gate::admit`], and 503 if the memory limit (`--memory.refuse-at`) is reached.
+    /// The errors of [`Gate::admit`], 503 if the memory limit (`--memory.refuse-at`) is reached, and 422 if the query
+    /// breaker is open.
     pub(crate) async fn admit(&self, class: RequestClass, ctx: &QueryContext) -> Result<Permit, ApiError> {
         let pressure = &self.app.pressure;
         let checked = if class == RequestClass::Write { pressure.check_writes() } else { pressure.check_queries() };
         checked.map_err(|reason| ApiError::unavailable(reason).with_limit("--memory.refuse-at"))?;
+        let context = RequestContext::current();
+        if class == RequestClass::Query
+            && let Some(reason) = self.app.query_breaker.check(&context, Instant::now())
+        {
+            return Err(ApiError::new(ErrorKind::Execution, reason).with_limit("--query.breaker-failures"));
+        }
         let gate = match class {
             RequestClass::Query | RequestClass::Rule => &self.gates.queries,
             RequestClass::RemoteRead => &self.gates.remote_reads,
@@ -87,7 +96,8 @@ impl HttpState {
                 &self.gates.metadata
             }
         };
-        gate.admit(ctx).await
+        let reads = context.tenant.as_ref().filter(|_| class != RequestClass::Write);
+        gate.admit(&context.user, reads.and_then(|tenant| tenant.reads.as_ref()), ctx).await
     }
 
     /// Rejects further requests, and queued reads, with 503.

@@ -75,14 +75,18 @@ pub(super) struct TenantEntry {
     pub(super) limits: TenantLimits,
 }
 
-/// Limits of the reads of all users of a tenant together.
+/// Limits of the reads of a tenant's users.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TenantLimits {
     /// Number of active reads.
     pub(super) concurrency: Option<usize>,
-    /// Memory of active reads, such as `1GiB`.
+    /// Memory of all active reads together, for instance `1GiB`.
     pub(super) memory: String,
+    /// Number of samples that one request reads.
+    pub(super) samples: Option<u64>,
+    /// Length of the time that one selector reads, for instance `30d`.
+    pub(super) range: String,
 }
 
 /// A string that is never shown.

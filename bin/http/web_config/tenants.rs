@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail, ensure};
 use tokio::sync::Semaphore;
@@ -9,8 +10,11 @@ use varve_tsdb::labels::METRIC_NAME;
 
 use super::file::{File, TenantEntry};
 use super::scope::Scope;
-use crate::quantity::parse_size;
+use crate::quantity::{parse_duration, parse_size};
 use crate::server::request_context::Tenant;
+
+/// Minimum of `limits.range`, which is compared in seconds.
+const RANGE_MIN: Duration = Duration::from_secs(1);
 
 /// The tenants, by the name of a user or token.
 #[derive(Debug, Default)]
@@ -49,8 +53,16 @@ impl Tenants {
             tenant.reads = Some(Arc::new(Semaphore::new(concurrency)));
         }
         if !entry.limits.memory.is_empty() {
-            tenant.memory_max = Some(parse_size(&entry.limits.memory).map_err(Error::msg).context("limits.memory")?);
+            let memory_max = parse_size(&entry.limits.memory).map_err(Error::msg).context("limits.memory")?;
+            tenant.limits.memory_max = Some(memory_max);
         }
+        if !entry.limits.range.is_empty() {
+            let range_max = parse_duration(&entry.limits.range).map_err(Error::msg).context("limits.range")?;
+            ensure!(range_max >= RANGE_MIN, "limits.range: {} is less than 1s", entry.limits.range);
+            tenant.limits.range_max = Some(range_max);
+        }
+        ensure!(entry.limits.samples != Some(0), "limits.samples: must be at least 1");
+        tenant.limits.samples_max = entry.limits.samples;
         let tenant = Arc::new(tenant);
         for user in &entry.users {
             let tokens = file.bearer_tokens.iter().filter(|token| token.name == *user);
@@ -110,6 +122,9 @@ mod tests {
         check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 2, memory: 1GiB}}", "");
         check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 0}}", "out of range");
         check("{users: [r], matchers: '{a=\"b\"}', limits: {memory: 1x}}", "limits.memory: unknown unit");
+        check("{users: [r], matchers: '{a=\"b\"}', limits: {samples: 5, range: 1d}}", "");
+        check("{users: [r], matchers: '{a=\"b\"}', limits: {samples: 0}}", "limits.samples: must be at least 1");
+        check("{users: [r], matchers: '{a=\"b\"}', limits: {range: 1ms}}", "limits.range: 1ms is less than 1s");
         check(
             "{users: [r], matchers: '{a=\"b\"}'}, {users: [r], matchers: '{a=\"c\"}'}",
             "tenants[1]: users: \"r\" has a tenant",

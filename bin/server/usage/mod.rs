@@ -12,6 +12,7 @@
 //! Threads: one lock, held for a lookup.
 
 mod file;
+pub(crate) mod query_breaker;
 mod record;
 pub(crate) mod top_queries;
 

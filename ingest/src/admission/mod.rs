@@ -53,7 +53,7 @@ use log::LogGate;
 use memory::{Memory, Reservation};
 use priority::{Priority, PriorityGuard, SERIES_BETWEEN_YIELDS};
 use queue::{Length, Queue, QueueSlot};
-use semaphore::{FairSemaphore, SemaphorePermit};
+use semaphore::{FifoSemaphore, SemaphorePermit};
 
 pub use crate::error::Exhausted;
 #[cfg(test)]
@@ -85,10 +85,10 @@ pub(crate) struct AdmissionControl {
     memory: Memory,
     /// One permit per core. If all simultaneous requests decoded concurrently, the first would finish no sooner, and a
     /// request of known series would be among the last.
-    decoding: FairSemaphore,
+    decoding: FifoSemaphore,
     queue: Queue,
     budgets: Ledger,
-    creation: FairSemaphore,
+    creation: FifoSemaphore,
     priority: Priority,
     queue_timeout: Duration,
     /// Set while too little memory is free for new series.
@@ -139,10 +139,10 @@ impl AdmissionControl {
         Self {
             log: LogGate::new(Arc::clone(&db)),
             memory: Memory::new(limits.bytes_in_flight_max),
-            decoding: FairSemaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            decoding: FifoSemaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
             queue: Queue::new(queue_max),
             budgets: Ledger::new(db),
-            creation: FairSemaphore::new(limits.creation_concurrency_max),
+            creation: FifoSemaphore::new(limits.creation_concurrency_max),
             priority: Priority::default(),
             queue_timeout: limits.queue_timeout,
             refuses_new_series: AtomicBool::new(false),

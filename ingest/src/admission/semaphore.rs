@@ -15,7 +15,7 @@ use std::time::Instant;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct FairSemaphore {
+pub(super) struct FifoSemaphore {
     state: Mutex<State>,
     permits_max: usize,
 }
@@ -28,11 +28,11 @@ struct State {
     next_ticket: u64,
 }
 
-/// One permit of a [`FairSemaphore`], released on drop.
+/// One permit of a [`FifoSemaphore`], released on drop.
 #[derive(Debug)]
-pub(super) struct SemaphorePermit<'a>(&'a FairSemaphore);
+pub(super) struct SemaphorePermit<'a>(&'a FifoSemaphore);
 
-impl FairSemaphore {
+impl FifoSemaphore {
     /// Creates a semaphore with `permits_max` permits, at least one.
     pub(super) fn new(permits_max: usize) -> Self {
         Self { state: Mutex::default(), permits_max: permits_max.max(1) }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn permits_are_given_in_the_order_of_arrival() {
-        let semaphore = FairSemaphore::new(1);
+        let semaphore = FifoSemaphore::new(1);
         let first = semaphore.try_acquire().unwrap();
         assert!(semaphore.try_acquire().is_none());
         let (order, deadline) = (Mutex::new(Vec::new()), Instant::now() + Duration::from_secs(600));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_waiter_leaves_the_queue_at_its_deadline() {
-        let semaphore = FairSemaphore::new(1);
+        let semaphore = FifoSemaphore::new(1);
         let permit = semaphore.acquire_until(Instant::now()).unwrap();
         assert!(semaphore.acquire_until(Instant::now()).is_none());
         assert_eq!(semaphore.n_held(), 1);

@@ -281,6 +281,7 @@ pub(super) const RICH: &[Call] = &[
     ("GET", "/api/v1/status/tsdb", ""),
     ("GET", "/api/v1/status/tsdb/blocks", ""),
     ("GET", "/api/v1/status/queries", ""),
+    ("GET", "/api/v1/status/rejected_queries", ""),
     ("GET", "/api/v1/status/usage", ""),
     ("GET", "/api/v1/status/teams", ""),
     ("GET", "/api/v1/status/churn", ""),
@@ -327,6 +328,7 @@ pub(super) const RICH: &[Call] = &[
     ("POST", "/api/v1/admin/tsdb/import", ""),
     ("POST", "/api/v1/admin/tsdb/confirm_retention", ""),
     ("POST", "/api/v1/admin/relabel/enable", "name=unknown"),
+    ("POST", "/api/v1/admin/rejected_queries/reset", ""),
 ];
 
 /// Intended differences from these releases of Prometheus, and why.

@@ -25,12 +25,16 @@ use parking_lot::Mutex;
 use super::memory::{Charge, MemoryBudget};
 use crate::error::{Error, Interrupt, Result};
 use crate::labels::Matcher;
+use crate::sample::TimeRange;
 
 /// Maximum pieces of work (samples, labels, steps) between two calls of [`QueryContext::check`].
 pub const CHECK_INTERVAL: usize = 4096;
 
 /// Size of an entry of the map of held values, in a map that has just grown.
 const HELD_ENTRY_SIZE: usize = 4 * size_of::<(usize, Arc<dyn Any>)>();
+
+/// The name of a limit in errors, and its value. Not set: no limit.
+type Limit = OnceLock<(&'static str, u64)>;
 
 /// Deadline, cancellation flag and memory budget of one request, shared by all clones.
 #[derive(Clone)]
@@ -54,8 +58,10 @@ struct Shared {
     /// Number of series selected and samples read for the request.
     n_series: AtomicU64,
     n_samples: AtomicU64,
-    /// The maximum number of series, and the name of that limit.
-    series_max: OnceLock<(&'static str, u64)>,
+    /// The maximum number of series and of samples, and the maximum length of the time of a selection.
+    series_max: Limit,
+    samples_max: Limit,
+    range_s_max: Limit,
     /// Matchers that every series of the request must pass.
     restriction: OnceLock<Arc<[Matcher]>>,
 }
@@ -91,7 +97,9 @@ impl QueryContext {
             partial: OnceLock::new(),
             n_series: AtomicU64::new(0),
             n_samples: AtomicU64::new(0),
-            series_max: OnceLock::new(),
+            series_max: Limit::new(),
+            samples_max: Limit::new(),
+            range_s_max: Limit::new(),
             restriction: OnceLock::new(),
         };
         Self { shared: Arc::new(shared) }
@@ -121,23 +129,54 @@ impl QueryContext {
         }
     }
 
+    /// Limits the number of samples that the request reads. `what` names the limit in errors. The first limit wins.
+    pub fn limit_samples(&self, what: &'static str, samples_max: u64) {
+        self.shared.samples_max.get_or_init(|| (what, samples_max));
+    }
+
+    /// Limits the time between the first and the last sample of a selection to whole seconds. `what` names the limit
+    /// in errors. The first limit wins.
+    pub fn limit_range(&self, what: &'static str, range_max: Duration) {
+        self.shared.range_s_max.get_or_init(|| (what, range_max.as_secs()));
+    }
+
+    /// Checks the range of a selection of samples.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] above the limit of [`QueryContext::limit_range`].
+    pub(crate) fn check_range(&self, range: TimeRange) -> Result<()> {
+        within(&self.shared.range_s_max, range.end_ms.abs_diff(range.start_ms).div_ceil(1000))
+    }
+
+    /// Returns the end of `range` that the limit of [`QueryContext::limit_range`] allows: for names and values of
+    /// labels, which clients request for all of time.
+    pub(crate) fn clamp_range(&self, range: TimeRange, now_ms: i64) -> TimeRange {
+        match self.shared.range_s_max.get() {
+            None => range,
+            Some(&(_, max_s)) => {
+                let end_ms = range.end_ms.min(now_ms.max(range.start_ms));
+                let start_ms = end_ms.saturating_sub_unsigned(max_s.saturating_mul(1000));
+                TimeRange { start_ms: start_ms.max(range.start_ms), ..range }
+            }
+        }
+    }
+
     /// Counts series selected for this request.
     ///
     /// # Errors
     /// [`Error::Limit`] above the limit of [`QueryContext::limit_series`].
     pub(crate) fn count_series(&self, n_series: u64) -> Result<()> {
         let n_before = self.shared.n_series.fetch_add(n_series, Ordering::Relaxed);
-        match self.shared.series_max.get() {
-            Some(&(what, limit)) if n_before.saturating_add(n_series) > limit => {
-                Err(Error::Limit { what, used: n_before.saturating_add(n_series), limit })
-            }
-            _ => Ok(()),
-        }
+        within(&self.shared.series_max, n_before.saturating_add(n_series))
     }
 
     /// Counts samples read for this request.
-    pub(crate) fn count_samples(&self, n_samples: usize) {
-        self.shared.n_samples.fetch_add(n_samples as u64, Ordering::Relaxed);
+    ///
+    /// # Errors
+    /// [`Error::Limit`] above the limit of [`QueryContext::limit_samples`].
+    pub(crate) fn count_samples(&self, n_samples: usize) -> Result<()> {
+        let n_before = self.shared.n_samples.fetch_add(n_samples as u64, Ordering::Relaxed);
+        within(&self.shared.samples_max, n_before.saturating_add(n_samples as u64))
     }
 
     /// Returns the number of series selected for this request so far. Repeated selections count again.
@@ -239,6 +278,14 @@ impl QueryContext {
     }
 }
 
+/// Checks a value against its limit.
+fn within(limit: &Limit, used: u64) -> Result<()> {
+    match limit.get() {
+        Some(&(what, limit)) if used > limit => Err(Error::Limit { what, used, limit }),
+        _ => Ok(()),
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         self.memory.release(*self.held.get_mut());
@@ -288,7 +335,27 @@ mod tests {
         ctx.count_series(1).unwrap();
         let refused = ctx.count_series(1).unwrap_err();
         assert_eq!(refused.to_string(), "series of a call: 9 exceeds the limit of 8");
-        ctx.count_samples(3);
+        ctx.count_samples(3).unwrap();
         assert_eq!((ctx.n_series(), ctx.n_samples()), (9, 3));
+        ctx.limit_samples("samples of a call", 4);
+        ctx.count_samples(1).unwrap();
+        let refused = ctx.count_samples(1).unwrap_err();
+        assert_eq!(refused.to_string(), "samples of a call: 5 exceeds the limit of 4");
+    }
+
+    #[test]
+    fn the_length_of_a_selection_is_limited() {
+        let (ctx, range) = (QueryContext::unbounded(), |start_ms, end_ms| TimeRange { start_ms, end_ms });
+        ctx.check_range(TimeRange::ALL).unwrap();
+        assert_eq!(ctx.clamp_range(TimeRange::ALL, 0), TimeRange::ALL);
+        ctx.limit_range("range", Duration::from_millis(2999));
+        ctx.check_range(range(-1000, 1000)).unwrap();
+        assert_eq!(ctx.check_range(range(0, 2001)).unwrap_err().to_string(), "range: 3 exceeds the limit of 2");
+        ctx.check_range(TimeRange::ALL).unwrap_err();
+        let check = |given: (i64, i64), expect| assert_eq!(ctx.clamp_range(range(given.0, given.1), 9000), expect);
+        check((i64::MIN, i64::MAX), range(7000, i64::MAX));
+        check((8000, i64::MAX), range(8000, i64::MAX));
+        check((1000, 5000), range(3000, 5000));
+        check((20_000, 30_000), range(20_000, 30_000));
     }
 }

@@ -276,7 +276,7 @@ impl Db {
     /// by labels. Sees all requests that were acknowledged before the call, and no part of later ones.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Io`] and
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds a limit of its context, [`Error::Io`] and
     /// [`Error::Corrupt`] if a block cannot be read, [`Error::Replaying`] and [`Error::ReplayFailed`].
     pub fn select(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
         self.select_with(ctx, matchers, range, SelectHints::default())
@@ -293,6 +293,7 @@ impl Db {
         range: TimeRange,
         hints: SelectHints,
     ) -> Result<SeriesSet> {
+        ctx.check_range(range)?;
         let matchers = &*ctx.restricted(matchers);
         self.prepare(ctx, matchers, range)?;
         let need = if hints.only_newest { Need::Newest } else { Need::Samples };
@@ -305,7 +306,7 @@ impl Db {
     /// # Errors
     /// The errors of [`Db::select`].
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
-        let matchers = &*ctx.restricted(matchers);
+        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
         self.prepare(ctx, matchers, range)?;
         SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels, SelectHints::default())
     }
@@ -316,6 +317,7 @@ impl Db {
     /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Replaying`] and
     /// [`Error::ReplayFailed`].
     pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
+        ctx.check_range(range)?;
         let selectors: Vec<_> = selectors.iter().map(|matchers| ctx.restricted(matchers).into_owned()).collect();
         // The WAL may have exemplars of any time.
         self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
@@ -329,7 +331,7 @@ impl Db {
     /// # Errors
     /// The errors of [`Db::select`].
     pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<StringSet> {
-        let matchers = &*ctx.restricted(matchers);
+        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
         self.prepare(ctx, matchers, range)?;
         let mut names = StringSet::new(ctx);
         for shard in self.shards_in(range) {
@@ -353,7 +355,7 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
-        let matchers = &*ctx.restricted(matchers);
+        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
         self.prepare(ctx, matchers, range)?;
         let mut values = StringSet::new(ctx);
         for shard in self.shards_in(range) {

@@ -405,14 +405,14 @@ impl Series {
     /// owns and accounts for `out`.
     ///
     /// # Errors
-    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted, and errors of reading blocks.
+    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted,
+    /// [`Error::Limit`](crate::Error::Limit) if it has read too many samples, and errors of reading blocks.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
         let n_before = out.len();
-        let read = self.read_all(out);
+        let read = self.read_all(out).and_then(|()| self.batch.reads.ctx.count_samples(out.len() - n_before));
         if read.is_err() {
             out.truncate(n_before);
         }
-        self.batch.reads.ctx.count_samples(out.len() - n_before);
         read
     }
 

@@ -1,6 +1,8 @@
-//! /api/v1/status/queries: lists the active requests for data, and kills one.
+//! /api/v1/status/queries: lists the active requests for data, and kills one. /api/v1/status/rejected_queries: lists the
+//! queries that exceeded a memory limit.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -9,10 +11,12 @@ use serde_json::{Value, json};
 
 use crate::http::api::admin::audit;
 use crate::http::error::{ApiError, ErrorKind};
+use crate::http::openapi::described;
 use crate::http::response::success;
 use crate::server::active_requests::{ActiveRequest, RequestClass};
 use crate::server::app::App;
 use crate::server::request_context::{RequestContext, truncate};
+use crate::server::usage::query_breaker::FailedQuery;
 
 /// Bytes of a query that are listed.
 const LISTED_SIZE_MAX: usize = 16 << 10;
@@ -26,15 +30,55 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
 
 /// DELETE /api/v1/status/queries/{id}: 204 once the request is interrupted.
 pub(crate) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
-    if !app.settings.args.enable_admin_api {
-        return Err(ApiError::unavailable("admin APIs disabled"));
-    }
+    check_admin_api(&app)?;
     let id = id.parse().map_err(|_| ApiError::invalid_parameter("id", "must be a number"))?;
     if !app.active_requests.kill(id) {
         return Err(ApiError::new(ErrorKind::NotFound, format!("no active request has the id {id}")));
     }
     audit(&RequestContext::current(), None);
     Ok(StatusCode::NO_CONTENT)
+}
+
+described! {
+    /// A query that exceeded a memory limit the last time it was evaluated.
+    pub(crate) struct RejectedQuery {
+        query: String,
+        user: String,
+        /// The error of the last failure.
+        error: String,
+        /// Failures in a row.
+        failures: u64,
+        /// Requests rejected without evaluation.
+        rejected: u64,
+        /// Seconds for which the query is rejected; 0 while it is evaluated.
+        rejected_for_seconds: f64,
+    }
+}
+
+/// GET /api/v1/status/rejected_queries: the last failure first.
+pub(crate) async fn list_rejected(State(app): State<Arc<App>>) -> Response {
+    let all = app.query_breaker.list(Instant::now()).into_iter();
+    let all = all.map(|(FailedQuery { query, user, error, n_failures, n_rejected, .. }, left)| RejectedQuery {
+        query,
+        user: user.to_string(),
+        error,
+        failures: n_failures.into(),
+        rejected: n_rejected,
+        rejected_for_seconds: left.unwrap_or_default().as_secs_f64(),
+    });
+    success(&all.collect::<Vec<_>>())
+}
+
+/// POST /api/v1/admin/rejected_queries/reset: evaluates all of them again. Responds with 204.
+pub(crate) async fn reset_rejected(State(app): State<Arc<App>>) -> Result<StatusCode, ApiError> {
+    check_admin_api(&app)?;
+    app.query_breaker.reset();
+    audit(&RequestContext::current(), None);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn check_admin_api(app: &App) -> Result<(), ApiError> {
+    if app.settings.args.enable_admin_api { Ok(()) } else { Err(ApiError::unavailable("admin APIs disabled")) }
 }
 
 fn describe(request: &ActiveRequest) -> Value {
