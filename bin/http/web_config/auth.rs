@@ -4,7 +4,6 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -182,7 +181,7 @@ impl Auth {
         let auth = Arc::clone(self);
         let compared = tokio::spawn(async move {
             let (started, cost_max) = (Instant::now(), auth.cost_max);
-            let compared = tokio::task::spawn_blocking(move || is_password(&password, &hash, cost_max));
+            let compared = tokio::task::spawn_blocking(move || compare(&password, &hash, cost_max).0);
             let is_right = compared.await.unwrap_or(false);
             auth.keep(key, is_right);
             drop(queued);
@@ -238,20 +237,23 @@ impl Drop for Queued {
     }
 }
 
-/// Returns `true` if a password matches its hash. Otherwise the time does not depend on the hash.
-fn is_password(password: &str, hash: &str, cost_max: u32) -> bool {
+/// Compares a password with its hash. Returns `true` if it matches, and the time that the comparison took, in units of
+/// a comparison of cost 0. The time of a comparison that fails depends only on `cost_max`.
+fn compare(password: &str, hash: &str, cost_max: u32) -> (bool, u64) {
     let cost = cost(hash);
-    if cost.is_some() && bcrypt::verify(password, hash).unwrap_or(false) {
-        return true;
+    if let Some(cost) = cost
+        && bcrypt::verify(password, hash).unwrap_or(false)
+    {
+        return (true, 1 << cost);
     }
-    padding(cost, cost_max).for_each(|cost| drop(bcrypt::hash_with_salt(password, cost, [0; 16])));
-    false
-}
-
-/// Returns the costs of further comparisons after one of cost `c`, or after none: comparisons of the costs c, c, c + 1,
-/// c + 2, ..., m - 1 take as long as one of cost m.
-fn padding(cost: Option<u32>, cost_max: u32) -> Range<u32> {
-    cost.map_or(cost_max..cost_max + 1, |cost| cost..cost_max)
+    // Comparisons of the costs c, c, c + 1, c + 2, ..., m - 1 take as long as one of cost m.
+    let padding = cost.map_or(cost_max..cost_max + 1, |cost| cost..cost_max);
+    let mut time = cost.map_or(0, |cost| 1 << cost);
+    for cost in padding {
+        drop(bcrypt::hash_with_salt(password, cost, [0; 16]));
+        time += 1 << cost;
+    }
+    (false, time)
 }
 
 /// Returns the cost of a bcrypt hash, or `None` if `hash` is not a bcrypt hash.
@@ -382,22 +384,16 @@ mod tests {
         assert!(auth.queue.lock().unwrap().is_empty());
     }
 
-    #[test]
-    fn unknown_users_match_no_password() {
-        let hash = bcrypt::hash("s3cret", COST).unwrap();
-        assert!(is_password("s3cret", &hash, COST + 1));
-        assert!(!is_password("wrong", &hash, COST + 1));
-        assert!(!is_password("", "", COST));
-    }
-
     /// The response to an unknown user took another time than that to a user whose hash has a low cost.
     #[test]
     fn all_rejections_take_the_same_time() {
-        let time = |cost: u32| 1 << cost;
-        for cost in [None, Some(4), Some(5), Some(9), Some(10)] {
-            let total: u64 = cost.into_iter().chain(padding(cost, 10)).map(time).sum();
-            assert_eq!(total, time(10), "{cost:?}");
+        let hashes: Vec<_> = (COST..COST + 3).map(|cost| bcrypt::hash("s3cret", cost).unwrap()).collect();
+        for hash in &hashes {
+            assert_eq!(compare("wrong", hash, COST + 2), (false, 1 << (COST + 2)), "{hash}");
         }
+        // An unknown user.
+        assert_eq!(compare("", "", COST + 2), (false, 1 << (COST + 2)));
+        assert_eq!(compare("s3cret", &hashes[0], COST + 2), (true, 1 << COST));
     }
 
     #[test]
