@@ -10,6 +10,7 @@ use crate::deep_stack;
 use crate::error::{Error, Result};
 use crate::eval::columns::{Limits, SampleLimit, Series, Vector, series_size};
 use crate::eval::grid::Grid;
+use crate::eval::select::{ScanPlan, SharedScans};
 use crate::eval::sort::sort_by;
 use crate::eval::workers::Workers;
 use crate::eval::{Evaluator, Settings};
@@ -75,6 +76,8 @@ pub struct Request<'a> {
     /// Labels that all series have in addition to their own, for matchers and results. They replace labels of the same
     /// name.
     pub external_labels: Arc<[(String, String)]>,
+    /// Scans that the query shares with others at the same time.
+    pub scans: Option<&'a SharedScans>,
 }
 
 impl<'a> Request<'a> {
@@ -88,6 +91,7 @@ impl<'a> Request<'a> {
             stats: StatsMode::Off,
             use_start_timestamps: None,
             external_labels: Arc::default(),
+            scans: None,
         }
     }
 }
@@ -153,6 +157,12 @@ impl Engine {
         &self.options
     }
 
+    /// Returns the scans that queries at `time_ms` share; see [`SharedScans`].
+    #[must_use]
+    pub fn shared_scans(&self, plan: Arc<ScanPlan>, ctx: QueryContext, time_ms: i64) -> SharedScans {
+        SharedScans::new(plan, ctx, time_ms, self.options.lookback_delta_ms)
+    }
+
     /// Parses a query without evaluating it, for callers that inspect it first.
     ///
     /// # Errors
@@ -206,6 +216,7 @@ impl Engine {
         ctx.check()?;
         let mut evaluator = self.evaluator(db, ctx, request, &plan);
         evaluator.external_labels = Arc::clone(&request.external_labels);
+        evaluator.scans = request.scans;
         if request.stats != StatsMode::Off {
             evaluator.collect_stats(grid.n_steps, plan.n_nodes())?;
         }

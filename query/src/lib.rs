@@ -38,4 +38,5 @@ pub mod decimal;
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
 pub use engine::{Engine, EngineOptions, ParsedQuery, QueryResult, Request, STEPS_MAX, Times};
 pub use error::Error;
+pub use eval::select::{ScanPlan, SharedScans};
 pub use value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};

@@ -1,4 +1,5 @@
 mod random;
+mod shared_scans;
 
 use std::time::Duration;
 

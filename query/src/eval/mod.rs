@@ -25,7 +25,7 @@ pub(crate) mod profile;
 mod range;
 pub(crate) mod sample_stats;
 mod scalar;
-mod select;
+pub(crate) mod select;
 mod shared_results;
 pub(crate) mod sort;
 mod stream;
@@ -41,6 +41,7 @@ use columns::{Column, Limits, Series, Vector, without_name};
 use grid::Grid;
 use profile::Profile;
 use sample_stats::StepSampleStats;
+use select::SharedScans;
 use shared_results::SharedResults;
 use workers::Workers;
 
@@ -69,6 +70,8 @@ pub(crate) struct Evaluator<'a> {
     db: &'a Db,
     /// Labels that all series have in addition to their own.
     pub(crate) external_labels: Arc<[(String, String)]>,
+    /// Scans that this query shares with others.
+    pub(crate) scans: Option<&'a SharedScans>,
     settings: Settings,
     limits: Limits,
     workers: Workers,
@@ -101,6 +104,7 @@ impl<'a> Evaluator<'a> {
         Self {
             db,
             external_labels: Arc::default(),
+            scans: None,
             settings,
             limits,
             workers,

@@ -104,7 +104,7 @@ impl Builder<'_> {
     fn selector(&self, selector: &ast::VectorSelector) -> Result<Selector, String> {
         let shift = self.shift(selector.offset.as_ref(), selector.at)?;
         let (matchers, extension) = (selector.matchers.clone(), selector.extension);
-        Ok(Selector { matchers, shift, extension, skip_buckets: false })
+        Ok(Selector { n_written: matchers.len(), matchers, shift, extension, skip_buckets: false })
     }
 
     fn shift(&self, offset: Option<&ast::Duration>, at: Option<At>) -> Result<Shift, String> {

@@ -93,6 +93,8 @@ impl Shift {
 #[derive(Debug, Clone)]
 pub(crate) struct Selector {
     pub(crate) matchers: Vec<Matcher>,
+    /// Number of matchers as written. Matcher propagation appends more.
+    pub(crate) n_written: usize,
     pub(crate) shift: Shift,
     pub(crate) extension: Option<RangeExtension>,
     /// Only the count and the sum of histograms are read.

@@ -316,7 +316,7 @@ impl Iterator for SeriesSet {
             (self.failure, self.is_last) = (Some(error), true);
         }
         if let Some(found) = self.ready.next() {
-            return Some(Ok(Series { found, batch: Arc::clone(&self.batch) }));
+            return Some(Ok(Series { found, batch: Arc::clone(&self.batch), part: None }));
         }
         let error = self.failure.take()?;
         self.left = 0;
@@ -392,6 +392,8 @@ impl Stream {
 pub struct Series {
     found: Found,
     batch: Arc<Batch>,
+    /// The request and the range for which samples are read, if they are not those of the selection.
+    part: Option<(QueryContext, TimeRange)>,
 }
 
 impl Series {
@@ -399,6 +401,18 @@ impl Series {
     #[must_use]
     pub fn labels(&self) -> &Labels {
         &self.found.labels
+    }
+
+    /// Returns the series for another request, which reads only the samples in a part of the selected range. The
+    /// selection stays charged to its own request.
+    ///
+    /// # Errors
+    /// [`Error::Limit`](crate::Error::Limit) if the other request selects too many series.
+    pub fn within(&self, ctx: &QueryContext, range: TimeRange) -> Result<Self> {
+        ctx.count_series(1)?;
+        let Found { labels, first, others } = &self.found;
+        let found = Found { labels: labels.clone(), first: *first, others: others.clone() };
+        Ok(Self { found, batch: Arc::clone(&self.batch), part: Some((ctx.clone(), range)) })
     }
 
     /// Appends the samples in the selected range to `out`, in order of time, including staleness markers. The caller
@@ -409,18 +423,20 @@ impl Series {
     /// [`Error::Limit`](crate::Error::Limit) if it has read too many samples, and errors of reading blocks.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
         let n_before = out.len();
-        let read = self.read_all(out).and_then(|()| self.batch.reads.ctx.count_samples(out.len() - n_before));
+        let reads = &*self.batch.reads;
+        let (ctx, range) = self.part.as_ref().map_or((&reads.ctx, reads.range), |(ctx, range)| (ctx, *range));
+        let read = self.read_all(range, out).and_then(|()| ctx.count_samples(out.len() - n_before));
         if read.is_err() {
             out.truncate(n_before);
         }
         read
     }
 
-    fn read_all(&self, out: &mut SampleColumns) -> Result<()> {
+    fn read_all(&self, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
         let (start, reads) = (out.len(), &*self.batch.reads);
         for &source in [&self.found.first].into_iter().chain(&self.found.others) {
             let from = out.len();
-            reads.read(source, out)?;
+            reads.read(source, range, out)?;
             out.join(start, from);
         }
         Ok(())
@@ -428,17 +444,17 @@ impl Series {
 }
 
 impl Reads {
-    fn read(&self, (stream, place): (usize, Place), out: &mut SampleColumns) -> Result<()> {
+    fn read(&self, (stream, place): (usize, Place), range: TimeRange, out: &mut SampleColumns) -> Result<()> {
         match &self.streams[stream] {
             StreamReads::Heads(heads) => {
                 self.ctx.check()?;
-                heads[place.part as usize].read(place.at, self.range, out).map_err(|_damaged| Error::Corrupt {
+                heads[place.part as usize].read(place.at, range, out).map_err(|_damaged| Error::Corrupt {
                     path: "head".into(),
                     offset: 0,
                     reason: "a chunk in memory does not decode".to_owned(),
                 })
             }
-            StreamReads::Block(block) => block.read(place.at, self.range, out),
+            StreamReads::Block(block) => block.read(place.at, range, out),
         }
     }
 }

@@ -92,7 +92,8 @@ impl Evaluator<'_> {
                 };
                 matchers.push(matcher.map_err(|error| Error::Execution(error.to_string()))?);
             }
-            let selector = Selector { matchers, shift, extension: None, skip_buckets: false };
+            let n_written = matchers.len();
+            let selector = Selector { matchers, shift, extension: None, n_written, skip_buckets: false };
             self.each_info(&selector, grid, &mut |series| infos.push(series))?;
         }
         Ok(infos)

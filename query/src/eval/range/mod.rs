@@ -11,7 +11,7 @@ mod windows;
 use std::sync::Arc;
 
 use varve_tsdb::context::Charge;
-use varve_tsdb::select::{SelectHints, SeriesSet};
+use varve_tsdb::select::SelectHints;
 
 use duplicate_labels::DuplicateLabels;
 use function::{Input, RangeEvaluation, Spans};
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::eval::columns::{Series, StepSet};
 use crate::eval::grid::Grid;
 use crate::eval::profile::OutputCount;
-use crate::eval::select::RangeSamples;
+use crate::eval::select::{RangeSamples, Selected};
 use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
 use crate::functions::window::Window;
@@ -112,7 +112,7 @@ impl Evaluator<'_> {
         windows: Windows,
         grid: Grid,
         hints: SelectHints,
-    ) -> Result<SeriesSet> {
+    ) -> Result<Selected> {
         let (before_ms, after_ms) = windows.margins_ms;
         self.select(&range.selector, grid, (range.range_ms.saturating_add(before_ms), after_ms), hints)
     }

@@ -2,16 +2,19 @@
 
 mod instant;
 mod samples;
+mod shared_scans;
 mod smoothed;
 
 use std::sync::Arc;
 
 use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::select::{SelectHints, SeriesSet};
+use varve_tsdb::select::SelectHints;
 use varve_tsdb::{Matcher, TimeRange};
 
 use instant::InstantSelection;
 pub(super) use samples::RangeSamples;
+pub(super) use shared_scans::Selected;
+pub use shared_scans::{ScanPlan, SharedScans};
 
 use crate::error::Result;
 use crate::eval::grid::Grid;
@@ -85,7 +88,7 @@ impl Evaluator<'_> {
         grid: Grid,
         (before_ms, after_ms): (i64, i64),
         hints: SelectHints,
-    ) -> Result<SeriesSet> {
+    ) -> Result<Selected> {
         let range = TimeRange {
             start_ms: selector.shift.apply(grid.start_ms).saturating_sub(before_ms).saturating_add(1),
             end_ms: selector.shift.apply(grid.last_ms()).saturating_add(after_ms),
@@ -93,7 +96,12 @@ impl Evaluator<'_> {
         let ctx = &self.limits.ctx;
         // Fast path: no external labels.
         if self.external_labels.is_empty() {
-            return Ok(self.db.select_with(ctx, &selector.matchers, range, hints)?);
+            if let Some(scans) = self.scans
+                && let Some(shared) = scans.select(self.db, ctx, selector, range, hints.only_newest)
+            {
+                return Ok(shared);
+            }
+            return Ok(Selected::Own(Box::new(self.db.select_with(ctx, &selector.matchers, range, hints)?)));
         }
         let (mut matchers, mut is_selected) = (Vec::with_capacity(selector.matchers.len()), true);
         for matcher in &selector.matchers {
@@ -107,7 +115,7 @@ impl Evaluator<'_> {
             matchers = ["a", "b"].map(|name| Matcher::equal(METRIC_NAME, name)).into();
         }
         let set = self.db.select_with(ctx, &matchers, range, hints)?;
-        Ok(set.with_labels(Arc::clone(&self.external_labels)))
+        Ok(Selected::Own(Box::new(set.with_labels(Arc::clone(&self.external_labels)))))
     }
 
     /// Streams timestamps or start timestamps of the samples of a plain selector, as `timestamp(selector)` does. `id`

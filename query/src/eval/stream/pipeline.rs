@@ -3,7 +3,7 @@
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::{LabelHint, NAME_LABELS};
-use varve_tsdb::select::{SelectHints, SeriesSet};
+use varve_tsdb::select::SelectHints;
 
 use super::materialize::Materialization;
 use super::stage::Stage;
@@ -13,6 +13,7 @@ use crate::eval::columns::combine::OperatorAnnotations;
 use crate::eval::columns::{Limits, Series, series_size};
 use crate::eval::profile::OutputCount;
 use crate::eval::sample_stats::StepSampleStats;
+use crate::eval::select::Selected;
 
 /// Maximum number of series in a batch. Waking a thread costs as much as computing a few dozen series.
 const BATCH_SERIES_MAX: usize = 256;
@@ -28,7 +29,7 @@ pub(in crate::eval) fn batch_len(n_steps: usize) -> usize {
 
 /// Splits a selection into batches of `len` series.
 pub(in crate::eval) fn batches(
-    mut set: SeriesSet,
+    mut set: Selected,
     len: usize,
 ) -> impl FnMut() -> Result<Option<Vec<varve_tsdb::select::Series>>> {
     move || {

@@ -1,0 +1,237 @@
+//! Scans that several instant queries at the same time share: the rules of a group.
+//!
+//! [`ScanPlan`] finds selectors with equal matchers in several expressions, whatever their offsets and ranges. Each is
+//! scanned once, over all times that any of them needs. A query reads its part of the samples.
+//!
+//! Invariants
+//! 1. A query gets the same samples as from a scan of its own, unless a sample was appended after the shared scan. The
+//!    caller ends scans that read what it appends ([`SharedScans::end`]). Only queries with the same restriction
+//!    ([`QueryContext::restrict`]) share scans.
+//! 2. A shared scan is charged to the context of all queries. If that fails, queries scan on their own.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use hashbrown::HashMap;
+use varve_tsdb::select::{SelectHints, Series, SeriesSet};
+use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
+
+use crate::deep_stack;
+use crate::plan::{self, Plan, PlanKind, QueryTimes, Selector};
+use crate::promql::ast::{Expr, RangeExtension};
+
+/// The selectors that expressions have in common.
+#[derive(Debug, Default)]
+pub struct ScanPlan {
+    by_matchers: HashMap<String, Window>,
+}
+
+/// The times that the uses of a selector need, relative to the time of the query.
+#[derive(Debug, Clone)]
+struct Window {
+    matchers: Vec<Matcher>,
+    n_uses: usize,
+    /// Earliest time, without and with the lookback delta that is subtracted from it.
+    starts_ms: [i64; 2],
+    /// Latest time, without and with the lookback delta that is added to it.
+    ends_ms: [i64; 2],
+    /// All uses need only the newest sample.
+    only_newest: bool,
+}
+
+/// The scans of queries at one time.
+#[derive(Debug)]
+pub struct SharedScans {
+    plan: Arc<ScanPlan>,
+    ctx: QueryContext,
+    time_ms: i64,
+    lookback_ms: i64,
+    by_matchers: Mutex<HashMap<String, Arc<Scan>>>,
+    n_scans: AtomicU64,
+}
+
+/// A scan. It ends after the last use that was planned.
+#[derive(Debug)]
+struct Scan {
+    /// The series, or `None` if the scan failed. The first query runs it, and others wait for it.
+    series: OnceLock<Option<Arc<[Series]>>>,
+    n_uses_left: AtomicUsize,
+}
+
+/// The series of a selector for one query.
+#[derive(Debug)]
+pub(in crate::eval) enum Selected {
+    Own(Box<SeriesSet>),
+    Shared { series: Arc<[Series]>, next: usize, ctx: QueryContext, range: TimeRange },
+}
+
+impl ScanPlan {
+    /// Finds the selectors that expressions have in common.
+    #[must_use]
+    pub fn new<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Self {
+        let mut found = Self::default();
+        for expr in exprs {
+            // A deep expression, or an expression that cannot be planned, has no scans to share.
+            if !deep_stack::is_deep(expr)
+                && let Ok(plan) = plan::build(expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 })
+            {
+                found.add(&plan, (0, 0));
+            }
+        }
+        found.by_matchers.retain(|_, window| window.n_uses > 1);
+        found
+    }
+
+    /// Adds the selectors of an expression that is evaluated at these times.
+    fn add(&mut self, plan: &Plan, times: (i64, i64)) {
+        match &plan.kind {
+            PlanKind::Selector(selector) => self.add_selector(selector, times, None),
+            PlanKind::Range(range) => self.add_selector(&range.selector, times, Some(range.range_ms)),
+            PlanKind::Subquery(subquery) if subquery.shift.at_ms.is_some() => {}
+            PlanKind::Subquery(subquery) => {
+                let offset_ms = subquery.shift.offset_ms;
+                let start_ms = times.0.saturating_sub(offset_ms).saturating_sub(subquery.range_ms);
+                self.add(&subquery.expr, (start_ms, times.1.saturating_sub(offset_ms)));
+            }
+            _ => plan.children().into_iter().for_each(|child| self.add(child, times)),
+        }
+    }
+
+    fn add_selector(&mut self, selector: &Selector, times: (i64, i64), range_ms: Option<i64>) {
+        // A selector with `@` reads at other times than the query.
+        if selector.shift.at_ms.is_some() {
+            return;
+        }
+        let offset_ms = selector.shift.offset_ms;
+        let (start_ms, end_ms) = (times.0.saturating_sub(offset_ms), times.1.saturating_sub(offset_ms));
+        let matchers = &selector.matchers;
+        let window = self.by_matchers.entry(key(matchers)).or_insert_with(|| Window {
+            matchers: matchers.clone(),
+            n_uses: 0,
+            starts_ms: [i64::MAX; 2],
+            ends_ms: [i64::MIN; 2],
+            only_newest: true,
+        });
+        let looks_back = range_ms.is_none() || selector.extension.is_some();
+        let looks_ahead = selector.extension == Some(RangeExtension::Smoothed);
+        let is_first_or_same = window.n_uses == 0 || window.ends_ms[0] == end_ms;
+        window.only_newest &= range_ms.is_none() && start_ms == end_ms && !looks_ahead && is_first_or_same;
+        window.n_uses += 1;
+        let earliest = &mut window.starts_ms[usize::from(looks_back)];
+        *earliest = (*earliest).min(start_ms.saturating_sub(range_ms.unwrap_or(0)));
+        let latest = &mut window.ends_ms[usize::from(looks_ahead)];
+        *latest = (*latest).max(end_ms);
+    }
+}
+
+impl SharedScans {
+    /// Creates the scans of the queries at `time_ms`. They are charged to `ctx`, whose deadline should be later than
+    /// the deadlines of all queries.
+    pub(crate) fn new(plan: Arc<ScanPlan>, ctx: QueryContext, time_ms: i64, lookback_ms: i64) -> Self {
+        Self { plan, ctx, time_ms, lookback_ms, by_matchers: Mutex::default(), n_scans: AtomicU64::new(0) }
+    }
+
+    /// Returns the number of selections from the store so far.
+    #[must_use]
+    pub fn n_scans(&self) -> u64 {
+        self.n_scans.load(Ordering::Relaxed)
+    }
+
+    /// Ends the scans whose selector passes `reads`: later queries scan again.
+    pub fn end(&self, reads: impl Fn(&[Matcher]) -> bool) {
+        let mut scans = self.by_matchers.lock().unwrap_or_else(PoisonError::into_inner);
+        scans.retain(|key, _| self.plan.by_matchers.get(key).is_none_or(|window| !reads(&window.matchers)));
+    }
+
+    /// Returns the series of a selector from a shared scan. Returns `None` if the query must scan on its own.
+    pub(in crate::eval) fn select(
+        &self,
+        db: &Db,
+        ctx: &QueryContext,
+        selector: &Selector,
+        range: TimeRange,
+        only_newest: bool,
+    ) -> Option<Selected> {
+        let is_same_restriction = key(ctx.restriction()) == key(self.ctx.restriction());
+        let found = if is_same_restriction { self.find(db, selector, range, only_newest) } else { None };
+        if found.is_none() {
+            self.n_scans.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(Selected::Shared { series: found?, next: 0, ctx: ctx.clone(), range })
+    }
+
+    fn find(&self, db: &Db, selector: &Selector, range: TimeRange, only_newest: bool) -> Option<Arc<[Series]>> {
+        let key = key(&selector.matchers[..selector.n_written]);
+        let window = self.plan.by_matchers.get(&key)?;
+        let whole = window.at(self.time_ms, self.lookback_ms);
+        let is_part = range.start_ms >= whole.start_ms && range.end_ms <= whole.end_ms;
+        // The newest sample of the whole range is not that of a part.
+        if !is_part || (window.only_newest && !(only_newest && range == whole)) {
+            return None;
+        }
+        let scan = {
+            let mut scans = self.by_matchers.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || Arc::new(Scan { series: OnceLock::new(), n_uses_left: AtomicUsize::new(window.n_uses) });
+            let scan = Arc::clone(scans.entry_ref(key.as_str()).or_insert_with(new));
+            if scan.n_uses_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                scans.remove(&key);
+            }
+            scan
+        };
+        scan.series.get_or_init(|| self.scan(db, window, whole)).clone()
+    }
+
+    fn scan(&self, db: &Db, window: &Window, range: TimeRange) -> Option<Arc<[Series]>> {
+        let hints = SelectHints { only_newest: window.only_newest, ..SelectHints::default() };
+        let set = db.select_with(&self.ctx, &window.matchers, range, hints).ok()?;
+        let series = set.collect::<Result<Arc<[Series]>, _>>().ok()?;
+        self.n_scans.fetch_add(1, Ordering::Relaxed);
+        Some(series)
+    }
+}
+
+impl Window {
+    /// Returns the range of a scan for queries at `time_ms`.
+    fn at(&self, time_ms: i64, lookback_ms: i64) -> TimeRange {
+        let start_ms = self.starts_ms[0].min(self.starts_ms[1].saturating_sub(lookback_ms));
+        let end_ms = self.ends_ms[0].max(self.ends_ms[1].saturating_add(lookback_ms));
+        TimeRange {
+            start_ms: time_ms.saturating_add(start_ms).saturating_add(1),
+            end_ms: time_ms.saturating_add(end_ms),
+        }
+    }
+}
+
+impl Selected {
+    /// Returns `true` if the series have all their labels.
+    pub(in crate::eval) fn has_all_labels(&self) -> bool {
+        match self {
+            Self::Own(set) => set.has_all_labels(),
+            Self::Shared { .. } => true,
+        }
+    }
+}
+
+impl Iterator for Selected {
+    type Item = Result<Series, varve_tsdb::Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Own(set) => set.next(),
+            Self::Shared { series, next, ctx, range } => {
+                let found = series.get(*next)?;
+                *next += 1;
+                Some(found.within(ctx, *range))
+            }
+        }
+    }
+}
+
+/// Returns a text that determines what matchers match.
+fn key(matchers: &[Matcher]) -> String {
+    let part =
+        |matcher: &Matcher| format!("{:?}{}\0{}", matcher.op(), matcher.name(), matcher.value_bytes().escape_ascii());
+    let mut parts: Vec<_> = matchers.iter().map(part).collect();
+    parts.sort_unstable();
+    parts.join("\n")
+}
