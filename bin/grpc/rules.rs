@@ -2,6 +2,7 @@
 
 use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::Rule;
+use varve_rules::template::scientific;
 use varve_rules::{Alert, AlertState, Group, Time};
 use varve_tsdb::Labels;
 
@@ -12,7 +13,7 @@ use super::messages::rules::{
     AlertMessage, AlertingRule, RecordingRule, RuleGroup, RuleKindMessage, RuleMessage, RulesRequest, RulesResponse,
 };
 use super::messages::{LabelSet, Timestamp};
-use crate::http::api::rules::{Filter, scientific};
+use crate::http::api::rules::Filter;
 use crate::http::error::ApiError;
 use crate::http::params::{Verbatim, parse_selectors};
 use crate::http::serving::run::Work;

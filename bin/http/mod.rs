@@ -19,7 +19,7 @@ pub(crate) mod error;
 mod json;
 mod openapi;
 pub(crate) mod params;
-mod query_stats;
+pub(crate) mod query_stats;
 mod response;
 pub(crate) mod serving;
 mod ui;

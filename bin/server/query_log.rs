@@ -39,9 +39,14 @@ pub(crate) struct LoggedQuery<'a> {
     pub(crate) stats: Value,
     pub(crate) n_series: u64,
     pub(crate) memory_peak_bytes: usize,
-    pub(crate) client_ip: String,
-    pub(crate) method: &'a str,
-    pub(crate) path: &'a str,
+    pub(crate) origin: Origin<'a>,
+}
+
+/// The source of a query.
+#[derive(Debug)]
+pub(crate) enum Origin<'a> {
+    Http { client_ip: String, method: &'a str, path: &'a str },
+    RuleGroup { file: &'a str, name: &'a str },
 }
 
 impl QueryLog {
@@ -103,10 +108,12 @@ impl LoggedQuery<'_> {
         line.insert("stats".into(), stats);
         line.insert("spanID".into(), "0000000000000000".into());
         line.insert("traceID".into(), "00000000000000000000000000000000".into());
-        line.insert(
-            "httpRequest".into(),
-            json!({ "clientIP": self.client_ip, "method": self.method, "path": self.path }),
-        );
+        match &self.origin {
+            Origin::Http { client_ip, method, path } => {
+                line.insert("httpRequest".into(), json!({ "clientIP": client_ip, "method": method, "path": path }))
+            }
+            Origin::RuleGroup { file, name } => line.insert("ruleGroup".into(), json!({ "file": file, "name": name })),
+        };
         Value::Object(line)
     }
 }
@@ -132,9 +139,7 @@ mod tests {
             stats,
             n_series: 2,
             memory_peak_bytes: 100,
-            client_ip: String::new(),
-            method: "GET",
-            path: "/api/v1/query_range",
+            origin: Origin::Http { client_ip: String::new(), method: "GET", path: "/api/v1/query_range" },
         }
     }
 

@@ -30,6 +30,16 @@ pub(crate) struct Sender {
     pub(crate) path: String,
 }
 
+impl Sender {
+    /// Returns the name of the sender for rules, metrics and lists: its user, or its address if it sends no
+    /// credentials, and the replica labels of its HA pair.
+    pub(crate) fn name(&self, replica: Option<&str>) -> String {
+        let address = || self.address.map(|address| address.ip().to_string()).unwrap_or_default();
+        let name = if self.user.is_empty() { address() } else { self.user.to_string() };
+        replica.map_or(name.clone(), |replica| format!("{name} {replica}"))
+    }
+}
+
 /// Rejects of one reason.
 #[derive(Debug, Clone)]
 pub(crate) struct RejectStats {

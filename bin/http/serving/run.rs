@@ -27,7 +27,7 @@ use crate::http::error::{ApiError, ErrorKind};
 use crate::http::{json, query_stats};
 use crate::server::active_requests::{ActiveRequest, Registration};
 use crate::server::app::App;
-use crate::server::query_log::LoggedQuery;
+use crate::server::query_log::{LoggedQuery, Origin};
 use crate::server::request_context::RequestContext;
 use crate::server::store::Store;
 use crate::server::usage::top_queries::Cost;
@@ -300,9 +300,11 @@ fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
         },
         n_series: request.ctx.n_series(),
         memory_peak_bytes: request.ctx.memory().peak(),
-        client_ip: context.client.map(|client| client.ip().to_string()).unwrap_or_default(),
-        method: context.method.as_str(),
-        path: &context.route,
+        origin: Origin::Http {
+            client_ip: context.client.map(|client| client.ip().to_string()).unwrap_or_default(),
+            method: context.method.as_str(),
+            path: &context.route,
+        },
     });
 }
 

@@ -129,6 +129,7 @@ fn of_groups(groups: &[(String, &Group)]) -> Vec<MetricFamily> {
         }),
         of("prometheus_rule_group_last_restore_duration_seconds", |_, status| status.last_restore.as_secs_f64()),
         of("prometheus_rule_group_rules", |group, _| group.rules.len() as f64),
+        of("varve_rule_group_last_evaluation_scans", |_, status| status.last_n_scans as f64),
         of("prometheus_rule_group_last_evaluation_samples", |_, status| status.last_n_samples as f64),
     ];
     all.extend(of_rules(groups));

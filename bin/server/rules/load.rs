@@ -4,39 +4,33 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use varve_query::promql::Features;
-use varve_rules::RULES_MAX;
 use varve_rules::file::{self, FileError, RuleFile};
 use varve_tsdb::fs::{Fs, RealFs};
 
 use crate::config::Config;
 
+/// Maximum number of rules.
+const RULES_MAX: usize = 100_000;
 /// Maximum size of a rule file in bytes.
 const FILE_SIZE_MAX: u64 = 64 << 20;
 
-/// The rule files of a configuration.
-#[derive(Debug)]
-pub(super) struct Loaded {
-    pub(super) files: Vec<(Arc<str>, RuleFile)>,
-    pub(super) default_interval: Duration,
-    pub(super) n_rules: usize,
-}
+/// The rule files of a configuration, with their names.
+pub(super) type Files = Vec<(Arc<str>, RuleFile)>;
 
 /// Reads and checks all rule files. Expressions may use the parts of PromQL that `features` enable.
 ///
 /// # Errors
 /// The first file that cannot be read or is invalid, with all of its errors.
-pub(super) fn load(config: &Config, features: Features) -> Result<Loaded> {
-    let default_interval = config.global.evaluation_interval;
-    let mut loaded = Loaded { files: Vec::new(), default_interval, n_rules: 0 };
+pub(super) fn load(config: &Config, features: Features) -> Result<Files> {
+    let (mut files, mut n_rules) = (Files::new(), 0);
     for path in matching(&config.rule_files)? {
         let name = path.to_string_lossy().into_owned();
         for file in read(&path, features).with_context(|| format!("rule file {name:?}"))? {
-            loaded.n_rules += file.groups.iter().map(|group| group.rules.len()).sum::<usize>();
-            if loaded.n_rules > RULES_MAX {
+            n_rules += file.groups.iter().map(|group| group.rules.len()).sum::<usize>();
+            if n_rules > RULES_MAX {
                 bail!("rule_files: more than {RULES_MAX} rules");
             }
             // Groups of several manifests may have the same name.
@@ -44,10 +38,10 @@ pub(super) fn load(config: &Config, features: Features) -> Result<Loaded> {
                 Some(manifest) => format!("{name}#{manifest}"),
                 None => name.clone(),
             };
-            loaded.files.push((name.into(), file));
+            files.push((name.into(), file));
         }
     }
-    Ok(loaded)
+    Ok(files)
 }
 
 /// Returns a hash of the names and contents of the rule files. It changes when a file does.
@@ -100,7 +94,7 @@ mod tests {
         fs::write(&path, "groups: [{name: g, rules: [{record: r, expr: 'limitk(1, up)'}]}]").unwrap();
         let config = Config { rule_files: vec![path], ..Config::default() };
         let enabled = Features { experimental_functions: true, ..Features::default() };
-        assert_eq!(load(&config, enabled).unwrap().n_rules, 1);
+        assert_eq!(load(&config, enabled).unwrap()[0].1.groups[0].rules.len(), 1);
         let error = format!("{:#}", load(&config, Features::default()).unwrap_err());
         assert!(error.contains("limitk"), "{error}");
     }

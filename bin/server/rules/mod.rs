@@ -22,13 +22,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use varve_ingest::Written;
 use varve_query::promql::Features;
 use varve_rules::waiting::Senders;
-use varve_rules::{AlertsMax, Departed, RestoreOptions, RuleSet, Settings, Threads, Time};
+use varve_rules::{AlertsMax, RestoreOptions, RuleSet, Settings, Threads, Time};
 use varve_tsdb::context::MemoryBudget;
 
 use crate::config::Config;
 use crate::config::rules::Wait;
 use crate::server::request_context::RequestContext;
-use load::Loaded;
+use load::Files;
 pub(crate) use load::hash_files;
 use scheduler::Entries;
 use scheduler::RuleThreads;
@@ -73,6 +73,8 @@ pub(crate) struct Rules {
 struct Live {
     set: Arc<RuleSet>,
     settings: Arc<Settings>,
+    /// Evaluation interval of groups that set none.
+    default_interval: Duration,
     /// Maximum time that an evaluation waits for data; `None` if it does not wait.
     max_wait: Option<Duration>,
 }
@@ -80,7 +82,7 @@ struct Live {
 /// Rules that are read but not in force yet.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    loaded: Loaded,
+    loaded: Files,
     live: Live,
 }
 
@@ -94,7 +96,12 @@ impl Rules {
             threads,
             options,
             senders: Senders::default(),
-            live: RwLock::new(Live { set: Arc::default(), settings, max_wait: None }),
+            live: RwLock::new(Live {
+                set: Arc::default(),
+                settings,
+                default_interval: Config::default().global.evaluation_interval,
+                max_wait: None,
+            }),
             entries: Mutex::default(),
             changed: Condvar::new(),
             is_stopping: AtomicBool::new(false),
@@ -113,20 +120,16 @@ impl Rules {
             Wait::Data | Wait::None => None,
         };
         let settings = Arc::new(settings(&self.options, &self.threads, config));
-        Ok(Prepared { loaded, live: Live { set: Arc::default(), settings, max_wait } })
+        let default_interval = config.global.evaluation_interval;
+        Ok(Prepared { loaded, live: Live { set: Arc::default(), settings, default_interval, max_wait } })
     }
 
     /// Puts rules into force. Waits for running evaluations of groups that have changed or are removed. The caller
     /// applies one configuration at a time.
     pub(crate) fn apply(&self, Prepared { loaded, live }: Prepared) {
         let is_first = !self.entries().is_loaded();
-        let Loaded { files, default_interval, n_rules: _ } = loaded;
         let old = self.live();
-        let change = match old.set.change_to(files, default_interval, is_first, &self.alerts_max) {
-            Ok(change) => change,
-            // `load` has checked the number of rules.
-            Err(reason) => return tracing::error!(reason, "Rules not applied"),
-        };
+        let change = old.set.change_to(loaded, live.default_interval, is_first, &self.alerts_max);
         let now = now();
         let (set, departed) = change.apply(now, &live.settings);
         self.entries().replace(&set, departed, now);
@@ -144,15 +147,11 @@ impl Rules {
         (self.alerts_max.max(), self.alerts_max.used())
     }
 
-    /// Notes the progress of the sender of a write request. A sender is a user or an address, with a replica. Standby
-    /// replicas of HA pairs have no progress, because their samples are not stored.
+    /// Notes the progress of the sender of a write request ([`Sender::name`](crate::server::rejects::Sender::name)).
+    /// Standby replicas of HA pairs have no progress, because their samples are not stored.
     pub(crate) fn note_progress(&self, context: &RequestContext, written: &Written) {
         let Some(times) = written.times.filter(|_| written.stored.total > 0) else { return };
-        let address = || context.client.map(|client| client.ip().to_string()).unwrap_or_default();
-        let mut name = if context.user.is_empty() { address() } else { context.user.to_string() };
-        if let Some(replica) = &written.replica {
-            name = format!("{name} {replica}");
-        }
+        let name = context.sender().name(written.replica.as_deref());
         self.senders.note(&name, now(), times.start_ms, times.end_ms);
     }
 
@@ -202,6 +201,3 @@ fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time::from_ns(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
-
-/// Series of removed groups that still need staleness markers.
-type DepartedGroups = Vec<Departed>;

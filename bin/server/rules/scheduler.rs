@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use varve_rules::plan::{Next, Plan, Waiting};
-use varve_rules::{Group, Mode, RuleSet, Time};
+use varve_rules::{Departed, Group, Mode, RuleSet, Time};
 
 use super::storage::RuleStorage;
-use super::{DepartedGroups, Live, Rules, now};
+use super::{Live, Rules, now};
 use crate::server::app::App;
 use crate::server::store::Store;
 
@@ -26,7 +26,8 @@ pub(super) struct Entries {
     is_loaded: bool,
     /// Groups by file and name.
     by_key: BTreeMap<(Arc<str>, String), Entry>,
-    departed: DepartedGroups,
+    /// Series of removed groups that still need staleness markers.
+    departed: Vec<Departed>,
     /// At most one per group.
     queue: VecDeque<Job>,
 }
@@ -69,7 +70,7 @@ impl Entries {
     }
 
     /// Replaces the groups. Plans of groups that stay the same, or only change their rules, continue.
-    pub(super) fn replace(&mut self, set: &RuleSet, departed: DepartedGroups, now: Time) {
+    pub(super) fn replace(&mut self, set: &RuleSet, departed: Vec<Departed>, now: Time) {
         let mut old = std::mem::take(&mut self.by_key);
         for group in set.groups() {
             let key = (Arc::clone(&group.file), group.name().to_owned());
@@ -109,8 +110,8 @@ impl Entries {
             match next {
                 Next::Wait(time) => next_at = next_at.min(time),
                 Next::Evaluate { tick, mode, is_incomplete } => {
-                    entry.is_busy = true;
                     self.queue.push_back(Job { group: Arc::clone(&entry.group), tick, mode, is_incomplete });
+                    entry.is_busy = true;
                 }
             }
         }
@@ -131,8 +132,14 @@ impl Entries {
         self.by_key.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.group, group))
     }
 
+    /// Returns the groups that still have to catch up evaluations.
+    fn catching_up(&self) -> Vec<Arc<Group>> {
+        let entries = self.by_key.values().filter(|entry| entry.plan.is_catching_up());
+        entries.map(|entry| Arc::clone(&entry.group)).collect()
+    }
+
     /// Takes the removed groups whose staleness markers are due.
-    fn take_departed(&mut self, now: Time) -> DepartedGroups {
+    fn take_departed(&mut self, now: Time) -> Vec<Departed> {
         let (due, later) = std::mem::take(&mut self.departed).into_iter().partition(|departed| departed.due <= now);
         self.departed = later;
         due
@@ -161,19 +168,34 @@ pub(crate) fn start(app: &Arc<App>, store: &Arc<Store>) -> io::Result<()> {
 fn schedule(app: &App, store: &Store) {
     let rules = &app.rules;
     while !rules.is_stopping() {
-        let live = rules.live();
-        plan_catch_up(app, store, &live);
-        let now = now();
-        end_departed(app, store, now);
-        let mut entries = rules.entries();
-        let waiting = Waiting { senders: &rules.senders, max_wait: live.max_wait };
-        let next_at = entries.enqueue_due(waiting, now);
-        if !entries.queue.is_empty() {
-            rules.changed.notify_all();
-        }
-        let sleep = next_at.since(now).max(Duration::from_millis(1));
+        let enqueued = unless_panicked(|| enqueue(app, store));
+        let (entries, sleep) = enqueued.unwrap_or_else(|| (rules.entries(), SLEEP_MAX));
         drop(rules.changed.wait_timeout(entries, sleep).unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+/// Queues all evaluations that are due. Returns the time until the next check.
+fn enqueue<'a>(app: &'a App, store: &Store) -> (MutexGuard<'a, Entries>, Duration) {
+    let (rules, live) = (&app.rules, app.rules.live());
+    plan_catch_up(app, store, &live);
+    let now = now();
+    end_departed(app, store, now);
+    let catching_up = rules.entries().catching_up();
+    for group in catching_up {
+        group.resend(now, &RuleStorage::new(app, store, group.schedule().interval()), &live.settings);
+    }
+    let mut entries = rules.entries();
+    let next_at = entries.enqueue_due(Waiting { senders: &rules.senders, max_wait: live.max_wait }, now);
+    if !entries.queue.is_empty() {
+        rules.changed.notify_all();
+    }
+    (entries, next_at.since(now).max(Duration::from_millis(1)))
+}
+
+/// Returns the value of `run`, or `None` if it panics. A panic outside a rule, which the hook logs, must not end a
+/// thread.
+fn unless_panicked<T>(run: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
 /// Lets new groups begin with the evaluations that they missed during an outage.
@@ -184,13 +206,16 @@ fn plan_catch_up(app: &App, store: &Store, live: &Live) {
         entries.by_key.values().filter(|entry| entry.is_new).map(|entry| Arc::clone(&entry.group)).collect()
     };
     for group in new {
-        let now = now();
-        let last = caught_up_from(app, store, live, &group, now);
+        if rules.is_stopping() {
+            return;
+        }
+        let last = caught_up_from(app, store, live, &group, now());
         let mut entries = rules.entries();
         let Some(entry) = entries.entry(&group) else { continue };
         entry.is_new = false;
         if let Some(last) = last {
-            entry.plan = Plan::catch_up(*group.schedule(), last, now);
+            // Reading the store may have taken long.
+            entry.plan = Plan::catch_up(*group.schedule(), last, now());
         }
     }
 }
@@ -224,7 +249,7 @@ fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Tim
 fn end_departed(app: &App, store: &Store, now: Time) {
     let due = app.rules.entries().take_departed(now);
     let storage = RuleStorage::new(app, store, SLEEP_MAX);
-    let mut failed = DepartedGroups::new();
+    let mut failed = Vec::new();
     for mut departed in due {
         if let Err(failure) = departed.end_series(&storage) {
             tracing::warn!(reason = failure.message, "Cannot end the series of removed rules; retrying later");
@@ -245,8 +270,7 @@ fn work(app: &App, store: &Store) {
         app.metrics.rules.note_start(job.mode, job.is_incomplete, now().since(job.tick));
         let storage = RuleStorage::new(app, store, job.group.schedule().interval());
         let evaluate = || job.group.evaluate(job.tick, job.mode, &storage, &live.settings);
-        // A panic outside a rule, which is logged, must not end this thread or keep the group busy.
-        if let Ok(iteration) = catch_unwind(AssertUnwindSafe(evaluate)) {
+        if let Some(iteration) = unless_panicked(evaluate) {
             app.metrics.rules.note_end(&iteration);
         }
         rules.entries().done(&job);
@@ -296,10 +320,10 @@ mod tests {
     }
 
     /// Stops the groups that have changed, which is the first half of a reload.
-    fn apply(old: &RuleSet, group: &str, now: Time) -> (RuleSet, DepartedGroups) {
+    fn apply(old: &RuleSet, group: &str, now: Time) -> (RuleSet, Vec<Departed>) {
         let parsed = file::parse(&format!("groups: [{group}]"), &Options::default()).unwrap();
         let files = parsed.files.into_iter().map(|file| ("f".into(), file)).collect();
-        let change = old.change_to(files, 60 * S, false, &Arc::new(AlertsMax::new(10))).unwrap();
+        let change = old.change_to(files, 60 * S, false, &Arc::new(AlertsMax::new(10)));
         let settings = Settings {
             query_offset: Duration::ZERO,
             resend_delay: 60 * S,
@@ -322,6 +346,12 @@ mod tests {
         let mut entries = Entries { is_loaded: true, ..Entries::default() };
         let set = reload(&mut entries, &RuleSet::default(), group, now);
         (entries, set)
+    }
+
+    #[test]
+    fn a_panic_does_not_end_the_loop() {
+        assert_eq!(unless_panicked(|| 1), Some(1));
+        assert_eq!(unless_panicked(|| -> i32 { panic!("as the test wants") }), None);
     }
 
     #[test]

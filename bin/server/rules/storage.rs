@@ -4,17 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
-use varve_ingest::{RuleBudget, RuleSample};
-use varve_query::{Error, Request, Times, Value, VectorSample, usage};
-use varve_rules::storage::{Answer, Failure, Output, OutputKind, Rejected, RuleRef, Storage};
+use varve_ingest::{RejectedRuleSample, RuleBudget, RuleSample};
+use varve_query::stats::{QueryStats, StatsMode};
+use varve_query::{Error, Request, ScanPlan, SharedScans, Times, Value, VectorSample, usage};
+use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
+use varve_rules::template::query_escaped;
 use varve_rules::{Notification, Time};
+use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::select::SelectHints;
-use varve_tsdb::{Labels, Matcher, QueryContext, RejectReason, Sample, SampleColumns, TimeRange};
+use varve_tsdb::{Labels, Matcher, QueryContext, Sample, SampleColumns, TimeRange};
 
 use super::now;
+use crate::http::query_stats;
 use crate::notifier::Alert;
 use crate::server::active_requests::RequestClass;
 use crate::server::app::App;
+use crate::server::query_log::{LoggedQuery, Origin};
 use crate::server::request_context::{Parameters, RequestContext, Times as RequestTimes};
 use crate::server::store::Store;
 use crate::server::usage::Requester;
@@ -37,25 +42,30 @@ impl<'a> RuleStorage<'a> {
     }
 
     fn context(&self) -> QueryContext {
-        let memory = self.app.rules.memory.child("--query.max-memory", self.app.settings.query_max_memory);
-        QueryContext::new(self.timeout, memory)
+        QueryContext::new(self.timeout, self.memory())
+    }
+
+    fn memory(&self) -> MemoryBudget {
+        self.app.rules.memory.child("--query.max-memory", self.app.settings.query_max_memory)
     }
 
     fn evaluate(
         &self,
         from: &RuleRef<'_>,
         ctx: &QueryContext,
-        query: &str,
-        timestamp_ms: i64,
-    ) -> Result<Vec<VectorSample>, Error> {
-        let parsed = self.store.engine.parse(ctx, query)?;
+        &Query { expr, timestamp_ms, scans }: &Query<'_>,
+        stats: StatsMode,
+    ) -> Result<(Vec<VectorSample>, Option<Box<QueryStats>>), Error> {
+        let parsed = self.store.engine.parse(ctx, expr)?;
         let who = Requester { rule: from.rule.into(), ..Requester::default() };
         self.store.note_query(ctx, &who, &usage::of(parsed.expr()));
-        let request = Request::new(query, Times::Instant(timestamp_ms));
+        let request = Request { stats, scans, ..Request::new(expr, Times::Instant(timestamp_ms)) };
         let result = self.store.engine.run_parsed(&self.store.db, ctx, parsed, &request)?;
         match result.value {
-            Value::Vector(samples) => Ok(samples),
-            Value::Scalar(point) => Ok(vec![VectorSample { labels: Labels::empty(), point, histogram: None }]),
+            Value::Vector(samples) => Ok((samples, result.stats)),
+            Value::Scalar(point) => {
+                Ok((vec![VectorSample { labels: Labels::empty(), point, histogram: None }], result.stats))
+            }
             Value::String { .. } | Value::Matrix(_) => {
                 Err(Error::Execution("rule result is not a vector or scalar".into()))
             }
@@ -64,7 +74,14 @@ impl<'a> RuleStorage<'a> {
 }
 
 impl Storage for RuleStorage<'_> {
-    fn query(&self, from: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure> {
+    fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
+        // The queries have deadlines.
+        let ctx = QueryContext::new(Duration::MAX, self.memory());
+        Some(self.store.engine.shared_scans(Arc::clone(plan), ctx, timestamp_ms))
+    }
+
+    fn query(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
+        let &Query { expr, timestamp_ms, .. } = query;
         let ctx = self.context();
         let context = RequestContext::new(Method::GET, ROUTE.into(), None, "", None);
         let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
@@ -74,11 +91,29 @@ impl Storage for RuleStorage<'_> {
         let request = &registration.request;
         request.begin();
         self.app.record_start(request);
-        let result = self.evaluate(from, &ctx, expr, timestamp_ms);
+        let mode = if self.app.query_log.is_enabled() { StatsMode::AsWritten } else { StatsMode::Off };
+        let result = self.evaluate(from, &ctx, query, mode);
         let reason = result.as_ref().err().map(ToString::to_string);
         self.app.record_end(request, reason.as_deref());
+        if mode != StatsMode::Off {
+            let stats = match &result {
+                Ok((_, Some(stats))) => query_stats::to_json(stats, Duration::ZERO),
+                _ => query_stats::failed_query(Duration::ZERO, request.age(), ctx.n_samples()),
+            };
+            self.app.query_log.log(&LoggedQuery {
+                query: expr,
+                start_ms: timestamp_ms,
+                end_ms: timestamp_ms,
+                step_s: 0,
+                error: reason.as_deref(),
+                stats,
+                n_series: ctx.n_series(),
+                memory_peak_bytes: ctx.memory().peak(),
+                origin: Origin::RuleGroup { file: from.file, name: from.group },
+            });
+        }
         match (result, reason) {
-            (Ok(samples), _) => Ok(Answer {
+            (Ok((samples, _)), _) => Ok(Answer {
                 samples,
                 n_series: ctx.n_series(),
                 n_samples: ctx.n_samples(),
@@ -103,9 +138,10 @@ impl Storage for RuleStorage<'_> {
         };
         let rejected = self.store.receiver.append_rule(&samples, budget);
         let rejected = rejected.map_err(|error| Failure::new(error.to_string()))?;
-        let duplicate = RejectReason::Duplicate.to_string();
         let rejected = rejected.into_iter();
-        Ok(rejected.map(|(idx, reason)| Rejected { idx, is_duplicate: reason == duplicate, reason }).collect())
+        let rejected =
+            rejected.map(|RejectedRuleSample { idx, reason, is_duplicate }| Rejected { idx, reason, is_duplicate });
+        Ok(rejected.collect())
     }
 
     fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
@@ -152,20 +188,9 @@ fn to_send(alert: Notification, external_url: &str) -> Alert {
         annotations: Labels::from_unsorted(&mut annotations).unwrap_or_else(|_| Labels::empty()),
         starts_at_ms: alert.starts_at.map_or(NO_TIME_MS, Time::ms),
         ends_at_ms: alert.ends_at.ms(),
-        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", escape_query(&alert.expr)),
+        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escaped(&alert.expr)),
         labels: alert.labels,
     }
-}
-
-/// Escapes a text as Go's `url.QueryEscape` does.
-fn escape_query(text: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b' ' => "+".to_owned(),
-        b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(escape).collect()
 }
 
 /// The year 1, Go's time without a value.

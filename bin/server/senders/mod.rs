@@ -41,6 +41,8 @@ pub(crate) struct SenderId {
 /// Statistics of a sender.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SenderStats {
+    /// The name that rules and metrics use; see [`Sender::name`].
+    pub(crate) name: String,
     pub(crate) first_ms: i64,
     pub(crate) last_ms: i64,
     pub(crate) n_requests: u64,
@@ -98,6 +100,7 @@ impl fmt::Display for SenderId {
 impl Senders {
     /// Adds a write request that has ended. Logs a sender that is new or had vanished, unless the list is full.
     pub(crate) fn add(&self, now_ms: i64, sender: Sender, outcome: &Result<Written, WriteError>) {
+        let name = sender.name(outcome.as_ref().ok().and_then(|written| written.replica.as_deref()));
         let id = SenderId::from(sender);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = all.get_mut(&id).is_some_and(|stats| !std::mem::take(&mut stats.has_vanished));
@@ -108,9 +111,14 @@ impl Senders {
             let silent = all.iter().min_by_key(|(_, stats)| stats.last_ms).map(|(id, _)| id.clone());
             silent.iter().for_each(|id| drop(all.remove(id)));
         }
-        let stats = all.entry(id).or_insert_with(|| SenderStats { first_ms: now_ms, ..SenderStats::default() });
+        let stats = all.entry(id).or_insert_with(|| SenderStats {
+            name: name.clone(),
+            first_ms: now_ms,
+            ..SenderStats::default()
+        });
         match outcome {
             Ok(written) => {
+                stats.name = name;
                 let n_samples = written.stored.total + written.dropped.total + written.deduplicated.total;
                 stats.add(now_ms, n_samples);
                 stats.n_deduplicated += written.deduplicated.total;

@@ -30,8 +30,16 @@ pub enum RuleBudget {
     Exempt,
 }
 
-/// The samples of a rule that were not stored: index and reason.
-pub type RejectedRuleSamples = Vec<(usize, String)>;
+/// A sample of a rule that was not stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RejectedRuleSample {
+    /// Its index in the request.
+    pub idx: usize,
+    /// The reason.
+    pub reason: String,
+    /// `true` if the series has another value at this time.
+    pub is_duplicate: bool,
+}
 
 impl Receiver {
     /// Appends the samples of a rule.
@@ -42,13 +50,17 @@ impl Receiver {
         &self,
         samples: &[RuleSample<'_>],
         budget: RuleBudget,
-    ) -> Result<RejectedRuleSamples, WriteError> {
+    ) -> Result<Vec<RejectedRuleSample>, WriteError> {
         let rejected = self.store_rule(samples, budget)?;
         self.counters.note_rule((samples.len() - rejected.len()) as u64);
         Ok(rejected)
     }
 
-    fn store_rule(&self, samples: &[RuleSample<'_>], budget: RuleBudget) -> Result<RejectedRuleSamples, WriteError> {
+    fn store_rule(
+        &self,
+        samples: &[RuleSample<'_>],
+        budget: RuleBudget,
+    ) -> Result<Vec<RejectedRuleSample>, WriteError> {
         let size = samples.iter().map(sample_size).sum();
         let rules = self.admission.budgets().team_named(RULES_TEAM);
         let permit = self.admission.admit_rule((budget == RuleBudget::Team).then_some(rules), size)?;
@@ -56,21 +68,25 @@ impl Receiver {
         if permit.team().is_some() {
             permit.budgets().charge_samples(rules, n_samples);
         }
-        let mut rejected = RejectedRuleSamples::new();
+        let mut rejected = Vec::new();
         let mut pending: Vec<usize> = (0..samples.len()).collect();
         for _ in 0..ROUNDS_MAX {
             let mut batch = WriteBatch::own();
             for idx in pending.drain(..) {
                 match self.series_of_rule(&permit, samples[idx].labels, rules, budget)? {
                     Ok(handle) => push(&mut batch, handle, &samples[idx], idx as u32),
-                    Err(reason) => rejected.push((idx, reason)),
+                    Err(reason) => rejected.push(RejectedRuleSample { idx, reason, is_duplicate: false }),
                 }
             }
             self.db.append(&mut batch)?;
             for of_store in batch.rejected() {
                 match of_store.reason {
                     RejectReason::Moved => pending.push(of_store.tag as usize),
-                    reason => rejected.push((of_store.tag as usize, reason.to_string())),
+                    reason => rejected.push(RejectedRuleSample {
+                        idx: of_store.tag as usize,
+                        is_duplicate: reason == RejectReason::Duplicate,
+                        reason: reason.to_string(),
+                    }),
                 }
             }
             if pending.is_empty() {
@@ -149,7 +165,13 @@ mod tests {
     }
 
     /// Appends one sample for each of `n` series and returns the rejected ones.
-    fn append(receiver: &Receiver, n: usize, timestamp_ms: i64, value: f64, budget: RuleBudget) -> RejectedRuleSamples {
+    fn append(
+        receiver: &Receiver,
+        n: usize,
+        timestamp_ms: i64,
+        value: f64,
+        budget: RuleBudget,
+    ) -> Vec<RejectedRuleSample> {
         let labels: Vec<Labels> = (0..n).map(series).collect();
         let sample = Sample { timestamp_ms, value };
         let samples: Vec<_> = labels.iter().map(|labels| RuleSample { labels, sample, histogram: None }).collect();
@@ -166,7 +188,8 @@ mod tests {
         let teams = [(RULES_TEAM.to_owned(), TeamBudget { maximum, ..TeamBudget::default() })].into();
         receiver.set_budgets(Budgets { teams, ..Budgets::default() });
         let rejected = append(&receiver, 3, NOW_MS, 1.0, RuleBudget::Team);
-        assert_eq!(rejected, [(2, "series exceeds the budget of team \"(rules)\", with 2 of 2 active".to_owned())]);
+        let reason = "series exceeds the budget of team \"(rules)\", with 2 of 2 active".to_owned();
+        assert_eq!(rejected, [RejectedRuleSample { idx: 2, reason, is_duplicate: false }]);
         assert!(append(&receiver, 2, NOW_MS + 1, 1.0, RuleBudget::Team).is_empty(), "known series");
         assert!(append(&receiver, 3, NOW_MS + 2, 1.0, RuleBudget::Exempt).is_empty());
         let (_, teams) = receiver.team_stats();
@@ -183,7 +206,8 @@ mod tests {
         assert!(append(&receiver, 2, NOW_MS, 1.0, RuleBudget::Team).is_empty(), "a repetition");
         let rejected = append(&receiver, 3, NOW_MS, 2.0, RuleBudget::Team);
         let duplicate = "duplicate sample for timestamp".to_owned();
-        assert_eq!(rejected, [(0, duplicate.clone()), (1, duplicate)]);
+        let rejected_at = |idx| RejectedRuleSample { idx, reason: duplicate.clone(), is_duplicate: true };
+        assert_eq!(rejected, [0, 1].map(rejected_at));
         let matchers = [Matcher::equal("i", "2")];
         let found = receiver.db.select(&QueryContext::unbounded(), &matchers, TimeRange::ALL).unwrap();
         let mut columns = SampleColumns::default();

@@ -65,6 +65,12 @@ impl Plan {
         Self { schedule, last, due: None, outage_end: Some(now) }
     }
 
+    /// Returns `true` while evaluations of an outage are left.
+    #[must_use]
+    pub fn is_catching_up(&self) -> bool {
+        self.outage_end.is_some()
+    }
+
     /// Creates the plan of a group that succeeds another one after a reload. `evaluated` is the last evaluation of the
     /// predecessor, which the plan may not know of. An evaluation that was due but did not run follows.
     #[must_use]

@@ -9,9 +9,6 @@ use crate::file::RuleFile;
 use crate::group::{Departed, Group, Settings};
 use crate::time::Time;
 
-/// Maximum number of rules.
-pub const RULES_MAX: usize = 100_000;
-
 /// All groups, by file and name.
 #[derive(Debug, Clone, Default)]
 pub struct RuleSet {
@@ -35,21 +32,15 @@ impl RuleSet {
 
     /// Returns the change to the rules of `files`. Groups that stay the same are kept. With `restores`, the alerts of
     /// new groups are restored.
-    ///
-    /// # Errors
-    /// There are more than [`RULES_MAX`] rules.
+    #[must_use]
     pub fn change_to(
         &self,
         files: Vec<(Arc<str>, RuleFile)>,
         default_interval: Duration,
         restores: bool,
         alerts_max: &Arc<AlertsMax>,
-    ) -> Result<Change, String> {
+    ) -> Change {
         let mut change = Change { set: Self::default(), changed: Vec::new(), removed: Vec::new() };
-        let n_rules: usize = files.iter().flat_map(|(_, file)| &file.groups).map(|group| group.rules.len()).sum();
-        if n_rules > RULES_MAX {
-            return Err(format!("{n_rules} rules exceed the limit of {RULES_MAX}"));
-        }
         for (path, file) in files {
             for definition in file.groups {
                 let key = (Arc::clone(&path), definition.name.clone());
@@ -67,7 +58,7 @@ impl RuleSet {
         }
         let is_removed = |(key, _): &(&(Arc<str>, String), &Arc<Group>)| !change.set.groups.contains_key(key);
         change.removed = self.groups.iter().filter(is_removed).map(|(_, group)| Arc::clone(group)).collect();
-        Ok(change)
+        change
     }
 }
 
@@ -76,12 +67,14 @@ impl Change {
     /// the series of removed groups.
     #[must_use]
     pub fn apply(self, now: Time, settings: &Settings) -> (RuleSet, Vec<Departed>) {
+        // All groups end at the same time, so that a reload waits only for the slowest rule.
+        self.changed.iter().map(|(old, _)| old).chain(&self.removed).for_each(|group| group.stop());
         for (old, new) in &self.changed {
-            old.stop();
+            old.join();
             new.carry_over(old);
         }
         let depart = |group: &Arc<Group>| {
-            group.stop();
+            group.join();
             group.depart(now, settings)
         };
         let departed = self.removed.iter().map(depart).collect();

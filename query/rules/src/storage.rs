@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use varve_query::VectorSample;
 use varve_query::histogram::FloatHistogram;
+use varve_query::{ScanPlan, SharedScans, VectorSample};
 use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
 
 use crate::alert::Notification;
@@ -15,7 +15,12 @@ pub trait Storage: Sync {
     ///
     /// # Errors
     /// The query failed or was interrupted, or its value is neither a vector nor a scalar.
-    fn query(&self, from: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure>;
+    fn query(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure>;
+
+    /// Returns the scans that queries of a group at one time share. `None` if they share none.
+    fn shared_scans(&self, _plan: &Arc<ScanPlan>, _timestamp_ms: i64) -> Option<SharedScans> {
+        None
+    }
 
     /// Appends samples. A later query sees them.
     ///
@@ -53,6 +58,17 @@ pub struct RuleRef<'a> {
     pub group: &'a str,
     /// The rule; empty for staleness markers of a group.
     pub rule: &'a str,
+}
+
+/// An expression, and the time of its evaluation.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<'a> {
+    /// The expression.
+    pub expr: &'a str,
+    /// The time.
+    pub timestamp_ms: i64,
+    /// The scans of all queries of the group at this time.
+    pub scans: Option<&'a SharedScans>,
 }
 
 /// The result of a query, and its cost.

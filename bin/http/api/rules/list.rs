@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::{EvaluationRecord, Rule, RuleStatus};
+use varve_rules::template::scientific;
 use varve_rules::{Alert, Group, Time};
 use varve_tsdb::Labels;
 
@@ -223,24 +224,6 @@ impl EvaluationJson {
             error: record.error.clone(),
         }
     }
-}
-
-/// Prints a value as Go's `strconv.FormatFloat(value, 'e', -1, 64)` does.
-pub(crate) fn scientific(value: f64) -> String {
-    if !value.is_finite() {
-        return if value.is_nan() {
-            "NaN".into()
-        } else if value > 0.0 {
-            "+Inf".into()
-        } else {
-            "-Inf".into()
-        };
-    }
-    let printed = format!("{value:e}");
-    let (digits, exponent) = printed.split_once('e').expect("the format has an exponent");
-    let exponent: i32 = exponent.parse().expect("the exponent is a number");
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
 fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

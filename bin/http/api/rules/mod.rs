@@ -15,7 +15,7 @@ use crate::http::response::html_safe_json;
 use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
 use crate::server::rules::Rules;
-pub(crate) use list::{Alerts, RuleGroups, scientific};
+pub(crate) use list::{Alerts, RuleGroups};
 use list::{GroupJson, RuleJson, Shown};
 
 /// GET /api/v1/alerts.

@@ -21,6 +21,8 @@ described! {
 described! {
     /// A sender of write requests.
     pub(crate) struct WriteSender {
+        /// The sender for rules and metrics: the user, or else the address, and the replica labels of its HA pair.
+        name: String,
         /// IP address. Empty if unknown.
         address: String,
         /// The authenticated user. Empty without authentication.
@@ -52,6 +54,7 @@ described! {
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     let now_ms = SystemClock.now_ms();
     let describe = |(id, stats): (SenderId, SenderStats)| WriteSender {
+        name: stats.name.clone(),
         address: id.address.map(|address| address.to_string()).unwrap_or_default(),
         user: id.user.to_string(),
         user_agent: id.user_agent,

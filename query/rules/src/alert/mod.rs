@@ -100,7 +100,7 @@ impl Alert {
 
     /// Returns `true` if the alert must be sent at `now`: it was resolved after it was last sent, or `resend_delay` has
     /// passed since then.
-    fn needs_sending(&self, now: Time, resend_delay: Duration) -> bool {
+    pub(crate) fn needs_sending(&self, now: Time, resend_delay: Duration) -> bool {
         if self.state == AlertState::Pending {
             return false;
         }
@@ -112,7 +112,13 @@ impl Alert {
 
     /// Marks the alert as sent and returns its notification. A notification is valid for four evaluations or resends,
     /// so that two may fail.
-    fn send(&mut self, now: Time, resend_delay: Duration, interval: Duration, expr: &Arc<str>) -> Notification {
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        resend_delay: Duration,
+        interval: Duration,
+        expr: &Arc<str>,
+    ) -> Notification {
         self.last_sent_at = Some(now);
         Notification {
             labels: self.labels.clone(),
@@ -122,15 +128,4 @@ impl Alert {
             expr: Arc::clone(expr),
         }
     }
-}
-
-/// Returns the alerts that must be sent at `now`, and marks them as sent.
-pub(crate) fn to_send(
-    alerts: &mut Alerts,
-    now: Time,
-    (resend_delay, interval): (Duration, Duration),
-    expr: &Arc<str>,
-) -> Vec<Notification> {
-    let due = alerts.values_mut().filter(|alert| alert.needs_sending(now, resend_delay));
-    due.map(|alert| alert.send(now, resend_delay, interval, expr)).collect()
 }

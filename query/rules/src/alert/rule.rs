@@ -46,16 +46,15 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) expand: &'a mut dyn FnMut(&str, &VectorSample) -> String,
 }
 
-/// Returns the alerts after an evaluation, and the samples to write.
+/// Returns the alerts after an evaluation, given those before it, and the samples to write.
 ///
 /// # Errors
 /// Two samples have the same labels, there are more alerts than the limit, or the deadline has passed.
 pub(crate) fn evaluate(
     of: &mut Evaluation<'_>,
-    previous: &Alerts,
+    mut alerts: Alerts,
     result: &[VectorSample],
 ) -> Result<(Alerts, Vec<Output>), String> {
-    let mut alerts = previous.clone();
     let matched = of.matched(result)?;
     let labels: BTreeSet<Labels> = matched.keys().cloned().collect();
     for (labels, new) in matched {
@@ -83,7 +82,10 @@ fn limit_exceeded(limit: usize, n_alerts: usize) -> String {
 
 impl Evaluation<'_> {
     /// Returns a pending alert per sample.
-    fn matched(&mut self, result: &[VectorSample]) -> Result<Alerts, String> {
+    ///
+    /// # Errors
+    /// See [`evaluate`].
+    pub(crate) fn matched(&mut self, result: &[VectorSample]) -> Result<Alerts, String> {
         let mut alerts = Alerts::new();
         let limit = self.source.limit;
         for sample in result {
@@ -204,7 +206,7 @@ mod tests {
         let tick = Time::default();
         let mut evaluation =
             Evaluation { source, tick, timestamp_ms: 0, is_restored: true, ctx: &ctx, expand: &mut expand };
-        let error = evaluate(&mut evaluation, &Alerts::new(), &result).err();
+        let error = evaluate(&mut evaluation, Alerts::new(), &result).err();
         (error, n_expansions)
     }
 

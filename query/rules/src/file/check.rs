@@ -1,6 +1,7 @@
 //! Checks a file as written, with the messages of Prometheus.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use varve_query::promql::{Features, parse, parse_duration, quoted};
 use varve_tsdb::labels::METRIC_NAME;
@@ -35,6 +36,28 @@ pub(super) fn check(file: &RawFile, options: &Options) -> Result<RuleFile, Vec<F
         Some(manifest) => errors.map(|error| error.within(manifest)).collect(),
         None => errors.collect(),
     })
+}
+
+/// Returns an error for each group whose name and manifest another group of the text has as well.
+pub(super) fn repeated_in_manifests(files: &[RawFile]) -> Vec<FileError> {
+    let (mut first, mut errors) = (BTreeMap::new(), Vec::new());
+    for (f, file) in files.iter().enumerate() {
+        let Some(manifest) = &file.manifest else { continue };
+        for (g, group) in file.groups.iter().enumerate() {
+            let position = file.locate(&group_path(g, []));
+            match first.entry((manifest, &group.name)) {
+                Entry::Vacant(entry) => drop(entry.insert((f, position))),
+                // A repetition in the same manifest is an error of its own.
+                Entry::Occupied(entry) if entry.get().0 == f => {}
+                Entry::Occupied(entry) => {
+                    let positions = entry.get().1.into_iter().chain(position).collect();
+                    let message = format!("groupname: {} is repeated in two manifests", quoted(&group.name));
+                    errors.push(FileError::new(positions, message).within(manifest));
+                }
+            }
+        }
+    }
+    errors
 }
 
 struct Checker<'a> {

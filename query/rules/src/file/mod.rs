@@ -71,7 +71,7 @@ pub enum GroupState {
     /// `state: active`: evaluated, and alerts are sent.
     #[default]
     Active,
-    /// `state: dry_run`: evaluated and visible; no alert is sent.
+    /// `state: dry_run`: evaluated and visible; nothing is written or sent.
     DryRun,
 }
 
@@ -133,7 +133,9 @@ pub struct Parsed {
 pub fn parse(text: &str, options: &Options) -> Result<Parsed, Vec<FileError>> {
     let mut parsed = Parsed::default();
     let mut errors = Vec::new();
-    for raw in read(text).map_err(|error| vec![error])? {
+    let raws = read(text).map_err(|error| vec![error])?;
+    errors.extend(check::repeated_in_manifests(&raws));
+    for raw in raws {
         if raw.manifest.is_none() && raw.document > 0 {
             parsed.n_ignored_documents += 1;
             continue;

@@ -135,7 +135,10 @@ fn manifests_are_read_from_documents_lists_and_config_maps() {
         files.into_iter().filter(|file| file.groups.len() == 1).map(|file| file.manifest.unwrap()).collect()
     };
     assert_eq!(names(&manifest), ["s/n"]);
-    assert_eq!(names(&format!("{manifest}\n---\n{manifest}")), ["s/n", "s/n"]);
+    let other = manifest.replace("name: g", "name: h");
+    assert_eq!(names(&format!("{manifest}\n---\n{other}")), ["s/n", "s/n"]);
+    let repeated = ["1:75: 3:75: s/n: groupname: \"g\" is repeated in two manifests"];
+    check(&format!("{manifest}\n---\n{manifest}"), &repeated);
     assert_eq!(names(&format!("{{kind: List, items: [{{kind: Pod, spec: {{groups: x}}}}, {manifest}]}}")), ["s/n"]);
     assert_eq!(names(&config_map.replace("partial_response_strategy: warn, ", "")), ["c: a.yml"]);
     let bad = manifest.replace("expr: 1", "expr: (");

@@ -11,7 +11,8 @@ use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
 use crate::file::{Rule, RuleKind};
 
 /// Returns batches of rules by index. The rules of a batch are independent. Batches run in order.
-pub(super) fn batches(rules: &[Rule]) -> Vec<Vec<usize>> {
+#[must_use]
+pub fn batches(rules: &[Rule]) -> Vec<Vec<usize>> {
     let reads: Vec<Vec<Vec<Matcher>>> = rules.iter().map(|rule| selectors(&rule.expr.tree)).collect();
     let mut levels: Vec<usize> = Vec::with_capacity(rules.len());
     for (idx, rule) in rules.iter().enumerate() {
@@ -33,10 +34,10 @@ fn writes_same(a: &Rule, b: &Rule) -> bool {
 }
 
 /// Returns `true` if one of the selectors may match a series that `rule` writes.
-fn may_read(selectors: &[Vec<Matcher>], rule: &Rule) -> bool {
+pub(super) fn may_read<S: AsRef<[Matcher]>>(selectors: &[S], rule: &Rule) -> bool {
     selectors.iter().any(|matchers| {
         let passes = |label: &str, value: &str| {
-            matchers.iter().filter(|matcher| matcher.name() == label).all(|matcher| matcher.matches(value))
+            matchers.as_ref().iter().filter(|matcher| matcher.name() == label).all(|matcher| matcher.matches(value))
         };
         match rule.kind {
             RuleKind::Recording => passes(METRIC_NAME, &rule.name),

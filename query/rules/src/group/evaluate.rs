@@ -5,16 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use varve_query::VectorSample;
+use varve_query::{SharedScans, VectorSample};
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
 use varve_tsdb::{Labels, Matcher, QueryContext, Sample, TimeRange};
 
+use super::dependencies::may_read;
 use super::{Group, Settings, duration};
-use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Source};
+use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Source};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::{EvaluationRecord, Rule};
-use crate::storage::{Answer, Failure, Output, OutputKind, Rejected, Storage};
+use crate::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, Storage};
 use crate::template::{Environment, error_text};
 use crate::time::Time;
 
@@ -48,6 +49,7 @@ struct Run<'a> {
     tick: Time,
     offset: Duration,
     mode: Mode,
+    scans: Option<SharedScans>,
     storage: &'a dyn Storage,
     settings: &'a Settings,
 }
@@ -68,7 +70,9 @@ impl Group {
             return Iteration::default();
         }
         let (started, clock) = (storage.now(), Instant::now());
-        let run = Run { group: self, tick, offset: self.query_offset(settings), mode, storage, settings };
+        let offset = self.query_offset(settings);
+        let scans = storage.shared_scans(&self.scan_plan, (tick - offset).ms());
+        let run = Run { group: self, tick, offset, mode, scans, storage, settings };
         let durations = Mutex::new(Vec::with_capacity(self.rules.len()));
         let totals = Mutex::new((0, 0));
         for batch in &self.batches {
@@ -76,14 +80,18 @@ impl Group {
                 if self.is_stopped() || storage.is_stopping() {
                     return;
                 }
-                let record = run.rule(&self.rules[idx]);
+                let (record, is_failure) = run.rule(&self.rules[idx]);
                 durations.lock().unwrap_or_else(PoisonError::into_inner).push(record.duration);
                 let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
                 totals.0 += record.n_results;
-                totals.1 += u64::from(record.error.is_some());
+                totals.1 += u64::from(is_failure);
                 drop(totals);
                 self.rules[idx].record(record);
             });
+            // Later rules read what these have written.
+            let is_written =
+                |matchers: &[Matcher]| batch.iter().any(|&idx| may_read(&[matchers], &self.rules[idx].definition));
+            run.scans.iter().for_each(|scans| scans.end(is_written));
         }
         run.write_stale();
         let rules = durations.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -97,6 +105,7 @@ impl Group {
             status.last_duration = iteration.duration;
             status.last_rules_duration = iteration.rules.iter().sum();
             status.last_n_samples = n_samples;
+            status.last_n_scans = run.scans.as_ref().map_or(0, SharedScans::n_scans);
             status.n_iterations += 1;
             status.n_evaluations += iteration.rules.len() as u64;
             status.n_failures += n_failures;
@@ -181,7 +190,13 @@ impl Group {
                 states.retain(|(labels, _)| !shared.contains(labels));
                 all_shared.extend(shared);
                 let hold = duration(alerting.for_ms);
-                let alerts = alert::continue_from(&for_state, &states, hold, &rule.definition.labels);
+                let mut alerts = alert::continue_from(&for_state, &states, hold, &rule.definition.labels);
+                if alerts.values().any(|alert| alert.state == AlertState::Firing) {
+                    let offset = self.query_offset(settings);
+                    let mode = Mode::CatchUp;
+                    let run = Run { group: self, tick: last, offset, mode, scans: None, storage, settings };
+                    run.annotate(rule, alerting, &mut alerts);
+                }
                 rule.set_alerts(alerts).map_err(Failure::new)?;
                 rule.state().written = written;
             }
@@ -192,6 +207,28 @@ impl Group {
         state.status.last_tick = Some(last);
         state.stale.extend(all_shared);
         Ok(())
+    }
+
+    /// Sends firing alerts again while the group catches up. Otherwise Alertmanager would resolve them.
+    pub fn resend(&self, now: Time, storage: &dyn Storage, settings: &Settings) {
+        let is_firing = |alert: &Alert| alert.state == AlertState::Firing;
+        self.rules.iter().for_each(|rule| self.send(rule, now, is_firing, storage, settings));
+    }
+
+    /// Sends the alerts of a rule that are due and pass `selects`.
+    fn send(&self, rule: &Rule, now: Time, selects: fn(&Alert) -> bool, storage: &dyn Storage, settings: &Settings) {
+        if self.is_dry_run() || !rule.is_alerting() {
+            return;
+        }
+        let (resend_delay, interval) = (settings.resend_delay, self.schedule.interval());
+        let due = {
+            let alerts = &mut rule.state().alerts;
+            let due = alerts.values_mut().filter(|alert| selects(alert) && alert.needs_sending(now, resend_delay));
+            due.map(|alert| alert.send(now, resend_delay, interval, &rule.expr)).collect::<Vec<_>>()
+        };
+        if !due.is_empty() {
+            storage.notify(due);
+        }
     }
 
     /// Returns the matchers of the other alerting rules of the same name.
@@ -208,12 +245,14 @@ impl Run<'_> {
         (self.tick - self.offset).ms()
     }
 
-    /// Evaluates a rule. A panic counts as a failure of this rule.
-    fn rule(&self, rule: &Rule) -> EvaluationRecord {
+    /// Evaluates a rule. Returns `true` if it failed. A panic is a failure of this rule; as in Prometheus, a rejected
+    /// sample is none.
+    fn rule(&self, rule: &Rule) -> (EvaluationRecord, bool) {
         let (started, clock) = (self.storage.now(), Instant::now());
         let ran = catch_unwind(AssertUnwindSafe(|| self.try_rule(rule)));
         let ran = ran.unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
-        if ran.is_err() {
+        let is_failure = ran.is_err();
+        if is_failure {
             // A failed evaluation resolves no alert. Firing alerts are sent again with their last annotations.
             self.send(rule);
         }
@@ -221,7 +260,7 @@ impl Run<'_> {
             Ok(Ran { answer, n_results, rejected }) => (answer, n_results, rejected),
             Err(failure) => (Answer::default(), 0, Some(failure.message)),
         };
-        EvaluationRecord {
+        let record = EvaluationRecord {
             tick: self.tick,
             started,
             duration: clock.elapsed(),
@@ -230,11 +269,16 @@ impl Run<'_> {
             peak_bytes: answer.peak_bytes,
             n_results,
             error,
-        }
+        };
+        (record, is_failure)
+    }
+
+    fn query<'q>(&'q self, rule: &'q Rule) -> Query<'q> {
+        Query { expr: &rule.expr, timestamp_ms: self.timestamp_ms(), scans: self.scans.as_ref() }
     }
 
     fn try_rule(&self, rule: &Rule) -> Result<Ran, Failure> {
-        let mut answer = self.storage.query(&self.group.of(&rule.definition.name), &rule.expr, self.timestamp_ms())?;
+        let mut answer = self.storage.query(&self.group.of(&rule.definition.name), &self.query(rule))?;
         let result = std::mem::take(&mut answer.samples);
         let (kind, outputs) = match &rule.definition.kind {
             RuleKind::Recording => {
@@ -252,11 +296,22 @@ impl Run<'_> {
     fn alerting(&self, rule: &Rule, alerting: &Alerting, result: &[VectorSample]) -> Result<Vec<Output>, Failure> {
         // Each sample becomes an alert, so too many samples fail before their templates are expanded.
         rule.check_n_alerts(result.len()).map_err(Failure::new)?;
+        let previous = rule.state().alerts.clone();
+        let evaluate = |evaluation: &mut alert::Evaluation<'_>| alert::evaluate(evaluation, previous, result);
+        let (alerts, outputs) = self.with_templates(rule, alerting, evaluate)?;
+        rule.set_alerts(alerts).map_err(Failure::new)?;
+        self.send(rule);
+        Ok(outputs)
+    }
+
+    /// Calls `run` with the parts of an alerting rule, whose templates it may expand.
+    fn with_templates<T>(
+        &self,
+        rule: &Rule,
+        alerting: &Alerting,
+        run: impl FnOnce(&mut alert::Evaluation<'_>) -> Result<T, String>,
+    ) -> Result<T, Failure> {
         let definition = &rule.definition;
-        let (previous, is_restored) = {
-            let state = rule.state();
-            (state.alerts.clone(), state.is_restored)
-        };
         let memory = MemoryBudget::new("memory of templates", TEMPLATES_SIZE_MAX);
         let ctx = QueryContext::new(self.group.schedule.interval(), memory);
         let mut expand = |template: &str, sample: &VectorSample| self.expand(rule, &ctx, template, sample);
@@ -271,31 +326,41 @@ impl Run<'_> {
             },
             tick: self.tick,
             timestamp_ms: self.timestamp_ms(),
-            is_restored,
+            is_restored: rule.state().is_restored,
             ctx: &ctx,
             expand: &mut expand,
         };
-        let (alerts, outputs) = alert::evaluate(&mut evaluation, &previous, result).map_err(Failure::new)?;
-        rule.set_alerts(alerts).map_err(Failure::new)?;
-        self.send(rule);
-        Ok(outputs)
+        run(&mut evaluation).map_err(Failure::new)
+    }
+
+    /// Sets the annotations and values of alerts as the evaluation has found them. If that fails, they stay empty until
+    /// the next evaluation.
+    fn annotate(&self, rule: &Rule, alerting: &Alerting, alerts: &mut alert::Alerts) {
+        let from = self.group.of(&rule.definition.name);
+        let found = self
+            .storage
+            .query(&from, &self.query(rule))
+            .and_then(|answer| self.with_templates(rule, alerting, |evaluation| evaluation.matched(&answer.samples)));
+        for (labels, new) in found.into_iter().flatten() {
+            if let Some(alert) = alerts.get_mut(&labels) {
+                (alert.annotations, alert.value) = (new.annotations, new.value);
+            }
+        }
     }
 
     /// Sends the alerts that are due.
     fn send(&self, rule: &Rule) {
-        if self.mode == Mode::CatchUp || self.group.is_dry_run() || !rule.is_alerting() {
-            return;
-        }
-        let times = (self.settings.resend_delay, self.group.schedule.interval());
-        let due = alert::to_send(&mut rule.state().alerts, self.tick, times, &rule.expr);
-        if !due.is_empty() {
-            self.storage.notify(due);
+        if self.mode == Mode::Live {
+            self.group.send(rule, self.tick, |_| true, self.storage, self.settings);
         }
     }
 
     /// Writes the samples of a rule, and staleness markers for series that it no longer writes. Returns the reason
     /// for the first rejection.
     fn write(&self, rule: &Rule, kind: OutputKind, mut outputs: Vec<Output>) -> Result<Option<String>, Failure> {
+        if self.group.is_dry_run() {
+            outputs.clear();
+        }
         let n_outputs = outputs.len();
         let mut written: BTreeSet<Labels> = outputs.iter().map(|output| output.labels.clone()).collect();
         let vanished: Vec<Labels> = rule.state().written.difference(&written).cloned().collect();
@@ -343,7 +408,7 @@ impl Run<'_> {
         let from = self.group.of(&rule.definition.name);
         let timestamp_ms = self.tick.ms();
         let query = |expr: &str| {
-            let answer = self.storage.query(&from, expr, timestamp_ms);
+            let answer = self.storage.query(&from, &Query { expr, timestamp_ms, scans: None });
             answer.map(|answer| answer.samples).map_err(|failure| failure.message)
         };
         let Settings { external_labels, external_url, .. } = self.settings;

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use varve_query::ScanPlan;
 use varve_tsdb::Labels;
 
 use crate::alert::RestoreOptions;
@@ -30,6 +31,7 @@ use crate::storage::RuleRef;
 use crate::threads::Threads;
 use crate::time::Time;
 
+pub use dependencies::batches;
 pub use evaluate::{Iteration, Mode};
 pub use reload::Departed;
 
@@ -61,6 +63,7 @@ pub struct Group {
     pub rules: Vec<Rule>,
     schedule: Schedule,
     batches: Vec<Vec<usize>>,
+    scan_plan: Arc<ScanPlan>,
     running: Mutex<()>,
     is_stopped: AtomicBool,
     state: Mutex<State>,
@@ -86,6 +89,8 @@ pub struct GroupStatus {
     pub last_evaluation: Option<Time>,
     /// Its duration.
     pub last_duration: Duration,
+    /// Number of its selections from the store.
+    pub last_n_scans: u64,
     /// Sum of the durations of its rules.
     pub last_rules_duration: Duration,
     /// Number of samples of its results.
@@ -120,6 +125,7 @@ impl Group {
         Self {
             schedule: Schedule::new(&file, &definition.name, interval),
             batches: dependencies::batches(&definition.rules),
+            scan_plan: Arc::new(ScanPlan::new(definition.rules.iter().map(|rule| &rule.expr.tree))),
             rules: definition.rules.iter().map(rule).collect(),
             file,
             definition,
@@ -153,7 +159,7 @@ impl Group {
         self.definition.query_offset_ms.map_or(settings.query_offset, duration)
     }
 
-    /// Returns `true` if alerts are evaluated but not sent.
+    /// Returns `true` if rules are evaluated, but nothing is written or sent.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.definition.state == GroupState::DryRun
@@ -172,9 +178,13 @@ impl Group {
         status.n_iterations += n_missed;
     }
 
-    /// Ends the group after the rule that is being evaluated. Waits until it has ended.
+    /// Ends the group after the rule that is being evaluated.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until the group has ended, after [`Group::stop`].
+    pub(crate) fn join(&self) {
         drop(self.run());
     }
 

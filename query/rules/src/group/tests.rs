@@ -9,7 +9,7 @@ use super::*;
 use crate::alert::Notification;
 use crate::rule::{EVALUATIONS_KEPT, Health};
 use crate::rule_set::RuleSet;
-use crate::storage::{Answer, Failure, Output, OutputKind, Rejected, Storage};
+use crate::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, Storage};
 
 const MINUTE: i64 = 60;
 /// The time of the first evaluation in most tests.
@@ -67,7 +67,7 @@ impl Fake {
 }
 
 impl Storage for Fake {
-    fn query(&self, _: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure> {
+    fn query(&self, _: &RuleRef<'_>, &Query { expr, timestamp_ms, .. }: &Query<'_>) -> Result<Answer, Failure> {
         let sample = |labels, value| VectorSample { labels, point: Point { timestamp_ms, value }, histogram: None };
         let outcome = self.outcomes.lock().unwrap().get(expr).cloned();
         let samples: Vec<VectorSample> = match outcome {
@@ -134,7 +134,7 @@ fn parse(text: &str) -> Vec<(Arc<str>, file::RuleFile)> {
 
 /// Returns the groups of a file; the default interval is a minute.
 fn set_of(old: &RuleSet, text: &str, alerts_max: &Arc<AlertsMax>) -> (RuleSet, Vec<Departed>) {
-    let change = old.change_to(parse(text), Duration::from_secs(60), false, alerts_max).unwrap();
+    let change = old.change_to(parse(text), Duration::from_secs(60), false, alerts_max);
     change.apply(Time::from_seconds(T0), &settings())
 }
 
@@ -344,7 +344,7 @@ fn too_many_alerts_fail_before_their_templates_are_expanded() {
 }
 
 #[test]
-fn rejected_samples_are_a_failure_but_rejected_markers_are_not() {
+fn rejected_samples_are_an_error_but_rejected_markers_are_not() {
     let fake = Fake::default();
     let group = group("{record: r, expr: e}");
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
@@ -352,6 +352,7 @@ fn rejected_samples_are_a_failure_but_rejected_markers_are_not() {
     fake.rejected.lock().unwrap().push("r");
     evaluate(&group, &fake, MINUTE);
     assert_eq!(error(&group, 0).unwrap(), "too old sample");
+    assert_eq!(group.status().n_failures, 0, "as in Prometheus, the evaluation itself has succeeded");
     fake.set("e", Ok(vec![]));
     evaluate(&group, &fake, 2 * MINUTE);
     assert_eq!(error(&group, 0), None);
@@ -412,12 +413,13 @@ fn labels_and_annotations_are_expanded_and_an_error_fails_no_rule() {
 }
 
 #[test]
-fn a_dry_run_and_a_catch_up_send_nothing() {
+fn a_dry_run_writes_and_sends_nothing_and_a_catch_up_sends_nothing() {
     let fake = Fake::default();
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
     let dry = group_with("state: dry_run,", "{alert: A, expr: e}");
     evaluate(&dry, &fake, 0);
-    assert_eq!((states(&dry).as_str(), fake.take_written().len()), ("1:firing", 2));
+    assert_eq!((states(&dry).as_str(), fake.take_written().len()), ("1:firing", 0));
+    assert!(fake.take_sent().is_empty());
     let group = group("{alert: A, expr: e}");
     group.evaluate(Time::from_seconds(T0), Mode::CatchUp, &fake, &settings());
     assert!(fake.take_sent().is_empty());
@@ -449,7 +451,7 @@ fn restart(rule: &str, before: i64, down: i64) -> (Arc<Group>, Fake, i64) {
     fake.take_sent();
     let text = format!("groups: [{{name: g, rules: [{rule}]}}]");
     let alerts_max = Arc::new(AlertsMax::new(10));
-    let change = RuleSet::default().change_to(parse(&text), Duration::from_secs(60), true, &alerts_max).unwrap();
+    let change = RuleSet::default().change_to(parse(&text), Duration::from_secs(60), true, &alerts_max);
     let (set, _) = change.apply(Time::from_seconds(T0), &settings());
     (Arc::clone(set.groups().next().unwrap()), fake, before + down)
 }
@@ -502,6 +504,26 @@ fn a_caught_up_group_continues_its_alerts() {
         group.evaluate(tick + Duration::from_secs(60), Mode::CatchUp, &fake, &settings());
         assert_eq!(fake.take_written().len(), 2, "its series end");
     }
+}
+
+#[test]
+fn a_group_that_catches_up_sends_its_firing_alerts_again() {
+    let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, annotations: {x: '{{ $value }}'}}", 7, 2);
+    let at = |minute| Time::from_seconds(T0 + minute * MINUTE);
+    group.continue_from(at(6), &fake, &settings()).unwrap();
+    group.resend(at(start), &fake, &settings());
+    assert_eq!(fake.sent.lock().unwrap()[0].annotations["x"], "5", "those of its last evaluation");
+    assert_eq!(fake.take_sent(), ["1: 300..780"]);
+    group.resend(at(start) + Duration::from_secs(59), &fake, &settings());
+    assert!(fake.take_sent().is_empty(), "the resend delay has not passed");
+    group.resend(at(start + 2), &fake, &settings());
+    assert_eq!(fake.take_sent(), ["1: 300..900"]);
+    fake.set("e", Ok(vec![]));
+    group.evaluate(at(7), Mode::CatchUp, &fake, &settings());
+    group.resend(at(start + 5), &fake, &settings());
+    assert!(fake.take_sent().is_empty(), "only the newest evaluation resolves it");
+    evaluate(&group, &fake, (start + 6) * MINUTE);
+    assert_eq!(fake.take_sent(), ["1: 300..420"]);
 }
 
 #[test]

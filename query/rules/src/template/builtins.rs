@@ -213,8 +213,9 @@ fn js_escaped(text: &str) -> String {
     out
 }
 
-/// Escapes a text for the query part of a URL.
-pub(super) fn query_escaped(text: &str) -> String {
+/// Escapes a text as Go's `url.QueryEscape` does.
+#[must_use]
+pub fn query_escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -24,7 +24,9 @@ use varve_query::VectorSample;
 use varve_tsdb::{Labels, QueryContext};
 
 use crate::file::Texts;
+pub use builtins::query_escaped;
 use parse::Trees;
+pub use print::scientific;
 use value::{Data, Value};
 
 /// Maximum size of the output in bytes.

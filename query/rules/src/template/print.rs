@@ -164,7 +164,7 @@ impl Verbs<'_> {
     fn int(&mut self) -> Option<i64> {
         let value = self.args.get(self.arg)?;
         self.arg += 1;
-        value.as_int().filter(|number| number.abs() <= WIDTH_MAX)
+        value.as_int().filter(|number| (-WIDTH_MAX..=WIDTH_MAX).contains(number))
     }
 }
 
@@ -377,6 +377,15 @@ impl Printer {
             return self.out.push_str(&[sign, &zeros, digits].concat());
         }
         self.pad(&[sign, digits].concat());
+    }
+}
+
+/// Formats a float as Go's `strconv.FormatFloat(value, 'e', -1, 64)`.
+#[must_use]
+pub fn scientific(value: f64) -> String {
+    match value.is_finite() {
+        true => with_exponent(&format!("{value:e}")),
+        false => float(value, 'e', None).replace("+NaN", "NaN"),
     }
 }
 

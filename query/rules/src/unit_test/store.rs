@@ -9,7 +9,7 @@ use varve_tsdb::{Db, Labels, Matcher, QueryContext, Sample, TimeRange, WriteBatc
 
 use super::sequence::{Item, Sequence};
 use crate::alert::Notification;
-use crate::storage::{Answer, Failure, Output, OutputKind, Rejected, RuleRef, Storage};
+use crate::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
 use crate::time::Time;
 
 /// A store, and the samples that are still to be loaded.
@@ -88,8 +88,8 @@ impl Store {
 }
 
 impl Storage for Store {
-    fn query(&self, _from: &RuleRef<'_>, expr: &str, timestamp_ms: i64) -> Result<Answer, Failure> {
-        let samples = self.evaluate(expr, timestamp_ms).map_err(Failure::new)?;
+    fn query(&self, _from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
+        let samples = self.evaluate(query.expr, query.timestamp_ms).map_err(Failure::new)?;
         Ok(Answer { samples, ..Answer::default() })
     }
 

@@ -44,6 +44,9 @@ struct Sender {
     lags: Quantiles,
     /// Differences between successive newest timestamps, each weighted by its length.
     intervals: Quantiles,
+    /// The p99 of `lags`, and the p90 of `intervals`.
+    lag: Duration,
+    interval: Duration,
 }
 
 /// The progress of a sender.
@@ -98,7 +101,7 @@ impl Senders {
             if !sender.has_delivered(tick) {
                 return Readiness::Unknown;
             }
-            ready_at = ready_at.max(tick + sender.lag());
+            ready_at = ready_at.max(tick + sender.lag);
         }
         if ready_at <= now { Readiness::Ready } else { Readiness::At(ready_at) }
     }
@@ -107,7 +110,7 @@ impl Senders {
     /// that of the group.
     #[must_use]
     pub fn have_refilled(&self, now: Time, interval: Duration) -> bool {
-        let is_recent = |sender: &Sender| now.since(sender.newest) <= sender.lag() + sender.interval() + BACKLOG_MAX;
+        let is_recent = |sender: &Sender| now.since(sender.newest) <= sender.lag + sender.interval + BACKLOG_MAX;
         self.senders().values().all(|sender| is_recent(sender) || !sender.is_live(now, interval))
     }
 
@@ -118,8 +121,8 @@ impl Senders {
             name: Arc::clone(name),
             newest: sender.newest,
             last_arrival: sender.last_arrival,
-            lag: sender.lag(),
-            interval: sender.interval(),
+            lag: sender.lag,
+            interval: sender.interval,
         };
         let mut all: Vec<_> = self.senders().iter().map(status).collect();
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -133,36 +136,31 @@ impl Senders {
 
 impl Sender {
     fn new(now: Time, newest: Time) -> Self {
-        Self { newest, last_arrival: now, lags: Quantiles::new(now), intervals: Quantiles::new(now) }
+        let (lags, intervals) = (Quantiles::new(now), Quantiles::new(now));
+        Self { newest, last_arrival: now, lags, intervals, lag: Duration::ZERO, interval: Duration::ZERO }
     }
 
     fn note(&mut self, now: Time, oldest: Time, newest: Time) {
         let lag = now.since(oldest);
         if lag <= LAG_MAX {
             self.lags.add(now, lag, 1);
+            self.lag = self.lags.get(0.99).unwrap_or_default();
         }
         let interval = newest.since(self.newest);
         if !interval.is_zero() && interval <= INTERVAL_MAX {
             self.intervals.add(now, interval, interval.as_millis() as u64);
+            self.interval = self.intervals.get(0.9).unwrap_or_default();
         }
         self.newest = self.newest.max(newest);
         self.last_arrival = now;
     }
 
     fn is_live(&self, now: Time, interval: Duration) -> bool {
-        now.since(self.last_arrival) <= interval.max(self.interval()) * SILENT_INTERVALS
+        now.since(self.last_arrival) <= interval.max(self.interval) * SILENT_INTERVALS
     }
 
     fn has_delivered(&self, tick: Time) -> bool {
-        self.newest >= tick || self.newest + self.interval() > tick
-    }
-
-    fn lag(&self) -> Duration {
-        self.lags.get(0.99).unwrap_or_default()
-    }
-
-    fn interval(&self) -> Duration {
-        self.intervals.get(0.9).unwrap_or_default()
+        self.newest >= tick || self.newest + self.interval > tick
     }
 }
 
