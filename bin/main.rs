@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         }
         Command::Advise(command) => tools::advise::run(&command),
         Command::Relabel(command) => exit_code(tools::relabel::run(&command)),
+        Command::Rules(command) => exit_code(tools::rules::run(&command)),
         Command::Status(command) => exit_code(tools::status::run(&command)),
         Command::Completion(args) => exit_code(tools::manual::completion(&args, cli::description())),
         Command::Man(args) => exit_code(tools::manual::man(&args, cli::description())),

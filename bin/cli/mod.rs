@@ -17,6 +17,7 @@ use crate::tools::check::CheckCommand;
 use crate::tools::manual::{CompletionArgs, ManArgs};
 use crate::tools::query::QueryCommand;
 use crate::tools::relabel::RelabelCommand;
+use crate::tools::rules::RulesCommand;
 use crate::tools::status::StatusCommand;
 use crate::tools::test::TestCommand;
 use crate::tools::tsdb::TsdbCommand;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// Enable relabel rules of a server
     #[command(subcommand)]
     Relabel(RelabelCommand),
+    /// Explain alerts, and evaluate rules over history
+    #[command(subcommand)]
+    Rules(RulesCommand),
     /// Show the state of a server
     #[command(subcommand)]
     Status(StatusCommand),

@@ -8,6 +8,7 @@ pub(crate) mod manual;
 mod output;
 pub(crate) mod query;
 pub(crate) mod relabel;
+pub(crate) mod rules;
 mod scratch_dir;
 pub(crate) mod status;
 pub(crate) mod test;

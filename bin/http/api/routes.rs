@@ -238,6 +238,34 @@ fn scraping() -> Vec<Endpoint> {
             .about("rules", "Returns rules by group, with their alerts")
             .takes(RULES)
             .gives::<rules::RuleGroups>(),
+        get("/api/v1/rules/explain", rules::explain::explain)
+            .about("rules", "Returns why an alert fires or does not, step by step")
+            .takes(
+                const {
+                    &[
+                        required("alert", Text, "Name of the alerting rule."),
+                        optional("rule_group", Text, "Only the rule of this group."),
+                        optional("file", Text, "Only the rule of this file."),
+                        optional("time", Time, "Evaluation time; now by default."),
+                        TIMEOUT,
+                    ]
+                },
+            )
+            .gives::<rules::explain::Explanations>(),
+        post("/api/v1/rules/backtest", rules::backtest::backtest)
+            .about("rules", "Returns when the alerts of a rule file would have fired")
+            .takes(
+                const {
+                    &[
+                        required("rules", Text, "The rule file, in YAML."),
+                        required("start", Time, "Start of the range."),
+                        required("end", Time, "End of the range."),
+                        optional("file", Text, "Path of the file, which shifts the times of its groups."),
+                        TIMEOUT,
+                    ]
+                },
+            )
+            .gives::<rules::backtest::Backtest>(),
     ]
 }
 

@@ -142,6 +142,17 @@ impl Rules {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner).set)
     }
 
+    /// Returns the default interval of groups, and the settings in force.
+    pub(crate) fn settings(&self) -> (Duration, Settings) {
+        let live = self.live();
+        (live.default_interval, (*live.settings).clone())
+    }
+
+    /// Returns the optional parts of PromQL that rules may use.
+    pub(crate) fn features(&self) -> Features {
+        self.options.features
+    }
+
     /// Returns the maximum number of alerts, and the current number.
     pub(crate) fn alerts(&self) -> (usize, usize) {
         (self.alerts_max.max(), self.alerts_max.used())

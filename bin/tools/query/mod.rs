@@ -160,7 +160,7 @@ fn now_s() -> f64 {
 }
 
 /// Parses Unix seconds or RFC 3339.
-fn parse_time(text: &str) -> Result<f64> {
+pub(super) fn parse_time(text: &str) -> Result<f64> {
     if let Some(time_s) = text.parse().ok().filter(|time_s: &f64| time_s.is_finite()) {
         return Ok(time_s);
     }

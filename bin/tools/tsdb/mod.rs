@@ -18,17 +18,19 @@ mod label_stats;
 mod list;
 mod source;
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 
 pub(crate) use args::TsdbCommand;
 pub(in crate::tools) use source::{matches, parse_matchers};
 
-use args::CreateBlocksCommand;
+use args::{BackfillArgs, CreateBlocksCommand};
 use dump::Format;
 use export::export;
-use import::import;
+use import::{ImportArgs, import};
 use varve_tsdb::fs::damage::DamageReport;
 
 use crate::printing::{error_chain, exit_code};
@@ -49,6 +51,24 @@ pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
         TsdbCommand::Churn(args) => exit_code(churn::churn(args)),
         TsdbCommand::Compact(args) => exit_code(churn::compact(args)),
     }
+}
+
+/// Builds blocks from a file in the OpenMetrics format and puts them where the server of the data directory `path`
+/// imports them from. Uses the empty directory `scratch`.
+///
+/// # Errors
+/// If the file is invalid, and for I/O errors.
+pub(in crate::tools) fn stage_openmetrics(input: &Path, scratch: &Path, path: &Path) -> Result<()> {
+    let (input, source, path) = (input.to_owned(), scratch.to_owned(), path.to_owned());
+    backfill::backfill(&BackfillArgs {
+        input,
+        output: source.clone(),
+        human_readable: false,
+        quiet: true,
+        labels: Vec::new(),
+        max_block_duration: Duration::from_secs(2 * 3600),
+    })?;
+    import::stage(&ImportArgs { source, path }).map(drop)
 }
 
 /// Prints errors and returns the exit code.

@@ -1,5 +1,7 @@
 //! /api/v1/rules and /api/v1/alerts, with the parameters, pages and error messages of Prometheus.
 
+pub(crate) mod backtest;
+pub(crate) mod explain;
 mod list;
 
 use axum::extract::State;

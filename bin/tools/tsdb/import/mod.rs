@@ -43,6 +43,16 @@ pub(crate) fn import(args: &ImportArgs) -> ExitCode {
 }
 
 fn run(args: &ImportArgs) -> Result<Verdict> {
+    let verdict = stage(args)?;
+    import_staged(args)?;
+    Ok(verdict)
+}
+
+/// Builds blocks and puts them where the store imports them from.
+///
+/// # Errors
+/// If the source does not exist, or another import is running, and for I/O errors.
+pub(super) fn stage(args: &ImportArgs) -> Result<Verdict> {
     if !args.source.is_dir() {
         bail!("data directory {:?} does not exist", args.source);
     }
@@ -54,7 +64,6 @@ fn run(args: &ImportArgs) -> Result<Verdict> {
     staging.hand_over(&args.path.join("import"))?;
     eprint!("{}", damage_lines(&damage));
     println!("built {} blocks with {} samples", built.n_blocks, built.n_samples);
-    import_staged(args)?;
     Ok(wal::verdict(&damage))
 }
 

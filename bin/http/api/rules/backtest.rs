@@ -1,0 +1,329 @@
+//! /api/v1/rules/backtest: when the alerts of a rule file would have fired. Evaluates the groups of the file at the
+//! times of a range, over stored samples. Nothing is written or sent.
+//!
+//! Recording rules of the file are not evaluated: alerts read their series from the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_query::promql::selectors;
+use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
+use varve_rules::file::{self, RuleFile, RuleKind};
+use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
+use varve_rules::{AlertsMax, Group, Mode, Notification, Settings, Threads, Time};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::select::SelectHints;
+use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext, Sample, TimeRange};
+
+use crate::http::error::ApiError;
+use crate::http::openapi::described;
+use crate::http::params::Form;
+use crate::http::serving::run::{RequestClass, Work, run};
+use crate::http::serving::state::HttpState;
+use crate::server::store::Store;
+
+/// Maximum number of evaluations of a group.
+const EVALUATIONS_MAX: i64 = 1_000_000;
+/// Maximum number of returned periods of firing.
+const FIRINGS_MAX: usize = 10_000;
+/// Number of evaluations whose results are computed at once.
+const STEPS_AT_ONCE: i64 = 500;
+/// Maximum number of alerts at a time.
+const ALERTS_MAX: usize = 100_000;
+
+described! {
+    /// When the alerts of a rule file would have fired.
+    pub(crate) struct Backtest {
+        rules: Vec<BacktestedRule>,
+        /// `true` if there are more periods of firing than returned.
+        is_truncated: bool,
+        warnings: Vec<String>,
+    }
+}
+
+described! {
+    /// When the alerts of a rule would have fired.
+    pub(crate) struct BacktestedRule {
+        group: String,
+        name: String,
+        query: String,
+        evaluations: u64,
+        failures: u64,
+        /// Error of the last failure. Empty if there was none.
+        last_error: String,
+        firings: Vec<Firing>,
+    }
+}
+
+described! {
+    /// A period in which an alert fires.
+    pub(crate) struct Firing {
+        labels: BTreeMap<String, String>,
+        active_at_ms: i64,
+        fired_at_ms: i64,
+        /// 0 if it fires at the end of the range.
+        resolved_at_ms: i64,
+    }
+}
+
+/// POST /api/v1/rules/backtest.
+pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let TimeRange { start_ms, end_ms } = form.time_range()?;
+    let options = file::Options { features: state.app.rules.features(), ..file::Options::default() };
+    let parsed = file::parse(form.first("rules"), &options).map_err(|errors| {
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        ApiError::invalid_parameter("rules", errors.join("; "))
+    })?;
+    let (timeout, app, path) = (form.timeout()?, state.app.clone(), form.first("file").to_owned());
+    run(&state, RequestClass::Query, timeout, move |work| {
+        let (default_interval, settings) = app.rules.settings();
+        // A backtest runs on the thread of its request.
+        let settings = Settings { threads: Threads::new(0), ..settings };
+        let mut out = Backtest { rules: Vec::new(), is_truncated: false, warnings: Vec::new() };
+        for file in &parsed.files {
+            out.warnings.extend(missing_series(work, file, TimeRange { start_ms, end_ms })?);
+        }
+        let files = parsed.files.into_iter().map(only_alerts);
+        for definition in files.flat_map(|file| file.groups).filter(|group| !group.rules.is_empty()) {
+            let alerts_max = Arc::new(AlertsMax::new(ALERTS_MAX));
+            let group = Group::new(path.as_str().into(), definition, default_interval, false, &alerts_max);
+            let rules = run_group(work, &group, &settings, (start_ms, end_ms))?;
+            out.rules.extend(rules);
+        }
+        let mut left = FIRINGS_MAX;
+        for rule in &mut out.rules {
+            out.is_truncated |= rule.firings.len() > left;
+            rule.firings.truncate(left);
+            left -= rule.firings.len();
+        }
+        work.respond_json(&out)
+    })
+    .await
+}
+
+fn only_alerts(mut file: RuleFile) -> RuleFile {
+    for group in &mut file.groups {
+        group.rules.retain(|rule| matches!(rule.kind, RuleKind::Alerting(_)));
+        group.state = file::GroupState::Active;
+    }
+    file
+}
+
+/// Returns a warning for each metric that the file records, that its alerts read, and that the store does not have.
+fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<String>, ApiError> {
+    let rules = || file.groups.iter().flat_map(|group| &group.rules);
+    let is_alert = |rule: &&file::Rule| matches!(rule.kind, RuleKind::Alerting(_));
+    let recorded: BTreeSet<&str> = rules().filter(|rule| !is_alert(rule)).map(|rule| rule.name.as_str()).collect();
+    let read: Vec<Matcher> = rules().filter(is_alert).flat_map(|rule| selectors(&rule.expr.tree)).flatten().collect();
+    let names: BTreeSet<&str> = read
+        .iter()
+        .filter(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal)
+        .map(Matcher::value)
+        .collect();
+    let mut warnings = Vec::new();
+    for name in recorded.intersection(&names) {
+        let hints = SelectHints { only_newest: true, ..SelectHints::default() };
+        let mut found = work.store.db.select_with(&work.ctx, &[Matcher::equal(METRIC_NAME, name)], range, hints)?;
+        if found.next().is_none() {
+            warnings.push(format!("the store has no samples of {name}, which the file records: backfill it first"));
+        }
+    }
+    Ok(warnings)
+}
+
+fn run_group(
+    work: &Work,
+    group: &Group,
+    settings: &Settings,
+    (start_ms, end_ms): (i64, i64),
+) -> Result<Vec<BacktestedRule>, ApiError> {
+    let schedule = group.schedule();
+    let mut tick = schedule.at_or_before(Time::from_ms(start_ms));
+    if tick.ms() < start_ms {
+        tick = schedule.after(tick);
+    }
+    let interval_ms = i64::try_from(schedule.interval().as_millis()).unwrap_or(i64::MAX).max(1);
+    let n_ticks = (end_ms - tick.ms()).div_euclid(interval_ms) + 1;
+    if n_ticks > EVALUATIONS_MAX {
+        let reason = format!("{n_ticks} evaluations of group {:?} exceed the limit of {EVALUATIONS_MAX}", group.name());
+        return Err(ApiError::bad_data(reason));
+    }
+    let offset_ms = i64::try_from(group.query_offset(settings).as_millis()).unwrap_or(i64::MAX);
+    let history = History {
+        store: &work.store,
+        ctx: &work.ctx,
+        interval_ms,
+        offset_ms,
+        end_ms: end_ms - offset_ms,
+        results: Mutex::default(),
+        firings: Mutex::new(Firings::default()),
+    };
+    let mut failures = vec![(0_u64, String::new()); group.rules.len()];
+    for _ in 0..n_ticks {
+        work.ctx.check()?;
+        let _durations = group.evaluate(tick, Mode::Live, &history, settings);
+        history.firings().end_others(tick.ms());
+        for (rule, (n_failures, last_error)) in group.rules.iter().zip(&mut failures) {
+            if let Some(error) = rule.status().last().and_then(|last| last.error.clone()) {
+                *n_failures += 1;
+                *last_error = error;
+            }
+        }
+        tick = schedule.after(tick);
+    }
+    work.ctx.check()?;
+    let mut firings = std::mem::take(&mut *history.firings()).finish();
+    Ok(group
+        .rules
+        .iter()
+        .zip(failures)
+        .map(|(rule, (failures, last_error))| BacktestedRule {
+            group: group.name().to_owned(),
+            name: rule.definition.name.clone(),
+            query: rule.expr.to_string(),
+            evaluations: n_ticks.max(0).cast_unsigned(),
+            failures,
+            last_error,
+            firings: firings.remove(&rule.definition.name).unwrap_or_default(),
+        })
+        .collect())
+}
+
+/// The store as a group sees it at past times. Keeps what the group would write.
+struct History<'a> {
+    store: &'a Store,
+    ctx: &'a QueryContext,
+    interval_ms: i64,
+    /// The query offset.
+    offset_ms: i64,
+    /// The last evaluation.
+    end_ms: i64,
+    /// Results of expressions at the next evaluations.
+    results: Mutex<BTreeMap<String, Results>>,
+    firings: Mutex<Firings>,
+}
+
+struct Results {
+    until_ms: i64,
+    series: Vec<MatrixSeries>,
+    _charge: varve_tsdb::context::Charge,
+}
+
+/// Periods of firing, by the name of the alert.
+#[derive(Default)]
+struct Firings {
+    open: BTreeMap<Labels, Open>,
+    ended: BTreeMap<String, Vec<Firing>>,
+}
+
+struct Open {
+    active_at_ms: i64,
+    fired_at_ms: i64,
+    is_continued: bool,
+}
+
+impl Firings {
+    /// Ends the alerts that do not fire at this time.
+    fn end_others(&mut self, time_ms: i64) {
+        for (labels, open) in self.open.extract_if(.., |_, open| !std::mem::take(&mut open.is_continued)) {
+            end(&mut self.ended, &labels, &open, time_ms);
+        }
+    }
+
+    fn finish(mut self) -> BTreeMap<String, Vec<Firing>> {
+        for (labels, open) in std::mem::take(&mut self.open) {
+            end(&mut self.ended, &labels, &open, 0);
+        }
+        for firings in self.ended.values_mut() {
+            firings.sort_by_key(|firing| firing.fired_at_ms);
+        }
+        self.ended
+    }
+}
+
+fn end(ended: &mut BTreeMap<String, Vec<Firing>>, labels: &Labels, open: &Open, resolved_at_ms: i64) {
+    let name = labels.get("alertname").unwrap_or_default();
+    let firings = ended.entry(name.to_owned()).or_default();
+    // One more shows that there are too many.
+    if firings.len() <= FIRINGS_MAX {
+        let kept = labels.iter().filter(|(name, _)| !["alertstate", METRIC_NAME].contains(name));
+        firings.push(Firing {
+            labels: kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            active_at_ms: open.active_at_ms,
+            fired_at_ms: open.fired_at_ms,
+            resolved_at_ms,
+        });
+    }
+}
+
+impl History<'_> {
+    fn firings(&self) -> std::sync::MutexGuard<'_, Firings> {
+        self.firings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the result of an expression at a time, which is computed for many times at once.
+    fn result(&self, expr: &str, timestamp_ms: i64) -> Result<Vec<VectorSample>, String> {
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        if results.get(expr).is_none_or(|found| timestamp_ms > found.until_ms) {
+            let until_ms = (timestamp_ms + (STEPS_AT_ONCE - 1) * self.interval_ms).min(self.end_ms).max(timestamp_ms);
+            let times = Times::Range { start_ms: timestamp_ms, end_ms: until_ms, step_ms: self.interval_ms };
+            let result = self.store.engine.run(&self.store.db, self.ctx, &Request::new(expr, times));
+            let result = result.map_err(|error| error.to_string())?;
+            let Value::Matrix(series) = result.value else { return Err("the result is not a matrix".to_owned()) };
+            results.insert(expr.to_owned(), Results { until_ms, series, _charge: result.charge });
+        }
+        let found = results.get(expr).map_or(&[][..], |found| &found.series);
+        Ok(found.iter().filter_map(|series| at(series, timestamp_ms)).collect())
+    }
+}
+
+/// Returns the sample of a series at a time.
+fn at(series: &MatrixSeries, timestamp_ms: i64) -> Option<VectorSample> {
+    let labels = || series.labels.clone();
+    if let Ok(idx) = series.points.binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms) {
+        return Some(VectorSample { labels: labels(), point: series.points[idx], histogram: None });
+    }
+    let idx = series.histograms.binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms).ok()?;
+    let histogram = Some(Arc::clone(&series.histograms[idx].histogram));
+    Some(VectorSample { labels: labels(), point: Point { timestamp_ms, value: 0.0 }, histogram })
+}
+
+impl Storage for History<'_> {
+    fn query(&self, _from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
+        let samples = self.result(query.expr, query.timestamp_ms).map_err(Failure::new)?;
+        Ok(Answer { samples, ..Answer::default() })
+    }
+
+    fn append(&self, _: &RuleRef<'_>, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+        let mut firings = self.firings();
+        // `ALERTS` and `ALERTS_FOR_STATE` of an alert follow each other.
+        for pair in samples.chunks_exact(2) {
+            let [alert, since] = pair else { continue };
+            if alert.labels.get("alertstate") == Some("firing") && alert.sample.value == 1.0 {
+                let open = Open {
+                    active_at_ms: (since.sample.value * 1000.0) as i64,
+                    fired_at_ms: alert.sample.timestamp_ms + self.offset_ms,
+                    is_continued: true,
+                };
+                firings.open.entry(alert.labels.clone()).or_insert(open).is_continued = true;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn newest(&self, _: &[Matcher], _: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn now(&self) -> Time {
+        Time::default()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.ctx.interrupted().is_some()
+    }
+
+    fn notify(&self, _alerts: Vec<Notification>) {}
+}

@@ -1,0 +1,104 @@
+//! `varve rules explain`.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{ExplainArgs, date, label_set, time_ms};
+use crate::tools::client::escape;
+
+#[derive(Deserialize)]
+struct Explanations {
+    rules: Vec<Explanation>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation {
+    group: String,
+    name: String,
+    time_ms: i64,
+    reason: String,
+    steps: Vec<Step>,
+    alerts: Vec<Alert>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    depth: usize,
+    expr: String,
+    series: u64,
+    examples: Vec<Example>,
+}
+
+#[derive(Deserialize)]
+struct Example {
+    labels: Map<String, Value>,
+    value: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Alert {
+    labels: Map<String, Value>,
+    state: String,
+    value: String,
+    active_at_ms: i64,
+    fires_in_ms: i64,
+}
+
+/// Asks a server and prints its explanation.
+pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
+    let mut path = format!("/api/v1/rules/explain?alert={}", escape(&args.alert));
+    if let Some(group) = &args.rule_group {
+        let _ = write!(path, "&rule_group={}", escape(group));
+    }
+    if let Some(time) = &args.time {
+        let _ = write!(path, "&time={}", time_ms(time).context("--time")? as f64 / 1000.0);
+    }
+    let data = args.server.client()?.get_data(&path)?;
+    let found = Explanations::deserialize(&data).context("parse the response")?;
+    args.output.print(|| found.rules.iter().map(print).collect(), || &data);
+    Ok(())
+}
+
+fn print(rule: &Explanation) -> String {
+    let Explanation { group, name, time_ms, reason, steps, alerts } = rule;
+    let mut text = format!("{name} in group {group}, at {}\n  {reason}\n\n", date(*time_ms));
+    let _ = writeln!(text, "{:>8}  expression", "series");
+    for Step { depth, expr, series, examples } in steps {
+        let expr = expr.split_whitespace().collect::<Vec<_>>().join(" ");
+        let _ = writeln!(text, "{series:>8}  {:1$}{expr}", "", depth * 2);
+        for Example { labels, value } in examples {
+            let _ = writeln!(text, "{:1$}{2} = {value}", "", 12 + depth * 2, label_set(labels));
+        }
+    }
+    for Alert { labels, state, value, active_at_ms, fires_in_ms } in alerts {
+        let left = match fires_in_ms {
+            0 => String::new(),
+            left_ms => format!(", fires in {}", varve_query::promql::print_duration(*left_ms)),
+        };
+        let _ = writeln!(text, "  {state} {} = {value}, active since {}{left}", label_set(labels), date(*active_at_ms));
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_explanation_is_printed_as_a_tree() {
+        let response = r#"{"group": "g", "name": "A", "timeMs": 0, "reason": "1 alert pending",
+            "steps": [{"depth": 0, "expr": "a > 1", "series": 0, "examples": []},
+                {"depth": 1, "expr": "a", "series": 1, "examples": [{"labels": {"x": "y"}, "value": "1"}]}],
+            "alerts": [{"labels": {"x": "y"}, "state": "pending", "value": "2", "activeAtMs": 0, "firesInMs": 90000}]}"#;
+        let printed = print(&serde_json::from_str(response).unwrap());
+        let expect = "A in group g, at 1970-01-01T00:00:00Z\n  1 alert pending\n\n  series  expression\n       0  a > 1\n\
+                      \x20      1    a\n              {x=\"y\"} = 1\n  pending {x=\"y\"} = 2, active since \
+                      1970-01-01T00:00:00Z, fires in 1m30s\n\n";
+        assert_eq!(printed, expect);
+    }
+}
