@@ -160,6 +160,10 @@ impl Prometheus {
         self.dir.path().join("data")
     }
 
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
+    }
+
     pub(crate) fn http(&self) -> &Http {
         &self.http
     }

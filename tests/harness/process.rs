@@ -35,6 +35,14 @@ impl Process {
         self.child.id()
     }
 
+    /// Returns the CPU time of the process so far, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("read /proc");
+        let fields = stat.rsplit(") ").next().expect("the name is in parentheses").split(' ');
+        // User and system time, in ticks of 10 ms.
+        fields.skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number") / 100.0).sum()
+    }
+
     /// Returns the retained output.
     pub(crate) fn output(&self) -> String {
         let lines = self.output.lock().unwrap();

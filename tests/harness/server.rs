@@ -39,6 +39,14 @@ impl Server {
         Self::start_with(flags, |address| Http::of(address, access))
     }
 
+    /// As [`Self::start`], for another build of the program.
+    pub(crate) fn start_program(program: &Path, flags: &[&str]) -> Self {
+        let (dir, data_dir) = new_data_dir();
+        let mut other = Command::new(program);
+        other.args(serve_command(&data_dir, flags).get_args());
+        Self::run(&mut other, dir, Http::new)
+    }
+
     /// As [`Self::start`], with another client.
     pub(crate) fn start_with(flags: &[&str], http: impl FnOnce(SocketAddr) -> Http) -> Self {
         let (dir, data_dir) = new_data_dir();
@@ -118,6 +126,10 @@ impl Server {
     /// Sends a signal, by its name without `SIG`.
     pub(crate) fn signal(&self, name: &str) {
         self.process.signal(name);
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
     }
 
     pub(crate) fn http(&self) -> &Http {

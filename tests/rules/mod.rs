@@ -1,8 +1,12 @@
 //! Recording and alerting rules of a running server.
 
 mod api;
+mod explain;
+mod late;
 mod like_prometheus;
+mod load;
 mod notifications;
+mod outages;
 mod restart;
 mod waiting;
 
@@ -193,6 +197,21 @@ fn a_reload_that_fails_keeps_the_rules_and_one_that_succeeds_carries_state_over(
     assert_eq!(fixture.reload("groups: []"), 200);
     assert!(alerts(fixture.http()).is_empty());
     wait_until("the end of the removed group's series", || query(fixture.http(), "ALERTS").is_empty());
+}
+
+#[test]
+fn queries_of_rules_are_in_the_query_log() {
+    let rules = "groups: [{name: g, rules: [{record: r, expr: vector(1)}]}]";
+    let config = configure("none", rules);
+    config.write("{global: {evaluation_interval: 1s, query_log_file: queries.log}, rule_files: [rules.yml]}");
+    let _server = Server::start(&[&config.flag()]);
+    let path = config.dir().join("queries.log");
+    let line = wait_for("a query", || std::fs::read_to_string(&path).ok()?.lines().next().map(str::to_owned));
+    let line: Value = serde_json::from_str(&line).expect("it is JSON");
+    let file = config.dir().join("rules.yml").display().to_string();
+    assert_eq!(line["ruleGroup"], json!({"file": file, "name": "g"}));
+    assert_eq!((&line["params"]["query"], &line["params"]["step"]), (&json!("vector(1)"), &json!(0)));
+    assert!(line["stats"]["timings"].is_object() && line.get("httpRequest").is_none(), "{line}");
 }
 
 #[test]
