@@ -7,6 +7,7 @@ import { culprit } from "../src/pages/churn";
 import { countLabels, queryFor } from "../src/pages/metric_detail";
 import { index } from "../src/pages/own_metrics";
 import { nameOf } from "../src/pages/requesters";
+import { ruleFile } from "../src/pages/rules/explain";
 import { isShown } from "../src/pages/rules/page";
 import { metadataOf } from "../src/pages/stored";
 import { type Column, sortRows } from "../src/parts/table";
@@ -77,6 +78,13 @@ check("requesters have names", nameOf, [
 test("metadata of a family serves its metrics", () => {
   const all = { h: [{ type: "histogram", unit: "", help: "" }], h_sum: [{ type: "gauge", unit: "", help: "" }] };
   deepStrictEqual([metadataOf("h_bucket", all)?.type, metadataOf("h_sum", all)?.type, metadataOf("x", all)], ["histogram", "gauge", undefined]);
+});
+
+test("a backtest sends the rule as a rule file", () => {
+  const rule = { type: "alerting" as const, name: "High", query: 'up{a="\\n"} == 0', duration: 90, labels: { severity: "page" }, health: "ok", evaluationTime: 0, lastEvaluation: "" };
+  const group = { name: "g", file: "f", interval: 15, evaluationTime: 0, lastEvaluation: "", rules: [rule] };
+  const sent = { alert: "High", expr: 'up{a="\\n"} == 0', for: "1m30s", keep_firing_for: "0s", labels: { severity: "page" } };
+  deepStrictEqual(JSON.parse(ruleFile(group, rule)), { groups: [{ name: "g", interval: "15s", rules: [sent] }] });
 });
 
 test("rules are filtered by state and words", () => {

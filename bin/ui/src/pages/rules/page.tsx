@@ -11,6 +11,7 @@ import { useLoad } from "../../parts/load";
 import { Search } from "../../parts/table";
 import { printDuration } from "../../parts/time";
 import { Ago, Copied, Figures, Page, QueryLink, Select, Show } from "../../parts/view";
+import { AlertQuestions } from "./explain";
 
 interface Alert {
   labels: Labels;
@@ -93,7 +94,7 @@ function GroupView({ group }: { group: Group }) {
         {group.file} · every {printDuration(group.interval * 1000)} · last <Ago ms={Date.parse(group.lastEvaluation)} /> in {seconds(group.evaluationTime)}
       </p>
       <div class="section">
-        {group.rules.map((rule, i) => <RuleView key={i} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
+        {group.rules.map((rule, i) => <RuleView key={i} group={group} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
       </div>
     </section>
   );
@@ -101,7 +102,7 @@ function GroupView({ group }: { group: Group }) {
 
 const TAGS: Record<string, string> = { firing: "bad", pending: "warn", inactive: "good", err: "bad" };
 
-function RuleView({ rule, share }: { rule: Rule; share: number }) {
+function RuleView({ group, rule, share }: { group: Group; rule: Rule; share: number }) {
   const [isOpen, setIsOpen] = useState(rule.state === "firing");
   const state = rule.health === "err" ? "err" : (rule.state ?? rule.type);
   return (
@@ -113,12 +114,12 @@ function RuleView({ rule, share }: { rule: Rule; share: number }) {
         {!isOpen && <code class="muted clip">{rule.query}</code>}
         <span class="muted" title="Time of the last evaluation, and its share of the group">{seconds(rule.evaluationTime)}{share > 0.25 && ` (${Math.round(share * 100)} % of the group)`}</span>
       </summary>
-      {isOpen && <RuleBody rule={rule} />}
+      {isOpen && <RuleBody group={group} rule={rule} />}
     </details>
   );
 }
 
-function RuleBody({ rule }: { rule: Rule }) {
+function RuleBody({ group, rule }: { group: Group; rule: Rule }) {
   return (
     <div class="rule-body">
       <Copied text={rule.query}><pre class="text" tabIndex={0}>{rule.query}</pre></Copied>
@@ -131,6 +132,7 @@ function RuleBody({ rule }: { rule: Rule }) {
         {rule.duration !== undefined && rule.duration > 0 && <span class="muted">for {printDuration(rule.duration * 1000)}</span>}
         {rule.keepFiringFor !== undefined && rule.keepFiringFor > 0 && <span class="muted">keeps firing for {printDuration(rule.keepFiringFor * 1000)}</span>}
       </p>
+      {rule.type === "alerting" && <AlertQuestions group={group} rule={rule} />}
       {rule.lastError && <p class="message error">{rule.lastError}</p>}
       {rule.labels && Object.keys(rule.labels).length > 0 && <p><code>{printLabels(rule.labels)}</code></p>}
       {Object.entries(rule.annotations ?? {}).map(([name, text]) => <p key={name}><span class="muted">{name}: </span>{text}</p>)}
