@@ -91,12 +91,12 @@ mod tests {
 
     #[test]
     fn an_explanation_is_printed_as_a_tree() {
-        let response = r#"{"group": "g", "name": "A", "timeMs": 0, "reason": "1 alert pending",
+        let response = r#"{"group": "g", "name": "A", "timeMs": 0, "reason": "1 alert is pending",
             "steps": [{"depth": 0, "expr": "a > 1", "series": 0, "examples": []},
                 {"depth": 1, "expr": "a", "series": 1, "examples": [{"labels": {"x": "y"}, "value": "1"}]}],
             "alerts": [{"labels": {"x": "y"}, "state": "pending", "value": "2", "activeAtMs": 0, "firesInMs": 90000}]}"#;
         let printed = print(&serde_json::from_str(response).unwrap());
-        let expect = "A in group g, at 1970-01-01T00:00:00Z\n  1 alert pending\n\n  series  expression\n       0  a > 1\n\
+        let expect = "A in group g, at 1970-01-01T00:00:00Z\n  1 alert is pending\n\n  series  expression\n       0  a > 1\n\
                       \x20      1    a\n              {x=\"y\"} = 1\n  pending {x=\"y\"} = 2, active since \
                       1970-01-01T00:00:00Z, fires in 1m30s\n\n";
         assert_eq!(printed, expect);

@@ -206,20 +206,22 @@ fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found, ApiError> {
 /// Returns why the alerts of a rule fire or do not, without the full stop.
 fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -> String {
     let of = |state| status.alerts.iter().filter(move |alert| alert.state == state);
-    let plural = |n: usize, one: &str| format!("{n} {one}{}", if n == 1 { "" } else { "s" });
-    let n_firing = of(AlertState::Firing).count();
-    if n_firing > 0 {
-        return format!("{} of the rule fire", plural(n_firing, "alert"));
+    match of(AlertState::Firing).count() {
+        0 => {}
+        1 => return "1 alert fires".to_owned(),
+        n => return format!("{n} alerts fire"),
     }
     if let Some(left_ms) = of(AlertState::Pending).map(|alert| fires_in_ms(alert, hold_ms, time_ms)).min() {
-        let n_pending = of(AlertState::Pending).count();
         let (left, hold) = (print_duration(left_ms), print_duration(hold_ms));
-        return format!("{} pending: the first one fires in {left} (for: {hold})", plural(n_pending, "alert"));
+        return match of(AlertState::Pending).count() {
+            1 => format!("1 alert is pending: it fires in {left} (for: {hold})"),
+            n => format!("{n} alerts are pending: the first one fires in {left} (for: {hold})"),
+        };
     }
     match steps.first() {
         None => "the expression is a number".to_owned(),
         Some(whole) if whole.shown.series > 0 => {
-            format!("{} match, and become alerts at the next evaluation", plural(whole.shown.series as usize, "series"))
+            format!("{} series match, and become alerts at the next evaluation", whole.shown.series)
         }
         Some(_) => {
             let at = culprit(steps);
