@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use super::everything;
-use crate::harness::{Http, Server, VictoriaMetrics, WriteRequest, missing, now_ms, series};
+use crate::harness::{Http, Server, VictoriaMetrics, WriteRequest, missing, now_ms, series, wait_until};
 
 fn export(http: &Http, parameters: &[(&str, &str)]) -> String {
     http.form("/api/v1/export", parameters).expect_status(200).text()
@@ -36,6 +36,29 @@ fn samples_are_exported_in_parts() {
     for invalid in ["?match[]=a&max_rows_per_line=x", "", "?match[]={"] {
         server.http().get(&format!("/api/v1/export{invalid}")).expect_status(400);
     }
+}
+
+#[test]
+fn an_export_holds_at_most_its_budget_and_ends_with_its_client() {
+    let server = Server::start(&["--query.max-memory=1MiB", "--web.response-buffer=64KiB"]);
+    let http = server.http();
+    let line = |name: &str, n_samples: i64| {
+        let values = vec!["1"; n_samples as usize].join(",");
+        let times: Vec<_> = (0..n_samples).map(|i| 1_700_000_000_000 + 1000 * i).collect();
+        format!("{{\"metric\":{{\"__name__\":{name:?}}},\"values\":[{values}],\"timestamps\":{times:?}}}\n")
+    };
+    let small: String = (0..500).map(|i| line(&format!("small_{i}"), 1_000)).collect();
+    http.post("/api/v1/import", &[], (small + &line("large", 200_000)).as_bytes()).expect_status(204);
+    let exceeded = http.get("/api/v1/export?match[]=large").expect_status(422);
+    assert!(exceeded.text().contains("--query.max-memory: "), "{exceeded:?}");
+    // More than the budget in all, but each series is small.
+    assert_eq!(export(http, &[("match[]", "{__name__=~\"small_.+\"}")]).lines().count(), 500);
+    let mut client = http.connect();
+    client.send(b"GET /api/v1/export?match[]={__name__=~%22small_.%2B%22} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let active = || server.metric("varve_requests_active{class=\"remote_read\"}");
+    assert!(client.read(16).starts_with("HTTP/1.1 200"));
+    drop(client);
+    wait_until("the export to end", || active() == 0.0 && server.metric("varve_query_memory_bytes") == 0.0);
 }
 
 #[test]

@@ -26,13 +26,20 @@ impl Fixture {
 
     /// Creates a fixture whose first tenant has these limits.
     fn with(limits: &str) -> Self {
-        let dir = TempDir::new().expect("make a temporary directory");
+        Self::start(TempDir::new().expect("make a temporary directory"), limits, &[])
+    }
+
+    fn start(dir: TempDir, limits: &str, more_flags: &[&str]) -> Self {
         let path = dir.path().join("web.yml");
         let token = |(name, scope)| format!("- {{name: {name}-{scope}, token: {name}-{scope}, scopes: [{scope}]}}\n");
-        let tokens = TENANTS.iter().flat_map(|name| [(name, "read"), (name, "write")]).map(token).collect::<String>();
+        let tokens = TENANTS
+            .iter()
+            .flat_map(|name| [(name, "read"), (name, "write"), (name, "admin")])
+            .map(token)
+            .collect::<String>();
         let tenant = |name| {
             format!(
-                "- {{users: [{name}-read, {name}-write], matchers: '{{team=\"{name}\"}}', labels: {{team: {name}}}{}}}\n",
+                "- {{users: [{name}-read, {name}-write, {name}-admin], matchers: '{{team=\"{name}\"}}', labels: {{team: {name}}}{}}}\n",
                 if name == "a" { limits } else { "" }
             )
         };
@@ -41,14 +48,11 @@ impl Fixture {
             "bearer_tokens:\n- {{name: admin, token: adm1n, scopes: [read, write, admin]}}\n{tokens}tenants:\n{tenants}"
         );
         std::fs::write(&path, text).expect("write a file");
-        let flags = [
-            &format!("--web.config.file={}", path.display()),
-            "--web.enable-admin-api",
-            "--enable-feature=search-api",
-            "--query.queue-timeout=1s",
-        ];
+        let web_config = format!("--web.config.file={}", path.display());
+        let flags = [&web_config, "--web.enable-admin-api", "--enable-feature=search-api", "--query.queue-timeout=1s"];
         let access = Access { authorization: Some(ADMIN.to_owned()), ..Access::default() };
-        let server = Server::start_as(&flags.map(|flag| flag as &str), &access);
+        let flags: Vec<&str> = flags.iter().copied().chain(more_flags.iter().copied()).collect();
+        let server = Server::start_as(&flags, &access);
         let fixture = Self { server, now_ms: now_ms() - 60_000, _dir: dir };
         for name in TENANTS {
             fixture.write(name);
@@ -168,9 +172,13 @@ fn no_endpoint_shows_anything_of_another_tenant() {
             assert!(!text.contains(other), "{tenant} {path} {parameters:?}: {text}");
             assert!(text.contains(&format!("secret_{tenant}")), "{tenant} {path} {parameters:?}: {text}");
         }
-        for path in
-            ["/metrics", "/api/v1/status/tsdb", "/api/v1/status/queries", "/api/v1/rules", "/api/v1/status/config"]
-        {
+        for path in [
+            "/metrics",
+            "/api/v1/status/tsdb",
+            "/api/v1/status/queries",
+            "/api/v1/rules/explain",
+            "/api/v1/status/config",
+        ] {
             http.get(path).expect_status(403);
         }
     }
@@ -241,6 +249,51 @@ fn a_tenant_sees_what_the_matcher_selects() {
 
 fn is_empty(result: &Json) -> bool {
     result.as_array().is_some_and(Vec::is_empty)
+}
+
+#[test]
+fn a_tenant_sees_the_rules_and_alerts_with_its_labels() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let rules = "{alert: OfA, expr: 'shared{i=\"0\",team=\"b\"}', labels: {team: a}}, \
+                 {alert: OfBoth, expr: 'shared{i=\"1\"}'}, {record: 'secret_b:x', expr: 1 > bool 0, labels: {team: b}}";
+    let (file, config) = (dir.path().join("rules.yml"), dir.path().join("varve.yml"));
+    std::fs::write(&file, format!("groups: [{{name: g, interval: 1s, rules: [{rules}]}}]")).expect("write a file");
+    std::fs::write(&config, "rules: {wait: none}\nrule_files: [rules.yml]").expect("write a file");
+    let config_flag = format!("--config.file={}", config.display());
+    let fixture = Fixture::start(dir, "", &[&config_flag]);
+    let alerts = |http: &Http| {
+        let alerts = http.get("/api/v1/alerts").data()["alerts"].take();
+        let name =
+            |alert: &Json| format!("{} {}", alert["labels"]["alertname"], alert["labels"]["team"]).replace('"', "");
+        let mut names: Vec<_> = alerts.as_array().expect("a list").iter().map(name).collect();
+        names.sort();
+        names
+    };
+    let all = ["OfA a", "OfBoth a", "OfBoth b"];
+    wait_until("all alerts", || alerts(fixture.server.http()) == all);
+    assert_eq!(alerts(&fixture.reader("a")), all[..2]);
+    assert_eq!(alerts(&fixture.reader("b")), all[2..]);
+    for (tenant, name, n_alerts) in [("a", "OfA", 1), ("b", "secret_b:x", 0)] {
+        let answer = fixture.reader(tenant).get("/api/v1/rules?evaluations=true");
+        let groups = answer.data()["groups"].take();
+        let rules = groups[0]["rules"].as_array().expect("a list");
+        assert_eq!((rules.len(), &rules[0]["name"]), (1, &Json::from(name)), "{groups}");
+        assert_eq!(rules[0]["alerts"].as_array().map_or(0, Vec::len), n_alerts, "{groups}");
+        assert_eq!((&rules[0]["evaluations"], &rules[0]["lastError"]), (&Json::Null, &Json::Null), "{groups}");
+    }
+    let all_rules = fixture.server.http().get("/api/v1/rules?evaluations=true").data()["groups"][0]["rules"].take();
+    assert!(all_rules.as_array().is_some_and(|all| all.len() == 3 && all[0]["evaluations"].is_array()), "{all_rules}");
+}
+
+#[test]
+fn a_tenant_deletes_only_its_series() {
+    let fixture = Fixture::new();
+    let count = |tenant| fixture.query(&fixture.reader(tenant), "count(shared)")[0]["value"][1].clone();
+    let path = "/api/v1/admin/tsdb/delete_series?match[]=shared";
+    fixture.client("a-read").post(path, &[], b"").expect_status(403);
+    fixture.client("a-admin").post(path, &[], b"").expect_status(204);
+    assert_eq!((count("a"), count("b")), (Json::Null, Json::from("3")));
+    fixture.client("a-admin").post("/api/v1/admin/tsdb/snapshot", &[], b"").expect_status(403);
 }
 
 #[test]

@@ -55,7 +55,7 @@ const N_HISTOGRAMS: usize = 2_000;
 const N_BUCKETS: u32 = 40;
 
 /// Other requests for data: paths with parameters.
-const CALLS: [&str; 14] = [
+const CALLS: [&str; 15] = [
     "/api/v1/series?match[]=load",
     "/api/v1/series?match[]=load&match[]=%7Bpod!=%22%22%7D",
     "/api/v1/labels",
@@ -70,6 +70,7 @@ const CALLS: [&str; 14] = [
     "/api/v1/status/tsdb?limit=10000",
     "/api/v1/status/churn",
     "/federate?match[]=load",
+    "/api/v1/export?match[]=load",
 ];
 
 /// Makes a request and returns the maximum growth of resident memory and the maximum of charged bytes.

@@ -14,6 +14,7 @@ use varve_tsdb::staleness::is_stale_nan;
 use varve_tsdb::{Labels, SampleColumns, TimeRange};
 
 use super::selector_union::SelectorUnion;
+use crate::http::api::remote_read::size_of_columns;
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, Verbatim, parse_selectors};
@@ -66,6 +67,8 @@ impl Request {
             let series = series?;
             columns.clear();
             series.read(&mut columns)?;
+            let mut charge = work.ctx.charge();
+            charge.grow(size_of_columns(&columns))?;
             self.write(work, series.labels(), &columns)?;
         }
         Ok(())

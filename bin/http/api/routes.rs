@@ -233,9 +233,11 @@ fn scraping() -> Vec<Endpoint> {
             .gives::<targets::Alertmanagers>(),
         get("/api/v1/alerts", rules::alerts)
             .about("alerts", "Returns pending and firing alerts")
+            .for_tenants()
             .gives::<rules::Alerts>(),
         get("/api/v1/rules", rules::rules)
             .about("rules", "Returns rules by group, with their alerts")
+            .for_tenants()
             .takes(RULES)
             .gives::<rules::RuleGroups>(),
         get("/api/v1/rules/explain", rules::explain::explain)
@@ -449,6 +451,7 @@ fn administration() -> Vec<Endpoint> {
     vec![
         post_put("/api/v1/admin/tsdb/delete_series", admin::delete_series)
             .about("admin", "Deletes samples of matching series")
+            .for_tenants()
             .takes(const { &[MATCH_REQUIRED, START, END] }),
         post_put("/api/v1/admin/tsdb/clean_tombstones", admin::clean_tombstones)
             .about("admin", "Removes deleted samples from disk"),

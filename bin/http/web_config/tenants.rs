@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail, ensure};
 use tokio::sync::Semaphore;
+use varve_tsdb::Matcher;
 use varve_tsdb::labels::METRIC_NAME;
 
 use super::file::{File, TenantEntry};
@@ -36,6 +37,8 @@ impl Tenants {
     fn add(&mut self, entry: &TenantEntry, file: &File) -> Result<()> {
         let matchers = varve_query::promql::parse_selector(&entry.matchers).context("matchers")?;
         ensure!(!matchers.is_empty(), "matchers: a selector with at least one matcher is required");
+        let is_text = |matcher: &Matcher| matcher.value().as_bytes() == matcher.value_bytes();
+        ensure!(matchers.iter().all(is_text), "matchers: values must be UTF-8");
         ensure!(!entry.users.is_empty(), "users: at least one user or token is required");
         for (name, value) in &entry.labels {
             ensure!(
@@ -71,7 +74,6 @@ impl Tenants {
                 "users: there is no user or token {user:?}"
             );
             for token in tokens {
-                ensure!(!token.scopes.contains(&Scope::Admin), "users: the token {user:?} has the scope admin");
                 let writes = token.scopes.contains(&Scope::Write);
                 ensure!(
                     !writes || !entry.labels.is_empty(),
@@ -114,7 +116,8 @@ mod tests {
         check("{users: [r], matchers: '{}'}", "at least one matcher");
         check("{users: [], matchers: '{a=\"b\"}'}", "at least one user");
         check("{users: [x], matchers: '{a=\"b\"}'}", "there is no user or token \"x\"");
-        check("{users: [a], matchers: '{a=\"b\"}'}", "has the scope admin");
+        check("{users: [a], matchers: '{a=\"b\"}'}", "");
+        check(r#"{users: [a], matchers: '{a="\xff"}'}"#, "must be UTF-8");
         check("{users: [w], matchers: '{a=\"b\"}'}", "labels: required");
         check("{users: [ann], matchers: '{a=\"b\"}'}", "labels: required, as the user \"ann\" may write");
         check("{users: [ann], matchers: '{a=\"b\"}', labels: {a: b}}", "");

@@ -16,6 +16,7 @@ use crate::http::openapi::described;
 use crate::http::params::{Form, Verbatim, parse_selector, quotable};
 use crate::http::response::success;
 use crate::server::app::App;
+use crate::server::request_context::RequestContext;
 
 described! {
     /// A snapshot.
@@ -36,6 +37,7 @@ described! {
 /// Deletes samples of matching series.
 pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
     let ctx = app.context_without_deadline();
+    let tenant = RequestContext::current().tenant.clone();
     run(app, move |store| {
         let db = &store.db;
         form.check_encoding()?;
@@ -53,8 +55,10 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
         };
         let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         // A selector without matchers selects nothing.
-        let selectors = selectors.into_iter().filter(|matchers| !matchers.is_empty());
-        selectors.into_iter().try_for_each(|matchers| db.delete(matchers, range).map_err(failed))?;
+        for mut matchers in selectors.into_iter().filter(|matchers| !matchers.is_empty()) {
+            matchers.extend(tenant.iter().flat_map(|tenant| tenant.matchers.iter().cloned()));
+            db.delete(matchers, range).map_err(failed)?;
+        }
         no_content()
     })
     .await

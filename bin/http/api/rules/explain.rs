@@ -92,7 +92,10 @@ described! {
 
 /// GET /api/v1/rules/explain.
 pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
-    let name = form.first("alert").to_owned();
+    let name = match form.first("alert") {
+        "" => return Err(ApiError::bad_data("missing required parameter \"alert\"")),
+        name => name.to_owned(),
+    };
     let [group, file] = ["rule_group", "file"].map(|name| form.first(name).to_owned());
     let time_ms = form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms());
     let timeout = form.timeout()?;

@@ -9,7 +9,7 @@ use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::{EvaluationRecord, Rule, RuleStatus};
 use varve_rules::template::scientific;
 use varve_rules::{Alert, Group, Time};
-use varve_tsdb::Labels;
+use varve_tsdb::{Labels, Matcher};
 
 use crate::http::openapi::{Described, Schemas, Untyped};
 
@@ -160,9 +160,12 @@ impl GroupJson {
 }
 
 impl RuleJson {
-    pub(super) fn new(rule: &Rule, shown: Shown) -> Self {
+    /// Creates a rule with the alerts that pass the matchers of `tenant`. A tenant sees no details of evaluations,
+    /// which depend on series that it may not see.
+    pub(super) fn new(rule: &Rule, shown: Shown, tenant: &[Matcher]) -> Self {
         let status = rule.status();
         let last = status.last();
+        let shows_evaluations = shown.evaluations && tenant.is_empty();
         let mut json = Self {
             state: None,
             name: rule.definition.name.clone(),
@@ -173,12 +176,12 @@ impl RuleJson {
             annotations: None,
             alerts: None,
             health: status.health.name(),
-            last_error: last.and_then(|last| last.error.clone()),
+            last_error: last.and_then(|last| last.error.clone()).filter(|_| tenant.is_empty()),
             evaluation_time: last.map(|last| last.duration).unwrap_or_default(),
             last_evaluation: last.map(|last| last.started),
             kind: "recording",
-            evaluations: shown.evaluations.then(|| status.evaluations.iter().map(EvaluationJson::new).collect()),
-            has_matched: shown.evaluations.then_some(status.has_matched),
+            evaluations: shows_evaluations.then(|| status.evaluations.iter().map(EvaluationJson::new).collect()),
+            has_matched: shows_evaluations.then_some(status.has_matched),
         };
         if let RuleKind::Alerting(alerting) = &rule.definition.kind {
             json.kind = "alerting";
@@ -186,15 +189,19 @@ impl RuleJson {
             json.duration = Some(Duration::from_millis(alerting.for_ms.max(0) as u64));
             json.keep_firing_for = Some(Duration::from_millis(alerting.keep_firing_for_ms.max(0) as u64));
             json.annotations = Some(alerting.annotations.clone());
-            json.alerts = Some(shown.alerts.then(|| active(&status).collect()));
+            json.alerts = Some(shown.alerts.then(|| active(&status, tenant).collect()));
         }
         json
     }
 }
 
-/// Returns the pending and firing alerts.
-pub(super) fn active(status: &RuleStatus) -> impl Iterator<Item = AlertJson> + '_ {
-    status.alerts.iter().filter(|alert| alert.is_active()).map(AlertJson::new)
+/// Returns the pending and firing alerts whose labels pass the matchers of `tenant`.
+pub(super) fn active<'a>(status: &'a RuleStatus, tenant: &'a [Matcher]) -> impl Iterator<Item = AlertJson> + 'a {
+    let is_shown = |alert: &Alert| {
+        let passes = |matcher: &Matcher| matcher.matches(alert.labels.get(matcher.name()).unwrap_or(""));
+        alert.is_active() && tenant.iter().all(passes)
+    };
+    status.alerts.iter().filter(move |alert| is_shown(alert)).map(AlertJson::new)
 }
 
 impl AlertJson {

@@ -1,4 +1,6 @@
 //! /api/v1/rules and /api/v1/alerts, with the parameters, pages and error messages of Prometheus.
+//!
+//! A tenant sees the rules and the alerts whose labels pass its matchers, as behind prom-label-proxy.
 
 pub(crate) mod backtest;
 pub(crate) mod explain;
@@ -26,7 +28,8 @@ pub(crate) async fn alerts(State(state): State<HttpState>) -> Result<Response, A
     run(&state, RequestClass::Metadata, None, move |work| {
         let set = app.rules.set();
         let rules = set.groups().flat_map(|group| &group.rules);
-        let alerts = rules.flat_map(|rule| list::active(&rule.status()).collect::<Vec<_>>()).collect();
+        let tenant = work.ctx.restriction();
+        let alerts = rules.flat_map(|rule| list::active(&rule.status(), tenant).collect::<Vec<_>>()).collect();
         work.respond(|work| {
             work.out.buffer().extend_from_slice(html_safe_json(&Alerts { alerts }).as_bytes());
             Ok(())
@@ -39,7 +42,7 @@ pub(crate) async fn alerts(State(state): State<HttpState>) -> Result<Response, A
 pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let app = state.app.clone();
     run(&state, RequestClass::Metadata, None, move |work| {
-        let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules)?;
+        let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules, work.ctx.restriction())?;
         work.respond(|work| {
             work.out.buffer().extend_from_slice(html_safe_json(&groups).as_bytes());
             Ok(())
@@ -88,8 +91,8 @@ impl<'a> Filter<'a> {
         Ok(Self { names, groups, files, selectors, kind, shown, limit, token })
     }
 
-    /// Returns the groups that have matching rules.
-    fn apply(&self, rules: &Rules) -> Result<RuleGroups, ApiError> {
+    /// Returns the groups that have matching rules, with the rules and alerts whose labels pass the matchers of `tenant`.
+    fn apply(&self, rules: &Rules, tenant: &[Matcher]) -> Result<RuleGroups, ApiError> {
         let set = rules.set();
         let skips = self.limit.is_some() && !self.token.is_empty();
         let mut page = RuleGroups { groups: Vec::new(), group_next_token: None };
@@ -99,7 +102,8 @@ impl<'a> Filter<'a> {
             return Err(ApiError::invalid_parameter("group_next_token", reason));
         }
         for group in candidates.filter(|group| self.selects_group(group)) {
-            let selected: Vec<&Rule> = group.rules.iter().filter(|rule| self.selects(rule)).collect();
+            let is_selected = |rule: &&Rule| self.selects(rule) && passes(rule, tenant);
+            let selected: Vec<&Rule> = group.rules.iter().filter(is_selected).collect();
             if selected.is_empty() {
                 continue;
             }
@@ -108,7 +112,7 @@ impl<'a> Filter<'a> {
                 break;
             }
             let mut json = GroupJson::new(group);
-            json.rules = selected.into_iter().map(|rule| RuleJson::new(rule, self.shown)).collect();
+            json.rules = selected.into_iter().map(|rule| RuleJson::new(rule, self.shown, tenant)).collect();
             page.groups.push(json);
         }
         Ok(page)
@@ -122,8 +126,6 @@ impl<'a> Filter<'a> {
 
     /// Returns `true` if a rule of a selected group is selected.
     pub(crate) fn selects(&self, rule: &Rule) -> bool {
-        let labels = &rule.definition.labels;
-        let passes = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).map_or("", String::as_str));
         let is_kind = match &*self.kind {
             "alert" => rule.is_alerting(),
             "record" => !rule.is_alerting(),
@@ -131,8 +133,14 @@ impl<'a> Filter<'a> {
         };
         is_kind
             && (self.names.is_empty() || self.names.contains(&rule.definition.name.as_str()))
-            && (self.selectors.is_empty() || self.selectors.iter().any(|matchers| matchers.iter().all(passes)))
+            && (self.selectors.is_empty() || self.selectors.iter().any(|matchers| passes(rule, matchers)))
     }
+}
+
+/// Returns `true` if the labels of a rule pass all matchers.
+fn passes(rule: &Rule, matchers: &[Matcher]) -> bool {
+    let labels = &rule.definition.labels;
+    matchers.iter().all(|matcher| matcher.matches(labels.get(matcher.name()).map_or("", String::as_str)))
 }
 
 /// Returns the token of the page that begins with `group`.
