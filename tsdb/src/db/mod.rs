@@ -469,6 +469,27 @@ impl Db {
         self.store.compaction_stats().n_held
     }
 
+    /// Returns the time before which only imports add samples: all other samples are too old. `None` if the store is
+    /// empty. A sender that lags behind by more than a day is not waited for.
+    #[must_use]
+    pub fn settled_ms(&self) -> Option<i64> {
+        self.store.settled_ms()
+    }
+
+    /// Returns the time from which retention counts back, or `None` if the store is empty.
+    #[must_use]
+    pub fn retention_now_ms(&self) -> Option<i64> {
+        self.store.newest.retention_ms()
+    }
+
+    /// Removes blocks by number. Ignores numbers without a block: a merge may have replaced it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a file cannot be removed.
+    pub fn remove_blocks(&self, numbers: &[u64]) -> Result<()> {
+        self.store.remove_blocks(numbers)
+    }
+
     /// Flushes, then merges as much as possible to minimize disk space.
     ///
     /// # Errors

@@ -113,6 +113,20 @@ impl Store {
         opened
     }
 
+    /// Removes blocks by number. See [`Db::remove_blocks`](crate::Db::remove_blocks).
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn remove_blocks(&self, numbers: &[u64]) -> Result<()> {
+        let _no_merge = self.compacting();
+        let list = self.blocks.list();
+        let ids = list.iter().map(|stored| stored.meta().origin.id).filter(|id| numbers.contains(&id.0));
+        let ids: Vec<BlockId> = ids.collect();
+        self.blocks.remove(&ids)?;
+        self.compaction_stats().n_expired += ids.len() as u64;
+        Ok(())
+    }
+
     /// Removes all blocks that exceed the retention limits, held ones too.
     ///
     /// # Errors

@@ -128,6 +128,12 @@ impl Store {
         }
     }
 
+    /// Returns the time before which samples are too old to be appended.
+    pub(crate) fn settled_ms(&self) -> Option<i64> {
+        let age_max_ms = self.options.in_order_max_age_ms.max(self.options.out_of_order_window_ms);
+        Some(self.newest.caught_up()?.saturating_sub(age_max_ms))
+    }
+
     /// Returns the approximate size of the samples in the heads in bytes.
     pub(crate) fn samples_size(&self) -> usize {
         self.shards.iter().map(|shard| shard.head().samples_size()).sum()

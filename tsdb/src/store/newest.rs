@@ -30,6 +30,8 @@ use crate::options::Options;
 const UNBOUNDED: &str = "unbounded";
 /// Its contents: the newest timestamp that senders wrote, `i64::MAX` if the process wrote no newer one.
 const UNBOUNDED_FILE: StateFile = StateFile { magic: *b"VUNB", version: 1, payload_size_max: size_of::<i64>() };
+/// How far the samples of senders may lag behind those of the process itself until they are no longer expected.
+const LAG_MAX_MS: i64 = 24 * 3_600_000;
 /// Minimum time between two attempts to create the file.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -121,6 +123,13 @@ impl Newest {
     /// Returns the newest time to which the age of new samples is compared.
     pub(crate) fn believed_sent(&self) -> Option<i64> {
         self.sent().map(|sent_ms| self.limited(sent_ms, self.clock.now()))
+    }
+
+    /// Returns the time up to which senders have probably sent their samples: as [`Newest::believed_sent`], but at most
+    /// [`LAG_MAX_MS`] before [`Newest::believed`].
+    pub(crate) fn caught_up(&self) -> Option<i64> {
+        let believed_ms = self.believed()?;
+        Some(self.believed_sent().map_or(believed_ms, |sent_ms| sent_ms.max(believed_ms.saturating_sub(LAG_MAX_MS))))
     }
 
     /// Returns the newest time to which the age of samples is compared before they are appended, and their greatest

@@ -46,3 +46,17 @@ fn blocks_are_listed_with_their_statistics() {
     assert_eq!((block.level, block.n_series, block.n_samples), (0, 2, 3));
     assert!(block.sources.is_empty() && block.size_bytes > 0);
 }
+
+#[test]
+fn blocks_are_removed_by_number() {
+    let (_dir, db) = fresh(options());
+    for i in 0..3 {
+        append(&db, &[(i, NOW_MS + i as i64, 1.0)]);
+        db.flush().unwrap();
+    }
+    let numbers: Vec<u64> = db.blocks().iter().map(|block| block.number).collect();
+    db.remove_blocks(&[numbers[1], 999]).unwrap();
+    assert_eq!(db.blocks().iter().map(|block| block.number).collect::<Vec<_>>(), [numbers[0], numbers[2]]);
+    assert_eq!(db.stats().compaction.n_expired, 1);
+    assert_eq!(everything(&db).into_keys().collect::<Vec<_>>(), [0, 2].map(|i| series_labels(i).to_string()));
+}

@@ -163,6 +163,24 @@ fn after_a_jump_that_lasts_retention_waits_for_a_confirmation() {
     assert_eq!(everything(&db).into_keys().collect::<Vec<_>>(), [series_labels(OWN).to_string()]);
 }
 
+#[test]
+fn a_window_is_settled_once_no_sender_can_add_a_sample() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+    let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+    assert_eq!(db.settled_ms(), None);
+    write_real(&db, NOW_MS);
+    let age_max_ms = options().in_order_max_age_ms.max(options().out_of_order_window_ms);
+    assert_eq!(db.settled_ms(), Some(NOW_MS - age_max_ms));
+    // Senders lag behind, or have ended.
+    for (passed_ms, expect_ms) in [(5 * HOUR_MS, NOW_MS), (30 * HOUR_MS, NOW_MS + 6 * HOUR_MS)] {
+        clock.set(NOW_MS + passed_ms);
+        write_own(&db, clock.now_ms());
+        assert_eq!(db.settled_ms(), Some(expect_ms - age_max_ms), "{passed_ms}");
+    }
+    write_real(&db, NOW_MS + 7 * HOUR_MS);
+    assert_eq!(db.settled_ms(), Some(NOW_MS + 7 * HOUR_MS - age_max_ms));
+}
+
 /// After a restart, the samples of the process counted as those of a sender. A clock that was still wrong made all real
 /// samples too old.
 #[test]
