@@ -1,7 +1,7 @@
 //! Exports samples of the store to Prometheus' blocks.
 //!
 //! Writes one block per window of two hours, each from one selection, which is a consistent view with tombstones
-//! applied. Used by `varve tsdb export` and by snapshots in Prometheus' format.
+//! applied. Used by `varve tsdb export`, by snapshots in Prometheus' format and by uploads to object storage.
 //!
 //! Memory: the symbols and postings of a window, and the samples of one series. The selection is charged to the
 //! request.
@@ -69,6 +69,22 @@ pub fn export(
         blocks.extend(export_window(db, fs, ctx, out, options, range)?);
     }
     Ok(blocks)
+}
+
+/// Writes the samples of a store in the time range of `options` to one Prometheus block in the directory `out`, which
+/// is created if needed. Returns `None` if there are none. The same samples give the same block, with the same ULID.
+///
+/// # Errors
+/// [`Error::Io`] if `out` cannot be written; errors of selections.
+pub fn export_block(
+    db: &Db,
+    fs: &Arc<dyn Fs>,
+    ctx: &QueryContext,
+    out: &Path,
+    options: &ExportOptions,
+) -> Result<Option<BlockMeta>> {
+    fs.create_dir(out).map_err(Error::io("create", out))?;
+    export_window(db, fs, ctx, out, options, options.range)
 }
 
 fn export_window(

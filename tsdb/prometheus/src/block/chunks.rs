@@ -32,18 +32,22 @@ pub(super) struct ChunkWriter {
     open: Option<BufferedFile>,
     /// Size and hash of finished files.
     finished: Vec<(u64, u128)>,
+    /// Size of the largest chunk.
+    chunk_size_max: u64,
 }
 
 impl ChunkWriter {
     pub(super) fn create(fs: &Arc<dyn Fs>, dir: &Path, segment_size_max: u64) -> Result<Self> {
         fs.create_dir(dir).map_err(Error::io("create", dir))?;
         let (fs, dir) = (Arc::clone(fs), dir.to_owned());
-        Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new() })
+        Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new(), chunk_size_max: 0 })
     }
 
     /// Appends framed chunks that end at `ends`. Calls `each` with the index and the ref of each.
     pub(super) fn add(&mut self, bytes: &[u8], ends: &[usize], mut each: impl FnMut(usize, u64)) -> Result<()> {
         let starts = std::iter::once(0).chain(ends.iter().copied());
+        let sizes = starts.clone().zip(ends).map(|(start, end)| (end - start) as u64);
+        self.chunk_size_max = sizes.fold(self.chunk_size_max, u64::max);
         // Fast path: all of them fit the same file.
         if bytes.len() as u64 <= self.room() {
             let first = if bytes.is_empty() { 0 } else { self.append(bytes)? };
@@ -77,6 +81,11 @@ impl ChunkWriter {
         let name = (self.finished.len() as u64) << 32 | open.position();
         open.write(bytes)?;
         Ok(name)
+    }
+
+    /// Returns the size of the largest chunk so far.
+    pub(super) fn chunk_size_max(&self) -> u64 {
+        self.chunk_size_max
     }
 
     /// Returns path in the block, size and hash of each file.

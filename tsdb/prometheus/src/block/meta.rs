@@ -74,6 +74,12 @@ pub struct ThanosMeta {
     pub labels: Vec<(String, String)>,
     /// Paths relative to the block, and sizes in bytes.
     pub files: Vec<(String, u64)>,
+    /// Size in bytes of the largest entry of a series in the index. 0 if unknown.
+    pub series_size_max: u64,
+    /// Size in bytes of the largest chunk in a chunk file. 0 if unknown.
+    pub chunk_size_max: u64,
+    /// Resolution in milliseconds of a downsampled block. 0 for a block of samples as they were written.
+    pub resolution_ms: u64,
 }
 
 impl BlockMeta {
@@ -151,7 +157,10 @@ fn parse_thanos(json: &Value) -> Option<ThanosMeta> {
     let labels = labels.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
     let file = |file: &Value| Some((file["rel_path"].as_str()?.to_owned(), file["size_bytes"].as_u64().unwrap_or(0)));
     let files = json["files"].as_array().into_iter().flatten().filter_map(file).collect();
-    Some(ThanosMeta { labels, files })
+    let size = |name: &str| json["index_stats"][name].as_u64().unwrap_or(0);
+    let (series_size_max, chunk_size_max) = (size("series_max_size"), size("chunk_max_size"));
+    let resolution_ms = json["downsample"]["resolution"].as_u64().unwrap_or(0);
+    Some(ThanosMeta { labels, files, series_size_max, chunk_size_max, resolution_ms })
 }
 
 fn thanos_json(thanos: &ThanosMeta) -> Value {
@@ -164,10 +173,11 @@ fn thanos_json(thanos: &ThanosMeta) -> Value {
     json!({
         "version": 1,
         "labels": labels,
-        "downsample": {"resolution": 0},
-        "source": "bucket.upload",
+        "downsample": {"resolution": thanos.resolution_ms},
+        "source": "receive",
         "segment_files": segments,
         "files": files,
+        "index_stats": {"series_max_size": thanos.series_size_max, "chunk_max_size": thanos.chunk_size_max},
     })
 }
 
@@ -188,6 +198,9 @@ mod tests {
             thanos: Some(ThanosMeta {
                 labels: vec![("cluster".to_owned(), "a".to_owned())],
                 files: vec![("chunks/000001".to_owned(), 3), ("meta.json".to_owned(), 0)],
+                series_size_max: 40,
+                chunk_size_max: 7,
+                resolution_ms: 300_000,
             }),
         };
         assert_eq!(BlockMeta::parse(&meta.to_json()), Some(meta.clone()));

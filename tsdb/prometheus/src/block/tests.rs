@@ -10,13 +10,19 @@ use crate::testing::{self, Samples, encoded, n_samples, read_block, recorded};
 
 /// Writes a block of three series. Chunk files are cut at `segment_size_max` bytes.
 fn write(out: &Path, segment_size_max: u64) -> BlockMeta {
+    write_with(out, segment_size_max, &[])
+}
+
+/// As [`write`], with external labels.
+fn write_with(out: &Path, segment_size_max: u64, external_labels: &[(&str, &str)]) -> BlockMeta {
     let symbols = ["", "__name__", "a", "b", "job", "up"];
     let mut writer = BlockWriter::with_segment_size(&testing::fs(), out, "test", &symbols, segment_size_max).unwrap();
     for (labels, n) in [(&[][..], 1), (&[("job", "a")], 500), (&[("job", "b")], 130)] {
         let labels = [("__name__", "up")].into_iter().chain(labels.iter().copied());
         writer.add(labels, &encoded((0..n).map(|i| (i * 1000, i as f64)))).unwrap();
     }
-    writer.finish(Description { min_ms: 0, max_ms: 500_000, ..Description::default() }).unwrap()
+    let external_labels = external_labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    writer.finish(Description { min_ms: 0, max_ms: 500_000, external_labels, ..Description::default() }).unwrap()
 }
 
 fn read(dir: &Path) -> (Samples, DamageReport) {
@@ -40,6 +46,23 @@ fn a_block_round_trips_and_is_reproducible() {
     assert!(samples.iter().map(|(&time, &bits)| (time, bits)).eq((0..500).map(|i| (i * 1000, (i as f64).to_bits()))));
     assert_eq!(write(out.path(), CHUNK_SEGMENT_SIZE_MAX), meta);
     assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 1, "no second block, nothing unfinished");
+}
+
+#[test]
+fn blocks_of_replicas_have_their_own_names_and_the_sizes_that_thanos_needs() {
+    let out = tempfile::tempdir().unwrap();
+    let write = |labels: &[(&str, &str)]| write_with(out.path(), CHUNK_SEGMENT_SIZE_MAX, labels);
+    let blocks = [&[][..], &[("a", "x")], &[("a", "y")], &[("a", "x"), ("b", "x")], &[("b", "x")]].map(write);
+    let names: std::collections::BTreeSet<_> = blocks.iter().map(|meta| meta.ulid).collect();
+    assert_eq!(names.len(), blocks.len());
+    let thanos = blocks[1].thanos.as_ref().unwrap();
+    let size = |path: &str| out.path().join(blocks[1].ulid.to_string()).join(path).metadata().unwrap().len();
+    for (path, bytes) in thanos.files.iter().filter(|(path, _)| path != "meta.json") {
+        assert_eq!(size(path), *bytes, "{path}");
+    }
+    // The largest series has five chunks. Prometheus' chunks of 120 such floats take some 100 bytes or more.
+    assert!((16..200).contains(&thanos.series_size_max), "{}", thanos.series_size_max);
+    assert!((60..size("chunks/000001") / 3).contains(&thanos.chunk_size_max), "{}", thanos.chunk_size_max);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Writes a block to a temporary directory, which is renamed once everything is synced.
 //!
-//! The ULID is derived from the content: the same content gives the same block. Crash: Prometheus and
-//! [`BlockWriter::create`] remove an unfinished directory.
+//! The ULID is derived from the content and the external labels: the same content gives the same block. Crash:
+//! Prometheus and [`BlockWriter::create`] remove an unfinished directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_tsdb::fs::Fs;
 use varve_tsdb::{Error, Result};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::chunks::{CHUNK_SEGMENT_SIZE_MAX, ChunkWriter};
 use super::group::{IndexEntries, SeriesGroup};
@@ -141,6 +142,7 @@ impl<'a> BlockWriter<'a> {
     ) -> Result<BlockMeta> {
         self.stats.n_samples = self.stats.n_floats + self.stats.n_histograms;
         let (index, chunks) = (self.index, self.chunks);
+        let (series_size_max, chunk_size_max) = (index.entry_size_max(), chunks.chunk_size_max());
         // Chunks are synced while the rest of the index is written.
         let (chunk_files, finished_index) = std::thread::scope(|scope| {
             let chunks = scope.spawn(|| chunks.finish());
@@ -155,8 +157,12 @@ impl<'a> BlockWriter<'a> {
         }
         files.push(("index".to_owned(), index_size));
         files.push(("meta.json".to_owned(), 0));
-        let ulid = Ulid::new(description.max_ms, hash ^ hash >> 64);
         let labels = description.external_labels;
+        // Blocks of replicas with equal samples differ in their external labels only.
+        for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+            hash = hash.rotate_left(1) ^ xxh3_128(text.as_bytes());
+        }
+        let ulid = Ulid::new(description.max_ms, hash ^ hash >> 64);
         let meta = BlockMeta {
             ulid,
             min_ms: description.min_ms,
@@ -165,7 +171,13 @@ impl<'a> BlockWriter<'a> {
             level: 1,
             sources: vec![ulid],
             hints: description.hints,
-            thanos: (!labels.is_empty()).then_some(ThanosMeta { labels, files }),
+            thanos: (!labels.is_empty()).then_some(ThanosMeta {
+                labels,
+                files,
+                series_size_max,
+                chunk_size_max,
+                resolution_ms: 0,
+            }),
         };
         write(&*self.fs, &self.dir.join("tombstones"), &tombstones::EMPTY_FILE)?;
         write(&*self.fs, &self.dir.join("meta.json"), &meta.to_json())?;

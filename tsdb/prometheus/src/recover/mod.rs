@@ -47,8 +47,7 @@ pub use options::{CONCURRENCY_MAX, RecoverOptions};
 pub use report::{Phase, Progress, RecordCounts, Report, UnknownSeries};
 pub use shard::SPILL_DIR;
 pub use unknown_series::{UNKNOWN_SAMPLES, histogram_json};
-pub(crate) use windows::range_of;
-pub use windows::{WINDOW_MS, WINDOWS_MAX};
+pub use windows::{WINDOW_MS, WINDOWS_MAX, range_of};
 
 /// Reads the samples of the Prometheus data directory `source` that no block contains, and writes them as blocks to
 /// `out`.

@@ -41,8 +41,9 @@ pub(super) fn window_of(timestamp_ms: i64) -> i64 {
     timestamp_ms.div_euclid(WINDOW_MS)
 }
 
-/// Returns the time range of a window.
-pub(crate) fn range_of(window: i64) -> TimeRange {
+/// Returns the time range of a window, given by its number since the epoch.
+#[must_use]
+pub fn range_of(window: i64) -> TimeRange {
     let start_ms = window.saturating_mul(WINDOW_MS);
     let end_ms = window.saturating_add(1).saturating_mul(WINDOW_MS);
     TimeRange { start_ms, end_ms: if end_ms == i64::MAX { end_ms } else { end_ms - 1 } }

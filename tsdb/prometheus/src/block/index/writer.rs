@@ -33,6 +33,8 @@ pub(in crate::block) struct IndexWriter<'a> {
     symbols_offset: u64,
     series_offset: u64,
     all: Vec<u32>,
+    /// Size of the largest entry of a series, with its padding.
+    entry_size_max: u64,
     /// Series refs by name and value, both symbols.
     postings: HashMap<(u32, u32), Vec<u32>>,
     /// Symbols by text, collected when the first series is added.
@@ -54,7 +56,7 @@ impl<'a> IndexWriter<'a> {
         write_section(&mut file, &table)?;
         let series_offset = file.position();
         let (all, postings, by_text) = (Vec::new(), HashMap::new(), HashMap::new());
-        Ok(Self { file, symbols, symbols_offset, series_offset, all, postings, by_text })
+        Ok(Self { file, symbols, symbols_offset, series_offset, all, entry_size_max: 0, postings, by_text })
     }
 
     /// Returns labels as symbols, or `None` if one of them is not a symbol.
@@ -85,9 +87,18 @@ impl<'a> IndexWriter<'a> {
         self.file.pad(SERIES_ALIGN)?;
         let first = to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE)?;
         self.all.extend(entries.starts.iter().map(|start| first.wrapping_add(*start)));
+        let ends = entries.starts.iter().skip(1).map(|start| u64::from(*start) * SERIES_ALIGN);
+        let ends = ends.chain([entries.bytes.len() as u64]);
+        let sizes = entries.starts.iter().zip(ends).map(|(start, end)| end - u64::from(*start) * SERIES_ALIGN);
+        self.entry_size_max = sizes.fold(self.entry_size_max, u64::max);
         self.file.write(&entries.bytes)?;
         // The last ref is the largest: if it did not overflow, no other did.
         to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE).map(|_| ())
+    }
+
+    /// Returns the size of the largest entry of a series so far.
+    pub(in crate::block) fn entry_size_max(&self) -> u64 {
+        self.entry_size_max
     }
 
     /// Writes collected postings and tables. Returns size and hash of the file.
