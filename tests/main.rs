@@ -7,7 +7,6 @@
 
 mod harness;
 
-mod admission;
 mod advise;
 mod cli;
 mod crash;
