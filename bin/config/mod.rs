@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_page_lists_each_key_and_whether_a_reload_applies_it() {
-        let page = include_str!("../docs/config.md");
+        let page = include_str!("../../docs/config.md");
         let (_, example) = page.split_once("```yaml\nglobal:").unwrap();
         let (example, rest) = example.split_once("```").unwrap();
         let config = Config::parse(&format!("global:{example}")).unwrap();
