@@ -17,6 +17,7 @@ mod http;
 mod log;
 mod machine;
 mod notifier;
+mod objstore;
 mod process;
 mod promql_text;
 mod quantity;

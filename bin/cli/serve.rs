@@ -269,6 +269,9 @@ pub(crate) struct ServeArgs {
     pub(crate) enable_feature: Vec<String>,
 
     #[command(flatten)]
+    pub(crate) objstore: ObjstoreArgs,
+
+    #[command(flatten)]
     pub(crate) ingest: IngestArgs,
 
     #[command(flatten)]
@@ -285,6 +288,26 @@ pub(crate) struct ServeArgs {
     /// Format of log messages
     #[arg(long = "log.format", value_name = "FORMAT", default_value = "logfmt")]
     pub(crate) log_format: log::Format,
+}
+
+/// Flags of `varve serve` for object storage.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ObjstoreArgs {
+    /// Upload finished blocks to the bucket of this file, in the format of Thanos' objstore configuration
+    #[arg(long = "objstore.config-file", value_name = "FILE")]
+    pub(crate) bucket: Option<PathBuf>,
+
+    /// Maximum bytes per second that uploads send and read back [0: no limit]
+    #[arg(long = "objstore.max-bandwidth", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    pub(crate) max_bandwidth: usize,
+
+    /// How often uploads look for finished blocks
+    #[arg(long = "objstore.upload-interval", value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
+    pub(crate) upload_interval: Duration,
+
+    /// Remove local blocks of this age once the bucket has their samples, instead of --storage.tsdb.retention.time
+    #[arg(long = "storage.tsdb.retention.local-after-upload", value_name = "DURATION", value_parser = parse_timeout, requires = "bucket", conflicts_with = "retention_size")]
+    pub(crate) local_retention: Option<Duration>,
 }
 
 /// Flags `--rules.*` of `varve serve`.

@@ -30,6 +30,7 @@ use crate::http::web_config::WebConfig;
 use crate::http::{self, HttpState, Listeners, housekeeping};
 use crate::log;
 use crate::machine::Memory;
+use crate::objstore::uploads::{self, UploadOptions};
 use crate::server::app::App;
 use crate::server::live_config::LiveConfig;
 use crate::server::notifications::{SHUTTING_DOWN, STARTING_UP};
@@ -68,6 +69,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let web = WebConfig::load(args.web_config_file.as_deref())?;
     let settings = options::settings(&args, &memory, features, flags, web.current().tls.is_some());
     let options = options::store_options(&args, &memory, config.clone(), features);
+    let uploads = options::uploads(&args, &config)?;
     let query_log_file = config.global.query_log_file.clone();
     let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -80,13 +82,19 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     app.query_log.write_to(QueryLog::open(query_log_file.as_deref())?);
     let seen = auto_reload::Seen::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
-    let result = runtime.block_on(run(args, HttpState::new(app, web), options, seen));
+    let result = runtime.block_on(run(args, HttpState::new(app, web), options, uploads, seen));
     // A thread that still replays or computes must not delay the end: acknowledged samples are safe already.
     runtime.shutdown_background();
     result
 }
 
-async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: auto_reload::Seen) -> Result<()> {
+async fn run(
+    args: ServeArgs,
+    state: HttpState,
+    options: StoreOptions,
+    uploads: Option<UploadOptions>,
+    seen: auto_reload::Seen,
+) -> Result<()> {
     let app = Arc::clone(&state.app);
     let alerting = app.notifier.prepare(&app.config.current())?;
     let mut signals = Signals::catch().context("catch signals")?;
@@ -129,6 +137,10 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: aut
     if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {
         tokio::spawn(auto_reload::run(Arc::clone(&app), path, args.config_auto_reload_interval, seen));
     }
+    // Starting reads certificates, on a thread that may block.
+    let of_uploads = Arc::clone(&app);
+    let start_uploads = move || uploads.map(|options| uploads::start(&of_uploads, options)).transpose();
+    let uploads = tokio::task::spawn_blocking(start_uploads).await.context("start uploads")??;
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
     let of_replay = Arc::clone(&app);
     let of_rules = Arc::clone(&store);
@@ -150,6 +162,8 @@ async fn run(args: ServeArgs, state: HttpState, options: StoreOptions, seen: aut
     };
     drop(replay);
     saving.abort();
+    // A request in flight need not end: the next start repeats it.
+    uploads.iter().for_each(|uploads| uploads.stop());
     tokio::select! {
         closed = shut_down(&state, server, &stop, scraping) => ended.and(closed),
         signal = signals.next_end() => bail!("killed by a second {signal} during shutdown"),

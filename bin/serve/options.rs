@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::Result;
 use axum::http::StatusCode;
 use varve_query::EngineOptions;
 use varve_query::promql::{Features, Limits};
@@ -12,6 +13,8 @@ use crate::cli::{OnCorruption, QueueTimeoutStatus, ServeArgs, WalSync};
 use crate::config::Config;
 use crate::machine::{self, Memory};
 use crate::notifier::NotifierOptions;
+use crate::objstore::BucketConfig;
+use crate::objstore::uploads::{UploadOptions, external_labels};
 use crate::quantity::{print_duration, print_size};
 use crate::server::external_url::{ExternalUrl, RoutePrefix};
 use crate::server::rules::RulesOptions;
@@ -102,9 +105,28 @@ pub(super) fn settings(
             0 => usize::MAX,
             limit => limit,
         },
-        retention: retention(args.retention_time, args.retention_size),
+        retention: match args.objstore.local_retention {
+            Some(age) => format!("{} after upload", print_duration(age)),
+            None => retention(args.retention_time, args.retention_size),
+        },
         flags,
     }
+}
+
+/// Returns the settings of uploads, if they are enabled.
+///
+/// # Errors
+/// If the configuration of the bucket is invalid, or the server has no external labels.
+pub(super) fn uploads(args: &ServeArgs, config: &Config) -> Result<Option<UploadOptions>> {
+    let Some(path) = &args.objstore.bucket else { return Ok(None) };
+    external_labels(config)?;
+    Ok(Some(UploadOptions {
+        bucket: BucketConfig::load(path)?,
+        data_dir: args.tsdb_path.clone(),
+        interval: args.objstore.upload_interval,
+        bytes_per_second: args.objstore.max_bandwidth as u64,
+        local_retention_ms: args.objstore.local_retention.map(millis),
+    }))
 }
 
 fn rules_options(
@@ -156,7 +178,7 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         flush_size_bytes: or_default(args.flush_size, || share_of_memory(memory, 1, 8)),
         page_cache_size_bytes: or_default(args.page_cache_size, || share_of_memory(memory, 1, 16)),
         compaction_bytes_per_second: args.compaction_rate as u64,
-        retention_ms: Some(millis(args.retention_time)).filter(|&ms| ms > 0),
+        retention_ms: Some(millis(args.retention_time)).filter(|&ms| ms > 0 && args.objstore.local_retention.is_none()),
         retention_size_bytes: Some(args.retention_size as u64).filter(|&size| size > 0),
         out_of_order_window_ms: millis(config.storage.tsdb.out_of_order_time_window),
         in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),

@@ -13,13 +13,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+    TextEncoder,
 };
 
 use super::live_config::ReloadStatus;
 use super::query_log::QueryLog;
 use super::store::Store;
 use crate::notifier::{LATENCY_SECONDS, NotifierMetrics};
+use crate::objstore::{OPERATION_SECONDS, ObjstoreMetrics, UploadMetrics};
 use crate::server::rules::Rules;
 use crate::version;
 pub(crate) use rules::RuleMetrics;
@@ -66,6 +68,7 @@ pub(crate) struct Metrics {
     query_log: QueryLog,
     notifications: NotifierMetrics,
     pub(crate) rules: RuleMetrics,
+    pub(crate) objstore: ObjstoreMetrics,
 }
 
 impl Metrics {
@@ -120,6 +123,23 @@ impl Metrics {
                 discovered: gauge("prometheus_notifications_alertmanagers_discovered")?,
             },
             rules: RuleMetrics::new(&registry)?,
+            objstore: ObjstoreMetrics {
+                seconds: histograms("varve_objstore_operation_duration_seconds", &OPERATION_SECONDS)?,
+                failures: counters("varve_objstore_operation_failures_total")?,
+                retries: counter("varve_objstore_retries_total")?,
+                sent_bytes: counter("varve_objstore_sent_bytes_total")?,
+                received_bytes: counter("varve_objstore_received_bytes_total")?,
+                uploads: UploadMetrics {
+                    blocks: counter("varve_uploads_blocks_total")?,
+                    failures: counter("varve_uploads_failures_total")?,
+                    pending: gauge("varve_uploads_pending_blocks")?,
+                    uploaded_until: registered(
+                        &registry,
+                        Gauge::with_opts(opts("varve_uploads_until_timestamp_seconds"))?,
+                    )?,
+                    removed: counter("varve_uploads_local_blocks_removed_total")?,
+                },
+            },
             registry,
         };
         Ok(metrics)

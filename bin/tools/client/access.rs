@@ -42,7 +42,7 @@ pub(crate) struct TlsSettings {
 /// A string that `Debug` does not print.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Secret(pub(super) String);
+pub(crate) struct Secret(pub(crate) String);
 
 /// Does not print the secret.
 impl Serialize for Secret {

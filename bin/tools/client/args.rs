@@ -8,7 +8,7 @@ use clap::Args;
 use super::{Access, Client, Url};
 
 /// The server of commands that are given none.
-const DEFAULT: &str = "http://127.0.0.1:9898";
+pub(crate) const DEFAULT: &str = "http://127.0.0.1:9898";
 
 /// The server, as the first argument or as `--url`.
 #[derive(Debug, Clone, Args)]
@@ -61,17 +61,25 @@ impl ServerArgs {
     /// If a file cannot be read or is invalid.
     pub(crate) fn client(&self) -> Result<Client> {
         let url = self.given().cloned().map_or_else(|| Url::parse(DEFAULT), Ok).map_err(anyhow::Error::msg)?;
-        let AccessArgs { http_config_file, token_file, headers, .. } = &self.access;
+        self.access.client(&url)
+    }
+}
+
+impl AccessArgs {
+    /// Creates a client of a server.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub(crate) fn client(&self, url: &Url) -> Result<Client> {
+        let Self { http_config_file, token_file, headers, .. } = self;
         let mut access = match http_config_file {
             Some(path) => Access::read(path)?,
             None => Access::with_token_file(token_file.as_deref())?,
         };
         headers.iter().try_for_each(|(name, value)| access.add_header(name, value))?;
-        self.access.connect(&url, access)
+        self.connect(url, access)
     }
-}
 
-impl AccessArgs {
     /// Creates a client of another server, with these TLS settings and the bearer token of a file, if any.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The HTTP/1.1 client of the tools and of the notifier, with TLS.
+//! The HTTP/1.1 client of the tools, of the notifier and of object storage, with TLS.
 //!
 //! It uses hyper, which the server needs anyway. The tools run it on a tokio runtime of the calling thread.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use access::{Access, Authorization, BasicAuth, Header, HttpClientConfig, Secret, TlsSettings};
-pub(crate) use args::ServerArgs;
+pub(crate) use args::{AccessArgs, DEFAULT, ServerArgs};
 pub(crate) use url::{Url, escape, unescape};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -20,7 +20,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::HOST;
+use hyper::header::{HOST, HeaderMap};
+use hyper::http::request::Builder;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -42,6 +43,7 @@ const RESPONSE_SIZE_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
@@ -92,6 +94,14 @@ impl Client {
     /// If a certificate or key is invalid.
     pub(crate) fn with_access(url: &Url, access: Access) -> Result<Self> {
         let options = ClientOptions { timeout: TIMEOUT, response_size_max: RESPONSE_SIZE_MAX, user_agent: TOOLS_AGENT };
+        Self::new(url, access, options)
+    }
+
+    /// Creates a client with credentials, TLS settings and limits.
+    ///
+    /// # Errors
+    /// If a certificate or key is invalid.
+    pub(crate) fn new(url: &Url, access: Access, options: ClientOptions) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Self { client: AsyncClient::new(url, access, options)?, runtime: runtime.context("start a runtime")? })
     }
@@ -101,10 +111,18 @@ impl Client {
         &self.client.url
     }
 
+    /// Sends a request as it is built. Its URI is a path and a query.
+    ///
+    /// # Errors
+    /// If no response arrives within the timeout. Any status is a response.
+    pub(crate) fn send(&mut self, request: Builder, body: Bytes) -> Result<Response> {
+        self.runtime.block_on(self.client.send(request, body))
+    }
+
     /// Sends a GET request to `path` below the URL.
     pub(crate) fn get(&mut self, path: &str) -> Result<Response> {
         let request = Request::get(format!("{}{path}", self.client.url.path));
-        self.runtime.block_on(self.client.send(request, Bytes::new()))
+        self.send(request, Bytes::new())
     }
 
     /// Sends a GET request to `path` below the URL and returns the `data` of the response.
@@ -138,7 +156,7 @@ impl Client {
     pub(crate) fn post_form(&mut self, path: &str, form: &str) -> Result<Response> {
         let request = Request::post(format!("{}{path}", self.client.url.path))
             .header("content-type", "application/x-www-form-urlencoded");
-        self.runtime.block_on(self.client.send(request, Bytes::copy_from_slice(form.as_bytes())))
+        self.send(request, Bytes::copy_from_slice(form.as_bytes()))
     }
 }
 
@@ -166,9 +184,11 @@ impl AsyncClient {
         self.send(Request::post(&*self.url.path).header("content-type", "application/json"), body).await
     }
 
-    async fn send(&mut self, request: hyper::http::request::Builder, body: Bytes) -> Result<Response> {
+    async fn send(&mut self, request: Builder, body: Bytes) -> Result<Response> {
         let ClientOptions { timeout, user_agent, .. } = self.options;
-        let request = request.header(HOST, self.url.authority()).header("user-agent", user_agent);
+        let has_host = request.headers_ref().is_some_and(|headers| headers.contains_key(HOST));
+        let request = if has_host { request } else { request.header(HOST, self.url.authority()) };
+        let request = request.header("user-agent", user_agent);
         let mut request = request.body(Full::new(body)).context("build a request")?;
         for (name, value) in &self.access.headers {
             request.headers_mut().append(name, value.clone());
@@ -199,7 +219,7 @@ impl AsyncClient {
         let (head, body) = response.into_parts();
         let body = collect(body, self.options.response_size_max).await;
         let body = body.with_context(|| format!("read the response of {}", self.url))?;
-        Ok(Response { status: head.status.as_u16(), body })
+        Ok(Response { status: head.status.as_u16(), headers: head.headers, body })
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {

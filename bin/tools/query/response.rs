@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn parse(status: u16, body: &'static str) -> Result<Data> {
-        Data::parse(&Response { status, body: body.into() })
+        Data::parse(&Response { status, headers: hyper::HeaderMap::new(), body: body.into() })
     }
 
     #[test]

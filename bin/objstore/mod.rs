@@ -1,0 +1,229 @@
+//! Object storage: a bucket of S3, or of anything with its interface, or a directory in its place.
+//!
+//! Used by `uploads`, by `varve tsdb import` and by `varve tsdb backup`. All calls block, so a tokio task must not make
+//! them. docs/decisions/0021-object-storage.md says why this is not a library.
+//!
+//! Invariants
+//! 1. An object appears as a whole or not at all, and replaces an earlier one of its key.
+//! 2. Memory: one part of an upload, or one range of a download.
+//! 3. Each request carries a checksum of its body, or is read back by the caller ([`ObjectStore::checksum`]).
+//! 4. After [`Stop::stop`], each call fails before its next request.
+
+mod config;
+mod filesystem;
+mod metrics;
+mod pace;
+mod s3;
+mod sign;
+pub(crate) mod uploads;
+mod xml;
+
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+
+pub(crate) use config::BucketConfig;
+pub(crate) use metrics::{OPERATION_SECONDS, ObjstoreMetrics, UploadMetrics};
+pub(crate) use pace::{Pace, Stop};
+pub(crate) use sign::hex;
+
+use config::BackendConfig;
+use filesystem::Filesystem;
+use s3::S3;
+
+const MIB: u64 = 1 << 20;
+/// Maximum size of a range of a download.
+const RANGE_SIZE: u64 = 4 * MIB;
+/// Maximum number of objects that one call lists.
+const LISTED_MAX: usize = 1_000_000;
+
+/// An object of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) key: String,
+    pub(crate) size: u64,
+}
+
+/// A client of one bucket.
+#[derive(Debug)]
+pub(crate) struct ObjectStore {
+    backend: Backend,
+    prefix: String,
+    pace: Pace,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Filesystem(Filesystem),
+    S3(Box<S3>),
+}
+
+impl ObjectStore {
+    /// Creates a client. The first call connects.
+    ///
+    /// # Errors
+    /// If a certificate is invalid.
+    pub(crate) fn new(config: &BucketConfig, pace: Pace, metrics: ObjstoreMetrics) -> Result<Self> {
+        let backend = match &config.backend {
+            BackendConfig::Filesystem(dir) => Backend::Filesystem(Filesystem::new(dir, metrics)),
+            BackendConfig::S3(s3) => Backend::S3(Box::new(S3::new(s3, Arc::clone(pace.stop()), metrics)?)),
+        };
+        Ok(Self { backend, prefix: config.prefix.clone(), pace })
+    }
+
+    /// Stores a file as an object.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or the bucket does not accept it after all retries.
+    pub(crate) fn put_file(&mut self, key: &str, path: &Path) -> Result<()> {
+        let mut file = File::open(path).with_context(|| format!("open {path:?}"))?;
+        let size = file.metadata().with_context(|| format!("read {path:?}"))?.len();
+        self.put(key, size, &mut file)
+    }
+
+    /// Stores `size` bytes as an object.
+    ///
+    /// # Errors
+    /// As [`Self::put_file`].
+    pub(crate) fn put(&mut self, key: &str, size: u64, source: &mut dyn Read) -> Result<()> {
+        self.pace.check()?;
+        let (key, pace) = (format!("{}{key}", self.prefix), &mut self.pace);
+        let stored = match &mut self.backend {
+            Backend::Filesystem(filesystem) => filesystem.put(&key, size, source, pace),
+            Backend::S3(s3) => s3.put(&key, size, source, pace),
+        };
+        stored.with_context(|| format!("store object {key:?}"))
+    }
+
+    /// Passes the bytes of an object of a known size to `each`, a range at a time.
+    ///
+    /// # Errors
+    /// If the object does not exist or has another size; errors of the bucket and of `each`.
+    pub(crate) fn get(&mut self, key: &str, size: u64, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let key = format!("{}{key}", self.prefix);
+        let mut offset = 0;
+        while offset < size {
+            let range_size = RANGE_SIZE.min(size - offset);
+            let bytes = self.get_range(&key, offset, range_size)?;
+            let bytes = bytes.with_context(|| format!("object {key:?} does not exist"))?;
+            ensure!(bytes.len() as u64 == range_size, "object {key:?} has fewer than {size} bytes");
+            each(&bytes)?;
+            offset += range_size;
+        }
+        Ok(())
+    }
+
+    /// Returns at most `size` bytes of an object, fewer at its end, or `None` if it does not exist.
+    fn get_range(&mut self, key: &str, offset: u64, size: u64) -> Result<Option<Bytes>> {
+        self.pace.check()?;
+        let read = match &mut self.backend {
+            Backend::Filesystem(filesystem) => filesystem.get_range(key, offset, size),
+            Backend::S3(s3) => s3.get_range(key, offset, size),
+        };
+        let read = read.with_context(|| format!("read object {key:?}"))?;
+        self.pace.wait_for(read.as_ref().map_or(0, |bytes| bytes.len() as u64))?;
+        Ok(read)
+    }
+
+    /// Downloads an object of a known size to a new file, and passes its bytes to `each` too.
+    ///
+    /// # Errors
+    /// As [`Self::get`], and if the file cannot be written.
+    pub(crate) fn get_file(&mut self, key: &str, size: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        std::fs::create_dir_all(parent).with_context(|| format!("create {parent:?}"))?;
+        let mut file = File::create(path).with_context(|| format!("create {path:?}"))?;
+        self.get(key, size, &mut |bytes| {
+            each(bytes);
+            file.write_all(bytes).with_context(|| format!("write {path:?}"))
+        })?;
+        file.sync_all().with_context(|| format!("sync {path:?}"))
+    }
+
+    /// Returns a small object, or `None` if it does not exist.
+    ///
+    /// # Errors
+    /// If it has more than `size_max` bytes; errors of the bucket.
+    pub(crate) fn read(&mut self, key: &str, size_max: u64) -> Result<Option<Vec<u8>>> {
+        let key = format!("{}{key}", self.prefix);
+        let mut read = Vec::new();
+        loop {
+            let Some(bytes) = self.get_range(&key, read.len() as u64, RANGE_SIZE)? else { return Ok(None) };
+            read.extend_from_slice(&bytes);
+            ensure!(read.len() as u64 <= size_max, "object {key:?} has more than {size_max} bytes");
+            if (bytes.len() as u64) < RANGE_SIZE {
+                return Ok(Some(read));
+            }
+        }
+    }
+
+    /// Returns the CRC-32C of an object of a known size.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub(crate) fn checksum(&mut self, key: &str, size: u64) -> Result<u32> {
+        let mut checksum = 0;
+        self.get(key, size, &mut |bytes| {
+            checksum = crc32c::crc32c_append(checksum, bytes);
+            Ok(())
+        })?;
+        Ok(checksum)
+    }
+
+    /// Lists the objects whose keys begin with a prefix, in any order.
+    ///
+    /// # Errors
+    /// If there are more than [`LISTED_MAX`]; errors of the bucket.
+    pub(crate) fn list(&mut self, prefix: &str) -> Result<Vec<Object>> {
+        self.list_with(prefix, false)
+    }
+
+    /// Lists the names before the first slash of all keys.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub(crate) fn list_dirs(&mut self) -> Result<Vec<String>> {
+        let dirs = self.list_with("", true)?;
+        Ok(dirs.into_iter().filter_map(|dir| Some(dir.key.strip_suffix('/')?.to_owned())).collect())
+    }
+
+    /// With `is_shallow`, objects with a further slash in their key are listed as one entry up to it.
+    fn list_with(&mut self, prefix: &str, is_shallow: bool) -> Result<Vec<Object>> {
+        self.pace.check()?;
+        let whole = format!("{}{prefix}", self.prefix);
+        let listed = match &mut self.backend {
+            Backend::Filesystem(filesystem) => filesystem.list(&whole, is_shallow),
+            Backend::S3(s3) => s3.list(&whole, is_shallow),
+        };
+        let mut objects = listed.with_context(|| format!("list objects {whole:?}"))?;
+        objects.iter_mut().for_each(|object| drop(object.key.drain(..self.prefix.len())));
+        Ok(objects)
+    }
+
+    /// Removes an object, if it exists.
+    ///
+    /// # Errors
+    /// Errors of the bucket.
+    pub(crate) fn delete(&mut self, key: &str) -> Result<()> {
+        self.pace.check()?;
+        let key = format!("{}{key}", self.prefix);
+        let deleted = match &mut self.backend {
+            Backend::Filesystem(filesystem) => filesystem.delete(&key),
+            Backend::S3(s3) => s3.delete(&key),
+        };
+        deleted.with_context(|| format!("delete object {key:?}"))
+    }
+}
+
+/// Fails if a bucket lists more than [`LISTED_MAX`] objects.
+fn check_listed(objects: &[Object]) -> Result<()> {
+    ensure!(objects.len() <= LISTED_MAX, "more than {LISTED_MAX} objects");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The bandwidth of a client, and the end of its work.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// A request to end the work of a thread.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    is_stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// Spreads requests over time, so that they stay below a bandwidth.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    stop: Arc<Stop>,
+    /// 0 for no limit.
+    bytes_per_second: u64,
+    /// When the bytes so far have been sent at that bandwidth.
+    free_at: Instant,
+}
+
+impl Stop {
+    pub(crate) fn stop(&self) {
+        *self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for a duration.
+    ///
+    /// # Errors
+    /// If the work is to end, also during the wait.
+    pub(crate) fn wait(&self, duration: Duration) -> Result<()> {
+        let stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(stopped, duration, |is_stopped| !*is_stopped);
+        let (is_stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *is_stopped { bail!("the process is stopping") } else { Ok(()) }
+    }
+}
+
+impl Pace {
+    pub(crate) fn new(stop: Arc<Stop>, bytes_per_second: u64) -> Self {
+        Self { stop, bytes_per_second, free_at: Instant::now() }
+    }
+
+    /// Returns a pace without a limit, for a tool, which only a signal ends.
+    pub(crate) fn unlimited() -> Self {
+        Self::new(Arc::default(), 0)
+    }
+
+    pub(super) fn stop(&self) -> &Arc<Stop> {
+        &self.stop
+    }
+
+    /// Waits until the bytes before have been sent, and adds `size` bytes.
+    ///
+    /// # Errors
+    /// If the work is to end.
+    pub(super) fn wait_for(&mut self, size: u64) -> Result<()> {
+        if self.bytes_per_second == 0 {
+            return self.check();
+        }
+        let now = Instant::now();
+        self.stop.wait(self.free_at.saturating_duration_since(now))?;
+        self.free_at = self.free_at.max(now) + Duration::from_secs_f64(size as f64 / self.bytes_per_second as f64);
+        Ok(())
+    }
+
+    /// # Errors
+    /// If the work is to end.
+    pub(super) fn check(&self) -> Result<()> {
+        self.stop.wait(Duration::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_spread_over_time_until_the_work_ends() {
+        let stop = Arc::new(Stop::default());
+        let mut pace = Pace::new(Arc::clone(&stop), 1000);
+        let started = Instant::now();
+        (0..3).for_each(|_| pace.wait_for(20).unwrap());
+        assert!(started.elapsed() >= Duration::from_millis(40), "{:?}", started.elapsed());
+        stop.stop();
+        assert!(pace.wait_for(1_000_000).is_err() && Pace::new(stop, 0).wait_for(1).is_err());
+    }
+}
