@@ -13,6 +13,7 @@ mod crash;
 mod deploy;
 mod http;
 mod ingest;
+mod objstore;
 mod otlp;
 mod prometheus;
 mod promql;

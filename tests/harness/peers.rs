@@ -18,10 +18,25 @@ use super::wait_until;
 /// Returns `true` if a program that a test needs is missing, and prints that the test is skipped.
 pub(crate) fn missing(programs: &[&str]) -> bool {
     let Some(program) = programs.iter().find(|program| find(program).is_none()) else { return false };
+    print_skipped(&format!("{program} is not on PATH"));
+    true
+}
+
+/// Returns a Python that can import these modules. If there is none, prints that the test is skipped.
+pub(crate) fn python_with(modules: &str) -> Option<String> {
+    let python = std::env::var("VARVE_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let imported = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
+    let is_found = imported.is_ok_and(|output| output.status.success());
+    if !is_found {
+        print_skipped(&format!("{python} has no {modules} (VARVE_TEST_PYTHON)"));
+    }
+    is_found.then_some(python)
+}
+
+fn print_skipped(reason: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     // Not eprintln!, whose output the test harness captures while tests pass.
-    let _ = writeln!(std::io::stderr(), "skipped: {program} is not on PATH ({test})");
-    true
+    let _ = writeln!(std::io::stderr(), "skipped: {reason} ({test})");
 }
 
 fn find(program: &str) -> Option<PathBuf> {

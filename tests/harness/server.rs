@@ -56,12 +56,26 @@ impl Server {
     /// Starts a server whose data directory is a tmpfs of the given size, which ends with the process. Returns `None`
     /// if the system cannot mount one.
     pub(crate) fn start_on_small_disk(size: &str, flags: &[&str]) -> Option<Self> {
-        const MOUNT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@""#;
         let (dir, data_dir) = new_data_dir();
-        std::fs::create_dir(&data_dir).expect("make a data directory");
+        Self::run_beside_small_disk(size, &data_dir.clone(), (dir, data_dir), flags)
+    }
+
+    /// As [`Self::start_on_small_disk`], with the tmpfs in another directory. [`Self::root`] leads to it.
+    pub(crate) fn start_beside_small_disk(size: &str, disk: &Path, flags: &[&str]) -> Option<Self> {
+        Self::run_beside_small_disk(size, disk, new_data_dir(), flags)
+    }
+
+    fn run_beside_small_disk(
+        size: &str,
+        disk: &Path,
+        (dir, data_dir): (TempDir, PathBuf),
+        flags: &[&str],
+    ) -> Option<Self> {
+        const MOUNT: &str = r#"mount -t tmpfs -o size="$1" none "$2" && shift 2 && exec "$@""#;
+        std::fs::create_dir_all(disk).expect("make a directory");
         let unshare = |program: &Command| {
             let mut command = Command::new("unshare");
-            command.args(["-rm", "sh", "-c", MOUNT, "sh", size]).arg(&data_dir).arg(program.get_program());
+            command.args(["-rm", "sh", "-c", MOUNT, "sh", size]).arg(disk).arg(program.get_program());
             command.args(program.get_args());
             command
         };
@@ -151,11 +165,22 @@ impl Server {
         value.unwrap_or_else(|| panic!("{series} is not in\n{text}")).parse().expect("a metric's value is a number")
     }
 
-    /// Returns the size of the reserve for a full disk, in the mount namespace of the process.
+    /// Returns a path as the process sees it, in its mount namespace.
+    pub(crate) fn root(&self, path: &Path) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{}", self.process.id(), path.display()))
+    }
+
+    /// Changes the size of the disk of [`Self::start_beside_small_disk`].
+    pub(crate) fn resize_disk(&self, disk: &Path, size: &str) {
+        let mut command = Command::new("nsenter");
+        command.args(["--preserve-credentials", "-U", "-m", "-t", &self.process.id().to_string()]);
+        command.args(["mount", "-o", &format!("remount,size={size}")]).arg(disk);
+        assert!(command.status().expect("run nsenter").success(), "{command:?}");
+    }
+
+    /// Returns the size of the reserve for a full disk.
     pub(crate) fn reserve_size(&self) -> u64 {
-        let path = self.data_dir().join("wal/reserve");
-        let seen = format!("/proc/{}/root{}", self.process.id(), path.display());
-        std::fs::metadata(seen).map_or(0, |metadata| metadata.len())
+        std::fs::metadata(self.root(&self.data_dir().join("wal/reserve"))).map_or(0, |metadata| metadata.len())
     }
 
     /// Returns the resident size of the process in bytes.

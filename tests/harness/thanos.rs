@@ -52,6 +52,11 @@ impl Thanos {
         (Self::start("receive", &[&own, flags].concat()), Http::new(address))
     }
 
+    /// Starts a store gateway, and waits until it has loaded the blocks of its bucket.
+    pub(crate) fn store(flags: &[&str]) -> Self {
+        Self::start("store", &[&["--data-dir=."], flags].concat())
+    }
+
     fn start(component: &str, flags: &[&str]) -> Self {
         let (address, grpc, dir) = (free_address(), free_address(), TempDir::new().expect("make a directory"));
         let mut command = Command::new("thanos");
@@ -90,7 +95,7 @@ pub(crate) fn write_to_router(router: &Http, request: &WriteRequest, tenant: &st
 }
 
 /// Returns an address that no process listens on.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("find a free port");
     listener.local_addr().expect("a bound address")
 }

@@ -11,7 +11,7 @@ use crate::harness::otlp::{
     HistogramPoint, Metric, Number, NumberPoint, Quantile, Request, Resource, ResourceMetrics, Scope, ScopeMetrics,
     Sum, Summary, SummaryPoint, Value, attributes, text,
 };
-use crate::harness::{Answer, ConfigFile, Http, Release, Server, now_ms, releases};
+use crate::harness::{Answer, ConfigFile, Http, Release, Server, now_ms, python_with, releases};
 
 const SETTINGS: [&str; 7] = [
     "{}",
@@ -255,21 +255,11 @@ fn other_content_types_and_damaged_bodies_are_refused() {
     assert!(contents(http, 1_700_000_000).is_empty());
 }
 
-/// Returns a Python with the OpenTelemetry SDK.
-fn python() -> Option<String> {
-    let python = std::env::var("VARVE_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let imports = "import opentelemetry.exporter.otlp.proto.http, opentelemetry.exporter.otlp.json.http";
-    let found = Command::new(&python).args(["-c", imports]).output().is_ok_and(|output| output.status.success());
-    if !found {
-        eprintln!("skipped: {python} has no OpenTelemetry SDK with exporters of protobuf and JSON");
-    }
-    found.then_some(python)
-}
-
 /// The totals of deltas equal what the SDK itself adds up.
 #[test]
 fn the_sdk_of_opentelemetry_writes_protobuf_and_json() {
-    let Some(python) = python() else { return };
+    let modules = "opentelemetry.exporter.otlp.proto.http, opentelemetry.exporter.otlp.json.http";
+    let Some(python) = python_with(modules) else { return };
     let varve = Server::start(&["--enable-feature=otlp-deltatocumulative"]);
     let url = varve.http().url("/api/v1/otlp/v1/metrics");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/otlp/sdk.py");

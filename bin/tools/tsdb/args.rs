@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::backup::{BackupArgs, RestoreArgs};
 use super::export::ExportArgs;
 use super::import::ImportArgs;
 use crate::quantity::parse_duration;
@@ -27,10 +28,14 @@ pub(crate) enum TsdbCommand {
     /// Create Prometheus blocks
     #[command(subcommand)]
     CreateBlocksFrom(CreateBlocksCommand),
-    /// Import a Prometheus data directory: blocks, WAL, head chunks
+    /// Import a Prometheus data directory (blocks, WAL, head chunks), or the blocks of a bucket
     Import(ImportArgs),
     /// Export samples to Prometheus blocks
     Export(ExportArgs),
+    /// Back up a running server to a directory or a bucket, incrementally
+    Backup(BackupArgs),
+    /// Restore a data directory from a backup, or verify a backup
+    Restore(RestoreArgs),
     /// Flush the WAL to blocks and merge all blocks; no server may have the directory open
     Compact(CompactArgs),
 }

@@ -8,6 +8,7 @@
 mod analyze;
 mod args;
 mod backfill;
+mod backup;
 mod chunk_sizes;
 mod churn;
 mod columns;
@@ -48,6 +49,8 @@ pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
         }
         TsdbCommand::Import(args) => import(args),
         TsdbCommand::Export(args) => export(args),
+        TsdbCommand::Backup(args) => exit_code(backup::backup(args)),
+        TsdbCommand::Restore(args) => exit_code(backup::restore(args)),
         TsdbCommand::Churn(args) => exit_code(churn::churn(args)),
         TsdbCommand::Compact(args) => exit_code(churn::compact(args)),
     }
@@ -68,7 +71,7 @@ pub(in crate::tools) fn stage_openmetrics(input: &Path, scratch: &Path, path: &P
         labels: Vec::new(),
         max_block_duration: Duration::from_secs(2 * 3600),
     })?;
-    import::stage(&ImportArgs { source, path }).map(drop)
+    import::stage(&ImportArgs { source, path, block_labels: Vec::new() }).map(drop)
 }
 
 /// Prints errors and returns the exit code.

@@ -17,6 +17,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) enum Unit {
     Bytes,
     Series,
+    Blocks,
 }
 
 impl Unit {
@@ -24,6 +25,7 @@ impl Unit {
         match self {
             Self::Bytes => HumanBytes(n).to_string(),
             Self::Series => format!("{} series", HumanCount(n)),
+            Self::Blocks => format!("{} blocks", HumanCount(n)),
         }
     }
 }

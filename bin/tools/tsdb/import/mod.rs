@@ -1,12 +1,13 @@
-//! `varve tsdb import`: imports a Prometheus data directory.
+//! `varve tsdb import`: imports a Prometheus data directory, or the blocks of a bucket.
 
+mod bucket;
 mod staging;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use varve_prometheus::block::BlockReader;
 use varve_prometheus::chunk::StartTimestamps;
@@ -19,7 +20,10 @@ use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use staging::{Built, Staging};
 
-use crate::tools::wal::{self, Progress, Unit, Verdict, damage_lines, default_options, recover_with_progress};
+use crate::objstore::BucketConfig;
+use crate::tools::wal::{
+    self, Progress, Unit, Verdict, damage_lines, default_options, parse_label, recover_with_progress,
+};
 
 /// Number of exemplars per append.
 const EXEMPLARS_PER_APPEND: usize = 1000;
@@ -28,13 +32,26 @@ const EXEMPLARS_PER_APPEND: usize = 1000;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Exit codes: 0 no damage, 1 damage was found and the rest imported, 2 the command failed.")]
 pub(crate) struct ImportArgs {
-    /// Prometheus' data directory; read-only, may be in use
-    #[arg(value_name = "PROM_DIR")]
+    /// Prometheus' data directory; read-only, may be in use. Or a bucket with blocks of Thanos or Mimir: a file in the
+    /// format of Thanos' objstore configuration, or s3://BUCKET/PREFIX
+    #[arg(value_name = "PROM_DIR|BUCKET")]
     pub(crate) source: PathBuf,
 
     /// Varve's data directory; if a server has it open, the server imports the blocks on request
     #[arg(value_name = "DIR", default_value = "data/")]
     pub(crate) path: PathBuf,
+
+    /// Only blocks of the bucket with this external label; may be repeated
+    #[arg(long = "block-label", value_name = "NAME=VALUE", value_parser = parse_label)]
+    pub(crate) block_labels: Vec<(String, String)>,
+}
+
+impl ImportArgs {
+    /// Returns the bucket that is the source, if it is not a data directory.
+    fn bucket(&self) -> Result<Option<BucketConfig>> {
+        let argument = self.source.to_str().filter(|text| text.starts_with("s3://") || self.source.is_file());
+        argument.map(BucketConfig::of_argument).transpose()
+    }
 }
 
 /// Builds blocks from a Prometheus data directory, then imports all of them at once.
@@ -53,13 +70,18 @@ fn run(args: &ImportArgs) -> Result<Verdict> {
 /// # Errors
 /// If the source does not exist, or another import is running, and for I/O errors.
 pub(super) fn stage(args: &ImportArgs) -> Result<Verdict> {
-    if !args.source.is_dir() {
+    let bucket = args.bucket()?;
+    if bucket.is_none() && !args.source.is_dir() {
         bail!("data directory {:?} does not exist", args.source);
     }
+    ensure!(args.block_labels.is_empty() || bucket.is_some(), "--block-label needs a bucket, not a data directory");
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut staging = Staging::open(&args.path)?;
     let mut damage = DamageReport::default();
-    build(&fs, args, &mut staging, &mut damage)?;
+    match &bucket {
+        Some(bucket) => bucket::build(&fs, bucket, &args.block_labels, &mut staging, &mut damage)?,
+        None => build(&fs, args, &mut staging, &mut damage)?,
+    }
     let built = staging.built();
     staging.hand_over(&args.path.join("import"))?;
     eprint!("{}", damage_lines(&damage));
@@ -81,25 +103,27 @@ fn build(fs: &Arc<dyn Fs>, args: &ImportArgs, staging: &mut Staging, damage: &mu
     let progress = Progress::start("building blocks", Unit::Bytes);
     for (source, size) in sources.iter().zip(sizes) {
         progress.show(done, total, "");
-        build_block(fs, &args.source, source, staging, damage)?;
+        build_block(fs, &args.source, source, staging, damage, &mut || Ok(()))?;
         done += size;
     }
     progress.finish();
     Ok(())
 }
 
-/// Builds blocks of the store from one block of Prometheus.
+/// Builds blocks of the store from one block of Prometheus. Calls `fetch` before it reads more than the description.
 fn build_block(
     fs: &Arc<dyn Fs>,
     data_dir: &Path,
     source: &Path,
     staging: &mut Staging,
     damage: &mut DamageReport,
+    fetch: &mut dyn FnMut() -> Result<()>,
 ) -> Result<()> {
     // A directory without a description is not a block. `import_block` reports it.
     if source.join("meta.json").is_file() && staging.has_finished(source)? {
         return Ok(());
     }
+    fetch()?;
     let n_damaged = damage.n_damaged();
     // Of two samples with the same timestamp, the one in the block with the lower number wins, which is the older
     // Prometheus block.
@@ -132,14 +156,19 @@ fn import_staged(args: &ImportArgs) -> Result<()> {
         Ok(db) => {
             let n_blocks = db.import().context("import the blocks")?;
             println!("imported {n_blocks} blocks");
+            if !args.source.is_dir() {
+                return Ok(());
+            }
             let found = read_exemplars_and_metadata(&RealFs, &args.source, exemplars_max).context("read the WAL")?;
             store_exemplars_and_metadata(&db, found)
         }
         Err(Error::Locked { .. }) => {
             println!("a server has {path:?} open; to import the blocks: POST /api/v1/admin/tsdb/import");
-            println!(
-                "exemplars and metadata are not imported: repeat the import while no server has the directory open"
-            );
+            if args.source.is_dir() {
+                println!(
+                    "exemplars and metadata are not imported: repeat the import while no server has the directory open"
+                );
+            }
             Ok(())
         }
         Err(error) => Err(error).with_context(|| format!("open data directory {path:?}")),

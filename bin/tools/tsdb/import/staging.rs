@@ -3,6 +3,7 @@
 //! ```text
 //! import.tmp/lock       locked during an import
 //! import.tmp/logs/      Prometheus' blocks recovered from its WAL
+//! import.tmp/bucket/    the block of a bucket that is being read
 //! import.tmp/blocks/    blocks of the store, built from these and from Prometheus' own blocks
 //! import.tmp/finished   one line of JSON per finished Prometheus block, in the order in which they are read
 //! ```
@@ -87,6 +88,11 @@ impl Staging {
     /// Returns the directory for blocks recovered from Prometheus' WAL.
     pub(super) fn logs_dir(&self) -> PathBuf {
         self.dir.join("logs")
+    }
+
+    /// Returns the directory for blocks downloaded from a bucket.
+    pub(super) fn bucket_dir(&self) -> PathBuf {
+        self.dir.join("bucket")
     }
 
     /// Returns the directory for blocks of the store.
