@@ -35,7 +35,7 @@ const WITHOUT_EFFECT: [&str; 5] =
 /// Keys of S3 that are not supported.
 const UNSUPPORTED: [&str; 4] = ["aws_sdk_auth", "signature_version2", "sts_endpoint", "put_user_metadata"];
 
-/// A bucket, or a directory in its place.
+/// A bucket of S3, or a directory.
 #[derive(Debug, Clone)]
 pub(crate) struct BucketConfig {
     pub(super) backend: BackendConfig,
@@ -137,21 +137,21 @@ impl BucketConfig {
         Self::parse(&text, folder, |name| std::env::var(name).unwrap_or_default()).with_context(about)
     }
 
-    /// Returns the bucket that an argument of a tool names: `s3://bucket/prefix`, with credentials, endpoint and region
-    /// of the environment; a configuration file; or a directory, which need not exist.
+    /// Returns the bucket that an argument of a tool names. It is `s3://bucket/prefix`, with credentials, endpoint and
+    /// region from the environment, or a configuration file, or a directory, which need not exist.
     ///
     /// # Errors
-    /// As [`Self::load`], and if the environment has no credentials.
-    pub(crate) fn of_argument(argument: &str) -> Result<Self> {
+    /// If the configuration file is invalid, or the environment has no credentials.
+    pub(crate) fn from_argument(argument: &str) -> Result<Self> {
         let path = Path::new(argument);
         match argument.strip_prefix("s3://") {
-            Some(url) => Self::of_url(url, |name| std::env::var(name).unwrap_or_default()),
+            Some(url) => Self::from_url(url, |name| std::env::var(name).unwrap_or_default()),
             None if path.is_file() => Self::load(path),
             None => Ok(Self { backend: BackendConfig::Filesystem(path.to_owned()), prefix: String::new() }),
         }
     }
 
-    fn of_url(url: &str, env: impl Fn(&str) -> String) -> Result<Self> {
+    fn from_url(url: &str, env: impl Fn(&str) -> String) -> Result<Self> {
         let (bucket, prefix) = url.split_once('/').unwrap_or((url, ""));
         let endpoint = env("AWS_ENDPOINT_URL");
         let section = S3Section {
@@ -235,7 +235,7 @@ impl S3Section {
             .context("http_config")?
             .trusting(None, self.http_config.insecure_skip_verify);
         Ok(S3Config {
-            region: if self.region.is_empty() { region_of(&self.endpoint).to_owned() } else { self.region },
+            region: if self.region.is_empty() { endpoint_region(&self.endpoint).to_owned() } else { self.region },
             bucket: self.bucket,
             endpoint: self.endpoint,
             is_insecure: self.insecure,
@@ -276,7 +276,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Returns the region in the name of an endpoint of AWS, or the default region.
-fn region_of(endpoint: &str) -> &str {
+fn endpoint_region(endpoint: &str) -> &str {
     let rest = endpoint.strip_suffix(".amazonaws.com").and_then(|host| host.strip_prefix("s3"));
     let region = rest.map(|rest| rest.trim_start_matches(".dualstack").trim_start_matches(['.', '-']));
     region.filter(|region| !region.is_empty()).unwrap_or("us-east-1")
@@ -301,8 +301,8 @@ mod tests {
     }
 
     fn check(text: &str, expect: &str) {
-        let refused = parse(text).unwrap_err();
-        assert!(refused.contains(expect), "{text}: {refused}");
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(expect), "{text}: {error}");
     }
 
     fn s3(fields: &str) -> S3Config {
@@ -348,14 +348,14 @@ mod tests {
         }
         check("type: TAPE", "unknown type \"TAPE\"");
         check("type: FILESYSTEM\nconfig: {directory: a, mode: b}", "unknown field `mode`");
-        let of_s3 = |fields: &str, expect: &str| check(&format!("type: S3\nconfig: {{{fields}}}"), expect);
-        of_s3("bucket: b, endpoint: e", "access_key and secret_key are missing");
-        of_s3(S3, "endpoint is missing");
-        of_s3(&format!("{S3}, endpoint: 'http://e'"), "endpoint \"http://e\" is not a host");
-        of_s3(&format!("{S3}, endpoint: e, sts_endpoint: x"), "sts_endpoint is not supported");
-        of_s3(&format!("{S3}, endpoint: e, colour: red"), "unknown key colour");
-        of_s3(&format!("{S3}, endpoint: e, part_size: 1"), "part_size 1 is not between 5242880 and 67108864");
-        of_s3(&format!("{S3}, endpoint: e, sse_config: {{type: SSE-C}}"), "type \"SSE-C\" is not SSE-S3 or SSE-KMS");
+        let check_s3 = |fields: &str, expect: &str| check(&format!("type: S3\nconfig: {{{fields}}}"), expect);
+        check_s3("bucket: b, endpoint: e", "access_key and secret_key are missing");
+        check_s3(S3, "endpoint is missing");
+        check_s3(&format!("{S3}, endpoint: 'http://e'"), "endpoint \"http://e\" is not a host");
+        check_s3(&format!("{S3}, endpoint: e, sts_endpoint: x"), "sts_endpoint is not supported");
+        check_s3(&format!("{S3}, endpoint: e, colour: red"), "unknown key colour");
+        check_s3(&format!("{S3}, endpoint: e, part_size: 1"), "part_size 1 is not between 5242880 and 67108864");
+        check_s3(&format!("{S3}, endpoint: e, sse_config: {{type: SSE-C}}"), "type \"SSE-C\" is not SSE-S3 or SSE-KMS");
     }
 
     #[test]
@@ -366,14 +366,14 @@ mod tests {
             "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => "key".to_owned(),
             _ => String::new(),
         };
-        let BucketConfig { backend: BackendConfig::S3(s3), prefix } = BucketConfig::of_url("b/c/d", env).unwrap()
+        let BucketConfig { backend: BackendConfig::S3(s3), prefix } = BucketConfig::from_url("b/c/d", env).unwrap()
         else {
             panic!("an URL names a bucket of S3")
         };
         assert_eq!((&*s3.bucket, &*prefix, &*s3.endpoint), ("b", "c/d/", "127.0.0.1:9000"));
         assert!(s3.is_insecure && !s3.is_virtual_hosted && s3.region == "eu" && s3.access_key == "key");
-        let refused = BucketConfig::of_url("b", |_| String::new()).unwrap_err();
-        assert!(format!("{refused:#}").starts_with("s3://b: access_key"), "{refused:#}");
+        let error = BucketConfig::from_url("b", |_| String::new()).unwrap_err();
+        assert!(format!("{error:#}").starts_with("s3://b: access_key"), "{error:#}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A directory in the place of a bucket: the type `FILESYSTEM` of Thanos.
+//! A directory as a bucket: the type `FILESYSTEM` of Thanos.
 //!
 //! Crash: an object is written to a temporary file and renamed once it is synced. A temporary file is not listed, and
 //! the next object of its key replaces it.

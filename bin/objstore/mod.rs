@@ -1,14 +1,15 @@
-//! Object storage: a bucket of S3, or of anything with its interface, or a directory in its place.
+//! Object storage: a bucket of S3 or of a compatible server, or a directory.
 //!
 //! Used by `uploads`, by `varve tsdb import` and by `varve tsdb backup`. All calls block, so a tokio task must not make
-//! them. docs/decisions/0021-object-storage.md says why this is not a library.
+//! them. docs/decisions/0021-object-storage.md compares it with libraries.
 //!
 //! Invariants
 //! 1. An object appears as a whole or not at all, and replaces an earlier one of its key.
 //! 2. Memory: one part of an upload, or one range of a download.
-//! 3. Each request carries a checksum of its body, or is read back by the caller ([`ObjectStore::checksum`]).
+//! 3. Each request of S3 carries a checksum of its body. Callers read objects back ([`ObjectStore::checksum`]).
 //! 4. After [`Stop::stop`], each call fails before its next request.
 
+mod checksum;
 mod config;
 mod filesystem;
 mod metrics;
@@ -26,11 +27,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 
+pub(crate) use checksum::file_checksum;
 pub(crate) use config::BucketConfig;
 pub(crate) use metrics::{OPERATION_SECONDS, ObjstoreMetrics, UploadMetrics};
 pub(crate) use pace::{Pace, Stop};
-pub(crate) use sign::hex;
 
+use checksum::Checksum;
 use config::BackendConfig;
 use filesystem::Filesystem;
 use s3::S3;
@@ -88,7 +90,7 @@ impl ObjectStore {
     /// Stores `size` bytes as an object.
     ///
     /// # Errors
-    /// As [`Self::put_file`].
+    /// If the source has fewer bytes, or the bucket does not accept them after all retries.
     pub(crate) fn put(&mut self, key: &str, size: u64, source: &mut dyn Read) -> Result<()> {
         self.pace.check()?;
         let (key, pace) = (format!("{}{key}", self.prefix), &mut self.pace);
@@ -102,7 +104,7 @@ impl ObjectStore {
     /// Passes the bytes of an object of a known size to `each`, a range at a time.
     ///
     /// # Errors
-    /// If the object does not exist or has another size; errors of the bucket and of `each`.
+    /// If the object does not exist or has fewer bytes. Errors of the bucket and of `each`.
     pub(crate) fn get(&mut self, key: &str, size: u64, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let key = format!("{}{key}", self.prefix);
         let mut offset = 0;
@@ -129,25 +131,27 @@ impl ObjectStore {
         Ok(read)
     }
 
-    /// Downloads an object of a known size to a new file, and passes its bytes to `each` too.
+    /// Downloads an object of a known size to a new file. Returns its SHA-256.
     ///
     /// # Errors
-    /// As [`Self::get`], and if the file cannot be written.
-    pub(crate) fn get_file(&mut self, key: &str, size: u64, path: &Path, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+    /// If the object does not exist or has fewer bytes, or the file cannot be written. Errors of the bucket.
+    pub(crate) fn get_file(&mut self, key: &str, size: u64, path: &Path) -> Result<String> {
         let parent = path.parent().unwrap_or(Path::new(""));
         std::fs::create_dir_all(parent).with_context(|| format!("create {parent:?}"))?;
         let mut file = File::create(path).with_context(|| format!("create {path:?}"))?;
+        let mut checksum = Checksum::new();
         self.get(key, size, &mut |bytes| {
-            each(bytes);
+            checksum.add(bytes);
             file.write_all(bytes).with_context(|| format!("write {path:?}"))
         })?;
-        file.sync_all().with_context(|| format!("sync {path:?}"))
+        file.sync_all().with_context(|| format!("sync {path:?}"))?;
+        Ok(checksum.finish())
     }
 
     /// Returns a small object, or `None` if it does not exist.
     ///
     /// # Errors
-    /// If it has more than `size_max` bytes; errors of the bucket.
+    /// If it has more than `size_max` bytes. Errors of the bucket.
     pub(crate) fn read(&mut self, key: &str, size_max: u64) -> Result<Option<Vec<u8>>> {
         let key = format!("{}{key}", self.prefix);
         let mut read = Vec::new();
@@ -161,23 +165,23 @@ impl ObjectStore {
         }
     }
 
-    /// Returns the CRC-32C of an object of a known size.
+    /// Returns the SHA-256 of an object of a known size.
     ///
     /// # Errors
-    /// As [`Self::get`].
-    pub(crate) fn checksum(&mut self, key: &str, size: u64) -> Result<u32> {
-        let mut checksum = 0;
+    /// If the object does not exist or has fewer bytes. Errors of the bucket.
+    pub(crate) fn checksum(&mut self, key: &str, size: u64) -> Result<String> {
+        let mut checksum = Checksum::new();
         self.get(key, size, &mut |bytes| {
-            checksum = crc32c::crc32c_append(checksum, bytes);
+            checksum.add(bytes);
             Ok(())
         })?;
-        Ok(checksum)
+        Ok(checksum.finish())
     }
 
     /// Lists the objects whose keys begin with a prefix, in any order.
     ///
     /// # Errors
-    /// If there are more than [`LISTED_MAX`]; errors of the bucket.
+    /// If there are more than [`LISTED_MAX`]. Errors of the bucket.
     pub(crate) fn list(&mut self, prefix: &str) -> Result<Vec<Object>> {
         self.list_with(prefix, false)
     }
@@ -185,7 +189,7 @@ impl ObjectStore {
     /// Lists the names before the first slash of all keys.
     ///
     /// # Errors
-    /// As [`Self::list`].
+    /// If there are more than [`LISTED_MAX`]. Errors of the bucket.
     pub(crate) fn list_dirs(&mut self) -> Result<Vec<String>> {
         let dirs = self.list_with("", true)?;
         Ok(dirs.into_iter().filter_map(|dir| Some(dir.key.strip_suffix('/')?.to_owned())).collect())

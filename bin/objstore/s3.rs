@@ -1,4 +1,4 @@
-//! A bucket of S3 or of anything with its interface.
+//! A bucket of S3 or of a compatible server.
 //!
 //! A request is repeated, with growing pauses, if the server does not respond or responds with 5xx or 429. Objects
 //! larger than a part are sent in parts. The parts of an interrupted upload are removed when the same key is sent
@@ -195,7 +195,7 @@ impl S3 {
         self.call(&Call::new("delete", "DELETE", key)).map(drop)
     }
 
-    /// As [`Self::call`], and a missing object or bucket is an error too.
+    /// Sends a request. A missing object or bucket is an error.
     fn expect(&mut self, call: Call<'_>) -> Result<Response> {
         let response = self.call(&call)?;
         ensure!(response.status != 404, "{} returned 404: {}", self.host, reason(&response));

@@ -6,7 +6,9 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use ring::{digest, hmac};
+use ring::hmac;
+
+use super::checksum::{checksum, hex};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";
@@ -39,8 +41,8 @@ impl Signer {
     pub(super) fn sign(&self, request: Unsigned<'_>, now: Timestamp) -> Vec<(String, String)> {
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
         let day = &time[..8];
-        let checksum = hex(digest::digest(&digest::SHA256, request.body).as_ref());
-        let mut added = vec![("x-amz-content-sha256", checksum.clone()), ("x-amz-date", time.clone())];
+        let body = checksum(request.body);
+        let mut added = vec![("x-amz-content-sha256", body.clone()), ("x-amz-date", time.clone())];
         if !self.session_token.is_empty() {
             added.push(("x-amz-security-token", self.session_token.clone()));
         }
@@ -54,10 +56,9 @@ impl Signer {
             lines
         });
         let Unsigned { method, path, query, .. } = request;
-        let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{checksum}");
+        let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{body}");
         let scope = format!("{day}/{}/{SERVICE}/aws4_request", self.region);
-        let hash = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
-        let text = format!("{ALGORITHM}\n{time}\n{scope}\n{hash}");
+        let text = format!("{ALGORITHM}\n{time}\n{scope}\n{}", checksum(canonical.as_bytes()));
         let start = format!("AWS4{}", self.secret_key).into_bytes();
         let parts = [day, &self.region, SERVICE, "aws4_request", &text];
         let signature = hex(&parts.iter().fold(start, |key, part| hmac_sha256(&key, part)));
@@ -77,14 +78,6 @@ pub(super) fn encode(text: &str, is_path: bool) -> String {
             _ => drop(write!(encoded, "%{byte:02X}")),
         }
         encoded
-    })
-}
-
-/// Returns bytes in hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
     })
 }
 

@@ -237,7 +237,7 @@ fn check(store: &mut ObjectStore) {
     for (key, bytes) in [("a/1", &b"one"[..]), ("a/large", &large), ("a b/3", b""), ("c", b"see")] {
         put(store, key, bytes).unwrap();
         assert_eq!(store.read(key, large.len() as u64).unwrap().unwrap(), bytes, "{key}");
-        assert_eq!(store.checksum(key, bytes.len() as u64).unwrap(), crc32c::crc32c(bytes), "{key}");
+        assert_eq!(store.checksum(key, bytes.len() as u64).unwrap(), checksum::checksum(bytes), "{key}");
     }
     put(store, "c", b"sea").unwrap();
     assert_eq!(store.read("c", 3).unwrap().unwrap(), b"sea");
@@ -262,7 +262,7 @@ fn check(store: &mut ObjectStore) {
 #[test]
 fn a_directory_is_a_bucket() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = client(&BucketConfig::of_argument(dir.path().to_str().unwrap()).unwrap());
+    let mut store = client(&BucketConfig::from_argument(dir.path().to_str().unwrap()).unwrap());
     check(&mut store);
     for key in ["../out", "/etc/none", "a/./b", "x.varve-unfinished"] {
         assert!(put(&mut store, key, b"x").is_err(), "{key}");
@@ -293,16 +293,16 @@ fn requests_are_repeated_after_temporary_failures() {
         assert_eq!(store.read("a", 11 << 20).unwrap().unwrap(), bytes);
     }
     *server.stored() = Stored { n_failures: 9, ..Stored::default() };
-    let refused = format!("{:#}", store.list("").unwrap_err());
-    assert!(refused.contains("after 2 retries") && refused.contains("500: InternalError: again"), "{refused}");
+    let error = format!("{:#}", store.list("").unwrap_err());
+    assert!(error.contains("after 2 retries") && error.contains("500: InternalError: again"), "{error}");
     assert_eq!(server.stored().n_requests, 3);
 }
 
 #[test]
 fn a_rejected_request_is_not_repeated() {
     let server = Server::start();
-    let refused = format!("{:#}", put(&mut server.client("wrong"), "a", b"x").unwrap_err());
-    assert!(refused.contains("403: SignatureDoesNotMatch: no"), "{refused}");
+    let error = format!("{:#}", put(&mut server.client("wrong"), "a", b"x").unwrap_err());
+    assert!(error.contains("403: SignatureDoesNotMatch: no"), "{error}");
     assert_eq!(server.stored().n_requests, 1);
 }
 

@@ -19,7 +19,7 @@ pub(super) fn text(xml: &str, name: &str) -> Option<String> {
     elements(xml, name).next().map(unescape)
 }
 
-/// As [`text`].
+/// Returns the text of the first element of a name.
 ///
 /// # Errors
 /// If there is none.

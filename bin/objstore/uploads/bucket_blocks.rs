@@ -36,7 +36,7 @@ impl BucketBlocks {
     /// Lists the bucket and reads new descriptions.
     ///
     /// # Errors
-    /// If there are more than [`BLOCKS_MAX`] blocks; errors of the bucket.
+    /// If there are more than [`BLOCKS_MAX`] blocks. Errors of the bucket.
     pub(super) fn refresh(&mut self, store: &mut ObjectStore) -> Result<()> {
         let mut files: HashMap<Ulid, HashMap<String, u64>> = HashMap::new();
         for object in store.list("")? {

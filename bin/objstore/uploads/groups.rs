@@ -24,7 +24,7 @@ pub(super) struct Group {
 pub(super) fn windows(blocks: &[BlockSummary]) -> Result<BTreeSet<i64>> {
     let mut all = BTreeSet::new();
     for block in blocks {
-        let windows = windows_of(block);
+        let windows = block_windows(block);
         let n_windows = windows.end().abs_diff(*windows.start()).saturating_add(1);
         ensure!(
             n_windows <= EXPORT_WINDOWS_MAX,
@@ -40,7 +40,7 @@ pub(super) fn windows(blocks: &[BlockSummary]) -> Result<BTreeSet<i64>> {
 pub(super) fn groups(blocks: &[BlockSummary]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for block in blocks {
-        let windows = windows_of(block);
+        let windows = block_windows(block);
         match groups.last_mut() {
             Some(last) if last.windows.end() >= windows.start() => {
                 last.numbers.push(block.number);
@@ -52,7 +52,7 @@ pub(super) fn groups(blocks: &[BlockSummary]) -> Vec<Group> {
     groups
 }
 
-fn windows_of(block: &BlockSummary) -> RangeInclusive<i64> {
+fn block_windows(block: &BlockSummary) -> RangeInclusive<i64> {
     block.range.start_ms.div_euclid(WINDOW_MS)..=block.range.end_ms.div_euclid(WINDOW_MS)
 }
 

@@ -33,8 +33,9 @@ use varve_prometheus::recover::range_of;
 use varve_tsdb::Db;
 use varve_tsdb::fs::{Fs, RealFs};
 
+use super::checksum::hex;
 use super::metrics::UploadMetrics;
-use super::{BucketConfig, ObjectStore, Pace, Stop, hex};
+use super::{BucketConfig, ObjectStore, Pace, Stop, file_checksum};
 use crate::printing::error_chain;
 use crate::server::app::App;
 use bucket_blocks::{BucketBlocks, DELETION_MARK};
@@ -61,7 +62,7 @@ pub(crate) struct UploadOptions {
     pub(crate) data_dir: PathBuf,
     /// Time between two rounds.
     pub(crate) interval: Duration,
-    /// Maximum bandwidth; 0 for no limit.
+    /// Maximum bandwidth. 0 is no limit.
     pub(crate) bytes_per_second: u64,
     /// Age from which local blocks are removed that are in the bucket.
     pub(crate) local_retention_ms: Option<i64>,
@@ -259,7 +260,7 @@ impl Uploader {
         for (path, size) in thanos.files.iter().filter(|(path, _)| path != "meta.json") {
             let (key, file) = (format!("{name}/{path}"), dir.join(path));
             let is_stored = stored.iter().any(|object| object.key == key && object.size == *size);
-            let checksum = checksum_of(&file)?;
+            let checksum = file_checksum(&file)?;
             if !is_stored || self.store.checksum(&key, *size)? != checksum {
                 self.store.put_file(&key, &file)?;
                 bytes += size;
@@ -313,19 +314,6 @@ impl Uploader {
 
     fn staging(&self) -> PathBuf {
         self.options.data_dir.join(STAGING)
-    }
-}
-
-fn checksum_of(path: &Path) -> Result<u32> {
-    use std::io::Read as _;
-    let mut file = fs::File::open(path).with_context(|| format!("open {path:?}"))?;
-    let (mut checksum, mut bytes) = (0, vec![0; 1 << 20]);
-    loop {
-        let size = file.read(&mut bytes).with_context(|| format!("read {path:?}"))?;
-        if size == 0 {
-            return Ok(checksum);
-        }
-        checksum = crc32c::crc32c_append(checksum, &bytes[..size]);
     }
 }
 

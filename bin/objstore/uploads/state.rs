@@ -43,7 +43,7 @@ impl State {
     /// Replaces the file.
     ///
     /// # Errors
-    /// As reported by the file system.
+    /// Errors of the file system.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         FILE.replace(&RealFs, path, &serde_json::to_vec(self)?)
     }

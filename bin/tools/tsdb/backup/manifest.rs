@@ -1,15 +1,12 @@
 //! The manifests of backups.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use ring::digest::{Context as Digest, SHA256};
 use serde::{Deserialize, Serialize};
 
-use crate::objstore::{ObjectStore, hex};
+use crate::objstore::ObjectStore;
 
 /// Maximum size of a manifest: 300 bytes for each of a million files.
 const SIZE_MAX: u64 = 300_000_000;
@@ -93,13 +90,11 @@ impl StoredFile {
     /// # Errors
     /// If it is missing or differs.
     pub(super) fn restore(&self, store: &mut ObjectStore, dir: &Path) -> Result<()> {
-        let mut digest = Digest::new(&SHA256);
-        store.get_file(&key_of(&self.sha256), self.size, &dir.join(&self.path), &mut |bytes| digest.update(bytes))?;
-        self.check(digest)
+        let found = store.get_file(&content_key(&self.sha256), self.size, &dir.join(&self.path))?;
+        self.check(&found)
     }
 
-    fn check(&self, digest: Digest) -> Result<()> {
-        let found = hex(digest.finish().as_ref());
+    fn check(&self, found: &str) -> Result<()> {
         ensure!(found == self.sha256, "{} is damaged: its SHA-256 is {found}, not {}", self.path, self.sha256);
         Ok(())
     }
@@ -152,14 +147,8 @@ impl Manifest {
     /// # Errors
     /// If a file is missing or differs. The message names it.
     pub(super) fn verify(&self, store: &mut ObjectStore) -> Result<()> {
-        self.files.iter().try_for_each(|file| {
-            let mut digest = Digest::new(&SHA256);
-            store.get(&key_of(&file.sha256), file.size, &mut |bytes| {
-                digest.update(bytes);
-                Ok(())
-            })?;
-            file.check(digest)
-        })
+        let check = |file: &StoredFile| file.check(&store.checksum(&content_key(&file.sha256), file.size)?);
+        self.files.iter().try_for_each(check)
     }
 }
 
@@ -169,24 +158,8 @@ pub(super) fn key(name: &str) -> String {
 }
 
 /// Returns the key of the contents of a file.
-pub(super) fn key_of(sha256: &str) -> String {
+pub(super) fn content_key(sha256: &str) -> String {
     format!("files/{sha256}")
-}
-
-/// Returns the SHA-256 of a file.
-///
-/// # Errors
-/// If it cannot be read.
-pub(super) fn sha256_of(path: &Path) -> Result<String> {
-    let mut file = File::open(path).with_context(|| format!("open {path:?}"))?;
-    let (mut digest, mut bytes) = (Digest::new(&SHA256), vec![0; 1 << 20]);
-    loop {
-        let size = file.read(&mut bytes).with_context(|| format!("read {path:?}"))?;
-        if size == 0 {
-            return Ok(hex(digest.finish().as_ref()));
-        }
-        digest.update(&bytes[..size]);
-    }
 }
 
 #[cfg(test)]

@@ -21,9 +21,9 @@ use clap::Args;
 use jiff::Timestamp;
 use varve_tsdb::fs::{Fs as _, Lock, RealFs};
 
-use crate::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace};
+use crate::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
 use crate::tools::client::{AccessArgs, Client, DEFAULT, Url};
-use manifest::{Manifest, Manifests, StoredFile, key_of, sha256_of};
+use manifest::{Manifest, Manifests, StoredFile, content_key};
 pub(super) use restore::{RestoreArgs, restore};
 
 /// Marks a snapshot that a backup created, in its directory. The backup has a lock on it.
@@ -84,7 +84,7 @@ impl Drop for Snapshot {
 
 /// Opens the directory or bucket of backups.
 fn open(destination: &str) -> Result<ObjectStore> {
-    ObjectStore::new(&BucketConfig::of_argument(destination)?, Pace::unlimited(), ObjstoreMetrics::unregistered())
+    ObjectStore::new(&BucketConfig::from_argument(destination)?, Pace::unlimited(), ObjstoreMetrics::unregistered())
 }
 
 /// Backs up a running server.
@@ -98,13 +98,13 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let previous = manifests.newest().map(|name| Manifest::read(&mut store, name)).transpose()?;
     let snapshot = create_snapshot(&mut client, args.path.as_deref())?;
     let created = Timestamp::now();
-    let files = files_of(&snapshot.dir, previous.as_ref())?;
+    let files = snapshot_files(&snapshot.dir, previous.as_ref())?;
     let mut stored: HashSet<_> = store.list("files/")?.into_iter().map(|object| (object.key, object.size)).collect();
     let (mut n_stored, mut bytes) = (0, 0);
     for file in &files {
-        if stored.insert((key_of(&file.sha256), file.size)) {
+        if stored.insert((content_key(&file.sha256), file.size)) {
             let path = snapshot.dir.join(&file.path);
-            store.put_file(&key_of(&file.sha256), &path)?;
+            store.put_file(&content_key(&file.sha256), &path)?;
             n_stored += 1;
             bytes += file.size;
         }
@@ -152,7 +152,7 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
 
 /// Lists the files of a snapshot with their checksums. A file that has not changed since the previous backup is not
 /// read.
-fn files_of(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<StoredFile>> {
+fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<StoredFile>> {
     let (mut files, mut dirs) = (Vec::new(), vec![snapshot.to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).with_context(|| format!("list {dir:?}"))? {
@@ -177,7 +177,7 @@ fn files_of(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<StoredFi
             let known = previous.and_then(|previous| previous.file(relative)).filter(|known| known.is_like(&file));
             file.sha256 = match known {
                 Some(known) => known.sha256.clone(),
-                None => sha256_of(&path)?,
+                None => file_checksum(&path)?,
             };
             files.push(file);
             ensure!(files.len() <= FILES_MAX, "the snapshot has more than {FILES_MAX} files");
@@ -192,7 +192,7 @@ fn remove_old(store: &mut ObjectStore, manifests: &Manifests, keep: usize) -> Re
     let (old, kept) = manifests.split(keep);
     let mut needed = HashSet::new();
     for name in kept {
-        needed.extend(Manifest::read(store, name)?.files.into_iter().map(|file| key_of(&file.sha256)));
+        needed.extend(Manifest::read(store, name)?.files.into_iter().map(|file| content_key(&file.sha256)));
     }
     // Manifests first: a backup without all of its files must not be listed.
     for name in old {

@@ -21,7 +21,7 @@ pub(crate) struct RestoreArgs {
     #[arg(value_name = "BACKUPS")]
     source: String,
 
-    /// New data directory; must not exist, or be empty
+    /// New data directory. It must be empty or not exist
     #[arg(value_name = "DIR", required_unless_present_any = ["list", "verify"])]
     path: Option<PathBuf>,
 

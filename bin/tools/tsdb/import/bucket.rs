@@ -40,7 +40,7 @@ pub(super) fn build(
         };
         remove_dir(&dir)?;
         let block_dir = dir.join(name);
-        let mut download = |key: &str, size: u64| store.get_file(key, size, &dir.join(key), &mut |_| {});
+        let mut download = |key: &str, size: u64| store.get_file(key, size, &dir.join(key)).map(drop);
         download(&format!("{name}/meta.json"), meta.size)?;
         build_block(fs, &dir, &block_dir, staging, damage, &mut || {
             let mut data = objects.iter().filter(|object| is_data(&object.key[name.len() + 1..]));

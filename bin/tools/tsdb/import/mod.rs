@@ -50,7 +50,7 @@ impl ImportArgs {
     /// Returns the bucket that is the source, if it is not a data directory.
     fn bucket(&self) -> Result<Option<BucketConfig>> {
         let argument = self.source.to_str().filter(|text| text.starts_with("s3://") || self.source.is_file());
-        argument.map(BucketConfig::of_argument).transpose()
+        argument.map(BucketConfig::from_argument).transpose()
     }
 }
 

@@ -1,0 +1,56 @@
+//! SHA-256 of files and objects, in hexadecimal.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use ring::digest::{self, SHA256};
+
+use super::MIB;
+
+/// A checksum of bytes that arrive in pieces.
+pub(super) struct Checksum(digest::Context);
+
+impl Checksum {
+    pub(super) fn new() -> Self {
+        Self(digest::Context::new(&SHA256))
+    }
+
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub(super) fn finish(self) -> String {
+        hex(self.0.finish().as_ref())
+    }
+}
+
+/// Returns the checksum of bytes.
+pub(super) fn checksum(bytes: &[u8]) -> String {
+    hex(digest::digest(&SHA256, bytes).as_ref())
+}
+
+/// Returns the checksum of a file.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn file_checksum(path: &Path) -> Result<String> {
+    let mut file = File::open(path).with_context(|| format!("open {path:?}"))?;
+    let (mut checksum, mut bytes) = (Checksum::new(), vec![0; MIB as usize]);
+    loop {
+        match file.read(&mut bytes).with_context(|| format!("read {path:?}"))? {
+            0 => return Ok(checksum.finish()),
+            size => checksum.add(&bytes[..size]),
+        }
+    }
+}
+
+/// Returns bytes in hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
