@@ -23,7 +23,8 @@ fn an_explanation_names_the_step_that_leaves_no_series() {
     let rules = "groups: [{name: g, rules: [
         {alert: Low, expr: sum by (a) (m) > 10, for: 5m},
         {alert: High, expr: sum by (a) (m) > 1, for: 1h},
-        {alert: Absent, expr: rate(nothing[5m]) > 0}]}]";
+        {alert: Absent, expr: 'rate(nothing[5m]) > 0'}]},
+        {name: past, query_offset: 1h, rules: [{alert: Past, expr: m > 1}]}]";
     let fixture = Fixture::start(rules);
     write(fixture.http(), &[("__name__", "m"), ("a", "1"), ("b", "1")], 3.0);
     wait_until("the pending alert", || fixture.rule("High")["state"] == "pending");
@@ -42,6 +43,7 @@ fn an_explanation_names_the_step_that_leaves_no_series() {
     assert_eq!((&high["state"], high["alerts"].as_array().map(Vec::len)), (&json!("pending"), Some(1)));
     assert!(high["reason"].as_str().expect("a text").starts_with("1 alert is pending: it fires in 59m"), "{high}");
     assert_eq!(explain("Absent")["reason"], "no series match nothing[5m]");
+    assert_eq!(explain("Past")["reason"], "no series match m", "the group reads samples of an hour ago");
     fixture.http().query("/api/v1/rules/explain", &[("alert", "x")]).expect_status(404);
 
     let url = format!("--url={}", fixture.http().url(""));

@@ -2,6 +2,7 @@
 //! and finds the part that leaves no series.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -11,7 +12,7 @@ use varve_query::promql::{print, print_duration};
 use varve_query::{Error, Request, Times, Value};
 use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
-use varve_rules::{Alert, AlertState, Group};
+use varve_rules::{Alert, AlertState, Group, Time};
 use varve_tsdb::Labels;
 use varve_tsdb::fs::{Clock, SystemClock};
 
@@ -101,14 +102,13 @@ pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Resul
     let timeout = form.timeout()?;
     let app = state.app.clone();
     run(&state, RequestClass::Query, timeout, move |work| {
-        let set = app.rules.set();
-        let is_wanted = |of: &&std::sync::Arc<Group>| {
-            (group.is_empty() || of.name() == group) && (file.is_empty() || *of.file == *file)
-        };
+        let (set, (_default_interval, settings)) = (app.rules.set(), app.rules.settings());
+        let is_wanted =
+            |of: &&Arc<Group>| (group.is_empty() || of.name() == group) && (file.is_empty() || *of.file == *file);
         let mut rules = Vec::new();
         for of in set.groups().filter(is_wanted) {
             for rule in of.rules.iter().filter(|rule| rule.is_alerting() && rule.definition.name == name) {
-                rules.push(explain_rule(work, of, rule, time_ms)?);
+                rules.push(explain_rule(work, of, rule, (time_ms, of.query_offset(&settings)))?);
             }
         }
         if rules.is_empty() {
@@ -119,8 +119,15 @@ pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Resul
     .await
 }
 
-fn explain_rule(work: &Work, group: &Group, rule: &Rule, time_ms: i64) -> Result<Explanation, ApiError> {
-    let steps = steps(&rule.definition.expr.tree, |expr| evaluate(work, expr, time_ms))?;
+/// Explains a rule as if it were evaluated at a time, with this query offset.
+fn explain_rule(
+    work: &Work,
+    group: &Group,
+    rule: &Rule,
+    (time_ms, offset): (i64, Duration),
+) -> Result<Explanation, ApiError> {
+    let at_ms = (Time::from_ms(time_ms) - offset).ms();
+    let steps = steps(&rule.definition.expr.tree, |expr| evaluate(work, expr, at_ms))?;
     let status = rule.status();
     let hold_ms = match &rule.definition.kind {
         RuleKind::Alerting(alerting) => alerting.for_ms,
