@@ -5,9 +5,11 @@
 
 #![forbid(unsafe_code)]
 
-// First: its macros replace those of the standard library in the modules below.
+// First: modules below use their macros. Those of `printing` replace the standard library's.
 #[macro_use]
 mod printing;
+#[macro_use]
+mod protobuf;
 
 mod allocator;
 mod cli;

@@ -50,7 +50,7 @@ fn without_denied(response: InfoResponse) -> InfoResponse {
 fn response(external: &BTreeMap<String, String>, range: Option<TimeRange>) -> InfoResponse {
     let labels = LabelSet::of(external.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let (min_time, max_time) = (range.map_or(0, |range| range.start_ms), i64::MAX);
-    let announced = Some(Announced {});
+    let announced = || Some(Announced {});
     InfoResponse {
         label_sets: vec![labels.clone()],
         component_type: COMPONENT.to_owned(),
@@ -62,11 +62,11 @@ fn response(external: &BTreeMap<String, String>, range: Option<TimeRange>) -> In
             // A distributed querier only sends queries to an endpoint that has some.
             tsdb_infos: vec![TsdbInfo { labels: Some(labels), min_time, max_time }],
         }),
-        rules: announced,
-        metric_metadata: announced,
-        targets: announced,
+        rules: announced(),
+        metric_metadata: announced(),
+        targets: announced(),
         exemplars: Some(Times { min_time, max_time }),
-        query: announced,
-        status: announced,
+        query: announced(),
+        status: announced(),
     }
 }

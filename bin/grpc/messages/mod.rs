@@ -7,23 +7,25 @@ pub(super) mod rules;
 pub(super) mod status;
 pub(super) mod store;
 
-use prost::Message;
 use varve_tsdb::Labels;
 
-/// A label.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct Label {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(string, tag = "2")]
-    pub(super) value: String,
-}
+messages! {
+    /// A label.
+    Label {
+        name: String = [string, tag = 1],
+        value: String = [string, tag = 2],
+    }
 
-/// A label set, sorted by name.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(super) struct LabelSet {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) labels: Vec<Label>,
+    /// A label set, sorted by name.
+    LabelSet {
+        labels: Vec<Label> = [message, repeated, tag = 1],
+    }
+
+    /// A point in time, as in `google.protobuf.Timestamp`.
+    Timestamp {
+        seconds: i64 = [int64, tag = 1],
+        nanos: i32 = [int32, tag = 2],
+    }
 }
 
 impl LabelSet {
@@ -38,13 +40,4 @@ impl From<&Labels> for LabelSet {
     fn from(labels: &Labels) -> Self {
         Self::of(labels)
     }
-}
-
-/// A point in time, as in `google.protobuf.Timestamp`.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(super) struct Timestamp {
-    #[prost(int64, tag = "1")]
-    pub(super) seconds: i64,
-    #[prost(int32, tag = "2")]
-    pub(super) nanos: i32,
 }

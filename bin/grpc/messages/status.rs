@@ -2,110 +2,73 @@
 
 use std::collections::HashMap;
 
-use prost::Message;
-
 use super::store::LabelMatcher;
 
-/// A request of `Metadata/MetricMetadata`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct MetadataRequest {
-    /// Empty: all.
-    #[prost(string, tag = "1")]
-    pub(in crate::grpc) metric: String,
-    /// Number of families; negative: no limit.
-    #[prost(int32, tag = "2")]
-    pub(in crate::grpc) limit: i32,
-}
+messages! {
+    /// A request of `Metadata/MetricMetadata`.
+    MetadataRequest {
+        /// Empty: all.
+        metric: String = [string, tag = 1],
+        /// Number of families; negative: no limit.
+        limit: i32 = [int32, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::grpc) struct MetadataResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(in crate::grpc) metadata: Option<MetricMetadata>,
-}
+    MetadataResponse {
+        metadata: Option<MetricMetadata> = [message, optional, tag = 1],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::grpc) struct MetricMetadata {
-    #[prost(map = "string, message", tag = "1")]
-    pub(in crate::grpc) families: HashMap<String, MetadataEntry>,
-}
+    MetricMetadata {
+        families: HashMap<String, MetadataEntry> = [map = "string, message", tag = 1],
+    }
 
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct MetadataEntry {
-    #[prost(message, repeated, tag = "2")]
-    pub(in crate::grpc) entries: Vec<FamilyMetadata>,
-}
+    MetadataEntry {
+        entries: Vec<FamilyMetadata> = [message, repeated, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct FamilyMetadata {
-    #[prost(string, tag = "1")]
-    pub(in crate::grpc) kind: String,
-    #[prost(string, tag = "2")]
-    pub(in crate::grpc) help: String,
-    #[prost(string, tag = "3")]
-    pub(in crate::grpc) unit: String,
-}
+    FamilyMetadata {
+        kind: String = [string, tag = 1],
+        help: String = [string, tag = 2],
+        unit: String = [string, tag = 3],
+    }
 
-/// A request of `Targets/Targets`.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct TargetsRequest {}
+    /// A request of `Targets/Targets`.
+    TargetsRequest {}
 
-/// A request of `Status/TSDBStatistics`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct StatisticsRequest {
-    /// Empty: all.
-    #[prost(string, tag = "1")]
-    pub(in crate::grpc) tenant: String,
-    #[prost(int32, tag = "2")]
-    pub(in crate::grpc) limit: i32,
-    #[prost(message, repeated, tag = "4")]
-    pub(in crate::grpc) matchers: Vec<LabelMatcher>,
-}
+    /// A request of `Status/TSDBStatistics`.
+    StatisticsRequest {
+        /// Empty: all.
+        tenant: String = [string, tag = 1],
+        limit: i32 = [int32, tag = 2],
+        matchers: Vec<LabelMatcher> = [message, repeated, tag = 4],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::grpc) struct StatisticsResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(in crate::grpc) statistics: Option<Statistics>,
-}
+    StatisticsResponse {
+        statistics: Option<Statistics> = [message, optional, tag = 1],
+    }
 
-/// Statistics by tenant.
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::grpc) struct Statistics {
-    #[prost(map = "string, message", tag = "1")]
-    pub(in crate::grpc) tenants: HashMap<String, TenantStatistics>,
-}
+    /// Statistics by tenant.
+    Statistics {
+        tenants: HashMap<String, TenantStatistics> = [map = "string, message", tag = 1],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::grpc) struct TenantStatistics {
-    #[prost(message, optional, tag = "1")]
-    pub(in crate::grpc) head: Option<HeadStatistics>,
-    #[prost(message, repeated, tag = "2")]
-    pub(in crate::grpc) series_by_metric: Vec<Statistic>,
-    #[prost(message, repeated, tag = "3")]
-    pub(in crate::grpc) values_by_label: Vec<Statistic>,
-    #[prost(message, repeated, tag = "4")]
-    pub(in crate::grpc) bytes_by_label: Vec<Statistic>,
-    #[prost(message, repeated, tag = "5")]
-    pub(in crate::grpc) series_by_pair: Vec<Statistic>,
-}
+    TenantStatistics {
+        head: Option<HeadStatistics> = [message, optional, tag = 1],
+        series_by_metric: Vec<Statistic> = [message, repeated, tag = 2],
+        values_by_label: Vec<Statistic> = [message, repeated, tag = 3],
+        bytes_by_label: Vec<Statistic> = [message, repeated, tag = 4],
+        series_by_pair: Vec<Statistic> = [message, repeated, tag = 5],
+    }
 
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct HeadStatistics {
-    #[prost(uint64, tag = "1")]
-    pub(in crate::grpc) n_series: u64,
-    #[prost(int64, tag = "2")]
-    pub(in crate::grpc) n_label_pairs: i64,
-    #[prost(int64, tag = "3")]
-    pub(in crate::grpc) n_chunks: i64,
-    #[prost(int64, tag = "4")]
-    pub(in crate::grpc) min_time: i64,
-    #[prost(int64, tag = "5")]
-    pub(in crate::grpc) max_time: i64,
-}
+    HeadStatistics {
+        n_series: u64 = [uint64, tag = 1],
+        n_label_pairs: i64 = [int64, tag = 2],
+        n_chunks: i64 = [int64, tag = 3],
+        min_time: i64 = [int64, tag = 4],
+        max_time: i64 = [int64, tag = 5],
+    }
 
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct Statistic {
-    #[prost(string, tag = "1")]
-    pub(in crate::grpc) name: String,
-    #[prost(uint64, tag = "2")]
-    pub(in crate::grpc) value: u64,
+    Statistic {
+        name: String = [string, tag = 1],
+        value: u64 = [uint64, tag = 2],
+    }
 }

@@ -1,89 +1,55 @@
 //! `pkg/store/storepb/rpc.proto` and `types.proto`. Responses of `Series` are encoded without messages, in
 //! `store/encode.rs`.
 
-use prost::Message;
+messages! {
+    /// A request of `Store/Series`. Hints are ignored.
+    SeriesRequest {
+        min_time: i64 = [int64, tag = 1],
+        max_time: i64 = [int64, tag = 2],
+        matchers: Vec<LabelMatcher> = [message, repeated, tag = 3],
+        skip_chunks: bool = [bool, tag = 8],
+        shard_info: Option<ShardInfo> = [message, optional, tag = 13],
+        without_replica_labels: Vec<String> = [string, repeated, tag = 14],
+        limit: i64 = [int64, tag = 15],
+        response_batch_size: i64 = [int64, tag = 16],
+    }
 
-/// A request of `Store/Series`. Hints are ignored.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct SeriesRequest {
-    #[prost(int64, tag = "1")]
-    pub(in crate::grpc) min_time: i64,
-    #[prost(int64, tag = "2")]
-    pub(in crate::grpc) max_time: i64,
-    #[prost(message, repeated, tag = "3")]
-    pub(in crate::grpc) matchers: Vec<LabelMatcher>,
-    #[prost(bool, tag = "8")]
-    pub(in crate::grpc) skip_chunks: bool,
-    #[prost(message, optional, tag = "13")]
-    pub(in crate::grpc) shard_info: Option<ShardInfo>,
-    #[prost(string, repeated, tag = "14")]
-    pub(in crate::grpc) without_replica_labels: Vec<String>,
-    #[prost(int64, tag = "15")]
-    pub(in crate::grpc) limit: i64,
-    #[prost(int64, tag = "16")]
-    pub(in crate::grpc) response_batch_size: i64,
-}
+    LabelMatcher {
+        kind: i32 = [int32, tag = 1],
+        name: String = [string, tag = 2],
+        value: String = [string, tag = 3],
+    }
 
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct LabelMatcher {
-    #[prost(int32, tag = "1")]
-    pub(in crate::grpc) kind: i32,
-    #[prost(string, tag = "2")]
-    pub(in crate::grpc) name: String,
-    #[prost(string, tag = "3")]
-    pub(in crate::grpc) value: String,
-}
+    /// One of several shards of a selection: by the hash of `labels`, or of all other labels.
+    ShardInfo {
+        shard_index: i64 = [int64, tag = 1],
+        total_shards: i64 = [int64, tag = 2],
+        by: bool = [bool, tag = 3],
+        labels: Vec<String> = [string, repeated, tag = 4],
+    }
 
-/// One of several shards of a selection: by the hash of `labels`, or of all other labels.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct ShardInfo {
-    #[prost(int64, tag = "1")]
-    pub(in crate::grpc) shard_index: i64,
-    #[prost(int64, tag = "2")]
-    pub(in crate::grpc) total_shards: i64,
-    #[prost(bool, tag = "3")]
-    pub(in crate::grpc) by: bool,
-    #[prost(string, repeated, tag = "4")]
-    pub(in crate::grpc) labels: Vec<String>,
-}
+    /// A request of `Store/LabelNames`.
+    LabelNamesRequest {
+        start: i64 = [int64, tag = 3],
+        end: i64 = [int64, tag = 4],
+        matchers: Vec<LabelMatcher> = [message, repeated, tag = 6],
+        without_replica_labels: Vec<String> = [string, repeated, tag = 7],
+        limit: i64 = [int64, tag = 8],
+    }
 
-/// A request of `Store/LabelNames`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct LabelNamesRequest {
-    #[prost(int64, tag = "3")]
-    pub(in crate::grpc) start: i64,
-    #[prost(int64, tag = "4")]
-    pub(in crate::grpc) end: i64,
-    #[prost(message, repeated, tag = "6")]
-    pub(in crate::grpc) matchers: Vec<LabelMatcher>,
-    #[prost(string, repeated, tag = "7")]
-    pub(in crate::grpc) without_replica_labels: Vec<String>,
-    #[prost(int64, tag = "8")]
-    pub(in crate::grpc) limit: i64,
-}
+    /// A request of `Store/LabelValues`.
+    LabelValuesRequest {
+        label: String = [string, tag = 1],
+        start: i64 = [int64, tag = 4],
+        end: i64 = [int64, tag = 5],
+        matchers: Vec<LabelMatcher> = [message, repeated, tag = 7],
+        without_replica_labels: Vec<String> = [string, repeated, tag = 8],
+        limit: i64 = [int64, tag = 9],
+    }
 
-/// A request of `Store/LabelValues`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct LabelValuesRequest {
-    #[prost(string, tag = "1")]
-    pub(in crate::grpc) label: String,
-    #[prost(int64, tag = "4")]
-    pub(in crate::grpc) start: i64,
-    #[prost(int64, tag = "5")]
-    pub(in crate::grpc) end: i64,
-    #[prost(message, repeated, tag = "7")]
-    pub(in crate::grpc) matchers: Vec<LabelMatcher>,
-    #[prost(string, repeated, tag = "8")]
-    pub(in crate::grpc) without_replica_labels: Vec<String>,
-    #[prost(int64, tag = "9")]
-    pub(in crate::grpc) limit: i64,
-}
-
-/// The response to either request for labels.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub(in crate::grpc) struct LabelTexts {
-    #[prost(string, repeated, tag = "1")]
-    pub(in crate::grpc) texts: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    pub(in crate::grpc) warnings: Vec<String>,
+    /// The response to either request for labels.
+    LabelTexts {
+        texts: Vec<String> = [string, repeated, tag = 1],
+        warnings: Vec<String> = [string, repeated, tag = 2],
+    }
 }

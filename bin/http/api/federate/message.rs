@@ -60,80 +60,51 @@ impl Family {
     }
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct FamilyMessage {
-    #[prost(string, optional, tag = "1")]
-    name: Option<String>,
-    #[prost(int32, optional, tag = "3")]
-    kind: Option<i32>,
-    #[prost(message, repeated, tag = "4")]
-    metric: Vec<MetricMessage>,
-}
+messages! {
+    FamilyMessage {
+        name: Option<String> = [string, optional, tag = 1],
+        kind: Option<i32> = [int32, optional, tag = 3],
+        metric: Vec<MetricMessage> = [message, repeated, tag = 4],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct MetricMessage {
-    #[prost(message, repeated, tag = "1")]
-    label: Vec<LabelMessage>,
-    #[prost(message, optional, tag = "5")]
-    untyped: Option<UntypedMessage>,
-    #[prost(message, optional, tag = "7")]
-    histogram: Option<HistogramMessage>,
-    #[prost(int64, optional, tag = "6")]
-    timestamp_ms: Option<i64>,
-}
+    MetricMessage {
+        label: Vec<LabelMessage> = [message, repeated, tag = 1],
+        untyped: Option<UntypedMessage> = [message, optional, tag = 5],
+        histogram: Option<HistogramMessage> = [message, optional, tag = 7],
+        timestamp_ms: Option<i64> = [int64, optional, tag = 6],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct LabelMessage {
-    #[prost(string, optional, tag = "1")]
-    name: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    value: Option<String>,
-}
+    LabelMessage {
+        name: Option<String> = [string, optional, tag = 1],
+        value: Option<String> = [string, optional, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct UntypedMessage {
-    #[prost(double, optional, tag = "1")]
-    value: Option<f64>,
-}
+    UntypedMessage {
+        value: Option<f64> = [double, optional, tag = 1],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct HistogramMessage {
-    #[prost(double, optional, tag = "2")]
-    sample_sum: Option<f64>,
-    #[prost(message, repeated, tag = "3")]
-    bucket: Vec<BucketMessage>,
-    #[prost(double, optional, tag = "4")]
-    sample_count_float: Option<f64>,
-    #[prost(sint32, optional, tag = "5")]
-    schema: Option<i32>,
-    #[prost(double, optional, tag = "6")]
-    zero_threshold: Option<f64>,
-    #[prost(double, optional, tag = "8")]
-    zero_count_float: Option<f64>,
-    #[prost(message, repeated, tag = "9")]
-    negative_span: Vec<SpanMessage>,
-    #[prost(double, repeated, packed = "false", tag = "11")]
-    negative_count: Vec<f64>,
-    #[prost(message, repeated, tag = "12")]
-    positive_span: Vec<SpanMessage>,
-    #[prost(double, repeated, packed = "false", tag = "14")]
-    positive_count: Vec<f64>,
-}
+    HistogramMessage {
+        sample_sum: Option<f64> = [double, optional, tag = 2],
+        bucket: Vec<BucketMessage> = [message, repeated, tag = 3],
+        sample_count_float: Option<f64> = [double, optional, tag = 4],
+        schema: Option<i32> = [sint32, optional, tag = 5],
+        zero_threshold: Option<f64> = [double, optional, tag = 6],
+        zero_count_float: Option<f64> = [double, optional, tag = 8],
+        negative_span: Vec<SpanMessage> = [message, repeated, tag = 9],
+        negative_count: Vec<f64> = [double, repeated, packed = "false", tag = 11],
+        positive_span: Vec<SpanMessage> = [message, repeated, tag = 12],
+        positive_count: Vec<f64> = [double, repeated, packed = "false", tag = 14],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct BucketMessage {
-    #[prost(double, optional, tag = "2")]
-    upper_bound: Option<f64>,
-    #[prost(double, optional, tag = "4")]
-    cumulative_count_float: Option<f64>,
-}
+    BucketMessage {
+        upper_bound: Option<f64> = [double, optional, tag = 2],
+        cumulative_count_float: Option<f64> = [double, optional, tag = 4],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-struct SpanMessage {
-    #[prost(sint32, optional, tag = "1")]
-    offset: Option<i32>,
-    #[prost(uint32, optional, tag = "2")]
-    length: Option<u32>,
+    SpanMessage {
+        offset: Option<i32> = [sint32, optional, tag = 1],
+        length: Option<u32> = [uint32, optional, tag = 2],
+    }
 }
 
 impl MetricMessage {

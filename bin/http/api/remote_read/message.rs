@@ -2,50 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use prost::Message;
 use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 use varve_tsdb::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
 
-/// A request.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ReadRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) queries: Vec<Query>,
-    #[prost(int32, repeated, tag = "2")]
-    pub(super) accepted_response_types: Vec<i32>,
-}
+messages! {
+    /// A request.
+    ReadRequest {
+        queries: Vec<Query> = [message, repeated, tag = 1],
+        accepted_response_types: Vec<i32> = [int32, repeated, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Query {
-    #[prost(int64, tag = "1")]
-    start_timestamp_ms: i64,
-    #[prost(int64, tag = "2")]
-    end_timestamp_ms: i64,
-    #[prost(message, repeated, tag = "3")]
-    matchers: Vec<LabelMatcher>,
-    #[prost(message, optional, tag = "4")]
-    hints: Option<ReadHints>,
-}
+    Query {
+        start_timestamp_ms: i64 = [int64, tag = 1],
+        end_timestamp_ms: i64 = [int64, tag = 2],
+        matchers: Vec<LabelMatcher> = [message, repeated, tag = 3],
+        hints: Option<ReadHints> = [message, optional, tag = 4],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct LabelMatcher {
-    #[prost(int32, tag = "1")]
-    kind: i32,
-    #[prost(string, tag = "2")]
-    name: String,
-    #[prost(string, tag = "3")]
-    value: String,
-}
+    LabelMatcher {
+        kind: i32 = [int32, tag = 1],
+        name: String = [string, tag = 2],
+        value: String = [string, tag = 3],
+    }
 
-/// Hints about the evaluation by the querying Prometheus. Most fields are unused.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ReadHints {
-    #[prost(string, tag = "2")]
-    func: String,
-    #[prost(int64, tag = "3")]
-    start_ms: i64,
-    #[prost(int64, tag = "4")]
-    end_ms: i64,
+    /// Hints about the evaluation by the querying Prometheus. Most fields are unused.
+    ReadHints {
+        func: String = [string, tag = 2],
+        start_ms: i64 = [int64, tag = 3],
+        end_ms: i64 = [int64, tag = 4],
+    }
 }
 
 impl Query {
@@ -84,12 +69,11 @@ impl Query {
     }
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Label {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) value: String,
+messages! {
+    Label {
+        name: String = [string, tag = 1],
+        value: String = [string, tag = 2],
+    }
 }
 
 /// Returns the labels of a series and the missing external ones, sorted by name.
@@ -102,68 +86,43 @@ pub(crate) fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Ve
     all
 }
 
-/// A series with its samples.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct TimeSeries {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) samples: Vec<SampleMessage>,
-    #[prost(message, repeated, tag = "4")]
-    pub(crate) histograms: Vec<HistogramMessage>,
-}
+messages! {
+    /// A series with its samples.
+    TimeSeries {
+        labels: Vec<Label> = [message, repeated, tag = 1],
+        samples: Vec<SampleMessage> = [message, repeated, tag = 2],
+        histograms: Vec<HistogramMessage> = [message, repeated, tag = 4],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct SampleMessage {
-    /// Optional, so that -0, which equals the default, is encoded too.
-    #[prost(double, optional, tag = "1")]
-    value: Option<f64>,
-    #[prost(int64, tag = "2")]
-    timestamp: i64,
-}
+    SampleMessage {
+        /// Optional, so that -0, which equals the default, is encoded too.
+        value: Option<f64> = [double, optional, tag = 1],
+        timestamp: i64 = [int64, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct HistogramMessage {
-    #[prost(uint64, optional, tag = "1")]
-    count_int: Option<u64>,
-    #[prost(double, optional, tag = "2")]
-    count_float: Option<f64>,
-    #[prost(double, tag = "3")]
-    sum: f64,
-    #[prost(sint32, tag = "4")]
-    schema: i32,
-    #[prost(double, tag = "5")]
-    zero_threshold: f64,
-    #[prost(uint64, optional, tag = "6")]
-    zero_count_int: Option<u64>,
-    #[prost(double, optional, tag = "7")]
-    zero_count_float: Option<f64>,
-    #[prost(message, repeated, tag = "8")]
-    negative_spans: Vec<SpanMessage>,
-    #[prost(sint64, repeated, tag = "9")]
-    negative_deltas: Vec<i64>,
-    #[prost(double, repeated, tag = "10")]
-    negative_counts: Vec<f64>,
-    #[prost(message, repeated, tag = "11")]
-    positive_spans: Vec<SpanMessage>,
-    #[prost(sint64, repeated, tag = "12")]
-    positive_deltas: Vec<i64>,
-    #[prost(double, repeated, tag = "13")]
-    positive_counts: Vec<f64>,
-    #[prost(int32, tag = "14")]
-    reset_hint: i32,
-    #[prost(int64, tag = "15")]
-    timestamp: i64,
-    #[prost(double, repeated, tag = "16")]
-    custom_values: Vec<f64>,
-}
+    HistogramMessage {
+        count_int: Option<u64> = [uint64, optional, tag = 1],
+        count_float: Option<f64> = [double, optional, tag = 2],
+        sum: f64 = [double, tag = 3],
+        schema: i32 = [sint32, tag = 4],
+        zero_threshold: f64 = [double, tag = 5],
+        zero_count_int: Option<u64> = [uint64, optional, tag = 6],
+        zero_count_float: Option<f64> = [double, optional, tag = 7],
+        negative_spans: Vec<SpanMessage> = [message, repeated, tag = 8],
+        negative_deltas: Vec<i64> = [sint64, repeated, tag = 9],
+        negative_counts: Vec<f64> = [double, repeated, tag = 10],
+        positive_spans: Vec<SpanMessage> = [message, repeated, tag = 11],
+        positive_deltas: Vec<i64> = [sint64, repeated, tag = 12],
+        positive_counts: Vec<f64> = [double, repeated, tag = 13],
+        reset_hint: i32 = [int32, tag = 14],
+        timestamp: i64 = [int64, tag = 15],
+        custom_values: Vec<f64> = [double, repeated, tag = 16],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct SpanMessage {
-    #[prost(sint32, tag = "1")]
-    offset: i32,
-    #[prost(uint32, tag = "2")]
-    length: u32,
+    SpanMessage {
+        offset: i32 = [sint32, tag = 1],
+        length: u32 = [uint32, tag = 2],
+    }
 }
 
 impl TimeSeries {
@@ -222,33 +181,24 @@ fn deltas(counts: &[u64]) -> Vec<i64> {
     counts.iter().zip(before).map(|(count, before)| count.wrapping_sub(*before).cast_signed()).collect()
 }
 
-/// A frame of the streamed response.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ChunkedReadResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) chunked_series: Vec<ChunkedSeries>,
-    #[prost(int64, tag = "2")]
-    pub(super) query_index: i64,
-}
+messages! {
+    /// A frame of the streamed response.
+    ChunkedReadResponse {
+        chunked_series: Vec<ChunkedSeries> = [message, repeated, tag = 1],
+        query_index: i64 = [int64, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ChunkedSeries {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) labels: Vec<Label>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) chunks: Vec<ChunkMessage>,
-}
+    ChunkedSeries {
+        labels: Vec<Label> = [message, repeated, tag = 1],
+        chunks: Vec<ChunkMessage> = [message, repeated, tag = 2],
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ChunkMessage {
-    #[prost(int64, tag = "1")]
-    pub(super) min_time_ms: i64,
-    #[prost(int64, tag = "2")]
-    pub(super) max_time_ms: i64,
-    #[prost(int32, tag = "3")]
-    pub(super) encoding: i32,
-    #[prost(bytes = "vec", tag = "4")]
-    pub(super) data: Vec<u8>,
+    ChunkMessage {
+        min_time_ms: i64 = [int64, tag = 1],
+        max_time_ms: i64 = [int64, tag = 2],
+        encoding: i32 = [int32, tag = 3],
+        data: Vec<u8> = [bytes = "vec", tag = 4],
+    }
 }
 
 #[cfg(test)]
