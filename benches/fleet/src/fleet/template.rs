@@ -103,6 +103,23 @@ pub(super) struct Histogram {
     pub(super) idle_percent: u8,
 }
 
+impl Histogram {
+    /// Creates a histogram of seconds, whose sum has nine decimals. No histogram is constant.
+    pub(super) const fn new(name: &'static str, bounds: &'static str, low: u8, high: u8, bits: u8) -> Self {
+        Self { name, bounds, low, high, bits, decimals: 9, idle_percent: 0 }
+    }
+
+    /// Sets the decimals.
+    pub(super) const fn decimals(self, decimals: u8) -> Self {
+        Self { decimals, ..self }
+    }
+
+    /// Makes `percent` of the histograms constant.
+    pub(super) const fn idle(self, percent: u8) -> Self {
+        Self { idle_percent: percent, ..self }
+    }
+}
+
 /// The rows of a template under construction.
 #[derive(Debug, Default)]
 pub(super) struct Rows {

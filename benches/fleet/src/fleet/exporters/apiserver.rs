@@ -1,7 +1,8 @@
 //! The API server of Kubernetes 1.35: mostly histograms per resource and verb.
 
-use super::super::model::{Model, constant, counter, gauge, level, rare, started};
+use super::super::model::{counter, gauge, level, rare};
 use super::super::template::{Histogram, Job, Own, Rows, Subject, Target, Text};
+use super::tables::table;
 
 const JOB: Job = Job::ApiServer;
 
@@ -35,58 +36,31 @@ const OPERATIONS: [&str; 3] = ["get", "list", "update"];
 const QUEUES: &str = "APIServiceRegistrationController DiscoveryController autoregister crdEstablishing \
                       crd_openapi_controller priority_and_fairness_config_queue";
 
-const REQUEST: Histogram = Histogram {
-    name: "apiserver_request_duration_seconds",
-    bounds: "0.005 0.025 0.05 0.1 0.2 1 2 4 5 10 20 45 60",
-    low: 0,
-    high: 12,
-    bits: 23,
-    decimals: 9,
-    idle_percent: 15,
-};
+const SECONDS: &str = "0.005 0.025 0.05 0.1 0.2 1 2 4 5 10 20 45 60";
+const REQUEST: Histogram = Histogram::new("apiserver_request_duration_seconds", SECONDS, 0, 12, 23).idle(15);
 const REQUEST_SLI: Histogram =
-    Histogram { name: "apiserver_request_sli_duration_seconds", bounds: "0.05 0.1 0.2 1 2 4 5 10 20 45 60", ..REQUEST };
-const RESPONSE_SIZES: Histogram = Histogram {
-    name: "apiserver_response_sizes",
-    bounds: "1000 10000 100000 1e+06 1e+07 1e+08 1e+09",
-    bits: 13,
-    decimals: 0,
-    ..REQUEST
-};
-const ETCD_REQUEST: Histogram = Histogram { name: "etcd_request_duration_seconds", ..REQUEST };
-const WATCH_EVENTS: Histogram = Histogram {
-    name: "apiserver_watch_events_sizes",
-    bounds: "1024 2048 4096 8192 16384 32768 65536 131072",
-    bits: 12,
-    decimals: 0,
-    ..REQUEST
-};
-const QUEUE: Histogram = Histogram {
-    name: "workqueue_queue_duration_seconds",
-    bounds: "1e-08 1e-07 1e-06 9.999999999999999e-06 9.999999999999999e-05 0.001 0.01 0.1 1 10",
-    low: 0,
-    high: 6,
-    bits: 17,
-    decimals: 9,
-    idle_percent: 15,
-};
-
-const OTHER: [(&str, Model); 10] = [
-    ("apiserver_audit_event_total", constant(0)),
-    ("apiserver_current_inflight_requests", level(0, 40, 1)),
-    ("apiserver_storage_size_bytes", gauge(16, 17, 2).unit(4096)),
-    ("go_goroutines", gauge(12, 13, 7)),
-    ("go_memstats_alloc_bytes", gauge(29, 31, 28)),
-    ("go_memstats_alloc_bytes_total", counter(30, 33)),
-    ("process_cpu_seconds_total", counter(9, 12).decimals(2)),
-    ("process_open_fds", gauge(8, 10, 4)),
-    ("process_resident_memory_bytes", gauge(18, 20, 11).unit(4096)),
-    ("process_start_time_seconds", started()),
-];
+    Histogram::new("apiserver_request_sli_duration_seconds", "0.05 0.1 0.2 1 2 4 5 10 20 45 60", 0, 12, 23).idle(15);
+const RESPONSE_SIZES: Histogram =
+    Histogram::new("apiserver_response_sizes", "1000 10000 100000 1e+06 1e+07 1e+08 1e+09", 0, 12, 13)
+        .decimals(0)
+        .idle(15);
+const ETCD_REQUEST: Histogram = Histogram::new("etcd_request_duration_seconds", SECONDS, 0, 12, 23).idle(15);
+const WATCH_EVENTS: Histogram =
+    Histogram::new("apiserver_watch_events_sizes", "1024 2048 4096 8192 16384 32768 65536 131072", 0, 12, 12)
+        .decimals(0)
+        .idle(15);
+const QUEUE: Histogram = Histogram::new(
+    "workqueue_queue_duration_seconds",
+    "1e-08 1e-07 1e-06 9.999999999999999e-06 9.999999999999999e-05 0.001 0.01 0.1 1 10",
+    0,
+    6,
+    17,
+)
+.idle(15);
 
 pub(super) fn list(rows: &mut Rows, n_resources: usize) {
     let mut target = rows.of(JOB, Subject::Machine);
-    target.table(&[], &OTHER);
+    target.table(&[], table("apiserver: other"));
     for queue in QUEUES.split(' ') {
         let own = [("name", queue.into())];
         target.histogram(&QUEUE, &own);

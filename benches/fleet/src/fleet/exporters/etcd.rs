@@ -1,7 +1,8 @@
 //! etcd 3.6.
 
-use super::super::model::{Model, constant, counter, gauge, level, rare, started};
+use super::super::model::{constant, counter};
 use super::super::template::{Histogram, Job, Rows, Subject, Text};
+use super::tables::table;
 
 const JOB: Job = Job::Etcd;
 const DISK_SECONDS: &str = "0.001 0.002 0.004 0.008 0.016 0.032 0.064 0.128 0.256 0.512 1.024 2.048 4.096 8.192";
@@ -16,46 +17,14 @@ const METHODS: [(&str, &str); 6] = [
     ("etcdserverpb.Watch", "Watch"),
 ];
 
-const COMMIT: Histogram = Histogram {
-    name: "etcd_disk_backend_commit_duration_seconds",
-    bounds: DISK_SECONDS,
-    low: 7,
-    high: 9,
-    bits: 22,
-    decimals: 9,
-    idle_percent: 0,
-};
-const FSYNC: Histogram = Histogram { name: "etcd_disk_wal_fsync_duration_seconds", low: 9, high: 11, ..COMMIT };
-const APPLY: Histogram =
-    Histogram { name: "etcd_server_apply_duration_seconds", bounds: APPLY_SECONDS, low: 0, high: 11, ..COMMIT };
-const PEER: Histogram = Histogram { name: "etcd_network_peer_round_trip_time_seconds", ..APPLY };
-
-const OTHER: [(&str, Model); 20] = [
-    ("etcd_cluster_version", constant(1)),
-    ("etcd_debugging_mvcc_db_total_size_in_bytes", gauge(16, 17, 2).unit(4096)),
-    ("etcd_mvcc_db_total_size_in_bytes", gauge(16, 17, 2).unit(4096)),
-    ("etcd_mvcc_db_total_size_in_use_in_bytes", gauge(15, 16, 6).unit(4096)),
-    ("etcd_mvcc_put_total", counter(10, 12)),
-    ("etcd_mvcc_range_total", counter(12, 14)),
-    ("etcd_network_client_grpc_received_bytes_total", counter(20, 23)),
-    ("etcd_network_client_grpc_sent_bytes_total", counter(22, 26)),
-    ("etcd_server_has_leader", constant(1)),
-    ("etcd_server_is_leader", constant(0)),
-    ("etcd_server_leader_changes_seen_total", rare(20_000)),
-    ("etcd_server_proposals_applied_total", counter(10, 12)),
-    ("etcd_server_proposals_committed_total", counter(10, 12)),
-    ("etcd_server_proposals_failed_total", constant(0)),
-    ("etcd_server_proposals_pending", level(0, 3, 1)),
-    ("etcd_server_quota_backend_bytes", constant(8_589_934_592)),
-    ("process_cpu_seconds_total", counter(8, 11).decimals(2)),
-    ("process_open_fds", gauge(7, 9, 3)),
-    ("process_resident_memory_bytes", gauge(15, 17, 8).unit(4096)),
-    ("process_start_time_seconds", started()),
-];
+const COMMIT: Histogram = Histogram::new("etcd_disk_backend_commit_duration_seconds", DISK_SECONDS, 7, 9, 22);
+const FSYNC: Histogram = Histogram::new("etcd_disk_wal_fsync_duration_seconds", DISK_SECONDS, 9, 11, 22);
+const APPLY: Histogram = Histogram::new("etcd_server_apply_duration_seconds", APPLY_SECONDS, 0, 11, 22);
+const PEER: Histogram = Histogram::new("etcd_network_peer_round_trip_time_seconds", APPLY_SECONDS, 0, 11, 22);
 
 pub(super) fn list(rows: &mut Rows) {
     let mut target = rows.of(JOB, Subject::Machine);
-    target.table(&[], &OTHER);
+    target.table(&[], table("etcd: other"));
     target.histogram(&COMMIT, &[]);
     target.histogram(&FSYNC, &[]);
     for op in ["LeaseGrant", "Put", "Txn"] {

@@ -9,6 +9,7 @@ mod iptables;
 mod kube_state_metrics;
 mod kubelet;
 mod node_exporter;
+mod tables;
 
 use super::template::{Row, Rows};
 
