@@ -186,7 +186,7 @@ fn a_reload_that_fails_keeps_the_rules_and_one_that_succeeds_carries_state_over(
     let before = alerts(fixture.http()).remove(0);
 
     assert_eq!(fixture.reload("groups: [{name: g, rules: [{alert: A, expr: 'm >'}]}]"), 500);
-    assert!(fixture.server.log().contains("rules.yml"), "{}", fixture.server.log());
+    wait_until("the reason in the log", || fixture.server.log().contains("rules.yml"));
     assert_eq!(fixture.rule("A")["query"], "m");
 
     assert_eq!(fixture.reload("groups: [{name: g, rules: [{alert: A, expr: m > 0}]}]"), 200);
