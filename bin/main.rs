@@ -5,11 +5,9 @@
 
 #![forbid(unsafe_code)]
 
-// First: modules below use their macros. Those of `printing` replace the standard library's.
+// First: its macros replace those of the standard library in the modules below.
 #[macro_use]
 mod printing;
-#[macro_use]
-mod protobuf;
 
 mod allocator;
 mod cli;

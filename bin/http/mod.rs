@@ -19,6 +19,7 @@ pub(crate) mod error;
 mod json;
 mod openapi;
 pub(crate) mod params;
+pub(crate) mod protobuf;
 pub(crate) mod query_stats;
 mod response;
 pub(crate) mod serving;

@@ -1,6 +1,7 @@
 //! `pkg/info/infopb/rpc.proto`.
 
 use super::LabelSet;
+use crate::http::protobuf::messages;
 
 messages! {
     /// The services that an endpoint has. The presence of a part announces its service.

@@ -9,6 +9,8 @@ pub(super) mod store;
 
 use varve_tsdb::Labels;
 
+use crate::http::protobuf::messages;
+
 messages! {
     /// A label.
     Label {

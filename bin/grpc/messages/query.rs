@@ -5,6 +5,7 @@ use prost::Oneof;
 use super::LabelSet;
 use super::store::{LabelMatcher, ShardInfo};
 use crate::http::api::remote_read::message::TimeSeries;
+use crate::http::protobuf::messages;
 
 messages! {
     /// A request of `Query/Query`. The query plan is ignored: the text says the same.

@@ -3,6 +3,7 @@
 use prost::Oneof;
 
 use super::{LabelSet, Timestamp};
+use crate::http::protobuf::messages;
 
 messages! {
     /// A request of `Rules/Rules`.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::store::LabelMatcher;
+use crate::http::protobuf::messages;
 
 messages! {
     /// A request of `Metadata/MetricMetadata`.

@@ -1,6 +1,8 @@
 //! `pkg/store/storepb/rpc.proto` and `types.proto`. Responses of `Series` are encoded without messages, in
 //! `store/encode.rs`.
 
+use crate::http::protobuf::messages;
+
 messages! {
     /// A request of `Store/Series`. Hints are ignored.
     SeriesRequest {

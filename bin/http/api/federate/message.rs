@@ -10,6 +10,7 @@ use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, Histog
 use super::format::Format;
 use super::{Kind, Latest};
 use crate::http::error::ApiError;
+use crate::http::protobuf::messages;
 use crate::http::serving::run::Work;
 
 /// Bytes of a family that are handed to the response writer at a time.

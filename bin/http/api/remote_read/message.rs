@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 use varve_tsdb::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
 
+use crate::http::protobuf::messages;
+
 messages! {
     /// A request.
     ReadRequest {

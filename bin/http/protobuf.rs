@@ -12,3 +12,5 @@ macro_rules! messages {
         }
     )*};
 }
+
+pub(crate) use messages;
