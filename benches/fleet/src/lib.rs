@@ -22,6 +22,7 @@ mod peer;
 #[path = "../../../bin/process.rs"]
 mod process;
 mod query;
+mod table;
 mod unbounded;
 mod verify;
 mod write;

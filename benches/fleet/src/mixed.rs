@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Result, anyhow, bail};
-use comfy_table::{CellAlignment, Table, presets};
 
 use crate::args::{MixedArgs, now_ms};
 use crate::fleet::Fleet;
 use crate::query::{QueryResult, geometric_mean, run_all};
+use crate::table::table;
 use crate::write::{WriteOptions, Written, write_fleet};
 
 /// Runs the three phases and prints their results.
@@ -27,7 +27,7 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<()> {
     bench.write_half()?;
     let quiet = bench.query()?;
     let (concurrent, written) = bench.while_writing(1)?;
-    println!("{}", table(&quiet, &concurrent[0]));
+    print!("{}", comparison(&quiet, &concurrent[0]));
     println!("one client, during writes:\n{written}");
     let (results, written) = bench.while_writing(usize::from(args.clients))?;
     let n_queries = results.iter().flatten().count() * usize::from(args.repeats);
@@ -92,14 +92,13 @@ impl Mixed<'_> {
 }
 
 /// Returns a table of the medians of both, and their ratio.
-fn table(quiet: &[QueryResult], concurrent: &[QueryResult]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["query", "idle, ms", "during writes, ms", "ratio"]);
+fn comparison(quiet: &[QueryResult], concurrent: &[QueryResult]) -> String {
+    let mut rows = Vec::new();
     let shown = |ms: Option<f64>| ms.map_or("rejected".to_owned(), |ms| format!("{ms:.2}"));
     let mut row = |name: &str, quiet: Option<f64>, concurrent: Option<f64>| {
         let ratio =
             quiet.zip(concurrent).map_or("-".to_owned(), |(quiet, concurrent)| format!("{:.2}", concurrent / quiet));
-        table.add_row([name.to_owned(), shown(quiet), shown(concurrent), ratio]);
+        rows.push(vec![name.to_owned(), shown(quiet), shown(concurrent), ratio]);
     };
     for (quiet, concurrent) in quiet.iter().zip(concurrent) {
         row(quiet.name, quiet.median_ms, concurrent.median_ms);
@@ -107,6 +106,5 @@ fn table(quiet: &[QueryResult], concurrent: &[QueryResult]) -> Table {
     for (name, is_metadata) in [("queries, geometric mean", false), ("metadata, geometric mean", true)] {
         row(name, geometric_mean(quiet, is_metadata), geometric_mean(concurrent, is_metadata));
     }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    table(&["query", "idle, ms", "during writes, ms", "ratio"].map(str::to_owned), &rows)
 }

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use comfy_table::{Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::QueryArgs;
 use crate::client::{Client, escape};
+use crate::table::table;
 
 /// Range queries cover an hour with a step of a minute, as the panel of a dashboard.
 const RANGE_S: i64 = 3_600;
@@ -115,21 +115,15 @@ pub(crate) struct QueryResult {
 pub(crate) fn query(args: &QueryArgs) -> Result<()> {
     let n_repeats = usize::from(args.repeats);
     let results = run_all(&args.url, args.time / 1000, n_repeats)?;
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["query", "median ms", "results", "bytes"]);
-    for result in &results {
+    let cells = |result: &QueryResult| {
         let median = match (&result.median_ms, &result.error) {
             (Some(ms), _) => format!("{ms:.2}"),
             (None, error) => error.clone().unwrap_or_default(),
         };
-        table.add_row([
-            result.name.to_owned(),
-            median,
-            result.n_results.to_string(),
-            result.response_bytes.to_string(),
-        ]);
-    }
-    println!("{table}");
+        vec![result.name.to_owned(), median, result.n_results.to_string(), result.response_bytes.to_string()]
+    };
+    let rows: Vec<_> = results.iter().map(cells).collect();
+    print!("{}", table(&["query", "median ms", "results", "bytes"].map(str::to_owned), &rows));
     Ok(())
 }
 

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::server::Server;
 use crate::query::{QueryResult, geometric_mean};
+use crate::table::table;
 
 /// The measurements of one server in one round.
 #[derive(Debug, Clone, Serialize)]
@@ -120,20 +120,18 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} series, {} samples each", self.n_series, self.n_samples_per_series)?;
         self.servers.iter().try_for_each(|found| writeln!(f, "{}: {}", found.name, found.version))?;
-        let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN);
         let header = |(i, found): (usize, &ServerReport)| match i {
             0 => vec![found.name.to_owned()],
             _ => vec![found.name.to_owned(), format!("{} / peer", self.servers[0].name)],
         };
         let header = self.servers.iter().enumerate().flat_map(header);
-        table.set_header([String::new()].into_iter().chain(header));
-        for row in self.rows() {
+        let header: Vec<_> = [String::new()].into_iter().chain(header).collect();
+        let cells = |row: Row| {
             let medians: Vec<_> = self.servers.iter().map(|found| found.median(&row)).collect();
-            table.add_row([row.name.clone()].into_iter().chain(cells(&medians, row.decimals)));
-        }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        writeln!(f, "{table}")
+            [row.name].into_iter().chain(cells(&medians, row.decimals)).collect()
+        };
+        let rows: Vec<_> = self.rows().into_iter().map(cells).collect();
+        f.write_str(&table(&header, &rows))
     }
 }
 
