@@ -76,11 +76,12 @@ fn deleted_series_are_given_back_to_the_budget_at_once() {
         "budget": {"active_series": 100},
         "teams": {"a": {"guaranteed": {"active_series": 2}, "maximum": {"active_series": 4}}},
     }));
-    let server = Server::start(&[&config.flag(), "--web.enable-admin-api"]);
+    let flags = [&*config.flag(), "--web.enable-admin-api"];
+    let mut server = Server::start(&flags);
     let exploded = WriteRequest::new((0..4).map(|i| of("a", i, T0)).chain([of("b", 9, T0)]));
     server.http().write(&exploded).expect_status(204);
-    let new_pod = || server.http().write(&WriteRequest::new([of("a", 5, T0 + 1)]));
-    new_pod().expect_status(400);
+    let new_pod = |server: &Server| server.http().write(&WriteRequest::new([of("a", 5, T0 + 1)]));
+    new_pod(&server).expect_status(400);
     let metric = |name: &str| server.metric(&format!("varve_ingest_{name}"));
     assert_eq!(metric("team_active_series{team=\"a\"}"), 4.0);
     assert_eq!(metric("team_maximum{team=\"a\",resource=\"active_series\"}"), 4.0);
@@ -93,10 +94,14 @@ fn deleted_series_are_given_back_to_the_budget_at_once() {
     let status = server.http().get("/api/v1/status/tsdb").data();
     assert_eq!(status["headStats"]["numSeries"], 1, "{status}");
     assert_eq!(team(&server, "a")[..2], [0, 0]);
-    new_pod().expect_status(204);
-    assert_eq!(team(&server, "a")[..2], [1, 0]);
     wait_until("the audit line", || server.log().contains("Administrative request"));
     assert!(server.log().contains("/api/v1/admin/tsdb/delete_series"), "{}", server.log());
+    server.kill();
+    server.restart(&flags);
+    wait_until("the eviction", || server.metric("prometheus_tsdb_head_series") == 1.0);
+    assert_eq!(team(&server, "a")[..2], [0, 0]);
+    new_pod(&server).expect_status(204);
+    assert_eq!(team(&server, "a")[..2], [1, 0]);
 }
 
 #[test]

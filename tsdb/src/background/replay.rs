@@ -87,7 +87,7 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
         store.next_ref.fetch_max(next_ref, Ordering::SeqCst);
     }
     pool.install(|| apply_buffered(store, stats));
-    Ok(())
+    store.evict_deleted_before()
 }
 
 /// Rejects a WAL that leaves no refs for new series: they would wrap around and be assigned twice.

@@ -9,9 +9,8 @@
 //! 4. Once no reader uses the previous list, the frozen chunks are dropped, and every log gets a checkpoint, which
 //!    durably replaces the segments that the parts cover.
 //! 5. Idle, stale and deleted series are evicted once no reader may look them up. Only readers that began before step 4
-//!    may,
-//!    because a selection includes only series with samples in memory. If such a reader is still active, the flush task
-//!    evicts the series later.
+//!    may, because a selection includes only series with samples in memory. If such a reader is still active, the flush
+//!    task evicts the series later.
 //!
 //! Crash: before the rename of a part, no durable state has changed. Between the rename and the checkpoint, a replay
 //! restores samples that the part contains too. Reads and merges return them once. A failed flush leaves its chunks
@@ -65,14 +64,36 @@ impl Store {
         self.replay.wait(&QueryContext::unbounded())?;
         let mut flushing = self.flushing();
         self.flush_under(&mut flushing)?;
-        let ctx = QueryContext::unbounded();
-        let ended = self.shards.iter().map(|shard| shard.ended_in(&ctx, &matchers, range)).collect::<Result<_>>()?;
+        let ended = self.ended_in(&matchers, range)?;
         self.blocks.delete(matchers, range)?;
+        self.evict_deleted(&mut flushing, ended);
+        Ok(())
+    }
+
+    /// Evicts the series whose newest samples are deleted, after a replay: checkpoints from before a deletion define
+    /// them.
+    ///
+    /// # Errors
+    /// The errors of [`Shard::ended_in`].
+    pub(crate) fn evict_deleted_before(&self) -> Result<()> {
+        let mut flushing = self.flushing();
+        for rule in self.blocks.pending_deletions() {
+            let ended = self.ended_in(&rule.matchers, rule.range)?;
+            self.evict_deleted(&mut flushing, ended);
+        }
+        Ok(())
+    }
+
+    fn ended_in(&self, matchers: &[Matcher], range: TimeRange) -> Result<StaleByShard> {
+        let ctx = QueryContext::unbounded();
+        self.shards.iter().map(|shard| shard.ended_in(&ctx, matchers, range)).collect()
+    }
+
+    fn evict_deleted(&self, flushing: &mut Flushing, ended: StaleByShard) {
         flushing.note_deleted(ended);
         // All samples of these series left the memory at this epoch or before.
         flushing.dropped.get_or_insert_with(|| self.series_readers.advance_epoch());
-        self.evict(&mut flushing);
-        Ok(())
+        self.evict(flushing);
     }
 
     fn flush_under(&self, flushing: &mut Flushing) -> Result<FlushStats> {

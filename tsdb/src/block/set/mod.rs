@@ -29,6 +29,9 @@ use crate::fs::{Fs, list_if_exists};
 use crate::labels::{Matcher, StringSet};
 use crate::sample::{SampleColumns, TimeRange};
 
+/// Maximum number of rules that [`BlockSet::pending_deletions`] returns.
+const PENDING_MAX: usize = 100;
+
 /// A block of the store, and its deleted samples.
 #[derive(Debug)]
 pub(crate) struct StoredBlock {
@@ -364,6 +367,18 @@ impl BlockSet {
     /// Returns the id of the last delete rule.
     pub(crate) fn last_deletion(&self) -> u64 {
         self.tombstones.lock().last_number()
+    }
+
+    /// Returns the newest delete rules that blocks need, at most [`PENDING_MAX`]. The range of a rule ends at the newest
+    /// sample of these blocks: later samples are not deleted.
+    pub(crate) fn pending_deletions(&self) -> Vec<Deletion> {
+        let (tombstones, metas) = (self.tombstones.lock(), self.metas());
+        let clamped = |rule: &Deletion| {
+            let newest_ms = metas.iter().filter(|meta| rule.applies_to(meta)).map(|meta| meta.range.end_ms).max()?;
+            let range = TimeRange { end_ms: rule.range.end_ms.min(newest_ms), ..rule.range };
+            Some(Deletion { range, ..rule.clone() })
+        };
+        tombstones.rules().iter().rev().filter_map(clamped).take(PENDING_MAX).collect()
     }
 
     /// Opens a finished block.

@@ -146,3 +146,23 @@ fn series_whose_newest_samples_are_deleted_are_evicted_at_once() {
     delete(NOW_MS + 1);
     assert_eq!((db.n_series(), everything(&db).len()), (1, 1));
 }
+
+/// Otherwise, the deleted series count for their team again until they are idle.
+#[test]
+fn a_restart_does_not_restore_deleted_series() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open_at(dir.path(), options());
+    append(&db, &(0..1_000).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
+    append(&db, &[(CLOCK, NOW_MS, 1.0)]);
+    let all_but_clock = Matcher::new(MatchOp::NotEqual, "i", &CLOCK.to_string()).unwrap();
+    db.delete(vec![all_but_clock], TimeRange::ALL).unwrap();
+    append(&db, &[(1, NOW_MS + 1, 1.0)]);
+    drop(db);
+    let db = open_at(dir.path(), options());
+    assert_eq!((db.n_series(), everything(&db).len()), (2, 2));
+    let too_old = append(&db, &[(0, NOW_MS - 1_000 * MINUTE_MS, 1.0)]);
+    assert_eq!(too_old.len(), 1, "their newest timestamps are known");
+    db.flush().unwrap();
+    drop(db);
+    assert_eq!(open_at(dir.path(), options()).n_series(), 2, "samples after the deletion are not deleted");
+}

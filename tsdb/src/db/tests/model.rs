@@ -150,10 +150,13 @@ impl Model {
         series.is_evicted |= series.last_ms.is_some_and(|last_ms| range.contains(last_ms));
     }
 
-    /// Restarts the store, which loads the series of the last checkpoint.
-    fn reopen(&mut self) {
-        for series in self.series.values_mut() {
-            (series.last_ms, series.is_evicted) = (series.durable_ms, false);
+    /// Restarts the store, which loads the series of the last checkpoint. `db` has evicted deleted ones again, unless a
+    /// merge has applied their delete rule.
+    fn reopen(&mut self, db: &Db) {
+        for (&i, series) in &mut self.series {
+            let labels = series_labels(i);
+            series.last_ms = series.durable_ms;
+            series.is_evicted = db.store.shards.iter().all(|shard| shard.head().find(&labels).is_none());
         }
     }
 
@@ -259,8 +262,8 @@ proptest! {
                 Step::Reopen { .. } if leave => {}
                 Step::Reopen { shards, logs } => {
                     drop(db);
-                    model.reopen();
                     db = open(shards, logs);
+                    model.reopen(&db);
                 }
             }
             prop_assert_eq!(everything(&db), model.contents(TimeRange::ALL), "after {:?}", step);
