@@ -105,6 +105,19 @@ fn deleted_series_are_given_back_to_the_budget_at_once() {
 }
 
 #[test]
+fn failed_administrative_requests_do_not_flood_the_log() {
+    let server = Server::start(&["--web.enable-admin-api"]);
+    let request = |path: &str, status| server.http().post(path, &[], b"").expect_status(status);
+    for _ in 0..3 {
+        request("/api/v1/admin/relabel/enable?name=unknown", 404);
+        request("/api/v1/admin/tsdb/clean_tombstones", 204);
+    }
+    let lines = |text| server.log().lines().filter(|line| line.contains(text)).count();
+    wait_until("the last line", || lines("result=success") == 3);
+    assert_eq!(lines("no relabel rule has the name"), 1, "{}", server.log());
+}
+
+#[test]
 fn a_token_spends_only_the_budget_of_its_own_team() {
     let config = config(&json!({
         "teams": {"payments": {"maximum": {"active_series": 1}}, "search": {"senders": ["eve"]}},

@@ -8,15 +8,19 @@ pub(crate) mod relabel;
 pub(crate) mod tsdb;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use crate::http::error::{ApiError, ErrorKind};
+use crate::http::serving::log_limiter::LogLimiter;
 use crate::server::app::App;
 use crate::server::request_context::{RequestContext, truncate};
 use crate::server::store::Store;
+
+/// Log rate limiter of failed requests: a client may repeat them without an effect.
+static FAILED: LogLimiter = LogLimiter::new();
 
 /// Bytes of the parameters of a request in a log message.
 const LOGGED_SIZE_MAX: usize = 1_000;
@@ -39,8 +43,13 @@ async fn run(
     tokio::task::spawn_blocking(run).await.map_err(ApiError::internal)?
 }
 
-/// Logs an administrative request: its sender, its parameters and its outcome.
+/// Logs an administrative request: its sender, its parameters and its outcome. Logs all successful requests.
 pub(crate) fn audit(context: &RequestContext, failure: Option<&str>) {
+    let admitted = failure.map(|_| FAILED.admit("administrative request", Instant::now()));
+    if admitted == Some(None) {
+        return;
+    }
+    let n_suppressed = admitted.flatten();
     let RequestContext { method, route, client, user, user_agent, .. } = context;
     // An empty field is not logged.
     let known = |field: &str| (!field.is_empty()).then(|| field.to_owned());
@@ -51,7 +60,7 @@ pub(crate) fn audit(context: &RequestContext, failure: Option<&str>) {
     let duration = Duration::try_from(jiff::Timestamp::now() - context.started).unwrap_or_default();
     let result = failure.unwrap_or("success");
     tracing::info!(
-        %method, path = route, what, start, end, client, user, user_agent, ?duration, result,
+        %method, path = route, what, start, end, client, user, user_agent, ?duration, result, n_suppressed,
         "Administrative request"
     );
 }
