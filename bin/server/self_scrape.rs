@@ -2,6 +2,7 @@
 //!
 //! The first scrape runs as soon as the store is open, so that a first query has a result.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,14 @@ use varve_tsdb::{Labels, Sample};
 
 use super::app::App;
 use super::store::Store;
+use crate::machine;
 
 /// The label `job` of all series.
 pub(crate) const JOB: &str = "varve";
 
-/// Stores the metrics now and then every `interval`, until the store is closed.
-pub(crate) async fn run(app: Arc<App>, instance: String, interval: Duration) {
+/// Stores the metrics now and then every `interval`, until the store is closed. `address` is the listening address.
+pub(crate) async fn run(app: Arc<App>, address: String, interval: Duration) {
+    let instance = instance(&address, &machine::hostname());
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
@@ -31,6 +34,15 @@ pub(crate) async fn run(app: Arc<App>, instance: String, interval: Duration) {
             }
         });
         let _panic_is_logged = scraped.await;
+    }
+}
+
+/// Returns the label `instance`: the listening address. The address of all interfaces is the same on every machine, so
+/// the machine's name replaces it.
+fn instance(address: &str, hostname: &str) -> String {
+    match address.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_unspecified() => format!("{hostname}:{}", address.port()),
+        _ => address.to_owned(),
     }
 }
 
@@ -123,6 +135,18 @@ fn metadata(family: &MetricFamily) -> (&str, Metadata) {
 mod tests {
     use super::*;
     use prometheus::{HistogramOpts, HistogramVec, IntCounter, Registry};
+
+    #[test]
+    fn servers_on_all_interfaces_differ_by_the_name_of_their_machine() {
+        for (address, expect) in [
+            ("127.0.0.1:9898", "127.0.0.1:9898"),
+            ("[::1]:9898", "[::1]:9898"),
+            ("0.0.0.0:9898", "varve-a:9898"),
+            ("[::]:9898", "varve-a:9898"),
+        ] {
+            assert_eq!(instance(address, "varve-a"), expect);
+        }
+    }
 
     #[test]
     fn families_become_the_series_of_a_scrape() {
