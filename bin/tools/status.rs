@@ -113,9 +113,9 @@ const RELABEL: View = View {
         ("series", "/series"),
         ("samples/s", "/samplesPerSecond"),
         ("disabled by", "/disabledByUse/who"),
-        ("selector", "/disabledByUse/selector"),
+        ("disabling selector", "/disabledByUse/selector"),
         ("would be disabled by", "/wouldBeDisabledBy/who"),
-        ("selector", "/wouldBeDisabledBy/selector"),
+        ("would-be disabling selector", "/wouldBeDisabledBy/selector"),
     ],
 };
 const REJECTS: View = View {
@@ -201,7 +201,7 @@ pub(crate) fn run(command: &StatusCommand) -> Result<()> {
     let data = client.get_data(&path)?;
     let ready = match command {
         // The numbers of files do not tell whether the replay has ended.
-        StatusCommand::Replay(_) => client.get("/-/ready")?.text(),
+        StatusCommand::Replay(_) => client.get("/-/ready")?.text() + "\n",
         _ => String::new(),
     };
     args.output.print(|| view.print(&data) + &ready, || &data);
