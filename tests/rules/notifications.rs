@@ -93,10 +93,10 @@ fn queued_alerts_are_sent_at_shutdown() {
     let file = config(&[alertmanager.address()]);
     // Each request carries one alert, so that most alerts still wait when the server stops.
     let mut server = Server::start(&[&file.flag(), "--alertmanager.notification-batch-size=1"]);
-    burn(&server, 500);
+    burn(&server, 200);
     wait_until("the first alert", || metric(&server, "sent_total", alertmanager.address()) >= 1.0);
     assert!(server.terminate().success());
-    assert_eq!(alertmanager.alerts().len(), 500);
+    assert_eq!(alertmanager.alerts().len(), 200);
 }
 
 #[test]
