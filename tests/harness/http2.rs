@@ -116,9 +116,7 @@ impl Http2 {
         let response = self.head(self.send("POST", path, &headers, body));
         let (head, body) = response.into_parts();
         let body = self.runtime.block_on(body.collect()).expect("a complete response");
-        let trailers = body.trailers().unwrap_or(&head.headers);
-        let text = |name: &str| trailers.get(name).map_or("", |value| value.to_str().expect("ASCII")).to_owned();
-        let (status, message) = (text("grpc-status"), text("grpc-message"));
+        let (status, message) = status(body.trailers().unwrap_or(&head.headers));
         let (mut messages, mut rest) = (Vec::new(), body.to_bytes());
         while !rest.is_empty() {
             let header = rest.split_to(5);
@@ -126,6 +124,22 @@ impl Http2 {
             messages.push((header[0] != 0, rest.split_to(size as usize)));
         }
         Call { status, message, messages, headers: head.headers }
+    }
+
+    /// Makes a gRPC call, and returns the size of the body and the rest of the response without its messages.
+    pub(crate) fn measure(&self, path: &str, message: &[u8]) -> (usize, Call) {
+        let headers = [("content-type", "application/grpc"), ("te", "trailers")];
+        let response = self.head(self.send("POST", path, &headers, &frame(false, message)));
+        let (head, mut body) = response.into_parts();
+        let (mut size, mut trailers) = (0, head.headers.clone());
+        while let Some(frame) = self.runtime.block_on(body.frame()) {
+            match frame.expect("a complete response").into_data() {
+                Ok(data) => size += data.len(),
+                Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
+            }
+        }
+        let (status, message) = status(&trailers);
+        (size, Call { status, message, messages: Vec::new(), headers: head.headers })
     }
 
     /// Sends a GET request and returns status and body.
@@ -140,6 +154,12 @@ impl Http2 {
     pub(crate) fn is_closed(&self) -> bool {
         self.connection.is_finished()
     }
+}
+
+/// Returns status and message of a gRPC call.
+fn status(trailers: &hyper::HeaderMap) -> (String, String) {
+    let text = |name: &str| trailers.get(name).map_or("", |value| value.to_str().expect("ASCII")).to_owned();
+    (text("grpc-status"), text("grpc-message"))
 }
 
 fn runtime() -> Runtime {

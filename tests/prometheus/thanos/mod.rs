@@ -5,6 +5,7 @@
 mod distributed;
 mod ingest;
 mod leaf;
+mod load;
 mod messages;
 mod tenants;
 
