@@ -20,7 +20,7 @@ use varve_tsdb::exemplars::EXEMPLARS_MAX;
 use varve_tsdb::labels::METRIC_NAME;
 
 use crate::log;
-use crate::quantity::{parse_duration, print_duration};
+use crate::quantity::{parse_duration, parse_size, print_duration};
 use alerting::AlertingConfig;
 use ingest::IngestConfig;
 pub(crate) use ingest::parse_rules;
@@ -117,6 +117,22 @@ pub(crate) struct TsdbConfig {
     /// How far ahead of the clock a sample may be. Default 10m; up to 365d.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) ahead_max: Duration,
+    /// Retention, the only part of the section that a reload changes.
+    pub(crate) retention: RetentionConfig,
+}
+
+/// Section `storage.tsdb.retention`. A missing key has the value of its flag.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RetentionConfig {
+    /// How long to retain samples. 0s: forever.
+    #[serde(deserialize_with = "optional_duration", serialize_with = "print_optional")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time: Option<Duration>,
+    /// Maximum size of blocks and WAL. 0B: no limit.
+    #[serde(deserialize_with = "optional_size", serialize_with = "print_optional_size")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<usize>,
 }
 
 impl Default for TsdbConfig {
@@ -125,6 +141,7 @@ impl Default for TsdbConfig {
             in_order_max_age: Duration::from_secs(3 * 3600),
             out_of_order_time_window: Duration::from_secs(1800),
             ahead_max: Duration::from_secs(600),
+            retention: RetentionConfig::default(),
         }
     }
 }
@@ -159,7 +176,7 @@ impl Config {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         // An empty document is YAML's null.
         let config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)?.unwrap_or_default();
-        let TsdbConfig { in_order_max_age, out_of_order_time_window, ahead_max } = config.storage.tsdb;
+        let TsdbConfig { in_order_max_age, out_of_order_time_window, ahead_max, .. } = config.storage.tsdb;
         if !(IN_ORDER_MAX_AGE_MIN..=AGE_MAX).contains(&in_order_max_age) {
             bail!("storage.tsdb.in_order_max_age: must be from 1m to 365d");
         }
@@ -200,10 +217,13 @@ impl Config {
         all.into_iter().filter(|key| new.get(*key) != old.get(*key)).cloned().collect()
     }
 
-    /// Returns the values of the keys, down to two levels.
+    /// Returns the values of the keys, down to two levels, and retention, which a reload changes.
     fn values(&self) -> BTreeMap<String, Value> {
         let mut values = BTreeMap::new();
-        let whole = serde_json::to_value(self.self_contained()).expect("strings, numbers and maps of them are JSON");
+        let mut whole =
+            serde_json::to_value(self.self_contained()).expect("strings, numbers and maps of them are JSON");
+        let retention = whole.pointer_mut("/storage/tsdb/retention").map(Value::take).unwrap_or_default();
+        values.insert(RETENTION.to_owned(), retention);
         for (section, keys) in whole.as_object().into_iter().flatten() {
             match keys.as_object() {
                 Some(keys) => {
@@ -228,7 +248,29 @@ impl Config {
 
 /// Returns `true` if a change of a key, as [`Config::keys_that_differ`] returns it, takes effect with a restart only.
 pub(crate) fn needs_restart(key: &str) -> bool {
-    key.starts_with("storage.")
+    key.starts_with("storage.") && key != RETENTION
+}
+
+const RETENTION: &str = "storage.tsdb.retention";
+
+fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+fn print_optional<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    print(&duration.unwrap_or_default(), serializer)
+}
+
+fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_size(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn print_optional_size<S: Serializer>(size: &Option<usize>, serializer: S) -> Result<S::Ok, S::Error> {
+    let size = size.unwrap_or_default();
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let (shift, unit) = units.into_iter().find(|(shift, _)| size > 0 && size % (1 << shift) == 0).unwrap_or((0, "B"));
+    serializer.serialize_str(&format!("{}{unit}", size >> shift))
 }
 
 fn print<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -281,6 +323,13 @@ mod tests {
         assert!(printed.contains("  external_labels:\n    a: '1'\n    b: x\n"), "{printed}");
         assert!(printed.contains("    in_order_max_age: 1h30m\n"), "{printed}");
         assert_eq!(Config::parse(&printed).unwrap(), config);
+        for (size, print) in [("0", "0B"), ("1000", "1000B"), ("1536MiB", "1536MiB"), ("1024GiB", "1TiB")] {
+            let config =
+                Config::parse(&format!("storage: {{tsdb: {{retention: {{time: 0s, size: '{size}'}}}}}}")).unwrap();
+            let printed = config.to_yaml();
+            assert!(printed.contains(&format!("      time: 0s\n      size: {print}\n")), "{printed}");
+            assert_eq!(Config::parse(&printed).unwrap(), config);
+        }
     }
 
     #[test]

@@ -15,7 +15,6 @@ use crate::machine::{self, Memory};
 use crate::notifier::NotifierOptions;
 use crate::objstore::BucketConfig;
 use crate::objstore::uploads::{UploadOptions, external_labels};
-use crate::quantity::{print_duration, print_size};
 use crate::server::external_url::{ExternalUrl, RoutePrefix};
 use crate::server::rules::RulesOptions;
 use crate::server::settings::{ResponseLimits, Settings};
@@ -105,10 +104,6 @@ pub(super) fn settings(
             0 => usize::MAX,
             limit => limit,
         },
-        retention: match args.objstore.local_retention {
-            Some(age) => format!("{} after upload", print_duration(age)),
-            None => retention(args.retention_time, args.retention_size),
-        },
         flags,
     }
 }
@@ -151,13 +146,6 @@ fn rules_options(
 /// Maximum number of threads that evaluate rule groups.
 const RULES_CONCURRENCY_MAX: usize = 256;
 
-/// Returns the retention as Prometheus prints it: `15d or 512GiB`.
-fn retention(time: Duration, size: usize) -> String {
-    let time = (!time.is_zero()).then(|| print_duration(time));
-    let size = (size > 0).then(|| print_size(size));
-    time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
-}
-
 pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, features: Features) -> StoreOptions {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
@@ -178,8 +166,9 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         flush_size_bytes: or_default(args.flush_size, || share_of_memory(memory, 1, 8)),
         page_cache_size_bytes: or_default(args.page_cache_size, || share_of_memory(memory, 1, 16)),
         compaction_bytes_per_second: args.compaction_rate as u64,
-        retention_ms: Some(millis(args.retention_time)).filter(|&ms| ms > 0 && args.objstore.local_retention.is_none()),
-        retention_size_bytes: Some(args.retention_size as u64).filter(|&size| size > 0),
+        // `App::set_store` sets them.
+        retention_ms: None,
+        retention_size_bytes: None,
         out_of_order_window_ms: millis(config.storage.tsdb.out_of_order_time_window),
         in_order_max_age_ms: millis(config.storage.tsdb.in_order_max_age),
         ahead_max_ms: millis(config.storage.tsdb.ahead_max),

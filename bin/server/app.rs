@@ -116,6 +116,7 @@ impl App {
     /// Starts to serve requests for data.
     pub(crate) fn set_store(&self, store: Arc<Store>) {
         store.receiver.refuse_new_series(self.pressure.refuses_new_series());
+        store.set_retention(self.settings.retention(&self.config.current()));
         *self.store.write().unwrap_or_else(PoisonError::into_inner) = Some(store);
         self.phase.store(READY, Ordering::Release);
     }
@@ -185,6 +186,7 @@ impl App {
         let alerting = self.notifier.prepare(config)?;
         if let Some(store) = self.store() {
             store.reload(config)?;
+            store.set_retention(self.settings.retention(config));
         }
         self.notifier.apply(alerting);
         self.query_log.write_to(log);
@@ -201,7 +203,7 @@ impl App {
             write_bodies_bytes: self.write_memory.used(),
             process: self.pressure.stats(),
             active_request_log_dropped: self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped),
-            retention: (self.settings.args.retention_time.as_secs(), self.settings.args.retention_size as u64),
+            retention: self.settings.retention(&self.config.current()),
         };
         self.metrics.gather(self.store().as_deref(), Some(&self.rules), &memory, self.config.status())
     }

@@ -9,6 +9,7 @@ use varve_query::promql::Features;
 use super::external_url::{ExternalUrl, RoutePrefix};
 use super::rules::RulesOptions;
 use crate::cli::ServeArgs;
+use crate::config::{Config, RetentionConfig};
 use crate::notifier::NotifierOptions;
 
 /// Checked flags of a server.
@@ -35,10 +36,20 @@ pub(crate) struct Settings {
     pub(crate) search: bool,
     pub(crate) lookback_delta_ms: i64,
     pub(crate) remote_read_concurrency: usize,
-    /// Retention in words, for /api/v1/status/runtimeinfo.
-    pub(crate) retention: String,
     /// Every flag with its value, for /api/v1/status/flags.
     pub(crate) flags: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// Returns the retention of a configuration, with the flags as defaults: time and bytes. 0 is no limit. With
+    /// `--storage.tsdb.retention.local-after-upload` there is none: uploads remove blocks.
+    pub(crate) fn retention(&self, config: &Config) -> (Duration, usize) {
+        let RetentionConfig { time, size } = config.storage.tsdb.retention;
+        match self.args.objstore.local_retention {
+            Some(_) => (Duration::ZERO, 0),
+            None => (time.unwrap_or(self.args.retention_time), size.unwrap_or(self.args.retention_size)),
+        }
+    }
 }
 
 /// Limits of a response.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use varve_ingest::ha::Elections;
 use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
@@ -216,6 +217,12 @@ impl Store {
         self.receiver.set_rules(rules);
         self.receiver.set_ha(ha, &self.elections);
         Ok(())
+    }
+
+    /// Replaces the limits of retention, time and bytes. 0 is no limit.
+    pub(crate) fn set_retention(&self, (time, size): (Duration, usize)) {
+        let time_ms = i64::try_from(time.as_millis()).ok().filter(|&ms| ms > 0);
+        self.db.set_retention(time_ms, Some(size as u64).filter(|&size| size > 0));
     }
 }
 

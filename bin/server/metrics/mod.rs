@@ -234,8 +234,8 @@ pub(crate) struct MemoryStats {
     pub(crate) process: (u64, u64),
     /// Records that are missing in the active-request log.
     pub(crate) active_request_log_dropped: u64,
-    /// Retention in seconds and in bytes, 0 if it is not limited.
-    pub(crate) retention: (u64, u64),
+    /// Retention, time and bytes, 0 if it is not limited.
+    pub(crate) retention: (Duration, usize),
 }
 
 impl MemoryStats {
@@ -249,8 +249,8 @@ impl MemoryStats {
             ("varve_ingest_body_bytes", self.write_bodies_bytes as u64),
             ("varve_query_memory_max_bytes", self.queries_max_bytes as u64),
             ("prometheus_engine_queries_concurrent_max", self.queries_concurrent_max as u64),
-            ("prometheus_tsdb_retention_limit_seconds", self.retention.0),
-            ("prometheus_tsdb_retention_limit_bytes", self.retention.1),
+            ("prometheus_tsdb_retention_limit_seconds", self.retention.0.as_secs()),
+            ("prometheus_tsdb_retention_limit_bytes", self.retention.1 as u64),
         ])
     }
 }
@@ -286,7 +286,7 @@ mod tests {
             write_bodies_bytes: 0,
             process: (3, 4),
             active_request_log_dropped: 0,
-            retention: (5, 6),
+            retention: (Duration::from_secs(5), 6),
         };
         let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
         let families = metrics.gather(None, None, &memory, config);

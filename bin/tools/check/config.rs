@@ -236,7 +236,7 @@ mod tests {
             let checked = check(&format!("{shared}{more}")).unwrap();
             assert_eq!((checked.owner, checked.rule_files.len()), ("varve", 1), "{more}");
         }
-        assert_eq!(check("storage: {tsdb: {retention: {time: 1d}}}").unwrap().owner, "prometheus");
+        assert_eq!(check("storage: {tsdb: {retention: {percentage: 80}}}").unwrap().owner, "prometheus");
         let checked = check(
             "global: {scrape_interval: 6m, external_labels: {a: b}}\nrule_files: [rules.yml, 'more*.yml']\nalerting: {}\n\
              scrape_configs:\n- {job_name: x, relabel_configs: [{action: drop, source_labels: [a], regex: b}]}\n\

@@ -1,6 +1,6 @@
 //! Retention that waits for a confirmation.
 
-use crate::harness::{Server, WriteRequest, now_ms, series, wait_until};
+use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_until};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -29,4 +29,43 @@ fn many_blocks_that_are_too_old_at_once_stay_until_retention_is_confirmed() {
     assert_eq!(n_samples().as_deref(), Some("1"));
     assert_eq!((server.metric("varve_tsdb_blocks_held"), server.metric("varve_tsdb_blocks_expired_total")), (0.0, 5.0));
     wait_until("the notification to end", || notifications().as_array().is_some_and(Vec::is_empty));
+}
+
+#[test]
+fn a_reload_changes_retention() {
+    let config = ConfigFile::new("");
+    let flags = ["--web.enable-admin-api", "--web.enable-lifecycle", "--storage.tsdb.retention.time=100d"];
+    let server = Server::start(&[&flags[..], &[&*config.flag()]].concat());
+    let (http, now_ms) = (server.http(), now_ms());
+    let post = |path: &str| http.post(path, &[], b"").status;
+    for days in [20, 0] {
+        let request = WriteRequest::new([series(&[("__name__", "m")], &[(now_ms - days * DAY_MS, 1.0)])]);
+        http.write(&request).expect_status(204);
+        assert_eq!(post("/api/v1/admin/tsdb/compact"), 204);
+    }
+    let state = || {
+        let info = http.get("/api/v1/status/runtimeinfo").data()["storageRetention"].clone();
+        let limits = ["seconds", "bytes"].map(|unit| server.metric(&format!("prometheus_tsdb_retention_limit_{unit}")));
+        (info.as_str().unwrap_or_default().to_owned(), limits)
+    };
+    let days = |n: f64| n * 86_400.0;
+    assert_eq!(state(), ("100d".to_owned(), [days(100.0), 0.0]));
+    assert_eq!(server.metric("varve_tsdb_blocks_expired_total"), 0.0);
+
+    config.write("storage: {tsdb: {retention: {time: 10d, size: 1GiB}}}");
+    assert_eq!(post("/-/reload"), 200);
+    assert_eq!(state(), ("10d or 1GiB".to_owned(), [days(10.0), f64::from(1 << 30)]));
+    assert_eq!(post("/api/v1/admin/tsdb/compact"), 204);
+    wait_until("the old block to expire", || server.metric("varve_tsdb_blocks_expired_total") == 1.0);
+
+    // The rest of the section needs a restart, and an invalid value changes nothing.
+    for text in ["retention: {time: 10d, size: 1GiB}, ahead_max: 1m", "retention: {time: x}", "retention: {size: 1x}"] {
+        config.write(&format!("storage: {{tsdb: {{{text}}}}}"));
+        assert_eq!(post("/-/reload"), 500, "{text}");
+        assert_eq!(state().0, "10d or 1GiB");
+    }
+    // Without the keys, the flags are in force again.
+    config.write("");
+    assert_eq!(post("/-/reload"), 200);
+    assert_eq!(state(), ("100d".to_owned(), [days(100.0), 0.0]));
 }

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::background::{BackgroundTasks, ReplaySource, Replayer, WalSyncTask, replay};
 use crate::block::BlockSet;
+use crate::compact::retention::Retention;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock, list_if_exists};
@@ -461,6 +462,11 @@ impl Db {
     /// [`Error::Io`] if a file cannot be removed.
     pub fn confirm_retention(&self) -> Result<()> {
         self.store.confirm_retention()
+    }
+
+    /// Replaces the retention limits of the options. The next compaction applies them. `None` is unlimited.
+    pub fn set_retention(&self, time_ms: Option<i64>, size_bytes: Option<u64>) {
+        *self.store.retention() = Retention { time_ms, size: size_bytes };
     }
 
     /// Returns the number of blocks that are too old and wait for [`Db::confirm_retention`].

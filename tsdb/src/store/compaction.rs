@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use crate::block::{Block, BlockId, Replaced, StoredBlock};
-use crate::compact::retention::{Expired, Hold, Retention};
+use crate::compact::retention::{Expired, Hold};
 use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -138,7 +138,7 @@ impl Store {
     /// Removes the blocks that exceed the retention limits, except held ones unless it `is_confirmed`.
     pub(super) fn expire(&self, compacting: &mut Compacting, is_confirmed: bool) -> Result<()> {
         let Some(now_ms) = self.newest.retention_ms() else { return Ok(()) };
-        let retention = Retention { time_ms: self.options.retention_ms, size: self.options.retention_size_bytes };
+        let retention = *self.retention();
         let hold = if is_confirmed { Hold::Confirmed } else { Hold::Unconfirmed { held_ms: compacting.held_ms } };
         let Expired { blocks, n_held, held_ms } =
             retention.expired(&self.blocks.metas(), now_ms, self.log_size()?, hold);

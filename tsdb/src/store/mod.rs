@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::block::BlockSet;
+use crate::compact::retention::Retention;
 use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
 use crate::head::{Bounds, GroupCounts};
@@ -61,6 +62,7 @@ pub(crate) struct Store {
     flushing: Mutex<Flushing>,
     compacting: Mutex<Compacting>,
     compaction_stats: Mutex<CompactionStats>,
+    retention: Mutex<Retention>,
     /// Number of panics of background tasks.
     pub(crate) n_background_panics: AtomicU64,
 }
@@ -81,6 +83,7 @@ impl Store {
             throttle: Throttle::new(options.compaction_bytes_per_second),
             reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),
             newest: Newest::new(&options, &wal_dir),
+            retention: Mutex::new(Retention { time_ms: options.retention_ms, size: options.retention_size_bytes }),
             options,
             wal_dir,
             epoch,
@@ -189,6 +192,11 @@ impl Store {
     /// Waits until no merge runs, and blocks other merges.
     pub(crate) fn compacting(&self) -> MutexGuard<'_, Compacting> {
         self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the retention limits.
+    pub(crate) fn retention(&self) -> MutexGuard<'_, Retention> {
+        self.retention.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the statistics of merges.

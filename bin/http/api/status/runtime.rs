@@ -12,6 +12,7 @@ use varve_tsdb::stats::ReplayState;
 use crate::http::openapi::described;
 use crate::http::response::success;
 use crate::machine;
+use crate::quantity::{print_duration, print_size};
 use crate::server::app::App;
 use crate::version as this;
 
@@ -113,8 +114,19 @@ pub(crate) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
         memory_limit: 0,
         gc_percent: String::new(),
         debug: String::new(),
-        storage_retention: app.settings.retention.clone(),
+        storage_retention: retention(&app),
     })
+}
+
+/// Returns the retention in force as Prometheus prints it: `15d or 512GiB`.
+fn retention(app: &App) -> String {
+    if let Some(age) = app.settings.args.objstore.local_retention {
+        return format!("{} after upload", print_duration(age));
+    }
+    let (time, size) = app.settings.retention(&app.config.current());
+    let time = (!time.is_zero()).then(|| print_duration(time));
+    let size = (size > 0).then(|| print_size(size));
+    time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
 }
 
 described! {
