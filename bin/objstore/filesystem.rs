@@ -78,7 +78,7 @@ impl Filesystem {
         })
     }
 
-    pub(super) fn list(&self, prefix: &str, is_shallow: bool) -> Result<Vec<Object>> {
+    pub(super) fn list(&self, prefix: &str) -> Result<Vec<Object>> {
         self.metrics.observe("list", || {
             let (dir, _) = prefix.rsplit_once('/').unwrap_or_default();
             let mut objects = Vec::new();
@@ -93,11 +93,10 @@ impl Filesystem {
                     let Some(key) = path.strip_prefix(&self.dir).ok().and_then(Path::to_str) else { continue };
                     // Removed meanwhile.
                     let Ok(metadata) = path.metadata() else { continue };
-                    if metadata.is_dir() && !is_shallow {
+                    if metadata.is_dir() {
                         dirs.push(path);
                     } else if key.starts_with(prefix) && !key.ends_with(UNFINISHED) {
-                        let slash = if metadata.is_dir() { "/" } else { "" };
-                        objects.push(Object { key: format!("{key}{slash}"), size: metadata.len() });
+                        objects.push(Object { key: key.to_owned(), size: metadata.len() });
                         check_listed(&objects)?;
                     }
                 }

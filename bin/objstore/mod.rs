@@ -19,6 +19,7 @@ mod sign;
 pub(crate) mod uploads;
 mod xml;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::Path;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use varve_prometheus::block::Ulid;
 
 pub(crate) use checksum::file_checksum;
 pub(crate) use config::BucketConfig;
@@ -42,6 +44,14 @@ const MIB: u64 = 1 << 20;
 const RANGE_SIZE: u64 = 4 * MIB;
 /// Maximum number of objects that one call lists.
 const LISTED_MAX: usize = 1_000_000;
+
+/// Maximum number of blocks of a bucket.
+const BLOCKS_MAX: usize = 200_000;
+/// File of a block that Thanos removes after some time.
+pub(crate) const DELETION_MARK: &str = "deletion-mark.json";
+
+/// Paths and sizes of the files of a block.
+pub(crate) type BlockFiles = BTreeMap<String, u64>;
 
 /// An object of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,29 +193,30 @@ impl ObjectStore {
     /// # Errors
     /// If there are more than [`LISTED_MAX`]. Errors of the bucket.
     pub(crate) fn list(&mut self, prefix: &str) -> Result<Vec<Object>> {
-        self.list_with(prefix, false)
-    }
-
-    /// Lists the names before the first slash of all keys.
-    ///
-    /// # Errors
-    /// If there are more than [`LISTED_MAX`]. Errors of the bucket.
-    pub(crate) fn list_dirs(&mut self) -> Result<Vec<String>> {
-        let dirs = self.list_with("", true)?;
-        Ok(dirs.into_iter().filter_map(|dir| Some(dir.key.strip_suffix('/')?.to_owned())).collect())
-    }
-
-    /// With `is_shallow`, objects with a further slash in their key are listed as one entry up to it.
-    fn list_with(&mut self, prefix: &str, is_shallow: bool) -> Result<Vec<Object>> {
         self.pace.check()?;
         let whole = format!("{}{prefix}", self.prefix);
         let listed = match &mut self.backend {
-            Backend::Filesystem(filesystem) => filesystem.list(&whole, is_shallow),
-            Backend::S3(s3) => s3.list(&whole, is_shallow),
+            Backend::Filesystem(filesystem) => filesystem.list(&whole),
+            Backend::S3(s3) => s3.list(&whole),
         };
         let mut objects = listed.with_context(|| format!("list objects {whole:?}"))?;
         objects.iter_mut().for_each(|object| drop(object.key.drain(..self.prefix.len())));
         Ok(objects)
+    }
+
+    /// Lists the files of all blocks, complete or not, ascending by time.
+    ///
+    /// # Errors
+    /// If there are more than [`LISTED_MAX`] objects or [`BLOCKS_MAX`] blocks. Errors of the bucket.
+    pub(crate) fn list_blocks(&mut self) -> Result<BTreeMap<Ulid, BlockFiles>> {
+        let mut blocks: BTreeMap<Ulid, BlockFiles> = BTreeMap::new();
+        for Object { key, size } in self.list("")? {
+            let Some((name, path)) = key.split_once('/') else { continue };
+            let Some(ulid) = Ulid::parse(name) else { continue };
+            blocks.entry(ulid).or_default().insert(path.to_owned(), size);
+        }
+        ensure!(blocks.len() <= BLOCKS_MAX, "the bucket has more than {BLOCKS_MAX} blocks");
+        Ok(blocks)
     }
 
     /// Removes an object, if it exists.

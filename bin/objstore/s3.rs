@@ -163,15 +163,12 @@ impl S3 {
         })
     }
 
-    pub(super) fn list(&mut self, prefix: &str, is_shallow: bool) -> Result<Vec<Object>> {
+    pub(super) fn list(&mut self, prefix: &str) -> Result<Vec<Object>> {
         let (mut objects, mut token) = (Vec::new(), String::new());
         loop {
             let mut query = Vec::new();
             if !token.is_empty() {
                 query.push(("continuation-token", &*token));
-            }
-            if is_shallow {
-                query.push(("delimiter", "/"));
             }
             query.extend([("list-type", "2"), ("prefix", prefix)]);
             let page = self.expect(Call { key: None, query: &query, ..Call::new("list", "GET", "") })?;
@@ -179,9 +176,6 @@ impl S3 {
             for object in xml::elements(&page, "Contents") {
                 let size = xml::required(object, "Size")?.parse().context("the size of an object")?;
                 objects.push(Object { key: xml::required(object, "Key")?, size });
-            }
-            for common in xml::elements(&page, "CommonPrefixes") {
-                objects.push(Object { key: xml::required(common, "Prefix")?, size: 0 });
             }
             check_listed(&objects)?;
             match xml::text(&page, "NextContinuationToken") {

@@ -2,15 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use varve_prometheus::block::{BlockMeta, META_SIZE_MAX, Ulid};
 
-use crate::objstore::ObjectStore;
-
-/// File of a block that Thanos removes after some time.
-pub(super) const DELETION_MARK: &str = "deletion-mark.json";
-/// Maximum number of blocks.
-const BLOCKS_MAX: usize = 200_000;
+use crate::objstore::{BlockFiles, DELETION_MARK, ObjectStore};
 
 /// Blocks without a mark for deletion whose files are all there, with the sizes in `meta.json`.
 #[derive(Debug, Default)]
@@ -36,18 +31,12 @@ impl BucketBlocks {
     /// Lists the bucket and reads new descriptions.
     ///
     /// # Errors
-    /// If there are more than [`BLOCKS_MAX`] blocks. Errors of the bucket.
+    /// Errors of [`ObjectStore::list_blocks`] and of the bucket.
     pub(super) fn refresh(&mut self, store: &mut ObjectStore) -> Result<()> {
-        let mut files: HashMap<Ulid, HashMap<String, u64>> = HashMap::new();
-        for object in store.list("")? {
-            let Some((name, path)) = object.key.split_once('/') else { continue };
-            let Some(ulid) = Ulid::parse(name) else { continue };
-            files.entry(ulid).or_default().insert(path.to_owned(), object.size);
-            ensure!(files.len() <= BLOCKS_MAX, "the bucket has more than {BLOCKS_MAX} blocks");
-        }
+        let listed = store.list_blocks()?;
         let mut known = std::mem::take(&mut self.metas);
         self.sources.clear();
-        for (ulid, files) in files {
+        for (ulid, files) in listed {
             if !files.contains_key("meta.json") || files.contains_key(DELETION_MARK) {
                 continue;
             }
@@ -69,7 +58,7 @@ impl BucketBlocks {
     }
 }
 
-fn is_complete(meta: &BlockMeta, files: &HashMap<String, u64>) -> bool {
+fn is_complete(meta: &BlockMeta, files: &BlockFiles) -> bool {
     let listed = meta.thanos.iter().flat_map(|thanos| &thanos.files);
     let mut listed = listed.filter(|(path, _)| path != "meta.json").peekable();
     // Old programs list no files. Every block has an index.

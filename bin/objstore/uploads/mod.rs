@@ -35,10 +35,10 @@ use varve_tsdb::fs::{Fs, RealFs};
 
 use super::checksum::hex;
 use super::metrics::UploadMetrics;
-use super::{BucketConfig, ObjectStore, Pace, Stop, file_checksum};
+use super::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};
 use crate::printing::error_chain;
 use crate::server::app::App;
-use bucket_blocks::{BucketBlocks, DELETION_MARK};
+use bucket_blocks::BucketBlocks;
 use groups::{Group, groups, windows};
 use state::State;
 
