@@ -269,7 +269,8 @@ fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<us
 fn print_optional_size<S: Serializer>(size: &Option<usize>, serializer: S) -> Result<S::Ok, S::Error> {
     let size = size.unwrap_or_default();
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let (shift, unit) = units.into_iter().find(|(shift, _)| size > 0 && size % (1 << shift) == 0).unwrap_or((0, "B"));
+    let (shift, unit) =
+        units.into_iter().find(|(shift, _)| size > 0 && size.is_multiple_of(1 << shift)).unwrap_or((0, "B"));
     serializer.serialize_str(&format!("{}{unit}", size >> shift))
 }
 
