@@ -233,8 +233,9 @@ fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Tim
         // If there is a gap, the newest evaluation before it may be incomplete, so it is repeated.
         let schedule = group.schedule();
         let has_gap = |newest| schedule.after(newest) <= now;
-        let last = newest.map(|newest| if has_gap(newest) { newest - schedule.interval() } else { newest });
-        last.map(|last| group.continue_from(last, &storage, &live.settings).map(|()| last)).transpose()
+        let Some(newest) = newest else { return Ok(None) };
+        let last = if has_gap(newest) { newest - schedule.interval() } else { newest };
+        group.continue_from(last, newest, &storage, &live.settings).map(|()| Some(last))
     });
     match result {
         Ok(last) => last,

@@ -165,23 +165,30 @@ impl Group {
     }
 
     /// Loads the alerts that were active at `last`, so that the evaluations after it continue from them. A failed
-    /// evaluation writes no samples, so alerts may be some intervals older.
+    /// evaluation writes no samples, so alerts may be some intervals older. Also loads the alerts that became active
+    /// until `newest`, an evaluation that will be repeated, so that they are sent again before.
     ///
     /// # Errors
     /// The store could not be read.
-    pub fn continue_from(&self, last: Time, storage: &dyn Storage, settings: &Settings) -> Result<(), Failure> {
-        let end = last - self.query_offset(settings);
-        let start = end - self.schedule.interval() * CONTINUED_INTERVALS;
-        let range = TimeRange { start_ms: start.ms(), end_ms: end.ms() };
+    pub fn continue_from(
+        &self,
+        last: Time,
+        newest: Time,
+        storage: &dyn Storage,
+        settings: &Settings,
+    ) -> Result<(), Failure> {
+        let offset = self.query_offset(settings);
+        let start = last - offset - self.schedule.interval() * CONTINUED_INTERVALS;
         let mut all_shared = BTreeSet::new();
         for rule in &self.rules {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
-                let newest = |metric| {
-                    let mut newest = storage.newest(&rule.matchers(metric), range)?;
-                    newest.retain(|(_, sample)| !is_stale_nan(sample.value));
-                    Ok::<_, Failure>(newest)
+                let stored = |metric, end: Time| {
+                    let range = TimeRange { start_ms: start.ms(), end_ms: (end - offset).ms() };
+                    let mut stored = storage.newest(&rule.matchers(metric), range)?;
+                    stored.retain(|(_, sample)| !is_stale_nan(sample.value));
+                    Ok::<_, Failure>(stored)
                 };
-                let (for_state, mut states) = (newest(ALERTS_FOR_STATE)?, newest(ALERTS)?);
+                let (for_state, mut states) = (stored(ALERTS_FOR_STATE, last)?, stored(ALERTS, last)?);
                 let series = for_state.iter().chain(&states).map(|(labels, _)| labels.clone());
                 let others = self.other_matchers(rule);
                 let (shared, written) = series.partition::<BTreeSet<_>, _>(|labels| is_any(&others, labels));
@@ -191,8 +198,16 @@ impl Group {
                 all_shared.extend(shared);
                 let hold = duration(alerting.for_ms);
                 let mut alerts = alert::continue_from(&for_state, &states, hold, &rule.definition.labels);
+                if newest > last {
+                    let mut for_state = stored(ALERTS_FOR_STATE, newest)?;
+                    for_state.retain(|(labels, _)| !is_any(&others, labels));
+                    let states = stored(ALERTS, newest)?;
+                    let newer = alert::continue_from(&for_state, &states, hold, &rule.definition.labels);
+                    for (labels, alert) in newer {
+                        alerts.entry(labels).or_insert(alert);
+                    }
+                }
                 if alerts.values().any(|alert| alert.state == AlertState::Firing) {
-                    let offset = self.query_offset(settings);
                     let mode = Mode::CatchUp;
                     let run = Run { group: self, tick: last, offset, mode, scans: None, storage, settings };
                     run.annotate(rule, alerting, &mut alerts);

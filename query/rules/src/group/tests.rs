@@ -494,7 +494,7 @@ fn a_caught_up_group_continues_its_alerts() {
     for (before, expect) in [(3, "1:pending"), (7, "1:firing")] {
         let (group, fake, _) = restart("{alert: A, expr: e, for: 5m}", before, 0);
         let last = Time::from_seconds(T0 + (before - 1) * MINUTE);
-        group.continue_from(last, &fake, &settings()).unwrap();
+        group.continue_from(last, last, &fake, &settings()).unwrap();
         assert_eq!(states(&group), expect);
         let tick = Time::from_seconds(T0 + before * MINUTE);
         group.evaluate(tick, Mode::CatchUp, &fake, &settings());
@@ -510,7 +510,7 @@ fn a_caught_up_group_continues_its_alerts() {
 fn a_group_that_catches_up_sends_its_firing_alerts_again() {
     let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, annotations: {x: '{{ $value }}'}}", 7, 2);
     let at = |minute| Time::from_seconds(T0 + minute * MINUTE);
-    group.continue_from(at(6), &fake, &settings()).unwrap();
+    group.continue_from(at(6), at(6), &fake, &settings()).unwrap();
     group.resend(at(start), &fake, &settings());
     assert_eq!(fake.sent.lock().unwrap()[0].annotations["x"], "5", "those of its last evaluation");
     assert_eq!(fake.take_sent(), ["1: 300..780"]);
@@ -544,7 +544,13 @@ fn alerts_continue_over_failed_evaluations_before_the_outage() {
             fake.set("e", outcome);
             evaluate(&old, &fake, minute * MINUTE);
         }
-        new.continue_from(Time::from_seconds(T0 + (start + n_last - 1) * MINUTE), &fake, &settings()).unwrap();
+        new.continue_from(
+            Time::from_seconds(T0 + (start + n_last - 1) * MINUTE),
+            Time::from_seconds(T0 + (start + n_last - 1) * MINUTE),
+            &fake,
+            &settings(),
+        )
+        .unwrap();
         assert_eq!(states(&new), expect);
     }
 }
@@ -553,7 +559,7 @@ fn alerts_continue_over_failed_evaluations_before_the_outage() {
 fn an_alert_that_several_rules_may_have_written_is_not_resolved_by_the_others() {
     let rules = "{alert: A, expr: e, labels: {s: x}}, {alert: A, expr: f, labels: {s: x, t: z}}, {alert: A, expr: h, labels: {s: x}}";
     let (group, fake, start) = restart(rules, 2, 0);
-    group.continue_from(Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
+    group.continue_from(Time::from_seconds(T0 + MINUTE), Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
     fake.take_written();
     evaluate(&group, &fake, start * MINUTE);
     assert_eq!(states(&group), "1:firing");
@@ -569,7 +575,7 @@ fn an_alert_that_several_rules_may_have_written_is_not_resolved_by_the_others() 
 fn a_series_that_several_rules_may_have_written_ends_if_none_continues_it() {
     let rules = "{alert: A, expr: e}, {alert: A, expr: e, labels: {s: x}}";
     let (group, fake, start) = restart(rules, 2, 0);
-    group.continue_from(Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
+    group.continue_from(Time::from_seconds(T0 + MINUTE), Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
     fake.take_written();
     fake.set("e", Ok(vec![]));
     evaluate(&group, &fake, start * MINUTE);
@@ -585,7 +591,14 @@ fn a_series_that_several_rules_may_have_written_ends_if_none_continues_it() {
 #[test]
 fn an_alert_continues_if_a_template_of_its_labels_expands_to_nothing() {
     let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, labels: {l: '{{ $labels.gone }}'}}", 7, 0);
-    group.continue_from(Time::from_seconds(T0 + (start - 1) * MINUTE), &fake, &settings()).unwrap();
+    group
+        .continue_from(
+            Time::from_seconds(T0 + (start - 1) * MINUTE),
+            Time::from_seconds(T0 + (start - 1) * MINUTE),
+            &fake,
+            &settings(),
+        )
+        .unwrap();
     evaluate(&group, &fake, start * MINUTE);
     assert_eq!(states(&group), "1:firing");
     assert_eq!(group.rules[0].status().alerts[0].active_at, Time::from_seconds(T0));
