@@ -188,7 +188,11 @@ impl Sender {
             may_repeat = false;
             tokio::select! {
                 () = tokio::time::sleep(self.settings().options.retry_pause) => {}
-                () = self.closed() => {}
+                // The batch is repeated at once, unless nothing is drained: `run` may see that the sender is closed later
+                // than this future, and drops it then.
+                () = self.closed() => if !self.settings().options.drain_on_shutdown {
+                    std::future::pending().await
+                },
             }
         }
     }
