@@ -188,8 +188,8 @@ impl Sender {
             may_repeat = false;
             tokio::select! {
                 () = tokio::time::sleep(self.settings().options.retry_pause) => {}
-                // The batch is repeated at once, unless nothing is drained: `run` may see that the sender is closed later
-                // than this future, and drops it then.
+                // With draining, the batch is repeated at once. Otherwise `run` drops this future, but may see later than
+                // this future that the sender is closed.
                 () = self.closed() => if !self.settings().options.drain_on_shutdown {
                     std::future::pending().await
                 },

@@ -91,7 +91,8 @@ impl<'a> Filter<'a> {
         Ok(Self { names, groups, files, selectors, kind, shown, limit, token })
     }
 
-    /// Returns the groups that have matching rules, with the rules and alerts whose labels pass the matchers of `tenant`.
+    /// Returns the groups with selected rules. Rules and alerts are left out if their labels do not pass the matchers of
+    /// `tenant`.
     fn apply(&self, rules: &Rules, tenant: &[Matcher]) -> Result<RuleGroups, ApiError> {
         let set = rules.set();
         let skips = self.limit.is_some() && !self.token.is_empty();

@@ -1,5 +1,7 @@
-//! /api/v1/status/queries: lists the active requests for data, and kills one. /api/v1/status/rejected_queries: lists the
-//! queries that exceeded a memory limit.
+//! The active requests for data, and the queries that the breaker rejects.
+//!
+//! /api/v1/status/queries lists active requests and kills one. /api/v1/status/rejected_queries lists the queries that
+//! exceeded a memory limit.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -369,8 +369,8 @@ impl BlockSet {
         self.tombstones.lock().last_number()
     }
 
-    /// Returns the newest delete rules that blocks need, at most [`PENDING_MAX`]. The range of a rule ends at the newest
-    /// sample of these blocks: later samples are not deleted.
+    /// Returns the newest delete rules that blocks need, at most [`PENDING_MAX`]. The range of a rule ends at the
+    /// newest sample of these blocks: later samples are not deleted.
     pub(crate) fn pending_deletions(&self) -> Vec<Deletion> {
         let (tombstones, metas) = (self.tombstones.lock(), self.metas());
         let clamped = |rule: &Deletion| {
