@@ -165,7 +165,6 @@ impl Config {
         config.ingest.load_files(folder).and_then(|()| config.ingest.rules().map(drop)).with_context(about)?;
         config.alerting.set_folder(folder);
         config.rule_files = config.rule_files.iter().map(|pattern| folder.join(pattern)).collect();
-        config.alerting.set_folder(folder);
         Ok(config)
     }
 

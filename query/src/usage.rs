@@ -49,14 +49,6 @@ pub fn of(expr: &Expr) -> Vec<SelectorUse> {
     found
 }
 
-impl SelectorUse {
-    /// Returns `true` if the expression depends on the label `name` of the selected series.
-    #[must_use]
-    pub fn uses_label(&self, name: &str) -> bool {
-        self.labels.contains(name) || self.matchers.iter().any(|matcher| matcher.name() == name)
-    }
-}
-
 impl LabelSet {
     /// Returns the set of all labels.
     #[must_use]
@@ -292,12 +284,6 @@ mod tests {
         check("sum(sort_by_label(a, \"x\"))", &["a: all"]);
         check("sum by (x) (info(a))", &["a: all", "target_info: all"]);
         check("info(a, {__name__=\"b_info\", x=~\".+\"})", &["a: all", "b_info: all"]);
-    }
-
-    #[test]
-    fn labels_of_matchers_are_used() {
-        let used = &of(&parse("sum(a{x=\"1\"})", &features()).unwrap())[0];
-        assert!(used.uses_label("x") && !used.uses_label("y"));
     }
 
     #[test]

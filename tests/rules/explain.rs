@@ -53,8 +53,8 @@ fn an_explanation_names_the_step_that_leaves_no_series() {
     assert_eq!(json["rules"][0]["reason"], low["reason"]);
 }
 
-/// Writes a sample of `m` every 10 s of the last 20 minutes: 1, and 5 in the minutes from 10 to 5 before now. Returns the
-/// start of these minutes in milliseconds.
+/// Writes a sample of `m` every 10 s of the last 20 minutes: 5 from 10 to 5 minutes ago, otherwise 1. Returns the time
+/// of the first 5 in milliseconds.
 fn write_history(fixture: &Fixture) -> i64 {
     let now = now_ms() / 10_000 * 10_000;
     let value = |ago_s: i64| if (300..600).contains(&ago_s) { 5.0 } else { 1.0 };
