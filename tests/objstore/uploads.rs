@@ -50,8 +50,8 @@ fn another_bucket_gets_everything_and_a_damaged_block_is_repaired() {
     let (mut server, config) = uploaded(&bucket, "a", &[]);
     let names: Vec<_> = bucket.blocks().into_keys().collect();
     assert_eq!(names.len(), N_BLOCKS);
-    // The same directory with another bucket in it.
-    std::fs::remove_dir_all(&bucket.path).unwrap();
+    // The same directory with another bucket in it. Uploads may be under way: `rename` takes what they write with it.
+    std::fs::rename(&bucket.path, bucket.path.with_extension("old")).unwrap();
     wait_until("uploads to the new bucket", || bucket.blocks().into_keys().collect::<Vec<_>>() == names);
     wait_for_uploads(&server);
     server.terminate();
