@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use varve_tsdb::{MatchOp, Matcher, QueryContext};
 
-use super::messages::store::LabelMatcher;
 use crate::http::error::ApiError;
+use crate::http::protobuf::LabelMatcher;
 use crate::promql_text;
 
 pub(super) type ExternalLabels = BTreeMap<String, String>;
@@ -21,7 +21,7 @@ pub(super) fn own_matchers(
     matchers: &[LabelMatcher],
     external: &ExternalLabels,
 ) -> Result<Option<Vec<Matcher>>, ApiError> {
-    let matchers = matchers.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let matchers = matchers.iter().map(LabelMatcher::parse).collect::<Result<_, _>>().map_err(ApiError::bad_data)?;
     without_external(ctx, matchers, external)
 }
 
@@ -45,20 +45,11 @@ pub(super) fn without_external(
     Ok(Some(own))
 }
 
-fn parse(LabelMatcher { kind, name, value }: &LabelMatcher) -> Result<Matcher, ApiError> {
-    let op = op(*kind).ok_or_else(|| ApiError::bad_data(format!("unknown matcher type {kind}")))?;
-    Matcher::new(op, name, value).map_err(|error| ApiError::bad_data(error.to_string()))
-}
-
-fn op(kind: i32) -> Option<MatchOp> {
-    [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regexp, MatchOp::NotRegexp].get(usize::try_from(kind).ok()?).copied()
-}
-
 /// Prints matchers as a selector, for lists and logs.
 pub(super) fn shown(matchers: &[LabelMatcher]) -> String {
-    let print = |LabelMatcher { kind, name, value }: &LabelMatcher| {
-        let op = op(*kind).map_or("?", MatchOp::as_str);
-        format!("{}{op}{}", promql_text::label(name), promql_text::quote(value))
+    let print = |matcher: &LabelMatcher| {
+        let op = matcher.op().map_or("?", MatchOp::as_str);
+        format!("{}{op}{}", promql_text::label(&matcher.name), promql_text::quote(&matcher.value))
     };
     format!("{{{}}}", matchers.iter().map(print).collect::<Vec<_>>().join(", "))
 }
@@ -85,6 +76,6 @@ mod tests {
         check(&[(2, "cluster", "a|b"), (3, "job", "x.+")], Ok(Some("{job!~\"x.+\"}")));
         check(&[(1, "cluster", "a"), (0, "job", "x")], Ok(None));
         check(&[(0, "cluster", "a")], Ok(Some("{}")));
-        check(&[(4, "a", "b")], Err("unknown matcher type 4"));
+        check(&[(4, "a", "b")], Err("invalid matcher type 4"));
     }
 }

@@ -166,7 +166,7 @@ fn next_field<'a>(rest: &mut &'a [u8]) -> Option<Option<Field<'a>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::messages::Label;
+    use crate::http::protobuf::Label;
     use crate::http::error::ErrorKind;
 
     #[derive(Clone, PartialEq, Message)]

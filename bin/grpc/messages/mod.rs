@@ -9,15 +9,9 @@ pub(super) mod store;
 
 use varve_tsdb::Labels;
 
-use crate::http::protobuf::messages;
+use crate::http::protobuf::{Label, messages};
 
 messages! {
-    /// A label.
-    Label {
-        name: String = [string, tag = 1],
-        value: String = [string, tag = 2],
-    }
-
     /// A label set, sorted by name.
     LabelSet {
         labels: Vec<Label> = [message, repeated, tag = 1],
@@ -33,8 +27,7 @@ messages! {
 impl LabelSet {
     /// Creates a label set from sorted pairs.
     pub(super) fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let label = |(name, value): (&str, &str)| Label { name: name.to_owned(), value: value.to_owned() };
-        Self { labels: pairs.into_iter().map(label).collect() }
+        Self { labels: pairs.into_iter().map(Label::from).collect() }
     }
 }
 

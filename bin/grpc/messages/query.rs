@@ -3,9 +3,9 @@
 use prost::Oneof;
 
 use super::LabelSet;
-use super::store::{LabelMatcher, ShardInfo};
+use super::store::ShardInfo;
 use crate::http::api::remote_read::message::TimeSeries;
-use crate::http::protobuf::messages;
+use crate::http::protobuf::{LabelMatcher, messages};
 
 messages! {
     /// A request of `Query/Query`. The query plan is ignored: the text says the same.

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::store::LabelMatcher;
-use crate::http::protobuf::messages;
+use crate::http::protobuf::{LabelMatcher, messages};
 
 messages! {
     /// A request of `Metadata/MetricMetadata`.

@@ -1,7 +1,7 @@
 //! `pkg/store/storepb/rpc.proto` and `types.proto`. Responses of `Series` are encoded without messages, in
 //! `store/encode.rs`.
 
-use crate::http::protobuf::messages;
+use crate::http::protobuf::{LabelMatcher, messages};
 
 messages! {
     /// A request of `Store/Series`. Hints are ignored.
@@ -14,12 +14,6 @@ messages! {
         without_replica_labels: Vec<String> = [string, repeated, tag = 14],
         limit: i64 = [int64, tag = 15],
         response_batch_size: i64 = [int64, tag = 16],
-    }
-
-    LabelMatcher {
-        kind: i32 = [int32, tag = 1],
-        name: String = [string, tag = 2],
-        value: String = [string, tag = 3],
     }
 
     /// One of several shards of a selection: by the hash of `labels`, or of all other labels.

@@ -146,7 +146,7 @@ mod tests {
     use varve_prometheus::chunk::Encoding;
 
     use super::*;
-    use crate::grpc::messages::Label;
+    use crate::http::protobuf::Label;
 
     #[derive(Clone, PartialEq, Message)]
     struct Decoded {

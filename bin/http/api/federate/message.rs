@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use prost::Message;
 use varve_tsdb::QueryContext;
 use varve_tsdb::context::Charge;
-use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
 use super::format::Format;
 use super::{Kind, Latest};
 use crate::http::error::ApiError;
-use crate::http::protobuf::messages;
+use crate::http::protobuf::{SpanMessage, messages};
 use crate::http::serving::run::Work;
 
 /// Bytes of a family that are handed to the response writer at a time.
@@ -101,11 +101,6 @@ messages! {
         upper_bound: Option<f64> = [double, optional, tag = 2],
         cumulative_count_float: Option<f64> = [double, optional, tag = 4],
     }
-
-    SpanMessage {
-        offset: Option<i32> = [sint32, optional, tag = 1],
-        length: Option<u32> = [uint32, optional, tag = 2],
-    }
 }
 
 impl MetricMessage {
@@ -140,19 +135,15 @@ impl HistogramMessage {
             };
         }
         let Floats { count, zero_count, positive, negative } = Floats::of(histogram);
-        let spans = |spans: &[BucketSpan]| {
-            let message = |span: &BucketSpan| SpanMessage { offset: Some(span.offset), length: Some(span.length) };
-            spans.iter().map(message).collect()
-        };
         Self {
             sample_count_float: Some(count),
             sample_sum: Some(histogram.sum),
             schema: Some(i32::from(histogram.schema)),
             zero_threshold: Some(histogram.zero_threshold),
             zero_count_float: Some(zero_count),
-            negative_span: spans(&histogram.negative_spans),
+            negative_span: SpanMessage::list(&histogram.negative_spans),
             negative_count: negative,
-            positive_span: spans(&histogram.positive_spans),
+            positive_span: SpanMessage::list(&histogram.positive_spans),
             positive_count: positive,
             bucket: Vec::new(),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 use varve_tsdb::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
 
-use crate::http::protobuf::messages;
+use crate::http::protobuf::{Label, LabelMatcher, SpanMessage, messages};
 
 messages! {
     /// A request.
@@ -19,12 +19,6 @@ messages! {
         end_timestamp_ms: i64 = [int64, tag = 2],
         matchers: Vec<LabelMatcher> = [message, repeated, tag = 3],
         hints: Option<ReadHints> = [message, optional, tag = 4],
-    }
-
-    LabelMatcher {
-        kind: i32 = [int32, tag = 1],
-        name: String = [string, tag = 2],
-        value: String = [string, tag = 3],
     }
 
     /// Hints about the evaluation by the querying Prometheus. Most fields are unused.
@@ -54,27 +48,14 @@ impl Query {
     /// # Errors
     /// If a type is unknown, or a regex does not parse.
     pub(super) fn matchers(&self, external: &BTreeMap<String, String>) -> Result<Vec<Matcher>, String> {
-        let of = |LabelMatcher { kind, name, value }: &LabelMatcher| {
-            let op = match kind {
-                0 => MatchOp::Equal,
-                1 => MatchOp::NotEqual,
-                2 => MatchOp::Regexp,
-                3 => MatchOp::NotRegexp,
-                _ => return Err("invalid matcher type".to_owned()),
-            };
-            if op == MatchOp::Equal && external.get(name) == Some(value) {
-                return Ok(Matcher::equal(name, ""));
+        let parse = |matcher: &LabelMatcher| {
+            let is_external = external.get(&matcher.name) == Some(&matcher.value);
+            match matcher.op() {
+                Some(MatchOp::Equal) if is_external => Ok(Matcher::equal(&matcher.name, "")),
+                _ => matcher.parse(),
             }
-            Matcher::new(op, name, value).map_err(|refused| refused.to_string())
         };
-        self.matchers.iter().map(of).collect()
-    }
-}
-
-messages! {
-    Label {
-        name: String = [string, tag = 1],
-        value: String = [string, tag = 2],
+        self.matchers.iter().map(parse).collect()
     }
 }
 
@@ -82,8 +63,7 @@ messages! {
 pub(crate) fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Vec<Label> {
     let missing = external.iter().filter(|(name, _)| labels.get(name).is_none());
     let missing = missing.map(|(name, value)| (name.as_str(), value.as_str()));
-    let label = |(name, value): (&str, &str)| Label { name: name.to_owned(), value: value.to_owned() };
-    let mut all: Vec<_> = labels.iter().chain(missing).map(label).collect();
+    let mut all: Vec<_> = labels.iter().chain(missing).map(Label::from).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
@@ -120,11 +100,6 @@ messages! {
         timestamp: i64 = [int64, tag = 15],
         custom_values: Vec<f64> = [double, repeated, tag = 16],
     }
-
-    SpanMessage {
-        offset: i32 = [sint32, tag = 1],
-        length: u32 = [uint32, tag = 2],
-    }
 }
 
 impl TimeSeries {
@@ -143,15 +118,12 @@ impl TimeSeries {
 
 impl HistogramMessage {
     fn new(timestamp: i64, histogram: &Histogram) -> Self {
-        let spans = |spans: &[varve_tsdb::histogram::BucketSpan]| {
-            spans.iter().map(|span| SpanMessage { offset: span.offset, length: span.length }).collect()
-        };
         let mut message = Self {
             sum: histogram.sum,
             schema: i32::from(histogram.schema),
             zero_threshold: histogram.zero_threshold,
-            negative_spans: spans(&histogram.negative_spans),
-            positive_spans: spans(&histogram.positive_spans),
+            negative_spans: SpanMessage::list(&histogram.negative_spans),
+            positive_spans: SpanMessage::list(&histogram.positive_spans),
             reset_hint: match histogram.reset_hint {
                 ResetHint::Unknown => 0,
                 ResetHint::Reset => 1,
@@ -223,7 +195,7 @@ mod tests {
         let texts: Vec<_> = query.matchers(&external).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(texts, [r#"cluster="""#, r#"cluster="c2""#, r#"cluster!="c1""#]);
         let unknown = Query { matchers: vec![matcher(7, "")], ..Query::default() };
-        assert_eq!(unknown.matchers(&external).unwrap_err(), "invalid matcher type");
+        assert_eq!(unknown.matchers(&external).unwrap_err(), "invalid matcher type 7");
     }
 
     #[test]
