@@ -24,6 +24,7 @@ mod quantity;
 mod serve;
 mod server;
 mod service_manager;
+mod tls;
 mod tools;
 mod version;
 

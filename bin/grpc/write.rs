@@ -166,8 +166,8 @@ fn next_field<'a>(rest: &mut &'a [u8]) -> Option<Option<Field<'a>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::protobuf::Label;
     use crate::http::error::ErrorKind;
+    use crate::http::protobuf::Label;
 
     #[derive(Clone, PartialEq, Message)]
     struct Decoded {

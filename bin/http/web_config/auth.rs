@@ -16,10 +16,11 @@ use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 
 use super::Fingerprint;
-use super::file::{BearerToken, File, Secret};
+use super::file::{BearerToken, File};
 use super::scope::Scope;
 use super::tenants::Tenants;
 use crate::server::request_context::User;
+use crate::tls::Secret;
 
 /// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or more.
 const COMPARISONS_MAX: usize = 1;

@@ -1,7 +1,6 @@
 //! The format of the file: exporter-toolkit's keys, `bearer_tokens` and `tenants`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
@@ -9,6 +8,7 @@ use axum::http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use super::scope::Scope;
+use crate::tls::Secret;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -87,17 +87,6 @@ pub(super) struct TenantLimits {
     pub(super) samples: Option<u64>,
     /// Length of the time that one selector reads, for instance `30d`.
     pub(super) range: String,
-}
-
-/// A string that is never shown.
-#[derive(Clone, Default, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Secret(pub(super) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<secret>")
-    }
 }
 
 /// The headers that may be configured, as in exporter-toolkit.

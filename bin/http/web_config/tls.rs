@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
+use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite};
 
 use super::file::TlsServerConfig;
 use super::{Fingerprint, client_certs};
+use crate::tls::{identity, versions};
 
 /// The ALPN id of HTTP/2.
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
@@ -37,12 +36,9 @@ pub(super) fn server_config(
         (Some(cert), Some(key)) => (cert, key),
     };
     let provider = Arc::new(provider(of)?);
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions(of)?)?;
-    let certs: Vec<_> =
-        CertificateDer::pem_slice_iter(&cert).collect::<Result<_, _>>().context("tls_server_config.cert")?;
-    // The message must not contain any part of the key.
-    let key =
-        PrivateKeyDer::from_pem_slice(&key).map_err(|_| anyhow!("tls_server_config.key: not a private key in PEM"))?;
+    let versions = versions("tls_server_config", &of.min_version, &of.max_version)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions)?;
+    let (certs, key) = identity("tls_server_config", &cert, &key)?;
     let verifier = client_certs::verifier(of, client_ca, provider)?;
     let requires_client_certs = verifier.as_ref().is_some_and(|verifier| verifier.client_auth_mandatory());
     let builder = match verifier {
@@ -70,26 +66,6 @@ fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<Fingerprint>) -
         }
         (false, false) => bail!("set the text or its file, not both"),
     }
-}
-
-/// Returns the enabled versions of TLS: 1.2 and 1.3 by default.
-fn versions(of: &TlsServerConfig) -> Result<Vec<&'static SupportedProtocolVersion>> {
-    let number = |key: &str, text: &str, default| match text {
-        "" => Ok(default),
-        "TLS12" => Ok(2),
-        "TLS13" => Ok(3),
-        "TLS10" | "TLS11" => {
-            bail!("tls_server_config.{key}: {text} is insecure and not supported; the oldest version is TLS12")
-        }
-        _ => bail!("tls_server_config.{key}: {text:?} is unknown"),
-    };
-    let (min, max) = (number("min_version", &of.min_version, 2)?, number("max_version", &of.max_version, 3)?);
-    let all = [(2, &version::TLS12), (3, &version::TLS13)];
-    let spoken: Vec<_> = all.into_iter().filter(|(n, _)| (min..=max).contains(n)).map(|(_, version)| version).collect();
-    if spoken.is_empty() {
-        bail!("tls_server_config: min_version is above max_version");
-    }
-    Ok(spoken)
 }
 
 /// Returns the enabled cipher suites and curves. As in Go, the suites of TLS 1.3 are not configurable.

@@ -9,7 +9,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::tls::Secret;
 
 /// Maximum size of a file with a password, a token or settings.
 const FILE_SIZE_MAX: u64 = 1 << 20;
@@ -37,24 +39,6 @@ pub(crate) struct TlsSettings {
     pub(super) insecure_skip_verify: bool,
     pub(super) min_version: String,
     pub(super) max_version: String,
-}
-
-/// A string that `Debug` does not print.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Secret(pub(crate) String);
-
-/// Does not print the secret.
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(if self.0.is_empty() { "" } else { "<secret>" })
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("<secret>")
-    }
 }
 
 /// The settings as written in a file.

@@ -10,7 +10,7 @@ mod url;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use access::{Access, Authorization, BasicAuth, Header, HttpClientConfig, Secret, TlsSettings};
+pub(crate) use access::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings};
 pub(crate) use args::{AccessArgs, DEFAULT, ServerArgs};
 pub(crate) use url::{Url, escape, unescape};
 

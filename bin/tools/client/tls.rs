@@ -3,20 +3,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-    SupportedProtocolVersion, version,
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::access::{TlsSettings, read};
+use crate::tls::{identity, versions};
 
 /// Returns the configuration of rustls.
 ///
@@ -24,7 +24,10 @@ use super::access::{TlsSettings, read};
 /// If a setting is invalid. The message names its key.
 pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions(of)?)?;
+    // As the oldest version, these are satisfied by any supported one.
+    let min_version = if matches!(&*of.min_version, "TLS10" | "TLS11") { "TLS12" } else { &*of.min_version };
+    let versions = versions("tls_config", min_version, &of.max_version)?;
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions)?;
     let trust = if of.insecure_skip_verify { Trust::Any } else { trust(of, &provider)? };
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { trust, provider }));
     let cert = pem(&of.cert, &of.cert_file).context("tls_config.cert")?;
@@ -32,11 +35,8 @@ pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
     let mut config = match (cert, key) {
         (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
-            let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert.as_bytes()).collect();
-            let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
-            // The message must not contain parts of the key.
-            let key = key.map_err(|_| anyhow!("tls_config.key: no private key in PEM"))?;
-            builder.with_client_auth_cert(certs.context("tls_config.cert")?, key).context("tls_config.cert")?
+            let (certs, key) = identity("tls_config", cert.as_bytes(), key.as_bytes())?;
+            builder.with_client_auth_cert(certs, key).context("tls_config.cert")?
         }
         _ => bail!("tls_config: cert and key go together"),
     };
@@ -82,22 +82,6 @@ fn pem(text: &str, file: &Path) -> Result<Option<String>> {
         (true, false) => read(file).map(Some),
         (false, false) => bail!("set the value or its file, not both"),
     }
-}
-
-fn versions(of: &TlsSettings) -> Result<Vec<&'static SupportedProtocolVersion>> {
-    let number = |key: &str, text: &str, default| match text {
-        "" => Ok(default),
-        "TLS10" | "TLS11" if key == "min_version" => Ok(2),
-        "TLS12" => Ok(2),
-        "TLS13" => Ok(3),
-        _ => Err(anyhow!("tls_config.{key}: unsupported version {text:?}; use TLS12 or TLS13")),
-    };
-    let (min, max) = (number("min_version", &of.min_version, 2)?, number("max_version", &of.max_version, 3)?);
-    let all = [(2, &version::TLS12), (3, &version::TLS13)];
-    let supported: Vec<_> =
-        all.into_iter().filter(|(n, _)| (min..=max).contains(n)).map(|(_, version)| version).collect();
-    ensure!(!supported.is_empty(), "tls_config: min_version is above max_version");
-    Ok(supported)
 }
 
 /// The trusted certificates.
@@ -194,7 +178,7 @@ mod tests {
         check("ca_file: nowhere", "tls_config.ca: read \"nowhere\"");
         check("ca: nothing", "tls_config.ca: no certificate");
         check("{insecure_skip_verify: true, cert: x}", "cert and key go together");
-        check("{insecure_skip_verify: true, cert: x, key: s3cret}", "no private key in PEM");
+        check("{insecure_skip_verify: true, cert: x, key: s3cret}", "not a private key in PEM");
         check("{min_version: TLS13, max_version: TLS12}", "above max_version");
         check("max_version: TLS11", "unsupported version \"TLS11\"");
     }
