@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use varve_query::promql::quoted;
 use varve_tsdb::{MatchOp, Matcher, QueryContext};
 
 use crate::http::error::ApiError;
@@ -49,7 +50,7 @@ pub(super) fn without_external(
 pub(super) fn shown(matchers: &[LabelMatcher]) -> String {
     let print = |matcher: &LabelMatcher| {
         let op = matcher.op().map_or("?", MatchOp::as_str);
-        format!("{}{op}{}", promql_text::label(&matcher.name), promql_text::quote(&matcher.value))
+        format!("{}{op}{}", promql_text::label(&matcher.name), quoted(&matcher.value))
     };
     format!("{{{}}}", matchers.iter().map(print).collect::<Vec<_>>().join(", "))
 }

@@ -4,9 +4,13 @@ use std::fmt::Write as _;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::frame::ACCEPTED;
 use crate::http::error::{ApiError, ErrorKind, LimitHit};
+
+/// The ASCII characters that a status message escapes.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// A status code of gRPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +52,7 @@ impl Status {
         let mut headers = HeaderMap::with_capacity(2);
         headers.insert("grpc-status", HeaderValue::from(self.code as u16));
         if !self.message.is_empty() {
-            let message = HeaderValue::try_from(percent_encoded(&self.message));
+            let message = HeaderValue::try_from(utf8_percent_encode(&self.message, ESCAPED).to_string());
             headers.insert("grpc-message", message.expect("percent-encoded text is visible ASCII"));
         }
         headers
@@ -94,17 +98,6 @@ impl From<ApiError> for Status {
         }
         Self { code, message, limit }
     }
-}
-
-/// Encodes bytes other than visible ASCII, and the percent sign.
-fn percent_encoded(message: &str) -> String {
-    message.bytes().fold(String::with_capacity(message.len()), |mut out, byte| {
-        match byte {
-            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
-            _ => write!(out, "%{byte:02X}").expect("a string grows"),
-        }
-        out
-    })
 }
 
 #[cfg(test)]

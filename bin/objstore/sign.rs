@@ -6,9 +6,11 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use ring::hmac;
 
 use super::checksum::{checksum, hex};
+use crate::tools::client::RESERVED;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";
@@ -71,14 +73,9 @@ impl Signer {
 
 /// Encodes text for a path, where slashes stay, or for a query.
 pub(super) fn encode(text: &str, is_path: bool) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => encoded.push(char::from(byte)),
-            b'/' if is_path => encoded.push('/'),
-            _ => drop(write!(encoded, "%{byte:02X}")),
-        }
-        encoded
-    })
+    const IN_PATH: &AsciiSet = &RESERVED.remove(b'/');
+    let escaped = if is_path { IN_PATH } else { RESERVED };
+    utf8_percent_encode(text, escaped).to_string()
 }
 
 fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {

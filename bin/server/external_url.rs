@@ -4,8 +4,27 @@
 //! They differ if a reverse proxy changes paths. Links for clients contain the external URL. The router and its
 //! redirects use the prefix. Both are computed as in Prometheus.
 
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
 use crate::machine;
-use crate::tools::client::unescape;
+
+/// The ASCII characters that a path escapes.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// The URL under which clients reach this server. Its path has no final slash.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,25 +110,20 @@ fn check_authority(authority: &str) -> Result<(), String> {
 
 /// Escapes the bytes that a path must not contain. Keeps existing escapes.
 fn escape_path(path: &str) -> Result<String, String> {
+    const BUT_ESCAPES: &AsciiSet = &ESCAPED.remove(b'%');
     for (at, _) in path.match_indices('%') {
         let escape = path.get(at..at + 3).unwrap_or(&path[at..]);
         if escape.len() < 3 || !escape[1..].bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(format!("invalid URL escape {escape:?}"));
         }
     }
-    Ok(escape_bytes(path, b"%/"))
-}
-
-fn escape_bytes(text: &str, also_plain: &[u8]) -> String {
-    let plain =
-        |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~$&+,:;=@!'()*".contains(byte) || also_plain.contains(byte);
-    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    Ok(utf8_percent_encode(path, BUT_ESCAPES).to_string())
 }
 
 impl RoutePrefix {
     /// Returns the prefix of the flag `--web.route-prefix`, by default the path of the external URL.
     pub(crate) fn new(flag: &str, url: &ExternalUrl) -> Self {
-        let of_url = String::from_utf8_lossy(&unescape(&url.path)).into_owned();
+        let of_url = percent_decode_str(&url.path).decode_utf8_lossy();
         let prefix = if flag.is_empty() { &of_url } else { flag };
         let elements = prefix.trim_matches('/');
         Self(if elements.is_empty() { String::new() } else { format!("/{elements}") })
@@ -128,12 +142,12 @@ impl RoutePrefix {
         let n_elements = self.0.matches('/').count();
         let end = path.match_indices('/').nth(n_elements).map_or(path.len(), |(at, _)| at);
         let (head, rest) = path.split_at(end);
-        (unescape(head) == self.0.as_bytes()).then_some(rest)
+        percent_decode_str(head).eq(self.0.bytes()).then_some(rest)
     }
 
     /// Returns the prefix with percent escapes, for a URL.
     pub(crate) fn escaped(&self) -> String {
-        escape_bytes(&self.0, b"/")
+        utf8_percent_encode(&self.0, ESCAPED).to_string()
     }
 }
 

@@ -1,7 +1,13 @@
 //! The URL of a server.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// The bytes that an element of a URL escapes: all but the unreserved characters of RFC 3986.
+pub(crate) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The URL of a server: `http://host:port/path` or `https://host:port/path`.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,7 +46,7 @@ impl Url {
         let (host, port) = split_port(authority).ok_or_else(expected)?;
         let port = port.unwrap_or(if is_https { 443 } else { 80 });
         let (host, path) = (host.to_owned(), path.trim_end_matches('/').to_owned());
-        let basic = user.map(|user| STANDARD.encode(unescape(user)));
+        let basic = user.map(|user| STANDARD.encode(&*Cow::from(percent_decode_str(user))));
         Ok(Self { is_https, host, port, path, basic })
     }
 
@@ -86,30 +92,9 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     is_host(host).then_some((host, port))
 }
 
-/// Decodes percent escapes. Invalid escapes remain.
-pub(crate) fn unescape(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let (mut unescaped, mut i) = (Vec::with_capacity(bytes.len()), 0);
-    while i < bytes.len() {
-        let hex = text.get(i + 1..i + 3).filter(|_| bytes[i] == b'%');
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                unescaped.push(byte);
-                i += 3;
-            }
-            None => {
-                unescaped.push(bytes[i]);
-                i += 1;
-            }
-        }
-    }
-    unescaped
-}
-
 /// Escapes text for a query string.
 pub(crate) fn escape(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
-    text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use varve_query::promql::quoted;
 use varve_tsdb::labels::regexp::Regexp;
 
 use super::{Inventory, MetricId, MetricSize};
@@ -78,7 +79,7 @@ fn of(labels: &BTreeMap<String, String>, name: &str) -> String {
 
 /// Returns the selector of a metric of a job.
 fn selector(metric: &MetricId) -> String {
-    format!("{{__name__={}, job={}}}", promql_text::quote(&metric.name), promql_text::quote(&metric.job))
+    format!("{{__name__={}, job={}}}", quoted(&metric.name), quoted(&metric.job))
 }
 
 impl Inventory for Server {
@@ -89,7 +90,7 @@ impl Inventory for Server {
         let mut metrics = BTreeMap::new();
         for names in names.chunks(METRICS_PER_QUERY) {
             let names: Vec<_> = names.iter().map(|name| Regexp::escape(name)).collect();
-            let query = format!("count by (__name__, job) ({{__name__=~{}}})", promql_text::quote(&names.join("|")));
+            let query = format!("count by (__name__, job) ({{__name__=~{}}})", quoted(&names.join("|")));
             for (labels, n_series) in self.query(&query)? {
                 let job = of(&labels, "job");
                 let set = self.intervals.get(&job).map(|interval| 1.0 / interval.as_secs_f64());
