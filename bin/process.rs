@@ -29,14 +29,15 @@ pub(crate) fn usage(pid: u32) -> Result<Usage> {
 }
 
 /// Returns user plus system time, fields 14 and 15. Field 2 is a name that may contain any character.
-fn cpu(stat: &str) -> Option<Duration> {
+pub(crate) fn cpu(stat: &str) -> Option<Duration> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut ticks = after_name.split_whitespace().skip(11).map(str::parse::<u64>);
     let total = ticks.next()?.ok()? + ticks.next()?.ok()?;
     Some(Duration::from_millis(total * 1000 / TICKS_PER_S))
 }
 
-fn status_kib(status: &str, key: &str) -> Option<u64> {
+/// Returns a value of `/proc/<pid>/status` in KiB.
+pub(crate) fn status_kib(status: &str, key: &str) -> Option<u64> {
     status.lines().find_map(|line| line.strip_prefix(key))?.trim().strip_suffix(" kB")?.parse().ok()
 }
 
@@ -45,10 +46,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_found_after_any_name() {
+    fn values_are_parsed_from_their_files() {
         let stat = "7 (a) b (c)) S 1 1 1 0 -1 4194560 1 1 1 1 250 50 0 0 20 0 1 0 1 1 1";
         assert_eq!(cpu(stat), Some(Duration::from_secs(3)));
         assert_eq!(cpu("7 (a"), None);
+        assert_eq!(status_kib("VmPeak:\t 9 kB\nVmRSS:\t    16 kB\n", "VmRSS:"), Some(16));
     }
 
     #[test]
