@@ -17,7 +17,7 @@ use varve_tsdb::{Interrupt, QueryContext};
 use super::active_requests::log::{self, ActiveRequestLog, State};
 use super::active_requests::{ActiveRequest, ActiveRequests, Stage};
 use super::live_config::LiveConfig;
-use super::metrics::{MemoryStats, Metrics};
+use super::metrics::{Metrics, counts};
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
 use super::pressure::Pressure;
 use super::query_log::QueryLog;
@@ -196,16 +196,21 @@ impl App {
 
     /// Collects all metrics. Blocks, so it must not run on a tokio task.
     pub(crate) fn gather(&self) -> Vec<MetricFamily> {
-        let memory = MemoryStats {
-            queries_bytes: self.query_memory.used(),
-            queries_max_bytes: self.query_memory.limit(),
-            queries_concurrent_max: self.settings.args.query_max_concurrency,
-            write_bodies_bytes: self.write_memory.used(),
-            process: self.pressure.stats(),
-            active_request_log_dropped: self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped),
-            retention: self.settings.retention(&self.config.current()),
-        };
-        self.metrics.gather(self.store().as_deref(), Some(&self.rules), &memory, self.config.status())
+        let (used_bytes, limit_bytes) = self.pressure.stats();
+        let (retention, retention_bytes) = self.settings.retention(&self.config.current());
+        let n_dropped = self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped);
+        let own = counts([
+            ("varve_active_request_log_dropped_total", n_dropped),
+            ("varve_memory_used_bytes", used_bytes),
+            ("varve_memory_limit_bytes", limit_bytes),
+            ("varve_query_memory_bytes", self.query_memory.used() as u64),
+            ("varve_ingest_body_bytes", self.write_memory.used() as u64),
+            ("varve_query_memory_max_bytes", self.query_memory.limit() as u64),
+            ("prometheus_engine_queries_concurrent_max", self.settings.args.query_max_concurrency as u64),
+            ("prometheus_tsdb_retention_limit_seconds", retention.as_secs()),
+            ("prometheus_tsdb_retention_limit_bytes", retention_bytes as u64),
+        ]);
+        self.metrics.gather(self.store().as_deref(), Some(&self.rules), own, self.config.status())
     }
 
     /// Returns the context of a request: its deadline, its cancellation, its memory budget, and the restriction to its

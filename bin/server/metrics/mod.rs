@@ -28,6 +28,7 @@ pub(crate) use rules::RuleMetrics;
 use table::{describe, families, family, opts};
 
 pub(crate) use summary::SummaryVec;
+pub(super) use table::counts;
 
 /// Content type of the text format.
 pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -191,17 +192,17 @@ impl Metrics {
         self.queue_seconds.with_label_values(&[class])
     }
 
-    /// Collects all metrics, sorted by name. Reads files of /proc, so it must not run on a tokio task.
+    /// Collects all metrics and `own`, sorted by name. Reads files of /proc, so it must not run on a tokio task.
     pub(crate) fn gather(
         &self,
         store: Option<&Store>,
         rules: Option<&Rules>,
-        memory: &MemoryStats,
+        own: Vec<MetricFamily>,
         config: ReloadStatus,
     ) -> Vec<MetricFamily> {
         let mut all = self.registry.gather();
         all.extend(process::gather(self.started_s));
-        all.extend(memory.families());
+        all.extend(own);
         all.extend(families([
             ("prometheus_config_last_reload_successful", f64::from(u8::from(config.is_success))),
             (
@@ -220,38 +221,6 @@ impl Metrics {
         all.retain(|family| !family.get_metric().is_empty());
         all.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         all
-    }
-}
-
-/// Memory use and its limits.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MemoryStats {
-    pub(crate) queries_bytes: usize,
-    pub(crate) queries_max_bytes: usize,
-    pub(crate) queries_concurrent_max: usize,
-    pub(crate) write_bodies_bytes: usize,
-    /// Bytes in use and their limit, of the process or its cgroup.
-    pub(crate) process: (u64, u64),
-    /// Records that are missing in the active-request log.
-    pub(crate) active_request_log_dropped: u64,
-    /// Retention, time and bytes, 0 if it is not limited.
-    pub(crate) retention: (Duration, usize),
-}
-
-impl MemoryStats {
-    fn families(&self) -> Vec<MetricFamily> {
-        let (used, limit) = self.process;
-        table::counts([
-            ("varve_active_request_log_dropped_total", self.active_request_log_dropped),
-            ("varve_memory_used_bytes", used),
-            ("varve_memory_limit_bytes", limit),
-            ("varve_query_memory_bytes", self.queries_bytes as u64),
-            ("varve_ingest_body_bytes", self.write_bodies_bytes as u64),
-            ("varve_query_memory_max_bytes", self.queries_max_bytes as u64),
-            ("prometheus_engine_queries_concurrent_max", self.queries_concurrent_max as u64),
-            ("prometheus_tsdb_retention_limit_seconds", self.retention.0.as_secs()),
-            ("prometheus_tsdb_retention_limit_bytes", self.retention.1 as u64),
-        ])
     }
 }
 
@@ -279,17 +248,9 @@ mod tests {
     fn metrics_are_printed_in_order_and_once() {
         let metrics = Metrics::new().unwrap();
         metrics.http_requests.with_label_values(&["/metrics", "200"]).inc();
-        let memory = MemoryStats {
-            queries_bytes: 1,
-            queries_max_bytes: 2,
-            queries_concurrent_max: 20,
-            write_bodies_bytes: 0,
-            process: (3, 4),
-            active_request_log_dropped: 0,
-            retention: (Duration::from_secs(5), 6),
-        };
+        let own = counts([("varve_query_memory_max_bytes", 2), ("prometheus_tsdb_retention_limit_bytes", 6)]);
         let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
-        let families = metrics.gather(None, None, &memory, config);
+        let families = metrics.gather(None, None, own, config);
         assert!(families.windows(2).all(|pair| pair[0].name() < pair[1].name()));
         let text = print(&families).unwrap();
         for line in [

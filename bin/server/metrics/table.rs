@@ -50,7 +50,7 @@ pub(super) fn families<const N: usize>(values: [(&str, f64); N]) -> Vec<MetricFa
 }
 
 /// Returns families as [`families`] does, for whole numbers.
-pub(super) fn counts<const N: usize>(values: [(&str, u64); N]) -> Vec<MetricFamily> {
+pub(in crate::server) fn counts<const N: usize>(values: [(&str, u64); N]) -> Vec<MetricFamily> {
     families(values.map(|(name, value)| (name, value as f64)))
 }
 
