@@ -3,10 +3,13 @@
 //! A time is seconds since the epoch with a fraction, or RFC 3339 as Go's `time.Parse` accepts it: an hour may have one
 //! digit, a fraction may follow a comma and have any number of digits, of which nine count.
 
+use jiff::civil::Date;
+
 use super::quotable;
 use crate::quantity::parse_duration;
 use varve_tsdb::TimeRange;
 
+const EPOCH: Date = Date::constant(1970, 1, 1);
 const NANOS_PER_S: i128 = 1_000_000_000;
 pub(super) const NANOS_PER_MS: i128 = 1_000_000;
 
@@ -119,9 +122,10 @@ fn parse_rfc3339(text: &[u8]) -> Option<i128> {
     let mut rest = Rest(text);
     let year = rest.number(4)?;
     rest.take(b"-")?;
-    let month = rest.number(2).filter(|month| (1..=12).contains(month))?;
+    let month = rest.number(2)?;
     rest.take(b"-")?;
-    let day = rest.number(2).filter(|day| (1..=days_in(year, month)).contains(day))?;
+    let day = rest.number(2)?;
+    let date = Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?).ok()?;
     rest.take(b"T")?;
     let hour = rest.number(2).or_else(|| rest.number(1)).filter(|&hour| hour < 24)?;
     rest.take(b":")?;
@@ -133,27 +137,9 @@ fn parse_rfc3339(text: &[u8]) -> Option<i128> {
     if !rest.0.is_empty() {
         return None;
     }
-    let seconds = 86_400 * days_since_epoch(year, month, day) + 3600 * hour + 60 * minute + second - ahead;
+    let days = i64::from((date - EPOCH).get_days());
+    let seconds = 86_400 * days + 3600 * hour + 60 * minute + second - ahead;
     Some(i128::from(seconds) * NANOS_PER_S + i128::from(nanos))
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 => 28 + i64::from(is_leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Returns the days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day is the last
-/// one.
-fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
-    const DAYS_TO_EPOCH: i64 = 719_468;
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    146_097 * era + 365 * of_era + of_era / 4 - of_era / 100 + of_year - DAYS_TO_EPOCH
 }
 
 #[cfg(test)]
@@ -223,11 +209,15 @@ mod tests {
 
     #[test]
     fn days_are_counted_since_the_epoch() {
-        let mut expect = days_since_epoch(1599, 12, 31);
+        // 1 January 1600.
+        let mut n_days = -135_140;
         for (year, month) in (1600..2401).flat_map(|year| (1..=12).map(move |month| (year, month))) {
-            for day in 1..=days_in(year, month) {
-                expect += 1;
-                assert_eq!(days_since_epoch(year, month, day), expect, "{year}-{month}-{day}");
+            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let last = [31, 28 + i32::from(is_leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1];
+            for day in 1..=31 {
+                let expect = (day <= last).then_some(n_days * 86_400 * NANOS_PER_S);
+                check(&format!("{year}-{month:02}-{day:02}T00:00:00Z"), expect);
+                n_days += i128::from(day <= last);
             }
         }
     }
