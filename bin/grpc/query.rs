@@ -15,7 +15,6 @@ use super::frame::Frames;
 use super::messages::query::{
     QueryPart, QueryRangeRequest, QueryRequest, QueryResponse, QueryStats, StoreMatchers, TimeSeriesBatch,
 };
-use super::messages::store::ShardInfo;
 use crate::http::api::query::evaluate::{evaluate_in, note_times};
 use crate::http::api::remote_read::message::{TimeSeries, labels};
 use crate::http::error::{ApiError, ErrorKind};
@@ -43,16 +42,17 @@ impl Method for QueryRequest {
 
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
         let time_ms = if self.time_seconds == 0 { SystemClock.now_ms() } else { milliseconds(self.time_seconds) };
-        let query = Query {
-            text: &self.query,
-            times: Times::Instant(time_ms),
-            lookback_delta_ms: positive_seconds(self.lookback_delta_seconds),
-            replica_labels: if self.enable_dedup { &self.replica_labels } else { &[] },
-            store_matchers: &self.store_matchers,
-            shard: self.shard_info.as_ref(),
-            batch_size: self.response_batch_size,
+        let request = QueryRangeRequest {
+            query: self.query,
+            replica_labels: self.replica_labels,
+            store_matchers: self.store_matchers,
+            enable_dedup: self.enable_dedup,
+            shard_info: self.shard_info,
+            lookback_delta_seconds: self.lookback_delta_seconds,
+            response_batch_size: self.response_batch_size,
+            ..QueryRangeRequest::default()
         };
-        query.respond(caller, work, out)
+        request.evaluate(Times::Instant(time_ms), caller, work, out)
     }
 }
 
@@ -87,20 +87,12 @@ impl Method for QueryRangeRequest {
             let text = format!("exceeded maximum resolution of {points_max} points per timeseries");
             return Err(ApiError::new(ErrorKind::TooLarge, text).with_limit("--query.max-points"));
         }
-        let query = Query {
-            text: &self.query,
-            times: Times::Range {
-                start_ms: milliseconds(self.start_time_seconds),
-                end_ms: milliseconds(self.end_time_seconds),
-                step_ms: milliseconds(self.interval_seconds),
-            },
-            lookback_delta_ms: positive_seconds(self.lookback_delta_seconds),
-            replica_labels: if self.enable_dedup { &self.replica_labels } else { &[] },
-            store_matchers: &self.store_matchers,
-            shard: self.shard_info.as_ref(),
-            batch_size: self.response_batch_size,
+        let times = Times::Range {
+            start_ms: milliseconds(self.start_time_seconds),
+            end_ms: milliseconds(self.end_time_seconds),
+            step_ms: milliseconds(self.interval_seconds),
         };
-        query.respond(caller, work, out)
+        self.evaluate(times, caller, work, out)
     }
 }
 
@@ -112,33 +104,23 @@ fn positive_seconds(seconds: i64) -> Option<Duration> {
     u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
-/// The part that both requests share.
-struct Query<'a> {
-    text: &'a str,
-    times: Times,
-    lookback_delta_ms: Option<Duration>,
-    replica_labels: &'a [String],
-    store_matchers: &'a [StoreMatchers],
-    shard: Option<&'a ShardInfo>,
-    batch_size: i64,
-}
-
-impl Query<'_> {
-    fn respond(&self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
-        if self.shard.is_some_and(|shard| shard.total_shards > 1) {
+impl QueryRangeRequest {
+    /// Evaluates the query at `times`, and sends its result. The times of the request are not read.
+    fn evaluate(&self, times: Times, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+        if self.shard_info.as_ref().is_some_and(|shard| shard.total_shards > 1) {
             return Err(ApiError::new(ErrorKind::Disabled, "a query cannot be sharded"));
         }
         if !self.selects_this_store(work, &caller.external)? {
             return Ok(());
         }
-        note_times(&caller.context, self.times);
-        let is_visible = |name: &String| !self.replica_labels.contains(name);
+        note_times(&caller.context, times);
+        let is_visible = |name: &String| !self.enable_dedup || !self.replica_labels.contains(name);
         let external = caller.external.iter().filter(|(name, _)| is_visible(name));
         let request = Request {
-            lookback_delta_ms: self.lookback_delta_ms.map(|delta| delta.as_millis() as i64),
+            lookback_delta_ms: positive_seconds(self.lookback_delta_seconds).map(|delta| delta.as_millis() as i64),
             stats: StatsMode::AsPlanned,
             external_labels: external.map(|(name, value)| (name.clone(), value.clone())).collect::<Arc<[_]>>(),
-            ..Request::new(self.text, self.times)
+            ..Request::new(&self.query, times)
         };
         let (result, _infos) = evaluate_in(work, &caller.who, &request)?;
         let QueryResult { value, annotations, stats, charge: _value_charge } = result;
@@ -155,7 +137,7 @@ impl Query<'_> {
 
     /// Returns `true` if the external labels match one of the store matchers, if there are any.
     fn selects_this_store(&self, work: &Work, external: &ExternalLabels) -> Result<bool, ApiError> {
-        for StoreMatchers { matchers } in self.store_matchers {
+        for StoreMatchers { matchers } in &self.store_matchers {
             if own_matchers(&work.ctx, matchers, external)?.is_some() {
                 return Ok(true);
             }
@@ -183,7 +165,7 @@ impl Query<'_> {
         out: &mut Frames,
         series: impl Iterator<Item = TimeSeries>,
     ) -> Result<(), ApiError> {
-        let batch_size = usize::try_from(self.batch_size).unwrap_or_default().min(BATCH_SERIES_MAX);
+        let batch_size = usize::try_from(self.response_batch_size).unwrap_or_default().min(BATCH_SERIES_MAX);
         let mut batch = Vec::new();
         for series in series {
             if batch_size <= 1 {
