@@ -157,9 +157,9 @@ impl Time {
                 rest = &rest[len..];
                 continue;
             }
-            match ELEMENTS.iter().find(|element| starts_with_element(rest, element)) {
-                Some(element) => {
-                    out.push_str(&element_text(&civil, element));
+            match ELEMENTS.iter().find(|(element, _)| starts_with_element(rest, element)) {
+                Some((element, text)) => {
+                    out.push_str(&text(&civil));
                     rest = &rest[element.len()..];
                 }
                 None => {
@@ -186,40 +186,52 @@ impl Time {
     }
 }
 
-/// Elements of a layout. An element precedes its own prefixes.
-const ELEMENTS: [&str; 31] = [
-    "January",
-    "Jan",
-    "Monday",
-    "Mon",
-    "MST",
-    "2006",
-    "-07:00:00",
-    "-07:00",
-    "-070000",
-    "-0700",
-    "-07",
-    "Z07:00",
-    "Z0700",
-    "Z07",
-    "002",
-    "01",
-    "02",
-    "03",
-    "04",
-    "05",
-    "06",
-    "15",
-    "__2",
-    "_2",
-    "PM",
-    "pm",
-    "1",
-    "2",
-    "3",
-    "4",
-    "5",
+/// Elements of a layout with their text. An element precedes its own prefixes. All times are in UTC.
+const ELEMENTS: [(&str, fn(&Civil) -> String); 31] = [
+    ("January", |civil| month(civil).to_owned()),
+    ("Jan", |civil| month(civil)[..3].to_owned()),
+    ("Monday", |civil| weekday(civil).to_owned()),
+    ("Mon", |civil| weekday(civil)[..3].to_owned()),
+    ("MST", |_| "UTC".to_owned()),
+    ("2006", |civil| format!("{:04}", civil.year)),
+    ("-07:00:00", |_| "+00:00:00".to_owned()),
+    ("-07:00", |_| "+00:00".to_owned()),
+    ("-070000", |_| "+000000".to_owned()),
+    ("-0700", |_| "+0000".to_owned()),
+    ("-07", |_| "+00".to_owned()),
+    ("Z07:00", |_| "Z".to_owned()),
+    ("Z0700", |_| "Z".to_owned()),
+    ("Z07", |_| "Z".to_owned()),
+    ("002", |civil| format!("{:03}", civil.year_day)),
+    ("01", |civil| format!("{:02}", civil.month)),
+    ("02", |civil| format!("{:02}", civil.day)),
+    ("03", |civil| format!("{:02}", hour12(civil))),
+    ("04", |civil| format!("{:02}", civil.minute)),
+    ("05", |civil| format!("{:02}", civil.second)),
+    ("06", |civil| format!("{:02}", civil.year.rem_euclid(100))),
+    ("15", |civil| format!("{:02}", civil.hour)),
+    ("__2", |civil| format!("{:3}", civil.year_day)),
+    ("_2", |civil| format!("{:2}", civil.day)),
+    ("PM", |civil| if civil.hour < 12 { "AM" } else { "PM" }.to_owned()),
+    ("pm", |civil| if civil.hour < 12 { "am" } else { "pm" }.to_owned()),
+    ("1", |civil| civil.month.to_string()),
+    ("2", |civil| civil.day.to_string()),
+    ("3", |civil| hour12(civil).to_string()),
+    ("4", |civil| civil.minute.to_string()),
+    ("5", |civil| civil.second.to_string()),
 ];
+
+fn month(civil: &Civil) -> &'static str {
+    MONTHS[civil.month as usize - 1]
+}
+
+fn weekday(civil: &Civil) -> &'static str {
+    WEEKDAYS[civil.weekday as usize]
+}
+
+fn hour12(civil: &Civil) -> i64 {
+    (civil.hour + 11) % 12 + 1
+}
 
 fn starts_with_element(layout: &str, element: &str) -> bool {
     let Some(after) = layout.strip_prefix(element) else { return false };
@@ -228,39 +240,6 @@ fn starts_with_element(layout: &str, element: &str) -> bool {
         "Jan" | "Mon" => !after.starts_with(|c: char| c.is_ascii_lowercase()),
         "_2" => !after.starts_with("006"),
         _ => true,
-    }
-}
-
-fn element_text(civil: &Civil, element: &str) -> String {
-    let (month, weekday) = (MONTHS[civil.month as usize - 1], WEEKDAYS[civil.weekday as usize]);
-    let hour12 = (civil.hour + 11) % 12 + 1;
-    match element {
-        "January" => month.to_owned(),
-        "Jan" => month[..3].to_owned(),
-        "Monday" => weekday.to_owned(),
-        "Mon" => weekday[..3].to_owned(),
-        "MST" => "UTC".to_owned(),
-        "2006" => format!("{:04}", civil.year),
-        "002" => format!("{:03}", civil.year_day),
-        "__2" => format!("{:3}", civil.year_day),
-        "_2" => format!("{:2}", civil.day),
-        "01" => format!("{:02}", civil.month),
-        "02" => format!("{:02}", civil.day),
-        "03" => format!("{hour12:02}"),
-        "04" => format!("{:02}", civil.minute),
-        "05" => format!("{:02}", civil.second),
-        "06" => format!("{:02}", civil.year.rem_euclid(100)),
-        "15" => format!("{:02}", civil.hour),
-        "1" => civil.month.to_string(),
-        "2" => civil.day.to_string(),
-        "3" => hour12.to_string(),
-        "4" => civil.minute.to_string(),
-        "5" => civil.second.to_string(),
-        "PM" => if civil.hour < 12 { "AM" } else { "PM" }.to_owned(),
-        "pm" => if civil.hour < 12 { "am" } else { "pm" }.to_owned(),
-        // All times are in UTC.
-        zone if zone.starts_with('Z') => "Z".to_owned(),
-        zone => zone.replace('-', "+").replace('7', "0"),
     }
 }
 
