@@ -15,7 +15,7 @@ use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::{Interrupt, QueryContext};
 
 use super::active_requests::log::{self, ActiveRequestLog, State};
-use super::active_requests::{ActiveRequest, ActiveRequests, Stage};
+use super::active_requests::{ActiveRequest, ActiveRequests};
 use super::live_config::LiveConfig;
 use super::metrics::{Metrics, counts};
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
@@ -264,7 +264,7 @@ impl App {
             store.receiver.refuse_new_series(self.pressure.refuses_new_series());
         }
         for request in self.active_requests.list() {
-            self.record(&request, if request.stage() == Stage::Waiting { State::Waiting } else { State::Working }, "");
+            self.record(&request, request.state(), "");
         }
     }
 

@@ -293,14 +293,9 @@ fn report(found: &LogFile, is_running: bool) -> String {
 
 fn describe(out: &mut String, record: &Record) {
     let Record { id, started_ms, recorded_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = record;
-    let state = match record.state {
-        State::Waiting => "waiting",
-        State::Working => "working",
-        State::Completed => "completed",
-        State::Failed => "failed",
-    };
+    let (state, route) = (record.state.name(), &record.route);
     let age_ms = recorded_ms.saturating_sub(*started_ms);
-    line(out, format_args!("  {id} {state} {} {age_ms} ms, since {}", record.route, time(*started_ms)));
+    line(out, format_args!("  {id} {state} {route} {age_ms} ms, since {}", time(*started_ms)));
     line(out, format_args!("    memory {held_bytes} bytes, peak {peak_bytes}; series {n_series}, samples {n_samples}"));
     for (name, text) in [
         ("query", &record.text),

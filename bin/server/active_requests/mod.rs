@@ -6,7 +6,6 @@
 pub(crate) mod log;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,26 +41,6 @@ impl RequestClass {
     }
 }
 
-/// The stage of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Stage {
-    /// It waits for a permit.
-    Waiting = 1,
-    /// It is being processed, or its response is being sent.
-    Working = 2,
-}
-
-impl Stage {
-    /// Returns the name of the stage in lists.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Working => "working",
-        }
-    }
-}
-
 /// An active request.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
@@ -71,7 +50,6 @@ pub(crate) struct ActiveRequest {
     arrived: Instant,
     /// Time that the request was queued. Set when its work begins.
     queued: OnceLock<Duration>,
-    stage: AtomicU8,
     /// The slot of the request in the active-request log.
     slot: Mutex<Option<u32>>,
 }
@@ -102,11 +80,11 @@ impl ActiveRequest {
     /// Records that work on the request begins.
     pub(crate) fn begin(&self) {
         self.queued.get_or_init(|| self.arrived.elapsed());
-        self.stage.store(Stage::Working as u8, Ordering::Relaxed);
     }
 
-    pub(crate) fn stage(&self) -> Stage {
-        if self.stage.load(Ordering::Relaxed) == Stage::Waiting as u8 { Stage::Waiting } else { Stage::Working }
+    /// Returns [`State::Waiting`] or [`State::Working`].
+    pub(crate) fn state(&self) -> State {
+        if self.queued.get().is_some() { State::Working } else { State::Waiting }
     }
 
     /// Returns the time since the request arrived.
@@ -148,7 +126,6 @@ impl ActiveRequests {
             ctx: ctx.clone(),
             arrived: Instant::now(),
             queued: OnceLock::new(),
-            stage: AtomicU8::new(Stage::Waiting as u8),
             slot: Mutex::new(None),
         });
         self.requests().insert(request.context.id, Arc::clone(&request));
@@ -260,8 +237,8 @@ mod tests {
         drop(active.register(context(), RequestClass::Query, &gone));
         let entries = [&first, &second].map(|ctx| active.register(context(), RequestClass::Metadata, ctx));
         entries[1].request.begin();
-        let stages: Vec<_> = active.list().iter().map(|request| request.stage().name()).collect();
-        assert_eq!(stages, ["waiting", "working"]);
+        let states: Vec<_> = active.list().iter().map(|request| request.state().name()).collect();
+        assert_eq!(states, ["waiting", "working"]);
         assert!(active.kill(entries[1].request.context.id) && !active.kill(u64::MAX));
         active.interrupt_all(Interrupt::Shutdown);
         let interrupted = [&gone, &first, &second].map(QueryContext::interrupted);

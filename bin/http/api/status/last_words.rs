@@ -8,7 +8,7 @@ use axum::response::Response;
 use crate::http::error::ApiError;
 use crate::http::openapi::described;
 use crate::http::response::success;
-use crate::server::active_requests::log::{self, Record, State};
+use crate::server::active_requests::log::{self, Record};
 use crate::server::app::App;
 
 described! {
@@ -78,9 +78,8 @@ fn read(app: &App) -> Result<Option<PreviousProcess>, ApiError> {
 
 impl UnfinishedRequest {
     fn of(record: &Record) -> Self {
-        let stage = if record.state == State::Waiting { "waiting" } else { "working" };
         Self {
-            stage: stage.to_owned(),
+            stage: record.state.name().to_owned(),
             started_ms: record.started_ms,
             recorded_ms: record.recorded_ms,
             memory_bytes: record.held_bytes,

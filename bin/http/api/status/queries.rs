@@ -89,7 +89,7 @@ fn describe(request: &ActiveRequest) -> Value {
     json!({
         "id": context.id,
         "class": class.name(),
-        "stage": request.stage().name(),
+        "stage": request.state().name(),
         "method": context.method.as_str(),
         "path": context.route,
         "query": truncate(&parameters.text, LISTED_SIZE_MAX),

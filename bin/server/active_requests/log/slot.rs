@@ -52,6 +52,18 @@ pub(crate) enum State {
     Failed = 4,
 }
 
+impl State {
+    /// Returns the name of the state in lists.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Working => "working",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Record {
