@@ -236,3 +236,46 @@ fn every_page_on_a_format_is_named_in_the_overview() {
         assert!(overview.contains(&name), "neither docs/README.md nor docs/architecture.md names {name}");
     }
 }
+
+/// Returns the lines of a page outside of code blocks.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    page.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    })
+}
+
+/// Returns the anchors of a page: of its headings, as GitHub forms them, and its own.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let heading = |line: &str| {
+        let heading = line.starts_with('#').then(|| line.trim_start_matches('#').trim())?;
+        // Of a link, the text.
+        let heading: String =
+            heading.split("](").map(|part| part.split_once(')').map_or(part, |(_, after)| after)).collect();
+        let kept = heading.to_lowercase().replace(' ', "-");
+        Some(kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect())
+    };
+    let own = page.split("<a id=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()));
+    prose(page).filter_map(heading).chain(own).collect()
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let mut dead = Vec::new();
+    let pages = files("docs", ".md").into_iter();
+    for path in pages.chain(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name))) {
+        let page = text(&path);
+        let targets = prose(&page).flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains(':')) {
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            let is_alive = file.exists() && (anchor.is_empty() || anchors(&text(&file)).contains(anchor));
+            if !is_alive {
+                dead.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "dead links: {dead:#?}");
+}
