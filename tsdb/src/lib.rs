@@ -87,6 +87,11 @@ pub mod collections {
     pub use crate::index::{Arena, Column, Piece};
 }
 
+/// Which samples changed since a read, for caches of results.
+pub mod changes {
+    pub use crate::isolation::changes::{NameGroups, ReadVersion};
+}
+
 /// Exemplars: examples attached to a series, such as the trace of one request.
 pub mod exemplars {
     pub use crate::options::EXEMPLARS_MAX;

@@ -140,6 +140,12 @@ impl QueryContext {
         self.shared.range_s_max.get_or_init(|| (what, range_max.as_secs()));
     }
 
+    /// Returns `true` if the samples that the request reads, or the length of its selections, are limited.
+    #[must_use]
+    pub fn has_read_limits(&self) -> bool {
+        [&self.shared.samples_max, &self.shared.range_s_max].iter().any(|limit| limit.get().is_some())
+    }
+
     /// Checks the range of a selection of samples.
     ///
     /// # Errors
@@ -337,7 +343,9 @@ mod tests {
         assert_eq!(refused.to_string(), "series of a call: 9 exceeds the limit of 8");
         ctx.count_samples(3).unwrap();
         assert_eq!((ctx.n_series(), ctx.n_samples()), (9, 3));
+        assert!(!ctx.has_read_limits());
         ctx.limit_samples("samples of a call", 4);
+        assert!(ctx.has_read_limits());
         ctx.count_samples(1).unwrap();
         let refused = ctx.count_samples(1).unwrap_err();
         assert_eq!(refused.to_string(), "samples of a call: 5 exceeds the limit of 4");
@@ -349,6 +357,7 @@ mod tests {
         ctx.check_range(TimeRange::ALL).unwrap();
         assert_eq!(ctx.clamp_range(TimeRange::ALL, 0), TimeRange::ALL);
         ctx.limit_range("range", Duration::from_millis(2999));
+        assert!(ctx.has_read_limits());
         ctx.check_range(range(-1000, 1000)).unwrap();
         assert_eq!(ctx.check_range(range(0, 2001)).unwrap_err().to_string(), "range: 3 exceeds the limit of 2");
         ctx.check_range(TimeRange::ALL).unwrap_err();

@@ -28,6 +28,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock, list_if_exists};
 use crate::head::{GroupCounts, SeriesGroup};
+use crate::isolation::changes::{NameGroups, ReadVersion};
 use crate::labels::{Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Matcher, Metadata, NAME_LABELS, StringSet};
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
@@ -230,6 +231,8 @@ impl Db {
         // newer one, which bounds the age of the oldest sample in the log.
         let bounds = self.store.bounds(batch.is_own)?;
         let buffered = self.store.replay.reserve_buffer(batch.len() + batch.n_starts(), batch.histograms_size())?;
+        // Before the first change, so that a read that sees the append finds it in the change log.
+        self.store.changes.note_append(append_guard.full_id(), &batch.touched, bounds.future_max_ms);
         let horizon = self.store.isolation.horizon();
         let context = AppendContext { bounds, append_id: append_guard.id(), horizon };
         let mut positions = Vec::with_capacity(self.store.logs.len());
@@ -271,6 +274,20 @@ impl Db {
         if appended.n_histograms > 0 {
             self.n_histograms.fetch_add(appended.n_histograms as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Returns the version that reads see which begin after this call. Returns `None` until the WAL is replayed.
+    #[must_use]
+    pub fn read_version(&self) -> Option<ReadVersion> {
+        self.store.replay.is_done().then(|| ReadVersion(self.store.isolation.all_ended_before()))
+    }
+
+    /// Returns the parts of `range` in which samples of metrics in `names` may have changed: a read that began after
+    /// `since` was taken may return others than a read that begins after this call. Samples in other parts are the same
+    /// for both.
+    #[must_use]
+    pub fn changes(&self, since: ReadVersion, names: NameGroups, range: TimeRange) -> Vec<TimeRange> {
+        self.store.changes.since(since, names, range)
     }
 
     /// Selects the series that pass all matchers (all series if there are none) and have samples in `range`, ascending

@@ -9,6 +9,7 @@
 //! 2. While a [`Pause`] is held, no append is in flight: the heads hold whole requests only.
 //! 3. [`Readers::wait_for`] returns only when all readers that entered before the epoch have left.
 
+pub(crate) mod changes;
 mod read_view;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -116,6 +117,13 @@ impl Isolation {
         OpenRead { view, _slot: slot }
     }
 
+    /// Returns an id that follows only appends that have ended: every read that begins after this call sees the appends
+    /// before it.
+    pub(crate) fn all_ended_before(&self) -> u64 {
+        let next = self.next.load(Ordering::SeqCst);
+        self.in_flight().fold(next, u64::min)
+    }
+
     /// Returns the id of the oldest append that some present or future reader may not see. It never decreases.
     pub(crate) fn horizon(&self) -> u32 {
         let next = self.next.load(Ordering::SeqCst);
@@ -142,6 +150,11 @@ impl Isolation {
 }
 
 impl AppendGuard<'_> {
+    /// Returns the append id.
+    pub(crate) fn full_id(&self) -> u64 {
+        self.id
+    }
+
     /// Returns the append id, truncated to 32 bits.
     pub(crate) fn id(&self) -> u32 {
         debug_assert_eq!(self.slot.0.load(Ordering::Relaxed), self.id, "the slot is ours until the drop");

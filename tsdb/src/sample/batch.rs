@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::isolation::changes::TouchedMinutes;
 use crate::sample::Sample;
 use crate::sample::exemplar::{Exemplar, RejectedExemplar};
 use crate::sample::histogram::Histogram;
@@ -11,6 +12,8 @@ use crate::sample::histogram::Histogram;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesHandle {
     pub(crate) shard: u16,
+    /// The group of the metric name, see [`group_of`](crate::isolation::changes::group_of).
+    pub(crate) name_group: u8,
     pub(crate) generation: u32,
     pub(crate) slot: u32,
 }
@@ -32,6 +35,8 @@ pub struct WriteBatch {
     /// Exemplars in the order in which they were pushed.
     pub(crate) exemplars: Vec<AppendExemplar>,
     pub(crate) rejected_exemplars: Vec<RejectedExemplar>,
+    /// Which minutes and metric names the samples belong to.
+    pub(crate) touched: TouchedMinutes,
     pub(crate) is_own: bool,
 }
 
@@ -223,6 +228,7 @@ impl WriteBatch {
         let shard = usize::from(series.shard);
         let place = self.n_floats;
         self.n_floats = place.wrapping_add(1);
+        self.touched.add(sample.timestamp_ms, series.name_group);
         at_shard(&mut self.shards, shard).push(Append {
             slot: series.slot,
             generation: series.generation,
@@ -250,6 +256,7 @@ impl WriteBatch {
         let shard = usize::from(series.shard);
         let SeriesHandle { slot, generation, .. } = series;
         let place = self.n_floats;
+        self.touched.add(timestamp_ms, series.name_group);
         at_shard(&mut self.histograms, shard).push(AppendHistogram {
             slot,
             generation,
@@ -331,6 +338,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.shards.iter_mut().for_each(Vec::clear);
         self.n_floats = 0;
+        self.touched.clear();
         self.histograms.iter_mut().for_each(Vec::clear);
         self.starts.iter_mut().for_each(Vec::clear);
         self.rejected.clear();

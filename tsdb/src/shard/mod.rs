@@ -27,7 +27,8 @@ use crate::head::{
     StaleSeries,
 };
 use crate::index::SymbolId;
-use crate::labels::{Labels, Matcher};
+use crate::isolation::changes::group_of;
+use crate::labels::{Labels, METRIC_NAME, Matcher};
 use crate::sample::{
     Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, SeriesHandle, ShardBatch, TimeRange,
 };
@@ -213,7 +214,7 @@ impl Shard {
         }
         let mut head = self.head_mut();
         if let Err(rejected) = self.check_size(&head, self.head_size_max - self.head_size_max / KNOWN_SERIES_PART) {
-            return head.find(labels).map(|slot| self.handle(&head, slot)).ok_or(rejected);
+            return head.find(labels).map(|slot| self.handle(labels, slot, head.generation(slot))).ok_or(rejected);
         }
         let new_ref = self.log.next_ref(next_ref);
         let (slot, new) = head.find_or_create(labels, new_ref.get())?;
@@ -223,7 +224,7 @@ impl Shard {
             new_ref.take();
         }
         head.assign_group(slot, group);
-        let handle = self.handle(&head, slot);
+        let handle = self.handle(labels, slot, head.generation(slot));
         RwLockWriteGuard::unlock_fair(head);
         Ok(handle)
     }
@@ -241,17 +242,19 @@ impl Shard {
                 head.assign_group(slot, group);
             }
         }
-        Some(SeriesHandle { shard: self.idx, generation, slot })
+        Some(self.handle(labels, slot, generation))
     }
 
     /// Returns the handle of a series, if it exists.
     pub(crate) fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
         let head = self.head();
-        Some(self.handle(&head, head.find(labels)?))
+        let slot = head.find(labels)?;
+        Some(self.handle(labels, slot, head.generation(slot)))
     }
 
-    fn handle(&self, head: &Head, slot: u32) -> SeriesHandle {
-        SeriesHandle { shard: self.idx, generation: head.generation(slot), slot }
+    fn handle(&self, labels: &Labels, slot: u32, generation: u32) -> SeriesHandle {
+        let name_group = group_of(labels.get(METRIC_NAME).unwrap_or(""));
+        SeriesHandle { shard: self.idx, name_group, generation, slot }
     }
 
     /// Checks that the shard accepts samples.

@@ -9,6 +9,7 @@ use crate::compact::retention::{Expired, Hold};
 use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
 use crate::context::QueryContext;
 use crate::error::Result;
+use crate::sample::TimeRange;
 use crate::store::Store;
 
 /// What the thread that compacts owns.
@@ -122,7 +123,7 @@ impl Store {
         let list = self.blocks.list();
         let ids = list.iter().map(|stored| stored.meta().origin.id).filter(|id| numbers.contains(&id.0));
         let ids: Vec<BlockId> = ids.collect();
-        self.blocks.remove(&ids)?;
+        self.remove(&ids)?;
         self.compaction_stats().n_expired += ids.len() as u64;
         Ok(())
     }
@@ -155,6 +156,16 @@ impl Store {
             return Ok(());
         }
         tracing::info!(blocks = blocks.len(), "retention removes blocks");
-        self.blocks.remove(&blocks)
+        self.remove(&blocks)
+    }
+
+    /// Removes blocks, and records the change of their range.
+    fn remove(&self, blocks: &[BlockId]) -> Result<()> {
+        let list = self.blocks.list();
+        let removed = list.iter().map(|stored| stored.meta()).filter(|meta| blocks.contains(&meta.origin.id));
+        match removed.map(|meta| meta.range).reduce(TimeRange::hull) {
+            Some(range) => self.blocks.remove(blocks, self.begin_block_change(range)),
+            None => Ok(()),
+        }
     }
 }

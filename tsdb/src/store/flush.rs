@@ -65,7 +65,10 @@ impl Store {
         let mut flushing = self.flushing();
         self.flush_under(&mut flushing)?;
         let ended = self.ended_in(&matchers, range)?;
-        self.blocks.delete(matchers, range)?;
+        {
+            let _change = self.begin_block_change(range);
+            self.blocks.delete(matchers, range)?;
+        }
         self.evict_deleted(&mut flushing, ended);
         Ok(())
     }

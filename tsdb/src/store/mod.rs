@@ -18,10 +18,12 @@ use crate::compact::retention::Retention;
 use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
 use crate::head::{Bounds, GroupCounts};
-use crate::isolation::{Isolation, Readers};
+use crate::isolation::changes::ChangeLog;
+use crate::isolation::{AppendGuard, Isolation, Readers};
 use crate::labels::Families;
 use crate::options::Options;
 use crate::replay::ReplayGate;
+use crate::sample::TimeRange;
 use crate::shard::Shard;
 use crate::shard::ShardLog;
 use crate::shard::exemplars::Exemplars;
@@ -44,6 +46,7 @@ pub(crate) struct Store {
     pub(crate) blocks: BlockSet,
     pub(crate) exemplars: Exemplars,
     pub(crate) isolation: Isolation,
+    pub(crate) changes: ChangeLog,
     /// State of the replay: whether the heads contain the whole WAL.
     pub(crate) replay: ReplayGate,
     /// Selections that have taken the block list and still copy from the heads.
@@ -92,6 +95,7 @@ impl Store {
             logs,
             blocks,
             isolation: Isolation::new(),
+            changes: ChangeLog::default(),
             block_list_readers: Readers::new(),
             series_readers: Readers::new(),
             next_ref: AtomicU64::new(0),
@@ -105,6 +109,14 @@ impl Store {
     /// Iterates over the shards of a log, with their indexes.
     pub(crate) fn shards_of(&self, log: usize) -> impl Iterator<Item = (usize, &Shard)> + Clone {
         self.shards.iter().enumerate().skip(log).step_by(self.logs.len())
+    }
+
+    /// Begins a change of the block list that changes the samples in `range` for reads. The change ends when the guard
+    /// is dropped. Until then, no flush freezes the heads.
+    pub(crate) fn begin_block_change(&self, range: TimeRange) -> AppendGuard<'_> {
+        let change = self.isolation.begin_append();
+        self.changes.note_range(change.full_id(), range);
+        change
     }
 
     /// Returns the newest timestamp that any series in the heads ever had. Visits all series.

@@ -10,6 +10,7 @@ use crate::block::set::pending_import::PendingImport;
 use crate::block::{Block, BlockId, BlockOrigin, StoredBlock};
 use crate::compact::{Merging, merge};
 use crate::error::{Error, Result};
+use crate::sample::TimeRange;
 use crate::store::Store;
 use crate::wal::write_snapshot_log;
 
@@ -87,6 +88,8 @@ impl Store {
             imported.extend(self.import_one(path, BlockId(id))?);
         }
         let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
+        let range = imported.iter().map(|block| block.meta().range).reduce(TimeRange::hull);
+        let _change = range.map(|range| self.begin_block_change(range));
         self.blocks.add_once(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
         newest_ms.into_iter().for_each(|newest_ms| self.newest.raise(newest_ms, false));
         Ok(())

@@ -26,6 +26,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::damage::{DamageKind, DamageReport};
 use crate::fs::{Fs, list_if_exists};
+use crate::isolation::AppendGuard;
 use crate::labels::{Matcher, StringSet};
 use crate::sample::{SampleColumns, TimeRange};
 
@@ -443,12 +444,13 @@ impl BlockSet {
         }
     }
 
-    /// Removes blocks from the list, and their files.
+    /// Removes blocks from the list, and their files. Drops `change` as soon as no further read sees the blocks.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be removed. The blocks have left the list nevertheless.
-    pub(crate) fn remove(&self, old: &[BlockId]) -> Result<()> {
-        self.remove_from_list(old, None, &mut self.tombstones.lock())
+    pub(crate) fn remove(&self, old: &[BlockId], change: AppendGuard<'_>) -> Result<()> {
+        let mut tombstones = self.tombstones.lock();
+        self.remove_from_list(old, None, Some(change), &mut tombstones)
     }
 
     /// Replaces the sources of a merge with its result, atomically for readers, and removes their files. `deletions` is
@@ -473,15 +475,22 @@ impl BlockSet {
         }
         let result = result.map(|block| StoredBlock::new(block, &tombstones)).transpose()?;
         let old: Vec<BlockId> = sources.iter().map(|source| source.meta().origin.id).collect();
-        self.remove_from_list(&old, result, &mut tombstones)?;
+        self.remove_from_list(&old, result, None, &mut tombstones)?;
         Ok(Replaced::Done)
     }
 
-    fn remove_from_list(&self, old: &[BlockId], new: Option<StoredBlock>, tombstones: &mut Tombstones) -> Result<()> {
+    fn remove_from_list(
+        &self,
+        old: &[BlockId],
+        new: Option<StoredBlock>,
+        change: Option<AppendGuard<'_>>,
+        tombstones: &mut Tombstones,
+    ) -> Result<()> {
         let list = self.list().to_vec();
         let (gone, mut stay): (Vec<_>, Vec<_>) = list.into_iter().partition(|b| old.contains(&b.meta().origin.id));
         stay.extend(new.map(Arc::new));
         self.publish(stay);
+        drop(change);
         for stored in &gone {
             let path = stored.block.path();
             self.fs.remove(path).map_err(Error::io("remove", path))?;
