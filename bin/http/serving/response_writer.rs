@@ -27,6 +27,7 @@ use varve_tsdb::context::Charge;
 use varve_tsdb::{Interrupt, QueryContext};
 
 use super::gate::Permit;
+use super::singleflight::Completion;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::server::settings::ResponseLimits;
 
@@ -63,10 +64,44 @@ pub(crate) struct ResponseWriter {
 #[derive(Debug)]
 enum Stage {
     /// Nothing has been sent.
-    Buffering(oneshot::Sender<Output>),
+    Buffering(OutputSender),
     /// Headers and the start of the body were sent.
     Streaming(mpsc::Sender<Chunk>),
     Closed,
+}
+
+/// Where the response of a handler goes.
+#[derive(Debug)]
+pub(crate) enum OutputSender {
+    /// To one request.
+    Request(oneshot::Sender<Output>),
+    /// To all requests that wait for a computation.
+    Computation(Completion),
+}
+
+impl OutputSender {
+    /// Records that the job is about to read the store.
+    pub(super) fn begin(&self) {
+        if let Self::Computation(completion) = self {
+            completion.begin();
+        }
+    }
+
+    /// Sends an error in place of the response of a job that does not run.
+    pub(super) fn reject(self, error: ApiError) {
+        let _client_disconnected = self.send(Output::Error(error));
+    }
+
+    /// Sends the response.
+    ///
+    /// # Errors
+    /// The response, if all clients have disconnected.
+    fn send(self, output: Output) -> Result<(), Output> {
+        match self {
+            Self::Request(request) => request.send(output),
+            Self::Computation(completion) => completion.complete(output),
+        }
+    }
 }
 
 /// The response of a handler.
@@ -98,12 +133,7 @@ pub(crate) enum Outcome {
 
 impl ResponseWriter {
     /// Starts a response.
-    pub(crate) fn new(
-        ctx: QueryContext,
-        limits: ResponseLimits,
-        output: oneshot::Sender<Output>,
-        permit: Option<Permit>,
-    ) -> Self {
+    pub(crate) fn new(ctx: QueryContext, limits: ResponseLimits, output: OutputSender, permit: Option<Permit>) -> Self {
         let charge = ctx.charge();
         Self {
             ctx,
@@ -308,7 +338,8 @@ mod tests {
         let runtime = runtime();
         let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 1 << 20));
         let (sender, receiver) = oneshot::channel();
-        let mut writer = ResponseWriter::new(ctx.clone(), limits(Duration::from_millis(50)), sender, None);
+        let mut writer =
+            ResponseWriter::new(ctx.clone(), limits(Duration::from_millis(50)), OutputSender::Request(sender), None);
         let (output, outcome) = runtime.block_on(async {
             let work = tokio::task::spawn_blocking(move || match write(&mut writer) {
                 Ok(()) => writer.finish(),
@@ -389,7 +420,8 @@ mod tests {
     fn a_long_response_streams_to_its_end() {
         let ctx = QueryContext::unbounded();
         let (sender, receiver) = oneshot::channel();
-        let mut writer = ResponseWriter::new(ctx.clone(), limits(Duration::from_secs(60)), sender, None);
+        let mut writer =
+            ResponseWriter::new(ctx.clone(), limits(Duration::from_secs(60)), OutputSender::Request(sender), None);
         let size = runtime().block_on(async {
             tokio::task::spawn_blocking(move || {
                 write(&mut writer, 10 * CHUNK_SIZE).unwrap();

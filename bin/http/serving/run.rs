@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! run -------------------------------.
-//! run_shared -> singleflight (leader) -+-> compute: active requests -> gate -> blocking thread -> output
+//! run_shared -> singleflight (leader) -+-> start: active requests -> gate -> blocking thread -> output
 //!            '-> singleflight (follower) --- waits for the leader's result, or computes its own if that is a stream
 //! ```
+//!
+//! A request for which a permit is free needs no task of its own: its connection starts the job, and the blocking
+//! thread wakes the connection.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -20,8 +24,8 @@ use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::gate::Permit;
 use super::response_body::{Interest, ResponseBody};
-use super::response_writer::{CancelOnDrop, Outcome, Output, ResponseWriter};
-use super::singleflight::{Computation, Role, SharedResult};
+use super::response_writer::{CancelOnDrop, Outcome, Output, OutputSender, ResponseWriter};
+use super::singleflight::{Completion, Computation, Role, SharedResult};
 use super::state::HttpState;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::{json, query_stats};
@@ -118,7 +122,9 @@ pub(crate) async fn run(
 ) -> Result<Response, ApiError> {
     let ctx = state.app.context(timeout);
     let cancel = CancelOnDrop(ctx.clone());
-    let result = match compute(state, class, ctx, || (), job).await {
+    let (sender, output) = oneshot::channel();
+    start(state, class, ctx, OutputSender::Request(sender), job).await;
+    let result = match output.await.unwrap_or_else(|_dropped| Output::Error(ApiError::stopping())) {
         Output::Complete(bytes, charge) => SharedResult::Complete(bytes, Arc::new(charge)),
         Output::Stream(chunks) => return Ok(json_body(ResponseBody::stream(chunks, Box::new(cancel)))),
         Output::Error(error) => SharedResult::Error(error),
@@ -163,7 +169,7 @@ pub(crate) async fn run_shared(
     }
 }
 
-/// Starts the computation on a separate task, which outlives the leader's connection.
+/// Starts the computation, which outlives the leader's connection. If it has to wait for a permit, a task waits.
 fn lead(
     state: &HttpState,
     class: RequestClass,
@@ -171,53 +177,47 @@ fn lead(
     computation: &Arc<Computation>,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
 ) {
-    let weak = Arc::downgrade(computation);
-    let begin = {
-        let weak = weak.clone();
-        move || drop(weak.upgrade().inspect(|computation| computation.begin()))
-    };
-    let state = state.clone();
-    let task = tokio::spawn(RequestContext::current().scope(async move {
-        let output = compute(&state, class, ctx, begin, job).await;
-        if let Some(computation) = weak.upgrade() {
-            computation.complete(output);
-        }
-    }));
-    computation.set_task(task.abort_handle());
+    let (state, output) = (state.clone(), OutputSender::Computation(Completion::of(computation)));
+    let started = async move { start(&state, class, ctx, output, job).await };
+    let mut started = Box::pin(RequestContext::current().scope(started));
+    // Fast path: a permit is free.
+    if started.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        computation.set_task(tokio::spawn(started).abort_handle());
+    }
 }
 
-/// Waits for a permit and runs `job`. Calls `begin` just before `job` can read the store.
-async fn compute(
+/// Waits for a permit and starts `job` on a blocking thread. Its output comes before the end of a streamed response.
+async fn start(
     state: &HttpState,
     class: RequestClass,
     ctx: QueryContext,
-    begin: impl FnOnce(),
+    output: OutputSender,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) -> Output {
+) {
     let context = RequestContext::current();
     context.note_read();
     let registration = state.app.active_requests.register(context, class, &ctx);
-    let permit = match state.admit(class, &ctx).await {
-        Ok(permit) => permit,
-        Err(rejected) => return Output::Error(rejected),
-    };
-    let Some(store) = state.app.store() else { return Output::Error(ApiError::stopping()) };
-    begin();
-    let output = spawn(&state.app, registration, permit, ctx, store, job);
-    output.await.unwrap_or_else(|_dropped| Output::Error(ApiError::stopping()))
+    let admitted = state.admit(class, &ctx).await;
+    match admitted.and_then(|permit| Ok((permit, state.app.store().ok_or_else(ApiError::stopping)?))) {
+        Ok((permit, store)) => {
+            // Just before the job can read the store.
+            output.begin();
+            spawn(&state.app, registration, permit, (ctx, output), store, job);
+        }
+        Err(rejected) => output.reject(rejected),
+    }
 }
 
-/// Runs `job` on a blocking thread. The output comes through the channel, before the end of a streamed response.
+/// Runs `job` on a blocking thread.
 fn spawn(
     app: &Arc<App>,
     registration: Registration,
     permit: Permit,
-    ctx: QueryContext,
+    (ctx, output): (QueryContext, OutputSender),
     store: Arc<Store>,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) -> oneshot::Receiver<Output> {
-    let (sender, output) = oneshot::channel();
-    let out = ResponseWriter::new(ctx.clone(), app.settings.response, sender, Some(permit));
+) {
+    let out = ResponseWriter::new(ctx.clone(), app.settings.response, output, Some(permit));
     let app = Arc::clone(app);
     drop(tokio::task::spawn_blocking(move || {
         let request = &registration.request;
@@ -225,7 +225,6 @@ fn spawn(
         let work = Work { store, ctx, out, queued: request.queued() };
         perform(&app, request, work, job);
     }));
-    output
 }
 
 /// Runs `job` and ends its response, even after a panic.

@@ -42,6 +42,11 @@ pub(crate) struct Computation {
     _cancel: CancelOnDrop,
 }
 
+/// Completes a computation with the output of its job. Without an output the job did not run, because the server is
+/// stopping.
+#[derive(Debug)]
+pub(crate) struct Completion(Weak<Computation>);
+
 /// The result for the leader and the followers.
 #[derive(Debug, Clone)]
 pub(crate) enum SharedResult {
@@ -137,6 +142,40 @@ impl Computation {
     }
 }
 
+impl Completion {
+    /// Completes the computation of `computation`.
+    pub(crate) fn of(computation: &Arc<Computation>) -> Self {
+        Self(Arc::downgrade(computation))
+    }
+
+    /// Records that the computation is about to read the store.
+    pub(crate) fn begin(&self) {
+        drop(self.0.upgrade().inspect(|computation| computation.begin()));
+    }
+
+    /// Passes the output to the leader and the followers.
+    ///
+    /// # Errors
+    /// The output, if all of them have disconnected.
+    pub(crate) fn complete(mut self, output: Output) -> Result<(), Output> {
+        match std::mem::take(&mut self.0).upgrade() {
+            Some(computation) => {
+                computation.complete(output);
+                Ok(())
+            }
+            None => Err(output),
+        }
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        if let Some(computation) = self.0.upgrade() {
+            computation.complete(Output::Error(ApiError::stopping()));
+        }
+    }
+}
+
 impl Drop for Computation {
     fn drop(&mut self) {
         self.remove();
@@ -226,5 +265,16 @@ mod tests {
         drop(first);
         drop(follower(join(&group, &ctx)));
         drop(second);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_does_not_run_completes_its_computation() {
+        let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
+        let computation = leader(join(&group, &ctx));
+        drop(Completion::of(&computation));
+        assert!(matches!(computation.result().await, SharedResult::Error(_)));
+        let completion = Completion::of(&computation);
+        drop(computation);
+        completion.complete(Output::Error(ApiError::bad_data("no"))).unwrap_err();
     }
 }
