@@ -12,7 +12,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use varve_query::promql::{self, Features};
 use varve_query::{Engine, EngineOptions, Request, Times};
 use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::{Db, QueryContext, TimeRange, WriteBatch};
+use varve_tsdb::{Db, Labels, QueryContext, Sample, TimeRange, WriteBatch};
 
 const N_SERIES: usize = 100_000;
 const N_STEPS: i64 = 120;
@@ -76,6 +76,40 @@ fn evaluate(c: &mut Criterion) {
     }
 }
 
+/// Measures a range query whose steps are cached: all of them, and all but those that an append changed.
+fn cached(c: &mut Criterion) {
+    let dir = tempfile::tempdir().expect("create a temporary directory");
+    let db = filled(dir.path());
+    let options = EngineOptions { samples_max: usize::MAX, cache_size: 64 << 20, ..EngineOptions::default() };
+    let (engine, ctx) = (Engine::new(options), QueryContext::unbounded());
+    let end_ms = common::START_MS + (N_STEPS - 1) * common::STEP_MS;
+    let times = Times::Range { start_ms: end_ms - 59 * 30_000, end_ms, step_ms: 30_000 };
+    let query = "sum by (namespace) (rate(container_cpu_usage_seconds_total[5m]))";
+    let name = ("__name__", "container_cpu_usage_seconds_total");
+    let series = db.series(&Labels::from_pairs([name]).expect("make labels")).expect("create a series");
+
+    let mut group = c.benchmark_group("result cache");
+    group.sample_size(10);
+    for (name, use_cache, appends) in
+        [("not used", false, false), ("all steps", true, false), ("all but changed steps", true, true)]
+    {
+        let request = Request { use_cache, ..Request::new(query, times) };
+        let mut batch = WriteBatch::default();
+        let mut timestamp_ms = end_ms;
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                if appends {
+                    timestamp_ms += 1;
+                    batch.clear();
+                    batch.push(series, Sample { timestamp_ms, value: 1.0 }, 0);
+                    db.append(&mut batch).expect("append a sample");
+                }
+                engine.run(&db, &ctx, &request).expect("evaluate a valid query")
+            });
+        });
+    }
+}
+
 /// Measures the time until the error; the excess over 200 ms is the delay in detecting the deadline.
 fn deadline(c: &mut Criterion) {
     let dir = tempfile::tempdir().expect("create a temporary directory");
@@ -106,5 +140,5 @@ fn deadline(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, parse, evaluate, deadline);
+criterion_group!(benches, parse, evaluate, cached, deadline);
 criterion_main!(benches);

@@ -255,6 +255,11 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) query_max_memory_total: usize,
 
+    /// Memory for results of earlier queries, which are used while no sample that they depend on changes; 0 disables
+    /// the result cache
+    #[arg(long = "query.cache-size", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) query_cache_size: usize,
+
     /// Memory available to the server, from which other memory limits are derived [0: memory of the cgroup or machine]
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory_limit: usize,

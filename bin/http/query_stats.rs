@@ -57,11 +57,12 @@ impl Wanted {
     }
 }
 
-/// Writes timings, samples and the peak memory as an object, and operators for [`Wanted::Plan`]. `queued` is the time
-/// that the query spent in the queue.
+/// Writes timings, samples, the peak memory and the number of steps from the result cache as an object, and operators
+/// for [`Wanted::Plan`]. `queued` is the time that the query spent in the queue.
 pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, memory_peak: usize, wanted: Wanted) {
     let mut object = statistics(stats, queued, wanted);
     object["memoryPeakBytes"] = json!(memory_peak);
+    object["cachedSteps"] = json!(stats.n_cached_steps);
     if wanted == Wanted::Plan {
         object["operators"] = stats.operators.iter().map(operator).collect();
     }

@@ -183,6 +183,7 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         samples_max: args.query_max_samples,
         parallelism: or_default(args.query_parallelism, machine::cores).min(PARALLELISM_MAX),
         subquery_step_ms: millis(config.global.evaluation_interval),
+        cache_size: args.query_cache_size,
         features,
     };
     let ingest = args.ingest.limits(share_of_memory(memory, 1, 1));

@@ -251,7 +251,7 @@ impl App {
     }
 
     /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of queries, denies new
-    /// series. Records all active requests in their log.
+    /// series, clears the result cache. Records all active requests in their log.
     pub(crate) fn check_requests(&self) {
         if self.pressure.check() {
             self.active_requests.interrupt_heaviest(Interrupt::Pressure);
@@ -261,7 +261,11 @@ impl App {
         let store = self.store();
         self.notifications.set(RETENTION_HELD, store.as_ref().is_some_and(|store| store.db.n_held_blocks() > 0));
         if let Some(store) = store {
-            store.receiver.refuse_new_series(self.pressure.refuses_new_series());
+            let is_short = self.pressure.refuses_new_series();
+            store.receiver.refuse_new_series(is_short);
+            if is_short {
+                store.engine.clear_cache();
+            }
         }
         for request in self.active_requests.list() {
             self.record(&request, request.state(), "");

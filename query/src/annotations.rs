@@ -182,6 +182,12 @@ impl Annotations {
         self.record.get_or_insert_default();
     }
 
+    /// Returns the size in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let lists = [Some(&self.list), self.record.as_ref()].into_iter().flatten();
+        self.query.len() + lists.map(|list| list.size).sum::<usize>()
+    }
+
     /// Returns the number of recorded annotations.
     pub(crate) fn n_recorded(&self) -> usize {
         self.record.as_ref().map_or(0, |record| record.entries.len())

@@ -6,6 +6,7 @@ use varve_tsdb::context::Charge;
 use varve_tsdb::{Db, QueryContext};
 
 use crate::annotations::Annotations;
+use crate::cache::{CacheStats, CachedQuery, Found, ResultCache};
 use crate::deep_stack;
 use crate::error::{Error, Result};
 use crate::eval::columns::{Limits, SampleLimit, Series, Vector, series_size};
@@ -36,28 +37,34 @@ pub struct EngineOptions {
     /// `--query.parallelism`: number of worker threads that all queries share. With 1, each query runs on its own
     /// thread.
     pub parallelism: usize,
+    /// `--query.cache-size`: maximum size of the result cache in bytes. 0 disables it.
+    pub cache_size: usize,
     /// The optional parts of the language.
     pub features: Features,
 }
 
 impl Default for EngineOptions {
-    /// Prometheus' defaults: 5 minutes, 50,000,000 samples, 1 minute, no optional features. No worker threads.
+    /// Prometheus' defaults: 5 minutes, 50,000,000 samples, 1 minute, no optional features. No worker threads, no
+    /// result cache.
     fn default() -> Self {
         Self {
             lookback_delta_ms: 300_000,
             samples_max: 50_000_000,
             subquery_step_ms: 60_000,
             parallelism: 1,
+            cache_size: 0,
             features: Features::default(),
         }
     }
 }
 
-/// Evaluates queries. Owns the options and the worker threads that all queries share. Clones share both.
+/// Evaluates queries. Owns the options, and the worker threads and the result cache that all queries share. Clones
+/// share them.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     options: EngineOptions,
     workers: Workers,
+    cache: Arc<ResultCache>,
 }
 
 /// A query and the settings of its evaluation.
@@ -78,10 +85,13 @@ pub struct Request<'a> {
     pub external_labels: Arc<[(String, String)]>,
     /// Scans that the query shares with others at the same time.
     pub scans: Option<&'a SharedScans>,
+    /// Uses the result cache, unless the request has external labels, shared scans, or limits of the samples that it
+    /// reads. All such requests to an engine must be to one store.
+    pub use_cache: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Creates a request without statistics, with the lookback delta of the engine.
+    /// Creates a request without statistics and cache, with the lookback delta of the engine.
     #[must_use]
     pub fn new(query: &'a str, times: Times) -> Self {
         Self {
@@ -92,6 +102,7 @@ impl<'a> Request<'a> {
             use_start_timestamps: None,
             external_labels: Arc::default(),
             scans: None,
+            use_cache: false,
         }
     }
 }
@@ -148,7 +159,8 @@ impl Engine {
     #[must_use]
     pub fn new(options: EngineOptions) -> Self {
         let workers = Workers::new(options.parallelism);
-        Self { options, workers }
+        let cache = Arc::new(ResultCache::new(options.cache_size));
+        Self { options, workers, cache }
     }
 
     /// Returns the options.
@@ -161,6 +173,17 @@ impl Engine {
     #[must_use]
     pub fn shared_scans(&self, plan: Arc<ScanPlan>, ctx: QueryContext, time_ms: i64) -> SharedScans {
         SharedScans::new(plan, ctx, time_ms, self.options.lookback_delta_ms)
+    }
+
+    /// Removes all results from the cache.
+    pub fn clear_cache(&self) {
+        self.cache.clear();
+    }
+
+    /// Returns statistics of the result cache.
+    #[must_use]
+    pub fn cache_stats(&self) -> CacheStats {
+        self.cache.stats()
     }
 
     /// Parses a query without evaluating it, for callers that inspect it first.
@@ -208,40 +231,145 @@ impl Engine {
         let step_ms = if matches!(request.times, Times::Instant(_)) { 0 } else { grid.step_ms };
         let times = QueryTimes { start_ms: grid.start_ms, end_ms: grid.end_ms, step_ms };
         let mut plan = plan::build(&expr, &times).map_err(Error::Invalid)?;
+        let settings = self.settings(request);
+        let collects_steps = request.stats != StatsMode::Off && settings.features.per_step_stats;
+        let may_use_cache = request.use_cache
+            && request.external_labels.is_empty()
+            && request.scans.is_none()
+            && !ctx.has_read_limits()
+            && request.stats != StatsMode::AsPlanned
+            && !collects_steps;
+        let cached = may_use_cache
+            .then(|| self.cache.query(db, ctx, request.query, (&expr, &plan), &settings, (grid, step_ms)))
+            .flatten();
         drop(expr);
         // `StatsMode::AsWritten` counts samples without matcher propagation.
         if request.stats != StatsMode::AsWritten {
             plan::propagate_matchers(&mut plan);
         }
         ctx.check()?;
-        let mut evaluator = self.evaluator(db, ctx, request, &plan);
-        evaluator.external_labels = Arc::clone(&request.external_labels);
-        evaluator.scans = request.scans;
+        timings.prepared();
+        let evaluation = Evaluation { engine: self, db, ctx, request, plan: &plan, settings };
+        match cached {
+            Some(cached) => evaluation.run_cached(&cached, grid, timings),
+            None => evaluation.run(grid, timings).map(|(result, _)| result),
+        }
+    }
+
+    fn settings(&self, request: &Request<'_>) -> Settings {
+        let EngineOptions { lookback_delta_ms, subquery_step_ms, mut features, .. } = self.options;
+        features.use_start_timestamps = request.use_start_timestamps.unwrap_or(features.use_start_timestamps);
+        let lookback_ms = request.lookback_delta_ms.filter(|&lookback_ms| lookback_ms > 0);
+        Settings { lookback_ms: lookback_ms.unwrap_or(lookback_delta_ms), subquery_step_ms, features }
+    }
+}
+
+/// A query that is ready to be evaluated.
+struct Evaluation<'a> {
+    engine: &'a Engine,
+    db: &'a Db,
+    ctx: &'a QueryContext,
+    request: &'a Request<'a>,
+    plan: &'a Plan,
+    settings: Settings,
+}
+
+impl Evaluation<'_> {
+    /// Evaluates the steps of a grid. Returns the result, and `true` unless a value may depend on the other steps, see
+    /// [`Evaluator::is_order_fixed`].
+    fn run(&self, grid: Grid, mut timings: Timings) -> Result<(QueryResult, bool)> {
+        let Self { ctx, request, plan, .. } = self;
+        let mut evaluator = self.evaluator();
         if request.stats != StatsMode::Off {
             evaluator.collect_stats(grid.n_steps, plan.n_nodes())?;
         }
-        timings.prepared();
         let mut charge = ctx.charge();
         let value = match request.times {
-            Times::Instant(time_ms) => instant_value(&mut evaluator, &plan, time_ms, &mut timings, &mut charge)?,
-            Times::Range { .. } => range_value(&mut evaluator, &plan, grid, &mut timings, &mut charge)?,
+            Times::Instant(time_ms) => instant_value(&mut evaluator, plan, time_ms, &mut timings, &mut charge)?,
+            Times::Range { .. } => range_value(&mut evaluator, plan, grid, &mut timings, &mut charge)?,
         };
-        let per_step = self.options.features.per_step_stats;
-        let stats = || Box::new(QueryStats::of(&evaluator, &plan, grid, timings, per_step));
+        let per_step = self.settings.features.per_step_stats;
+        let stats = || Box::new(QueryStats::of(&evaluator, plan, grid, timings, per_step));
         let stats = (request.stats != StatsMode::Off).then(stats);
-        Ok(QueryResult { value, annotations: evaluator.annotations, stats, charge })
+        let is_order_fixed = evaluator.is_order_fixed;
+        Ok((QueryResult { value, annotations: evaluator.annotations, stats, charge }, is_order_fixed))
     }
 
-    fn evaluator<'a>(&self, db: &'a Db, ctx: &QueryContext, request: &Request<'_>, plan: &'a Plan) -> Evaluator<'a> {
-        let EngineOptions { lookback_delta_ms, samples_max, subquery_step_ms, mut features, .. } = self.options;
-        features.use_start_timestamps = request.use_start_timestamps.unwrap_or(features.use_start_timestamps);
-        let lookback_ms = request.lookback_delta_ms.filter(|&lookback_ms| lookback_ms > 0);
-        let lookback_ms = lookback_ms.unwrap_or(lookback_delta_ms);
-        let limits = Limits { ctx: ctx.clone(), samples: SampleLimit::new(samples_max) };
-        let settings = Settings { lookback_ms, subquery_step_ms, features };
-        let annotations = Annotations::new(request.query);
-        Evaluator::new(db, settings, limits, self.workers.clone(), CommonSubexpressions::of(plan), annotations)
+    /// Evaluates the steps of a grid that are not cached, and caches the result.
+    fn run_cached(&self, cached: &CachedQuery<'_>, grid: Grid, timings: Timings) -> Result<QueryResult> {
+        match cached.find()? {
+            Some(found) if found.n_steps == grid.n_steps => return self.cached_result(cached, &found, timings),
+            Some(found) => {
+                if let Some(result) = self.joined_result(cached, &found, grid, timings)? {
+                    return Ok(result);
+                }
+            }
+            None => {}
+        }
+        // Before the evaluation: it sees all changes before this version.
+        let version = self.db.read_version();
+        let (result, is_order_fixed) = self.run(grid, timings)?;
+        if let Some(version) = version {
+            cached.store(self.ctx, version, &result.value, &result.annotations, is_order_fixed)?;
+        }
+        Ok(result)
     }
+
+    /// Returns a result whose steps are all cached.
+    fn cached_result(&self, cached: &CachedQuery<'_>, found: &Found, timings: Timings) -> Result<QueryResult> {
+        let mut charge = self.ctx.charge();
+        let (value, annotations) = cached.whole(self.ctx, found, &mut charge)?;
+        let no_steps = Grid { n_steps: 0, ..Grid::instant(0) };
+        let stats = || QueryStats::of(&self.evaluator(), self.plan, no_steps, timings, false);
+        let stats = (self.request.stats != StatsMode::Off).then(stats);
+        let stats = stats.map(|stats| Box::new(QueryStats { n_cached_steps: found.n_steps, ..stats }));
+        Ok(QueryResult { value, annotations, stats, charge })
+    }
+
+    /// Evaluates the steps after the cached ones and joins them. Returns `None` if all steps must be evaluated
+    /// together: for errors and annotations, which depend on all steps, or because a cached step has changed.
+    fn joined_result(
+        &self,
+        cached: &CachedQuery<'_>,
+        found: &Found,
+        grid: Grid,
+        timings: Timings,
+    ) -> Result<Option<QueryResult>> {
+        let Some(version) = self.db.read_version() else { return Ok(None) };
+        let (start_ms, n_steps) = (grid.time_ms(found.n_steps), grid.n_steps - found.n_steps);
+        let Ok((mut fresh, true)) = self.run(Grid { start_ms, n_steps, ..grid }, timings) else { return Ok(None) };
+        if !fresh.annotations.is_empty() || self.ctx.partial().is_some() {
+            return Ok(None);
+        }
+        let mut charge = self.ctx.charge();
+        let Some(value) = cached.join(self.ctx, found, version, fresh.value, &mut charge)? else { return Ok(None) };
+        if let Value::Matrix(matrix) = &value
+            && matrix.iter().map(n_samples).sum::<usize>() > self.engine.options.samples_max
+        {
+            return Ok(None);
+        }
+        if let Some(stats) = &mut fresh.stats {
+            stats.n_cached_steps = found.n_steps;
+        }
+        Ok(Some(QueryResult { value, charge, ..fresh }))
+    }
+
+    fn evaluator(&self) -> Evaluator<'_> {
+        let Self { engine, ctx, plan, settings, .. } = *self;
+        let samples = SampleLimit::new(engine.options.samples_max);
+        let limits = Limits { ctx: ctx.clone(), samples };
+        let annotations = Annotations::new(self.request.query);
+        let subexpressions = CommonSubexpressions::of(plan);
+        let workers = engine.workers.clone();
+        let mut evaluator = Evaluator::new(self.db, settings, limits, workers, subexpressions, annotations);
+        evaluator.external_labels = Arc::clone(&self.request.external_labels);
+        evaluator.scans = self.request.scans;
+        evaluator
+    }
+}
+
+fn n_samples(series: &MatrixSeries) -> usize {
+    series.points.len() + series.histograms.iter().map(|point| point.histogram.n_samples()).sum::<usize>()
 }
 
 /// Returns the steps of a query.

@@ -17,6 +17,7 @@
 //!    steps checks the [`QueryContext`](varve_tsdb::QueryContext).
 #![forbid(unsafe_code)]
 
+mod cache;
 mod eval;
 mod functions;
 pub mod histogram;
@@ -36,6 +37,7 @@ pub mod date;
 pub mod decimal;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
+pub use cache::CacheStats;
 pub use engine::{Engine, EngineOptions, ParsedQuery, QueryResult, Request, STEPS_MAX, Times};
 pub use error::Error;
 pub use eval::select::{ScanPlan, SharedScans};

@@ -25,8 +25,10 @@ pub enum StatsMode {
 pub struct QueryStats {
     /// Timings.
     pub timings: Timings,
-    /// Samples.
+    /// Samples. Steps from the result cache read none.
     pub samples: SampleStats,
+    /// Number of steps that came from the result cache.
+    pub n_cached_steps: usize,
     /// The operators of the plan, in pre-order.
     pub operators: Vec<Operator>,
 }
@@ -141,7 +143,7 @@ impl QueryStats {
         };
         let mut operators = Vec::new();
         add_operators(plan, 0, evaluator, &mut operators);
-        Self { timings, samples, operators }
+        Self { timings, samples, n_cached_steps: 0, operators }
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{T0, server_with_data};
-use crate::harness::Server;
+use crate::harness::{Server, WriteRequest, series};
 
 fn stats(server: &Server, path: &str, params: &[(&str, &str)]) -> Value {
     server.http().query(path, params).data()["stats"].clone()
@@ -71,4 +71,45 @@ fn explain_shows_the_plan_with_statistics_of_operators() {
     let error = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(!told.status.success() && error.contains("bad_data"), "{error}");
     assert!(!explain(&["up", "--start", "1"]).status.success());
+}
+
+#[test]
+fn cached_steps_are_counted_and_skipped_on_request() {
+    let server = server_with_data(&[]);
+    let http = server.http();
+    let (start, end) = ((T0 / 1000).to_string(), (T0 / 1000 + 285).to_string());
+    let query = "sum by (code) (rate(requests_total[1m]))";
+    let range = [("query", query), ("start", &*start), ("end", &end), ("step", "15"), ("stats", "true")];
+    let cached = |nocache: &str| {
+        let params = [&range[..], &[("nocache", nocache)]].concat();
+        let data = http.query("/api/v1/query_range", &params).expect_status(200).data();
+        (data["stats"]["cachedSteps"].clone(), data["result"].clone())
+    };
+    let (n_steps, result) = cached("");
+    assert_eq!((n_steps, cached(""), cached("1")), (json!(0), (json!(20), result.clone()), (json!(0), result.clone())));
+    let path =
+        format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=15&stats=true").replace(' ', "%20");
+    let skipped = http.call("GET", &path, &[("Cache-Control", "no-cache")], b"").data()["stats"].clone();
+    assert_eq!(skipped["cachedSteps"], json!(0));
+    // A late sample of the same metric.
+    let late = [(T0 + 200_000, 1e6)];
+    http.write(&WriteRequest::new(vec![series(&[("__name__", "requests_total"), ("code", "404")], &late)]))
+        .expect_status(204);
+    let (n_steps, changed) = cached("");
+    assert_eq!(changed, cached("1").1);
+    assert!((1..20).contains(&n_steps.as_u64().unwrap()), "{n_steps}");
+    // An instant query with a time.
+    let instant = |time: &[(&str, &str)]| {
+        let params = [&[("query", query), ("stats", "true")], time].concat();
+        stats(&server, "/api/v1/query", &params)["cachedSteps"].clone()
+    };
+    assert_eq!((instant(&[("time", &end)]), instant(&[("time", &end)])), (json!(0), json!(1)));
+    assert_eq!((instant(&[]), instant(&[])), (json!(0), json!(0)));
+    let metrics = http.get("/metrics").text();
+    assert!(metrics.contains("varve_query_cache_requests_total{outcome=\"partial\"} 1"), "{metrics}");
+
+    let server = server_with_data(&["--query.cache-size=0"]);
+    for _ in 0..2 {
+        assert_eq!(stats(&server, "/api/v1/query_range", &range)["cachedSteps"], json!(0));
+    }
 }

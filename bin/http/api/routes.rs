@@ -37,6 +37,7 @@ const LIMIT: Parameter = optional("limit", Integer, "Maximum number of elements 
 const TIMEOUT: Parameter = optional("timeout", Duration, "Timeout of the request, at most --query.timeout.");
 const LOOKBACK: Parameter = optional("lookback_delta", Duration, "Lookback delta of this query.");
 const STATS: Parameter = optional("stats", OneOf(&["true", "all"]), "Return statistics of the query.");
+const NO_CACHE: Parameter = optional("nocache", OneOf(&["1"]), "Do not use the result cache.");
 const QUERY: Parameter = required("query", Text, "An expression in PromQL.");
 const START: Parameter = optional("start", Time, "Start of the range, included.");
 const END: Parameter = optional("end", Time, "End of the range, included.");
@@ -44,8 +45,15 @@ const MATCH: Parameter = optional("match[]", Texts, "Series selectors; the resul
 const EXTRA_LABEL: Parameter = optional("extra_label", Texts, "Labels to add, each as `name=value`.");
 const MATCH_REQUIRED: Parameter = Parameter { is_required: true, ..MATCH };
 
-const INSTANT: &[Parameter] =
-    &[QUERY, optional("time", Time, "Time of the evaluation; now by default."), TIMEOUT, LIMIT, LOOKBACK, STATS];
+const INSTANT: &[Parameter] = &[
+    QUERY,
+    optional("time", Time, "Time of the evaluation; now by default."),
+    TIMEOUT,
+    LIMIT,
+    LOOKBACK,
+    STATS,
+    NO_CACHE,
+];
 const RANGE: &[Parameter] = &[
     QUERY,
     required("start", Time, "Time of the first step."),
@@ -55,6 +63,7 @@ const RANGE: &[Parameter] = &[
     LIMIT,
     LOOKBACK,
     STATS,
+    NO_CACHE,
 ];
 const EXPLAIN: &[Parameter] = &[
     QUERY,

@@ -14,7 +14,7 @@ use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus, Stats};
 pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
     let (db, receiver) = (&store.db, &store.receiver);
     let contents = [tsdb(&db.stats()), replay(&db.replay_status()), ingest(&receiver.stats())];
-    [contents.concat(), rules(store), teams(store), usage(store), ha(store)].concat()
+    [contents.concat(), result_cache(store), rules(store), teams(store), usage(store), ha(store)].concat()
 }
 
 fn tsdb(stats: &Stats) -> Vec<MetricFamily> {
@@ -61,6 +61,19 @@ fn tsdb(stats: &Stats) -> Vec<MetricFamily> {
     all.push(family("prometheus_tsdb_head_samples_appended_total", by_type));
     all.push(family("varve_tsdb_replayed_buffered_samples", buffered(replayed)));
     all.extend(stats.newest_ms.map(|newest_ms| family("prometheus_tsdb_head_max_time", [([], newest_ms as f64)])));
+    all
+}
+
+fn result_cache(store: &Store) -> Vec<MetricFamily> {
+    let stats = store.engine.cache_stats();
+    let mut all = counts([
+        ("varve_query_cache_entries", stats.n_entries),
+        ("varve_query_cache_evicted_total", stats.n_evicted),
+        ("varve_query_cache_size_bytes", stats.size_bytes),
+        ("varve_query_cache_steps_total", stats.n_steps),
+    ]);
+    let by_outcome = [("hit", stats.n_hits), ("partial", stats.n_partial_hits), ("miss", stats.n_misses)];
+    all.push(family("varve_query_cache_requests_total", by_outcome.map(|(outcome, n)| ([outcome], n as f64))));
     all
 }
 

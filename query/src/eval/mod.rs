@@ -83,6 +83,8 @@ pub(crate) struct Evaluator<'a> {
     /// Sample statistics of the steps that are being evaluated.
     pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
+    /// `false` if a value may depend on the order of series that depends on the steps, see `cache::dependencies`.
+    pub(crate) is_order_fixed: bool,
     /// Charge for the memory of `sample_stats` and `profile`.
     stats_charge: Charge,
 }
@@ -114,6 +116,7 @@ impl<'a> Evaluator<'a> {
             name_labels: OnceLock::new(),
             sample_stats,
             profile,
+            is_order_fixed: true,
             stats_charge,
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::http::header::CACHE_CONTROL;
 use axum::response::Response;
 use varve_query::stats::StatsMode;
 use varve_query::{QueryResult, Request, Times, Value, usage};
@@ -28,7 +29,10 @@ pub(crate) async fn instant(
     // The order is Prometheus': the first invalid parameter is reported.
     let limit = form.limit()?;
     let times = instant_of(&form)?;
-    evaluate(&state, who, Options::read(&form, &headers, limit)?, times).await
+    let mut options = Options::read(&form, &headers, limit)?;
+    // Without a time, no other request has the same one.
+    options.use_cache &= !form.first("time").is_empty();
+    evaluate(&state, who, options, times).await
 }
 
 /// GET and POST /api/v1/query_range.
@@ -53,7 +57,7 @@ pub(crate) async fn explain(
 ) -> Result<Response, ApiError> {
     let is_instant = ["start", "end", "step"].iter().all(|name| form.first(name).is_empty());
     let times = if is_instant { instant_of(&form)? } else { range_of(&form, &state)? };
-    let options = Options { stats: Wanted::Plan, ..Options::read(&form, &headers, None)? };
+    let options = Options { stats: Wanted::Plan, use_cache: false, ..Options::read(&form, &headers, None)? };
     let context = RequestContext::current();
     note_times(&context, times);
     run(&state, RequestClass::Query, options.timeout, move |work| {
@@ -120,6 +124,8 @@ struct Options {
     stats: Wanted,
     stats_warning: Option<String>,
     use_start_timestamps: Option<bool>,
+    /// The response may come from the result cache.
+    use_cache: bool,
 }
 
 /// Overrides the feature `use-start-timestamps` for one query.
@@ -133,7 +139,8 @@ impl Options {
         let stats = form.first("stats");
         let (stats, stats_warning) = (Wanted::read(stats), Wanted::warning(stats));
         let query = form.first("query").into();
-        Ok(Self { query, timeout, lookback_delta_ms, limit, stats, stats_warning, use_start_timestamps })
+        let use_cache = !is_no_cache(form.first("nocache"), headers);
+        Ok(Self { query, timeout, lookback_delta_ms, limit, stats, stats_warning, use_start_timestamps, use_cache })
     }
 
     /// Returns the result and its infos.
@@ -144,8 +151,9 @@ impl Options {
         times: Times,
         stats: StatsMode,
     ) -> Result<(QueryResult, Vec<String>), ApiError> {
-        let (lookback_delta_ms, use_start_timestamps) = (self.lookback_delta_ms, self.use_start_timestamps);
-        let request = Request { lookback_delta_ms, stats, use_start_timestamps, ..Request::new(&self.query, times) };
+        let &Self { lookback_delta_ms, use_start_timestamps, use_cache, .. } = self;
+        let request = Request::new(&self.query, times);
+        let request = Request { lookback_delta_ms, stats, use_start_timestamps, use_cache, ..request };
         evaluate_in(work, who, &request)
     }
 }
@@ -173,6 +181,14 @@ pub(crate) fn evaluate_in(
         infos.extend(store.dropped_infos(ctx, &selectors, end_ms)?);
     }
     Ok((result, infos))
+}
+
+/// Returns `true` if a request skips the result cache, with the parameter `nocache` or with `Cache-Control: no-cache`.
+fn is_no_cache(nocache: &str, headers: &HeaderMap) -> bool {
+    let directives = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let mut directives = directives.flat_map(|value| value.split(','));
+    let is_no = |directive: &str| ["no-cache", "no-store"].iter().any(|no| directive.trim().eq_ignore_ascii_case(no));
+    !matches!(nocache, "" | "0" | "false") || directives.any(is_no)
 }
 
 /// Returns the value of the header, or `None` without it.
@@ -204,5 +220,19 @@ mod tests {
         let invalid = "error parsing X-Prometheus-Use-Start-Timestamps header: strconv.ParseBool: parsing \"yes\": \
                        invalid syntax";
         assert_eq!(read("yes"), Err(invalid.to_owned()));
+    }
+
+    #[test]
+    fn the_cache_is_skipped_on_request() {
+        for (nocache, header, expect) in [
+            ("", "", false),
+            ("0", "max-age=0", false),
+            ("1", "", true),
+            ("", "no-cache", true),
+            ("", "max-age=0, No-Cache", true),
+        ] {
+            let headers = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_static(header))]);
+            assert_eq!(is_no_cache(nocache, &headers), expect, "{nocache} {header}");
+        }
     }
 }

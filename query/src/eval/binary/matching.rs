@@ -86,6 +86,7 @@ pub(super) fn combine(
         n_steps,
         narrow,
         out: evaluator.limits.vector(),
+        order: Vec::new(),
         annotations: OperatorAnnotations::default(),
         limits: evaluator.limits.clone(),
     };
@@ -94,6 +95,10 @@ pub(super) fn combine(
     for group in &groups.list {
         join.group(group, &many, &one)?;
     }
+    // Distinct series of the "many" side have distinct results unless a label of theirs is replaced.
+    let is_replaced = |series: &Series| matching.include.iter().any(|name| series.labels.get(name).is_some());
+    evaluator.is_order_fixed &= matching.include.is_empty() || !many.series.iter().any(is_replaced);
+    join.sort();
     let Join { mut out, annotations, .. } = join;
     annotations.add_to(&mut evaluator.annotations, link.span);
     if !narrow {
@@ -156,6 +161,8 @@ struct Join<'a> {
     /// Labels of the "many" side were not read: distinct many-to-one results may have equal labels.
     narrow: bool,
     out: Vector,
+    /// For each result, the position of its pair in Prometheus' order of evaluation.
+    order: Vec<usize>,
     annotations: OperatorAnnotations,
     limits: Limits,
 }
@@ -265,7 +272,21 @@ impl Join<'_> {
             taken.add(self.matching.cardinality, &labels, &combined)?;
         }
         self.out.push(Series { labels, drop_name: return_bool, column })?;
+        // A result without values is not pushed.
+        self.order.resize(self.out.series.len(), order);
         Ok(combined)
+    }
+
+    /// Sorts the results by the position of their pairs, unless the match is one-to-one: a sum over a result does not
+    /// depend on how the series of the "many" side are grouped.
+    fn sort(&mut self) {
+        if self.matching.cardinality == Cardinality::OneToOne || self.order.is_sorted() {
+            return;
+        }
+        let series = std::mem::take(&mut self.out.series);
+        let mut sorted: Vec<_> = self.order.iter().zip(series).collect();
+        sorted.sort_by_key(|(order, _)| **order);
+        self.out.series = sorted.into_iter().map(|(_, series)| series).collect();
     }
 
     /// Returns the labels of the result: the labels of the "many" side, reduced to the signature for one-to-one

@@ -235,6 +235,8 @@ impl Evaluator<'_> {
         for histogram in &mut classic {
             self.limits.check()?;
             histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // The counts of three buckets are added in the order of their series.
+            self.is_order_fixed &= histogram.buckets.windows(3).all(|equal| equal[0].0 != equal[2].0);
         }
         for native in &mut native {
             if let Some(group) = groups.get(&native.labels, |_| true)

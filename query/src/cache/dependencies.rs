@@ -1,0 +1,362 @@
+//! The samples that the steps of a query depend on, and whether each step can be computed without the others.
+//!
+//! The value of a step must not depend on which other steps are evaluated. Most operators satisfy this, except through
+//! the order of series: a float sum depends on the order of its inputs. An operator has a *fixed order* if two series
+//! of its result have the same relative order, whatever the steps. Selectors and range functions have one: ascending
+//! labels. Groups of an aggregation do not: they are in order of appearance, so a series that is only present at some
+//! steps moves its group. An aggregation whose result depends on the order of its input is accepted if the input has a
+//! fixed order, or if all its values are small integers.
+
+use varve_tsdb::TimeRange;
+use varve_tsdb::changes::NameGroups;
+
+use crate::eval::Settings;
+use crate::functions::Implementation;
+use crate::plan::{Aggregate, Call, Chain, Plan, PlanKind, Selector, Shift, Subquery};
+use crate::promql::ast::{
+    AggregateOp, At, BinaryOp, Cardinality, Duration, DurationExprKind, Expr, ExprKind, ValueType, VectorMatching,
+};
+
+/// The samples that a query depends on.
+#[derive(Debug)]
+pub(super) struct Dependencies {
+    pub(super) samples: Vec<SampleWindow>,
+    /// Each step can be computed without the others.
+    pub(super) are_steps_independent: bool,
+}
+
+/// The samples that a selector reads for each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SampleWindow {
+    pub(super) names: NameGroups,
+    pub(super) times: Times,
+}
+
+/// A range of times, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Times {
+    /// Relative to the step: from `before_ms` before the step to `after_ms` after it. Both may be negative.
+    OfStep {
+        before_ms: i64,
+        after_ms: i64,
+    },
+    Fixed(TimeRange),
+}
+
+impl Times {
+    const STEP: Self = Self::OfStep { before_ms: 0, after_ms: 0 };
+
+    /// Returns the times at which an operand with a shift is evaluated.
+    fn shifted(self, shift: Shift) -> Self {
+        let Shift { offset_ms, at_ms } = shift;
+        match (at_ms, self) {
+            (Some(_), _) => {
+                let time_ms = shift.apply(0);
+                Self::Fixed(TimeRange { start_ms: time_ms, end_ms: time_ms })
+            }
+            (None, Self::OfStep { before_ms, after_ms }) => Self::OfStep {
+                before_ms: before_ms.saturating_add(offset_ms),
+                after_ms: after_ms.saturating_sub(offset_ms),
+            },
+            (None, Self::Fixed(TimeRange { start_ms, end_ms })) => Self::Fixed(TimeRange {
+                start_ms: start_ms.saturating_sub(offset_ms),
+                end_ms: end_ms.saturating_sub(offset_ms),
+            }),
+        }
+    }
+
+    /// Returns the times extended by `range_ms` into the past.
+    fn with_range(self, range_ms: i64) -> Self {
+        match self {
+            Self::OfStep { before_ms, after_ms } => {
+                Self::OfStep { before_ms: before_ms.saturating_add(range_ms), after_ms }
+            }
+            Self::Fixed(TimeRange { start_ms, end_ms }) => {
+                Self::Fixed(TimeRange { start_ms: start_ms.saturating_sub(range_ms), end_ms })
+            }
+        }
+    }
+}
+
+impl Dependencies {
+    /// Returns the dependencies of a query, or `None` if its result cannot be cached: it depends on no samples, or on
+    /// samples that its selectors do not determine. `expr` is the expression of `plan`.
+    pub(super) fn of(expr: &Expr, plan: &Plan, settings: &Settings) -> Option<Self> {
+        let mut samples = Vec::new();
+        visit(plan, Times::STEP, settings, &mut samples)?;
+        if samples.is_empty() {
+            return None;
+        }
+        samples.dedup();
+        let are_steps_independent = !settings.features.delayed_name_removal
+            && !settings.features.type_and_unit_labels
+            && !depends_on_range(expr)
+            && order(plan, settings).is_some();
+        Some(Self { samples, are_steps_independent })
+    }
+}
+
+/// Appends the samples that an expression reads if it is evaluated at `times`. Returns `None` if they are not known.
+fn visit(plan: &Plan, times: Times, settings: &Settings, found: &mut Vec<SampleWindow>) -> Option<()> {
+    // Without buckets, resets are detected between all samples of the query, and warnings depend on them.
+    let is_known = |selector: &Selector| !selector.skip_buckets;
+    match &plan.kind {
+        PlanKind::Selector(selector) if is_known(selector) => read(selector, settings.lookback_ms, times, found),
+        PlanKind::Range(range) if is_known(&range.selector) => read(&range.selector, range.range_ms, times, found),
+        PlanKind::Selector(_) | PlanKind::Range(_) => None,
+        PlanKind::Subquery(subquery) => {
+            visit(&subquery.expr, times.shifted(subquery.shift).with_range(subquery.range_ms), settings, found)
+        }
+        PlanKind::Call(call) => visit_call(call, times, settings, found),
+        _ => plan.children().into_iter().try_for_each(|child| visit(child, times, settings, found)),
+    }
+}
+
+fn visit_call(call: &Call, times: Times, settings: &Settings, found: &mut Vec<SampleWindow>) -> Option<()> {
+    use Implementation::{Absent, Info, StartTimestamp, Timestamp};
+    call.args.iter().try_for_each(|arg| match (call.implementation, &arg.kind) {
+        (Info, _) => None,
+        // These functions do not read values.
+        (Absent | Timestamp | StartTimestamp, PlanKind::Selector(selector)) => {
+            read(selector, settings.lookback_ms, times, found)
+        }
+        _ => visit(arg, times, settings, found),
+    })
+}
+
+fn read(selector: &Selector, range_ms: i64, times: Times, found: &mut Vec<SampleWindow>) -> Option<()> {
+    // Anchored and smoothed ranges also read samples around the range.
+    selector.extension.is_none().then(|| {
+        let names = NameGroups::of_matchers(&selector.matchers);
+        found.push(SampleWindow { names, times: times.shifted(selector.shift).with_range(range_ms) });
+    })
+}
+
+/// Returns `true` if an expression may depend on the start or the end of the query.
+fn depends_on_range(expr: &Expr) -> bool {
+    let is_end = |at: &Option<At>| matches!(at, Some(At::Start | At::End));
+    let is_computed = |duration: &Option<Duration>| duration.as_ref().is_some_and(is_computed);
+    let depends = match &expr.kind {
+        ExprKind::Vector(selector) => is_end(&selector.at) || is_computed(&selector.offset),
+        ExprKind::Matrix(matrix) => is_computed(&Some(matrix.range.clone())),
+        ExprKind::Subquery(subquery) => {
+            let durations = [&Some(subquery.range.clone()), &subquery.step, &subquery.offset];
+            is_end(&subquery.at) || durations.into_iter().any(is_computed)
+        }
+        ExprKind::Call(call) => matches!(call.function.name, "start" | "end" | "range"),
+        _ => false,
+    };
+    depends || expr.children().into_iter().any(depends_on_range)
+}
+
+/// Returns `true` for a duration that is neither a literal nor a negated literal.
+fn is_computed(duration: &Duration) -> bool {
+    matches!(duration, Duration::Expr(expr) if !matches!(expr.kind, DurationExprKind::Number(_)))
+}
+
+/// The order of the series of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// See the documentation of the module.
+    Fixed,
+    /// It may depend on the steps.
+    Any,
+}
+
+/// Returns the order of the series of an expression, or `None` if its steps may depend on each other.
+fn order(plan: &Plan, settings: &Settings) -> Option<Order> {
+    match &plan.kind {
+        PlanKind::Number(_) | PlanKind::String(_) => Some(Order::Fixed),
+        // Series of several metrics may have equal labels without their names, which is an error of the whole query.
+        PlanKind::Selector(selector) => selector.metric_name().map(|_| Order::Fixed),
+        PlanKind::Range(range) => range.selector.metric_name().map(|_| Order::Fixed),
+        PlanKind::Subquery(subquery) => order_of_subquery(subquery, settings),
+        PlanKind::Call(call) => order_of_call(plan, call, settings),
+        PlanKind::Aggregate(aggregate) => order_of_aggregate(aggregate, settings),
+        PlanKind::Chain(chain) => order_of_chain(chain, settings),
+        PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => order(inner, settings),
+    }
+}
+
+fn order_of_subquery(subquery: &Subquery, settings: &Settings) -> Option<Order> {
+    let step_ms = subquery.step_ms.unwrap_or(settings.subquery_step_ms);
+    // A subquery is evaluated at all of its steps, including those between the ranges of two steps of the query.
+    (step_ms <= subquery.range_ms).then(|| order(&subquery.expr, settings)).flatten()
+}
+
+fn order_of_call(plan: &Plan, call: &Call, settings: &Settings) -> Option<Order> {
+    let mut orders = Vec::with_capacity(call.args.len());
+    for arg in &call.args {
+        orders.push((order(arg, settings)?, arg.value_type));
+    }
+    let is_series = |value_type| matches!(value_type, ValueType::Vector | ValueType::Matrix);
+    let series_order =
+        orders.iter().find(|(_, value_type)| is_series(*value_type)).map_or(Order::Fixed, |(order, _)| *order);
+    match call.implementation {
+        Implementation::OverRange(function) => {
+            // Two series with equal labels are an error even if no step has both.
+            (function.keeps_name || plan.reads_one_metric()).then_some(series_order)
+        }
+        Implementation::PerSeries(_) | Implementation::Timestamp | Implementation::StartTimestamp => Some(series_order),
+        Implementation::Time
+        | Implementation::Pi
+        | Implementation::Scalar
+        | Implementation::Vector
+        | Implementation::Extremum(_)
+        | Implementation::Absent
+        | Implementation::AbsentOverTime => Some(Order::Fixed),
+        Implementation::LabelReplace
+        | Implementation::LabelJoin
+        | Implementation::HistogramQuantile
+        | Implementation::HistogramQuantiles
+        | Implementation::HistogramFraction => Some(Order::Any),
+        Implementation::Sort(_) | Implementation::SortByLabel(_) | Implementation::Info => None,
+    }
+}
+
+fn order_of_aggregate(aggregate: &Aggregate, settings: &Settings) -> Option<Order> {
+    use AggregateOp::{
+        Avg, Bottomk, Count, CountValues, Group, LimitRatio, Limitk, Max, Min, Quantile, Stddev, Stdvar, Sum, Topk,
+    };
+    let input = order(&aggregate.expr, settings)?;
+    if let Some(param) = &aggregate.param {
+        order(param, settings)?;
+    }
+    let is_valid = match aggregate.op {
+        Count | Group | CountValues => true,
+        Sum => input == Order::Fixed || is_integral(&aggregate.expr),
+        // `min` and `max` return the first of 0 and -0.
+        Avg | Min | Max | Stddev | Stdvar | Quantile => input == Order::Fixed,
+        Topk | Bottomk | Limitk | LimitRatio => false,
+    };
+    let is_one_group = !aggregate.without && aggregate.grouping.is_empty() && aggregate.op != CountValues;
+    is_valid.then_some(if is_one_group { Order::Fixed } else { Order::Any })
+}
+
+/// Returns `true` if all values are integers that are small enough to be added exactly.
+fn is_integral(plan: &Plan) -> bool {
+    match &plan.kind {
+        PlanKind::Aggregate(aggregate) => match aggregate.op {
+            AggregateOp::Count | AggregateOp::Group | AggregateOp::CountValues => true,
+            AggregateOp::Sum => is_integral(&aggregate.expr),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn order_of_chain(chain: &Chain, settings: &Settings) -> Option<Order> {
+    let (mut lhs, mut lhs_type) = (order(&chain.first, settings)?, chain.first.value_type);
+    for link in &chain.links {
+        let (rhs, rhs_type) = (order(&link.rhs, settings)?, link.rhs.value_type);
+        lhs = match &link.matching {
+            Some(matching) => order_of_match(link.op, matching, lhs, rhs)?,
+            None if lhs_type == ValueType::Vector => lhs,
+            None => rhs,
+        };
+        if rhs_type == ValueType::Vector {
+            lhs_type = rhs_type;
+        }
+    }
+    Some(lhs)
+}
+
+fn order_of_match(op: BinaryOp, matching: &VectorMatching, lhs: Order, rhs: Order) -> Option<Order> {
+    if matching.fill_left.is_some() || matching.fill_right.is_some() {
+        return None;
+    }
+    Some(match matching.cardinality {
+        Cardinality::ManyToMany if matches!(op, BinaryOp::And | BinaryOp::Unless) => lhs,
+        // Series with equal labels are merged into the first one.
+        Cardinality::ManyToMany | Cardinality::OneToOne => Order::Any,
+        Cardinality::ManyToOne => lhs,
+        Cardinality::OneToMany => rhs,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{QueryTimes, build};
+    use crate::promql::{Features, parse};
+
+    fn dependencies(query: &str) -> Option<Dependencies> {
+        let expr = parse(query, &Features::all()).unwrap();
+        let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 600_000, step_ms: 60_000 }).unwrap();
+        let settings = Settings { lookback_ms: 300_000, subquery_step_ms: 60_000, features: Features::default() };
+        Dependencies::of(&expr, &plan, &settings)
+    }
+
+    #[test]
+    fn steps_are_independent_unless_order_or_range_matters() {
+        for (query, expect) in [
+            ("m", true),
+            ("{job=\"a\"}", false),
+            ("rate(m[5m])", true),
+            ("rate({__name__=~\"a|b\"}[5m])", false),
+            ("sum by (job) (rate(m[5m]))", true),
+            ("sum(m)", true),
+            ("sum(sum by (job) (m))", false),
+            ("sum(count by (job) (m))", true),
+            ("sum(sum by (x) (count by (x, y) (m)))", true),
+            ("max(sum by (job) (m))", false),
+            ("count(sum by (job) (m))", true),
+            ("sum by (job) (m) / sum by (job) (n)", true),
+            ("sum(m / n)", false),
+            ("sum by (x) (m * on (pod) group_left (x) n)", true),
+            ("sum by (x) (n * on (pod) group_right (x) m)", true),
+            ("sum by (x) (sum by (pod) (m) * on (pod) group_left (x) n)", false),
+            ("sum(m and on (pod) n)", true),
+            ("sum(m or n)", false),
+            ("m or n", true),
+            ("m + on (x) fill (0) n", false),
+            ("histogram_quantile(0.9, sum by (le) (rate(m_bucket[5m])))", true),
+            ("label_replace(m, \"a\", \"$1\", \"b\", \"(.*)\")", true),
+            ("topk(3, m)", false),
+            ("limitk(3, m)", false),
+            ("sort(m)", false),
+            ("m @ 100", true),
+            ("m @ start()", false),
+            ("rate(m[5m] @ end())", false),
+            ("m offset 5m", true),
+            ("m offset -5m", true),
+            ("m + range()", false),
+            ("rate(m[5m + 1m])", false),
+            ("max_over_time(m[1h:5m])", true),
+            ("max_over_time(m[1m:5m])", false),
+            ("max_over_time(sum by (x) (m)[1h:5m])", true),
+            ("sum(max_over_time(sum by (x) (m)[1h:5m]))", false),
+            ("absent(m)", true),
+            ("scalar(m) + time()", true),
+            ("m > 2", true),
+        ] {
+            assert_eq!(dependencies(query).unwrap().are_steps_independent, expect, "{query}");
+        }
+        for query in
+            ["1 + 1", "time()", "info(m)", "histogram_count(rate(m[5m]))", "rate(m[5m] smoothed)", "m anchored"]
+        {
+            assert!(parse(query, &Features::all()).is_err() || dependencies(query).is_none(), "{query}");
+        }
+    }
+
+    #[test]
+    fn windows_of_samples_follow_ranges_offsets_and_fixed_times() {
+        let of_step = |before_ms, after_ms| Times::OfStep { before_ms, after_ms };
+        let fixed = |start_ms, end_ms| Times::Fixed(TimeRange { start_ms, end_ms });
+        for (query, expect) in [
+            ("m", vec![of_step(300_000, 0)]),
+            ("m offset 1m", vec![of_step(360_000, -60_000)]),
+            ("m offset -1m", vec![of_step(240_000, 60_000)]),
+            ("rate(m[10m] offset 1m) + m", vec![of_step(660_000, -60_000), of_step(300_000, 0)]),
+            ("m @ 1000", vec![fixed(700_000, 1_000_000)]),
+            ("m @ 1000 offset 1m", vec![fixed(640_000, 940_000)]),
+            ("max_over_time(m[1h:1m])", vec![of_step(3_900_000, 0)]),
+            ("max_over_time((m offset 1m)[1h:1m] offset 2m)", vec![of_step(4_080_000, -180_000)]),
+            ("max_over_time(m[1h:1m] @ 10000)", vec![fixed(6_100_000, 10_000_000)]),
+            ("max_over_time((m @ 10)[1h:1m])", vec![fixed(-290_000, 10_000)]),
+        ] {
+            let found: Vec<_> = dependencies(query).unwrap().samples.iter().map(|window| window.times).collect();
+            assert_eq!(found, expect, "{query}");
+        }
+    }
+}
