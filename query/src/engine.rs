@@ -240,7 +240,7 @@ impl Engine {
             && request.stats != StatsMode::AsPlanned
             && !collects_steps;
         let cached = may_use_cache
-            .then(|| self.cache.query(db, ctx, request.query, (&expr, &plan), &settings, (grid, step_ms)))
+            .then(|| CachedQuery::new(&self.cache, db, ctx, request.query, (&expr, &plan), &settings, (grid, step_ms)))
             .flatten();
         drop(expr);
         // `StatsMode::AsWritten` counts samples without matcher propagation.

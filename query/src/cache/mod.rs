@@ -6,9 +6,9 @@
 //! evaluation of all steps is in docs/decisions/0022-result-cache.md.
 //!
 //! Invariants
-//! 1. A cached step is used only if no sample in its [`Times`] changed, both before the other steps are evaluated and
-//!    after.
-//! 2. Steps are joined only if each can be computed without the others ([`Dependencies`]), and if neither part has
+//! 1. A cached step is used only if none of the samples that it depends on changed ([`query`]), both before the other
+//!    steps are evaluated and after.
+//! 2. Steps are joined only if each can be computed without the others ([`dependencies`]), and if neither part has
 //!    annotations. Any other result is used only for the same query at the same times.
 //! 3. The entries have at most the size of the cache. The least recently used ones are evicted.
 //!
@@ -16,6 +16,7 @@
 
 mod dependencies;
 mod join;
+mod query;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,18 +24,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 use varve_tsdb::changes::ReadVersion;
-use varve_tsdb::context::Charge;
-use varve_tsdb::{Db, QueryContext, TimeRange};
 
 use crate::annotations::Annotations;
-use crate::error::Result;
-use crate::eval::Settings;
 use crate::eval::grid::Grid;
-use crate::plan::Plan;
-use crate::promql::ast::Expr;
-use crate::promql::print;
-use crate::value::{Value, VectorSample};
-use dependencies::{Dependencies, Times};
+use crate::value::Value;
+pub(crate) use query::{CachedQuery, Found};
 
 /// An entry larger than this part of the cache is not cached.
 const ENTRY_SIZE_PART: usize = 4;
@@ -101,27 +95,6 @@ struct Entry {
     size: usize,
 }
 
-/// A query that may be cached.
-#[derive(Debug)]
-pub(crate) struct CachedQuery<'a> {
-    cache: &'a ResultCache,
-    db: &'a Db,
-    query: &'a str,
-    key: Arc<str>,
-    grid: Grid,
-    dependencies: Dependencies,
-}
-
-/// The cached part of a result.
-#[derive(Debug)]
-pub(crate) struct Found {
-    entry: Arc<Entry>,
-    /// Number of leading steps of the query that the entry has.
-    pub(crate) n_steps: usize,
-    /// The first step of the joined result: at or before the first step of the query.
-    start_ms: i64,
-}
-
 impl ResultCache {
     /// Creates a cache of at most `size_max` bytes. With 0, nothing is cached.
     pub(crate) fn new(size_max: usize) -> Self {
@@ -155,30 +128,6 @@ impl ResultCache {
         }
     }
 
-    /// Returns a query that may be cached, or `None` if its result cannot be. `step_ms` is 0 for an instant query.
-    ///
-    /// Everything that changes the result is part of the key: the expression, the settings, the times, and the matchers
-    /// of the tenant in `ctx`.
-    pub(crate) fn query<'a>(
-        &'a self,
-        db: &'a Db,
-        ctx: &QueryContext,
-        query: &'a str,
-        (expr, plan): (&Expr, &Plan),
-        settings: &Settings,
-        (grid, step_ms): (Grid, i64),
-    ) -> Option<CachedQuery<'a>> {
-        if self.size_max == 0 || grid.n_steps == 0 {
-            return None;
-        }
-        let dependencies = Dependencies::of(expr, plan, settings)?;
-        // Results at the times of a grid, and of an instant, belong to one entry.
-        let phase_ms = if step_ms == 0 { grid.start_ms } else { grid.start_ms.rem_euclid(step_ms) };
-        let restriction: Vec<_> = ctx.restriction().iter().map(|m| (m.name(), m.op(), m.value())).collect();
-        let key = format!("{step_ms} {phase_ms} {settings:?} {restriction:?} {}", print(expr)).into();
-        Some(CachedQuery { cache: self, db, query, key, grid, dependencies })
-    }
-
     fn get(&self, key: &Arc<str>) -> Option<Arc<Entry>> {
         let entries = &mut *self.entries();
         let (entry, last_use) = entries.by_key.get_mut(key)?;
@@ -189,8 +138,13 @@ impl ResultCache {
         Some(Arc::clone(entry))
     }
 
+    /// Returns the largest size of an entry.
+    fn entry_size_max(&self) -> usize {
+        self.size_max / ENTRY_SIZE_PART
+    }
+
     fn insert(&self, key: Arc<str>, entry: Entry) {
-        if entry.size > self.size_max / ENTRY_SIZE_PART {
+        if entry.size > self.entry_size_max() {
             return;
         }
         let mut evicted = Vec::new();
@@ -217,199 +171,6 @@ impl ResultCache {
     // A panic under the lock leaves entries that are valid, at most one without a use.
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl CachedQuery<'_> {
-    /// Finds the leading steps of the query that are in the cache and valid.
-    ///
-    /// # Errors
-    /// If a block cannot be read.
-    pub(crate) fn find(&self) -> Result<Option<Found>> {
-        let found = match self.cache.get(&self.key) {
-            Some(entry) => self.valid_part(entry)?,
-            None => None,
-        };
-        let Counts { n_hits, n_partial_hits, n_misses, n_steps } = &self.cache.counts;
-        let n_found = found.as_ref().map_or(0, |found| found.n_steps);
-        let outcome = match n_found {
-            0 => n_misses,
-            n if n == self.grid.n_steps => n_hits,
-            _ => n_partial_hits,
-        };
-        outcome.fetch_add(1, Ordering::Relaxed);
-        n_steps.fetch_add(n_found as u64, Ordering::Relaxed);
-        Ok(found)
-    }
-
-    fn valid_part(&self, entry: Arc<Entry>) -> Result<Option<Found>> {
-        let grid = self.grid;
-        if entry.grid == grid && (entry.annotations.is_empty() || &*entry.query == self.query) {
-            let n_valid = self.n_valid(entry.version, grid);
-            if n_valid == grid.n_steps {
-                return Ok(Some(Found { entry, n_steps: n_valid, start_ms: grid.start_ms }));
-            }
-        }
-        if !entry.is_divisible || !self.dependencies.are_steps_independent || self.db.has_name_labels() {
-            return Ok(None);
-        }
-        let cached = entry.grid;
-        if cached.start_ms > grid.start_ms || cached.last_ms() < grid.start_ms {
-            return Ok(None);
-        }
-        // Keeps earlier steps for queries of a longer range that share the entry.
-        let step_ms = grid.step_ms;
-        let first_ms = grid.last_ms().saturating_sub(step_ms.saturating_mul(cached.n_steps as i64 - 1));
-        for start_ms in [cached.start_ms.max(first_ms).min(grid.start_ms), grid.start_ms] {
-            let last_ms = cached.last_ms().min(grid.last_ms());
-            let part = Grid::new(start_ms, last_ms, step_ms);
-            let n_before = ((grid.start_ms - start_ms) / step_ms) as usize;
-            let n_steps = self.n_valid(entry.version, part).saturating_sub(n_before);
-            if n_steps > 0 {
-                return Ok(Some(Found { entry, n_steps, start_ms }));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Returns the number of leading steps of `grid` that depend on no sample that changed since `version`.
-    fn n_valid(&self, version: ReadVersion, grid: Grid) -> usize {
-        let mut n_valid = grid.n_steps;
-        for window in &self.dependencies.samples {
-            let (before_ms, after_ms) = match window.times {
-                Times::OfStep { before_ms, after_ms } => (before_ms, after_ms),
-                Times::Fixed(range) if self.db.changes(version, window.names, range).is_empty() => continue,
-                Times::Fixed(_) => return 0,
-            };
-            let range = TimeRange {
-                start_ms: grid.start_ms.saturating_sub(before_ms),
-                end_ms: grid.last_ms().saturating_add(after_ms),
-            };
-            for changed in self.db.changes(version, window.names, range) {
-                // The first step whose window ends at the change or later. It is affected if its window also starts at
-                // the change or earlier. If it is not, neither is a later step.
-                let first_ms = changed.start_ms.saturating_sub(after_ms);
-                let elapsed_ms = first_ms.saturating_sub(grid.start_ms).max(0);
-                let step = usize::try_from(elapsed_ms / grid.step_ms + i64::from(elapsed_ms % grid.step_ms > 0));
-                if let Ok(step) = step
-                    && step < n_valid
-                    && grid.time_ms(step).saturating_sub(before_ms) <= changed.end_ms
-                {
-                    n_valid = step;
-                }
-            }
-        }
-        n_valid
-    }
-
-    /// Returns `true` if the cached part is still valid.
-    pub(crate) fn is_still_valid(&self, found: &Found) -> bool {
-        let end_ms = self.split_ms(found).saturating_sub(self.grid.step_ms);
-        let part = Grid::new(found.start_ms, end_ms, self.grid.step_ms);
-        self.n_valid(found.entry.version, part) == part.n_steps
-    }
-
-    /// Returns the time of the first step after the cached part.
-    fn split_ms(&self, found: &Found) -> i64 {
-        self.grid.start_ms.saturating_add(self.grid.step_ms.saturating_mul(found.n_steps as i64))
-    }
-
-    /// Returns the value and the annotations of a query whose steps are all cached. Charges the value.
-    ///
-    /// # Errors
-    /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn whole(&self, ctx: &QueryContext, found: &Found, charge: &mut Charge) -> Result<(Value, Annotations)> {
-        let Found { entry, .. } = found;
-        let value = match &entry.value {
-            Value::Matrix(matrix) if entry.grid != self.grid => {
-                let times = (self.grid.start_ms, self.split_ms(found));
-                Value::Matrix(join::join(ctx, matrix, times, Vec::new(), charge)?)
-            }
-            value => {
-                charge.grow(size_of_value(value))?;
-                value.clone()
-            }
-        };
-        Ok((value, entry.annotations.clone()))
-    }
-
-    /// Joins the cached steps and an evaluation of the others that saw `version`, and caches the result. Returns the
-    /// value, and charges it. Returns `None` if the two cannot be joined.
-    ///
-    /// # Errors
-    /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn join(
-        &self,
-        ctx: &QueryContext,
-        found: &Found,
-        version: ReadVersion,
-        fresh: Value,
-        charge: &mut Charge,
-    ) -> Result<Option<Value>> {
-        let (Value::Matrix(cached), Value::Matrix(fresh)) = (&found.entry.value, fresh) else { return Ok(None) };
-        let times = (found.start_ms, self.split_ms(found));
-        let mut joined_charge = ctx.charge();
-        let joined = join::join(ctx, cached, times, fresh, &mut joined_charge)?;
-        // Checked after the evaluation: it does not see changes that are recorded later.
-        if !self.is_still_valid(found) || self.db.has_name_labels() {
-            return Ok(None);
-        }
-        let grid = Grid::new(found.start_ms, self.grid.end_ms, self.grid.step_ms);
-        let value = if found.start_ms == self.grid.start_ms {
-            charge.absorb(joined_charge);
-            self.insert(grid, version, Value::Matrix(joined.clone()), Annotations::new(self.query), true);
-            joined
-        } else {
-            let times = (self.grid.start_ms, i64::MAX);
-            let value = join::join(ctx, &joined, times, Vec::new(), charge)?;
-            self.insert(grid, version, Value::Matrix(joined), Annotations::new(self.query), true);
-            value
-        };
-        Ok(Some(Value::Matrix(value)))
-    }
-
-    /// Caches the result of an evaluation that saw `version`. `is_order_fixed` if no operator found series whose order
-    /// depends on the steps.
-    ///
-    /// # Errors
-    /// If a block cannot be read.
-    pub(crate) fn store(
-        &self,
-        ctx: &QueryContext,
-        version: ReadVersion,
-        value: &Value,
-        annotations: &Annotations,
-        is_order_fixed: bool,
-    ) -> Result<()> {
-        // The limit of the size is checked before the copy.
-        if ctx.partial().is_some() || size_of_value(value) > self.cache.size_max / ENTRY_SIZE_PART {
-            return Ok(());
-        }
-        let is_divisible = is_order_fixed
-            && self.dependencies.are_steps_independent
-            && annotations.is_empty()
-            && !self.db.has_name_labels();
-        self.insert(self.grid, version, value.clone(), annotations.clone(), is_divisible);
-        Ok(())
-    }
-
-    fn insert(&self, grid: Grid, version: ReadVersion, value: Value, annotations: Annotations, is_divisible: bool) {
-        let size = ENTRY_OVERHEAD + 2 * self.key.len() + self.query.len() + size_of_value(&value) + annotations.size();
-        let entry = Entry { query: self.query.into(), grid, version, value, annotations, is_divisible, size };
-        self.cache.insert(Arc::clone(&self.key), entry);
-    }
-}
-
-/// Returns the size of a value in memory. Shared label sets and histograms count in full.
-fn size_of_value(value: &Value) -> usize {
-    match value {
-        Value::Scalar(_) => 0,
-        Value::String { value, .. } => value.len(),
-        Value::Vector(samples) => {
-            let histogram = |sample: &VectorSample| sample.histogram.as_ref().map_or(0, |histogram| histogram.size());
-            samples.iter().map(|sample| size_of::<VectorSample>() + sample.labels.size() + histogram(sample)).sum()
-        }
-        Value::Matrix(matrix) => matrix.iter().map(join::size_of_series).sum(),
     }
 }
 

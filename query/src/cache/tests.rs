@@ -1,7 +1,7 @@
 mod random;
 
 use tempfile::TempDir;
-use varve_tsdb::{Labels, Options, Sample, WriteBatch};
+use varve_tsdb::{Db, Labels, Options, QueryContext, Sample, TimeRange, WriteBatch};
 
 use super::*;
 use crate::engine::{Engine, EngineOptions, QueryResult, Request};
