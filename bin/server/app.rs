@@ -12,12 +12,13 @@ use anyhow::bail;
 use jiff::Timestamp;
 use prometheus::proto::MetricFamily;
 use varve_tsdb::context::MemoryBudget;
+use varve_tsdb::context::scheduler::Scheduler;
 use varve_tsdb::{Interrupt, QueryContext};
 
 use super::active_requests::log::{self, ActiveRequestLog, State};
 use super::active_requests::{ActiveRequest, ActiveRequests};
 use super::live_config::LiveConfig;
-use super::metrics::{Metrics, counts};
+use super::metrics::{Metrics, counts, families};
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
 use super::pressure::Pressure;
 use super::query_log::QueryLog;
@@ -31,6 +32,7 @@ use super::store::Store;
 use super::usage::query_breaker::QueryBreaker;
 use super::usage::top_queries::TopQueries;
 use crate::config::Config;
+use crate::machine;
 use crate::notifier::Notifier;
 use crate::service_manager::{self, notify};
 
@@ -60,6 +62,8 @@ pub(crate) struct App {
     active_request_log: OnceLock<ActiveRequestLog>,
     /// Bounds the memory of all queries and metadata requests.
     query_memory: MemoryBudget,
+    /// Shares the cores between requests that read.
+    pub(crate) scheduler: Scheduler,
     /// Bounds the memory of request bodies of writes.
     write_memory: MemoryBudget,
 }
@@ -102,6 +106,7 @@ impl App {
             top_queries: TopQueries::default(),
             query_breaker: QueryBreaker::new(settings.args.query_breaker_failures, settings.args.query_breaker_timeout),
             active_request_log: OnceLock::new(),
+            scheduler: Scheduler::new(machine::cores()),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,
                 settings.query_max_memory_total,
@@ -199,7 +204,7 @@ impl App {
         let (used_bytes, limit_bytes) = self.pressure.stats();
         let (retention, retention_bytes) = self.settings.retention(&self.config.current());
         let n_dropped = self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped);
-        let own = counts([
+        let mut own = counts([
             ("varve_active_request_log_dropped_total", n_dropped),
             ("varve_memory_used_bytes", used_bytes),
             ("varve_memory_limit_bytes", limit_bytes),
@@ -210,6 +215,7 @@ impl App {
             ("prometheus_tsdb_retention_limit_seconds", retention.as_secs()),
             ("prometheus_tsdb_retention_limit_bytes", retention_bytes as u64),
         ]);
+        own.extend(families([("varve_requests_turn_wait_seconds_total", self.scheduler.waited().as_secs_f64())]));
         self.metrics.gather(self.store().as_deref(), Some(&self.rules), own, self.config.status())
     }
 

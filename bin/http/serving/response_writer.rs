@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use varve_tsdb::context::Charge;
+use varve_tsdb::context::{Charge, scheduler};
 use varve_tsdb::{Interrupt, QueryContext};
 
 use super::gate::Permit;
@@ -163,6 +163,7 @@ impl ResponseWriter {
     /// If the request must end: its deadline has passed, the client has disconnected or is too slow, memory is short,
     /// or the response is too long.
     pub(crate) fn step(&mut self) -> Result<(), ApiError> {
+        scheduler::pause();
         self.ctx.check()?;
         self.check_size()?;
         if self.buffer.len() > self.threshold() {
@@ -267,7 +268,7 @@ impl ResponseWriter {
         let started = Instant::now();
         loop {
             let room = async { tokio::time::timeout(WAIT_CHECK_INTERVAL, chunks.reserve()).await };
-            match Handle::current().block_on(room) {
+            match scheduler::blocking(|| Handle::current().block_on(room)) {
                 Ok(Ok(room)) => {
                     room.send(chunk);
                     break;
@@ -284,7 +285,7 @@ impl ResponseWriter {
         match &mut self.permit {
             Some(permit) if permit.is_released() => {
                 self.waited = Duration::ZERO;
-                Handle::current().block_on(permit.reacquire(&self.ctx))
+                scheduler::blocking(|| Handle::current().block_on(permit.reacquire(&self.ctx)))
             }
             _ => Ok(()),
         }

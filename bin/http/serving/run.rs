@@ -222,6 +222,7 @@ fn spawn(
     drop(tokio::task::spawn_blocking(move || {
         let request = &registration.request;
         request.begin();
+        let _run = app.scheduler.start(&ctx);
         let work = Work { store, ctx, out, queued: request.queued() };
         perform(&app, request, work, job);
     }));

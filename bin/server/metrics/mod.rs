@@ -25,10 +25,10 @@ use crate::objstore::{OPERATION_SECONDS, ObjstoreMetrics, UploadMetrics};
 use crate::server::rules::Rules;
 use crate::version;
 pub(crate) use rules::RuleMetrics;
-use table::{describe, families, family, opts};
+use table::{describe, family, opts};
 
 pub(crate) use summary::SummaryVec;
-pub(super) use table::counts;
+pub(super) use table::{counts, families};
 
 /// Content type of the text format.
 pub(crate) const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -45,7 +45,7 @@ pub(super) fn opts(name: &str) -> Opts {
 }
 
 /// Returns families of one counter or gauge each, without labels.
-pub(super) fn families<const N: usize>(values: [(&str, f64); N]) -> Vec<MetricFamily> {
+pub(in crate::server) fn families<const N: usize>(values: [(&str, f64); N]) -> Vec<MetricFamily> {
     values.into_iter().map(|(name, value)| family(name, [([], value)])).collect()
 }
 

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::scheduler;
 use crate::error::{Error, Result};
 
 /// Reclaims memory when a budget is exhausted.
@@ -188,7 +189,7 @@ impl MemoryBudget {
         while is_expected && matches!(refused, Refused::Shared(_)) && started.elapsed() < WAIT_MAX {
             is_expected = self.make_room(size);
             if is_expected {
-                thread::sleep(WAIT_INTERVAL);
+                scheduler::blocking(|| thread::sleep(WAIT_INTERVAL));
             }
             // Another request may have released its memory just before `make_room` looked for it.
             match self.reserve(size, 0) {

@@ -2,6 +2,7 @@
 
 mod memory;
 pub(crate) mod query_context;
+pub mod scheduler;
 
 pub use memory::{Charge, MemoryBudget, MemoryReclaimer};
 pub use query_context::CHECK_INTERVAL;

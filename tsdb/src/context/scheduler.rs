@@ -1,0 +1,350 @@
+//! [`Scheduler`]: lets short requests overtake long ones.
+//!
+//! The threads of more requests than cores would compete in the kernel, and a short request would wait behind the time
+//! slices of all others. This is a multilevel feedback queue with two levels: a request is short for [`SHORT_FOR`] and
+//! runs at once, then it is long. Long requests run in turns of [`TURN`] on the cores that short ones leave.
+//!
+//! Invariants
+//! 1. Long requests run only on cores that no other request takes. At least one long request runs.
+//! 2. Long requests get their turns in the order in which they began to wait.
+//! 3. A request takes no core in [`blocking`].
+//!
+//! Threads: a request runs on the thread that called [`Scheduler::start`]. Threads of a pool do not wait.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::query_context::QueryContext;
+
+/// The age at which a request becomes long.
+const SHORT_FOR: Duration = Duration::from_millis(10);
+/// The time after which a long request lets others run.
+const TURN: Duration = Duration::from_millis(10);
+/// Maximum time until a waiting request notices that it must end.
+const CHECK_AFTER: Duration = Duration::from_millis(20);
+
+/// The running requests of a server. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Scheduler(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    n_cores: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    n_short: usize,
+    n_long: usize,
+    /// Long requests that wait for their turn.
+    waiting: VecDeque<(u64, Thread)>,
+    next_id: u64,
+    waited: Duration,
+}
+
+/// A request that runs on this thread until the value is dropped.
+#[derive(Debug)]
+pub struct Run(PhantomData<Rc<()>>);
+
+/// The request of a thread.
+struct Current {
+    scheduler: Scheduler,
+    ctx: QueryContext,
+    id: u64,
+    started: Instant,
+    turn_began: Cell<Instant>,
+    level: Cell<Level>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Short,
+    Long,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Current>>> = const { RefCell::new(None) };
+}
+
+fn current() -> Option<Rc<Current>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Lets other requests run. Must not be called while a lock is held.
+pub fn pause() {
+    if let Some(current) = current() {
+        current.pause();
+    }
+}
+
+/// Calls `wait`, which takes no core: other requests run meanwhile.
+pub fn blocking<R>(wait: impl FnOnce() -> R) -> R {
+    let Some(current) = current() else { return wait() };
+    // A panic of `wait` ends the request, which then has released its core.
+    CURRENT.set(None);
+    current.release();
+    let result = wait();
+    current.acquire();
+    CURRENT.set(Some(current));
+    result
+}
+
+impl Scheduler {
+    /// Creates a scheduler of requests that share `n_cores` cores.
+    #[must_use]
+    pub fn new(n_cores: usize) -> Self {
+        Self(Arc::new(Shared { n_cores, state: Mutex::default() }))
+    }
+
+    /// Returns the time that all requests have waited for their turns.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.0.state.lock().waited
+    }
+
+    /// Starts to run a request on this thread.
+    #[must_use]
+    pub fn start(&self, ctx: &QueryContext) -> Run {
+        let started = Instant::now();
+        let id = {
+            let mut state = self.0.state.lock();
+            state.n_short += 1;
+            state.next_id += 1;
+            state.next_id
+        };
+        CURRENT.set(Some(Rc::new(Current {
+            scheduler: self.clone(),
+            ctx: ctx.clone(),
+            id,
+            started,
+            turn_began: Cell::new(started),
+            level: Cell::new(Level::Short),
+        })));
+        Run(PhantomData)
+    }
+}
+
+impl Shared {
+    /// Returns `true` if a core is free for a long request.
+    fn has_room(&self, state: &State) -> bool {
+        state.n_long == 0 || state.n_short + state.n_long < self.n_cores
+    }
+
+    /// Starts turns while cores are free.
+    fn start_turns(&self, state: &mut State) {
+        while self.has_room(state)
+            && let Some((_, thread)) = state.waiting.pop_front()
+        {
+            state.n_long += 1;
+            thread.unpark();
+        }
+    }
+}
+
+impl Current {
+    fn pause(&self) {
+        let shared = &*self.scheduler.0;
+        let now = Instant::now();
+        let mut state = match self.level.get() {
+            Level::Short if now - self.started < SHORT_FOR => return,
+            Level::Short => {
+                let mut state = shared.state.lock();
+                state.n_short -= 1;
+                self.level.set(Level::Long);
+                state
+            }
+            Level::Long => {
+                let mut state = shared.state.lock();
+                let is_over = now - self.turn_began.get() >= TURN && !state.waiting.is_empty();
+                if !is_over && (state.n_long == 1 || state.n_short + state.n_long <= shared.n_cores) {
+                    return;
+                }
+                state.n_long -= 1;
+                state
+            }
+        };
+        shared.start_turns(&mut state);
+        self.wait_for_turn(state, now);
+    }
+
+    fn wait_for_turn<'a>(&'a self, mut state: MutexGuard<'a, State>, started: Instant) {
+        let shared = &*self.scheduler.0;
+        if state.waiting.is_empty() && shared.has_room(&state) {
+            state.n_long += 1;
+            self.turn_began.set(started);
+            return;
+        }
+        state.waiting.push_back((self.id, thread::current()));
+        loop {
+            drop(state);
+            thread::park_timeout(CHECK_AFTER);
+            state = shared.state.lock();
+            let Some(at) = state.waiting.iter().position(|(id, _)| *id == self.id) else { break };
+            // A request that must end does not wait: it holds memory that others may need.
+            if self.ctx.interrupted().is_some() {
+                state.waiting.remove(at);
+                state.n_long += 1;
+                break;
+            }
+        }
+        let now = Instant::now();
+        state.waited += now - started;
+        self.turn_began.set(now);
+    }
+
+    fn release(&self) {
+        let shared = &*self.scheduler.0;
+        let mut state = shared.state.lock();
+        match self.level.get() {
+            Level::Short => state.n_short -= 1,
+            Level::Long => state.n_long -= 1,
+        }
+        shared.start_turns(&mut state);
+    }
+
+    fn acquire(&self) {
+        let mut state = self.scheduler.0.state.lock();
+        match self.level.get() {
+            Level::Short => state.n_short += 1,
+            Level::Long => self.wait_for_turn(state, Instant::now()),
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some(current) = CURRENT.take() {
+            current.release();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::MemoryBudget;
+    use crate::error::Interrupt;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    fn context() -> QueryContext {
+        QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 0))
+    }
+
+    /// Works until the request is long, then ends its turn.
+    fn become_long() {
+        thread::sleep(SHORT_FOR);
+        pause();
+    }
+
+    fn counts(scheduler: &Scheduler) -> (usize, usize, usize) {
+        let state = scheduler.0.state.lock();
+        (state.n_short, state.n_long, state.waiting.len())
+    }
+
+    fn wait_for_counts(scheduler: &Scheduler, expect: (usize, usize, usize)) {
+        let started = Instant::now();
+        while counts(scheduler) != expect {
+            assert!(started.elapsed() < Duration::from_secs(60), "{:?} instead of {expect:?}", counts(scheduler));
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn long_requests_run_in_turns_on_the_free_cores() {
+        const N: usize = 6;
+        let scheduler = Scheduler::new(2);
+        let (n_running, turns) = (AtomicUsize::new(0), [const { AtomicUsize::new(0) }; N]);
+        let all_long = Barrier::new(N);
+        thread::scope(|scope| {
+            for n_turns in &turns {
+                scope.spawn(|| {
+                    let _run = scheduler.start(&context());
+                    blocking(|| all_long.wait());
+                    become_long();
+                    // Until every request has had several turns.
+                    while turns.iter().any(|n| n.load(Ordering::Relaxed) < 3) {
+                        assert!(n_running.fetch_add(1, Ordering::SeqCst) < 2);
+                        thread::sleep(TURN);
+                        n_running.fetch_sub(1, Ordering::SeqCst);
+                        n_turns.fetch_add(1, Ordering::Relaxed);
+                        pause();
+                    }
+                });
+            }
+        });
+        assert_eq!(counts(&scheduler), (0, 0, 0));
+        assert!(scheduler.waited() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_long_request_leaves_its_core_to_a_short_one_but_one_long_request_runs() {
+        let scheduler = Scheduler::new(2);
+        let stopped = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let _run = scheduler.start(&context());
+                    while !stopped.load(Ordering::Relaxed) {
+                        become_long();
+                    }
+                });
+            }
+            wait_for_counts(&scheduler, (0, 2, 0));
+            let short = scheduler.start(&context());
+            wait_for_counts(&scheduler, (1, 1, 1));
+            let another = scope.spawn(|| {
+                let _run = scheduler.start(&context());
+                wait_for_counts(&scheduler, (2, 1, 1));
+            });
+            another.join().unwrap();
+            drop(short);
+            wait_for_counts(&scheduler, (0, 2, 0));
+            stopped.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn a_request_that_waits_for_something_takes_no_core() {
+        let scheduler = Scheduler::new(1);
+        let first = scheduler.start(&context());
+        blocking(|| {
+            assert_eq!(counts(&scheduler), (0, 0, 0));
+            blocking(|| assert_eq!(counts(&scheduler), (0, 0, 0)));
+        });
+        assert_eq!(counts(&scheduler), (1, 0, 0));
+        become_long();
+        assert_eq!(counts(&scheduler), (0, 1, 0));
+        blocking(|| assert_eq!(counts(&scheduler), (0, 0, 0)));
+        drop(first);
+        pause();
+        assert_eq!(counts(&scheduler), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_interrupted_request_stops_waiting() {
+        let scheduler = Scheduler::new(1);
+        let first = scheduler.start(&context());
+        become_long();
+        let ctx = context();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _run = scheduler.start(&ctx);
+                become_long();
+            });
+            wait_for_counts(&scheduler, (0, 1, 1));
+            ctx.interrupt(Interrupt::Canceled);
+            wait_for_counts(&scheduler, (0, 1, 0));
+        });
+        drop(first);
+        assert_eq!(counts(&scheduler), (0, 0, 0));
+    }
+}
