@@ -90,7 +90,7 @@ impl Inventory for Server {
         let mut metrics = BTreeMap::new();
         for names in names.chunks(METRICS_PER_QUERY) {
             let names: Vec<_> = names.iter().map(|name| Regexp::escape(name)).collect();
-            let query = format!("count by (__name__, job) ({{__name__=~{}}})", quoted(&names.join("|")));
+            let query = format!("count by (__name__, job) ({{__name__=~{}}})", quoted(names.join("|")));
             for (labels, n_series) in self.query(&query)? {
                 let job = of(&labels, "job");
                 let set = self.intervals.get(&job).map(|interval| 1.0 / interval.as_secs_f64());

@@ -186,8 +186,11 @@ impl Time {
     }
 }
 
-/// Elements of a layout with their text. An element precedes its own prefixes. All times are in UTC.
-const ELEMENTS: [(&str, fn(&Civil) -> String); 31] = [
+/// An element of a layout, and its text for a time.
+type Element = (&'static str, fn(&Civil) -> String);
+
+/// Elements of a layout. An element precedes its own prefixes. All times are in UTC.
+const ELEMENTS: [Element; 31] = [
     ("January", |civil| month(civil).to_owned()),
     ("Jan", |civil| month(civil)[..3].to_owned()),
     ("Monday", |civil| weekday(civil).to_owned()),
