@@ -265,6 +265,11 @@ impl ResponseWriter {
     /// Sends a chunk, waiting until the channel has room. This applies the backpressure of a slow client.
     fn send(&mut self, chunk: Chunk) -> Result<(), ApiError> {
         let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
+        // Fast path: the channel has room.
+        if let Ok(room) = chunks.try_reserve() {
+            room.send(chunk);
+            return Ok(());
+        }
         let started = Instant::now();
         loop {
             let room = async { tokio::time::timeout(WAIT_CHECK_INTERVAL, chunks.reserve()).await };

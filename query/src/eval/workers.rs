@@ -14,9 +14,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
+use varve_tsdb::context::scheduler;
 
 use crate::error::{Error, Result};
 
@@ -105,8 +106,12 @@ impl<'scope, R: Send + 'scope, W> InFlight<'_, 'scope, R, W> {
                 }
             }
             let Some(oldest) = self.waiting.pop_front() else { return Ok(()) };
+            let result = match oldest.try_recv() {
+                Err(TryRecvError::Empty) => scheduler::blocking(|| oldest.recv()).ok(),
+                done => done.ok(),
+            };
             // A batch that panicked sends no result. The scope propagates the panic.
-            take(oldest.recv().unwrap_or_else(|_panicked| Err(ended()))?)?;
+            take(result.unwrap_or_else(|| Err(ended()))?)?;
         }
     }
 
