@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub(crate) use serve::{OnCorruption, QueueTimeoutStatus, ServeArgs, WalSync};
+pub(crate) use serve::{OnCorruption, ServeArgs, WalSync};
 
 use crate::tools::advise::AdviseCommand;
 use crate::tools::check::CheckCommand;

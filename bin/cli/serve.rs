@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use axum::http::StatusCode;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use varve_ingest::Limits;
 use varve_tsdb::labels::regexp::Regexp;
@@ -397,8 +399,13 @@ pub(crate) struct IngestArgs {
     pub(crate) queue_timeout: Duration,
 
     /// Status after --ingest.queue-timeout: 503, or 429 (Prometheus drops the samples unless retry_on_http_429 is set)
-    #[arg(long = "ingest.queue-timeout-status", value_name = "STATUS", default_value = "503")]
-    pub(crate) queue_timeout_status: QueueTimeoutStatus,
+    #[arg(
+        long = "ingest.queue-timeout-status",
+        value_name = "STATUS",
+        default_value = "503",
+        value_parser = PossibleValuesParser::new(["503", "429"]).try_map(|status| status.parse::<StatusCode>())
+    )]
+    pub(crate) queue_timeout_status: StatusCode,
 
     /// Maximum number of write requests that create series at the same time; others are queued [0: half of the cores]
     #[arg(long = "ingest.creation-concurrency-max", value_name = "N", default_value = "0")]
@@ -450,17 +457,6 @@ impl IngestArgs {
             queued_requests_max: self.queued_requests_max,
         }
     }
-}
-
-/// Values of `--ingest.queue-timeout-status`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum QueueTimeoutStatus {
-    /// Every sender retries it.
-    #[value(name = "503")]
-    Unavailable,
-    /// Prometheus retries it only with `retry_on_http_429`.
-    #[value(name = "429")]
-    TooManyRequests,
 }
 
 /// Values of `--storage.wal.sync`.

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
-use axum::http::StatusCode;
 use varve_query::EngineOptions;
 use varve_query::promql::{Features, Limits};
 use varve_rules::RestoreOptions;
 
-use crate::cli::{OnCorruption, QueueTimeoutStatus, ServeArgs, WalSync};
+use crate::cli::{OnCorruption, ServeArgs, WalSync};
 use crate::config::Config;
 use crate::machine::{self, Memory};
 use crate::notifier::NotifierOptions;
@@ -91,10 +90,7 @@ pub(super) fn settings(
         query_max_memory: or_default(args.query_max_memory, || total / 4).min(total),
         query_max_memory_total: total,
         write_bytes_in_flight_max: args.ingest.bytes_in_flight_max(share_of_memory(memory, 1, 1)),
-        queue_timeout_status: match args.ingest.queue_timeout_status {
-            QueueTimeoutStatus::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            QueueTimeoutStatus::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
-        },
+        queue_timeout_status: args.ingest.queue_timeout_status,
         features,
         rules,
         auto_reload: args.config_auto_reload || has_feature(args, AUTO_RELOAD_FEATURE),
