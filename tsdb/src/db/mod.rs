@@ -182,12 +182,9 @@ impl Db {
     /// Assigns each series in memory to the group that `group_of` returns for its value of `label`. Series without the
     /// label have no group. If `label` is `None`, no series has a group. Locks one shard at a time while visiting its
     /// series.
-    pub fn regroup(&self, label: Option<&str>, mut group_of: impl FnMut(&str) -> SeriesGroup) {
+    pub fn set_group_label(&self, label: Option<&str>, mut group_of: impl FnMut(&str) -> SeriesGroup) {
         for shard in &self.store.shards {
-            match label {
-                Some(label) => shard.head_mut().regroup(label, &mut group_of),
-                None => shard.head_mut().ungroup(),
-            }
+            shard.head_mut().set_group_label(label, &mut group_of);
         }
     }
 

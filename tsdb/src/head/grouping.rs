@@ -24,20 +24,16 @@ impl Head {
         }
     }
 
-    /// Assigns each series to the group that `group_of` returns for its value of a label. Series without the label have
-    /// no group.
-    pub(crate) fn regroup(&mut self, label: &str, group_of: &mut dyn FnMut(&str) -> SeriesGroup) {
-        self.ungroup();
+    /// Assigns each series to the group that `group_of` returns for its value of `label`. Series without the label have
+    /// no group. If `label` is `None`, no series has a group.
+    pub(crate) fn set_group_label(&mut self, label: Option<&str>, group_of: &mut dyn FnMut(&str) -> SeriesGroup) {
         let table = &mut self.table;
+        // Slots are less than 2^31.
+        (0..table.end() as u32).for_each(|slot| table.groups.set(slot, SeriesGroup::NONE));
+        let Some(label) = label else { return };
         table.index.for_each_value(&table.symbols, label, |value, slots: RoaringBitmap| {
             let group = group_of(value);
             slots.into_iter().for_each(|slot| table.groups.set(slot, group));
         });
-    }
-
-    /// Removes all series from their groups.
-    pub(crate) fn ungroup(&mut self) {
-        // Slots are less than 2^31.
-        (0..self.table.end() as u32).for_each(|slot| self.table.groups.set(slot, SeriesGroup::NONE));
     }
 }

@@ -8,7 +8,7 @@
 //! 2. The counts cover the series in the heads. A count changes under the lock of the head.
 //!
 //! Threads: counts are read without a lock. Crash: groups are not persisted. After a start, series have no group until
-//! [`Db::regroup`](crate::Db::regroup) or the next look-up assigns one.
+//! [`Db::set_group_label`](crate::Db::set_group_label) or the next look-up assigns one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -88,10 +88,10 @@ impl LogReplay {
             n_damaged: 0,
         };
         let last = log.samples.last().map_or(0, |last| last.saturating_add(1));
-        log.next_samples = checkpoints.last().map_or(last, |&cut| last.max(cut));
-        let cut = log.choose_checkpoint(&checkpoints, context)?;
-        log.series.retain(|&number| number >= cut);
-        log.samples.retain(|&number| number >= cut);
+        log.next_samples = checkpoints.last().map_or(last, |&newest| last.max(newest));
+        let chosen = log.choose_checkpoint(&checkpoints, context)?;
+        log.series.retain(|&number| number >= chosen);
+        log.samples.retain(|&number| number >= chosen);
         log.announce(context)?;
         Ok(log)
     }
@@ -99,7 +99,7 @@ impl LogReplay {
     /// Chooses the newest valid checkpoint; the segments after it exist, even if it is not the newest one. If none is
     /// valid, chooses the newest one and loads its valid frames. Returns the number of the first live segment.
     fn choose_checkpoint(&mut self, numbers: &[u64], context: &ReplayContext<'_>) -> Result<u64> {
-        let mut begun = None;
+        let mut started = None;
         for &number in numbers.iter().rev() {
             let path = self.path(SegmentKind::Checkpoint, number);
             let Some(damage) = checkpoint::examine(context.fs, &path, &context.large_frames)? else {
@@ -110,16 +110,16 @@ impl LogReplay {
             fail_on_damage(context, &path, damage.offset, damage.reason)?;
             self.stats.n_damaged_checkpoints += 1;
             if damage.begins {
-                begun = begun.or(Some(number));
+                started = started.or(Some(number));
             }
             for range in damage.ranges {
                 self.damaged(&path, range, context)?;
             }
         }
-        self.checkpoint = begun.or(numbers.last().copied());
+        self.checkpoint = started.or(numbers.last().copied());
         // If the first frame is damaged, only the file name marks the file as a checkpoint. Then it does not replace
         // segments.
-        Ok(begun.unwrap_or(0))
+        Ok(started.unwrap_or(0))
     }
 
     fn announce(&self, context: &ReplayContext<'_>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Replay of whole logs: after a crash at each step of a cut, and with damaged segments and checkpoints.
+//! Replay of whole logs: after a crash at each step of a rotation, and with damaged segments and checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::shard::{Shard, ShardLog};
 use crate::store::family_table::FamilyTable;
 use crate::wal::frame::{begin_frame, file_header, finish_frame};
 use crate::wal::reader::LargeFrameLock;
-use crate::wal::{Cut, Epoch, SampleColumn, SegmentKind, Wal, WalOptions, remove_epochs_before};
+use crate::wal::{CheckpointPosition, Epoch, SampleColumn, SegmentKind, Wal, WalOptions, remove_epochs_before};
 
 const ROOT: &str = "/wal";
 const EPOCH: Epoch = Epoch { number: 0, logs: 1 };
@@ -95,11 +95,16 @@ fn append(wal: &Wal, new: impl IntoIterator<Item = u64>, all: impl IntoIterator<
     try_append(wal, new, all, timestamp_ms).unwrap();
 }
 
-fn checkpoint(wal: &Wal, cut: Cut, live: impl IntoIterator<Item = u64>, next_ref: u64) -> Result<()> {
+fn checkpoint(
+    wal: &Wal,
+    position: CheckpointPosition,
+    live: impl IntoIterator<Item = u64>,
+    next_ref: u64,
+) -> Result<()> {
     let mut live: Vec<_> = live.into_iter().map(|i| (SeriesRef(i), labels(i), 1000)).collect();
     live.sort_by(|a, b| a.1.cmp(&b.1));
     let metadata = Metadata { help: "h".into(), ..Metadata::default() };
-    wal.checkpoint(cut, live.into_iter().map(Ok), next_ref, [("m", &metadata)].into_iter(), &[])
+    wal.checkpoint(position, live.into_iter().map(Ok), next_ref, [("m", &metadata)].into_iter(), &[])
 }
 
 /// All files below a directory with their contents.
@@ -118,21 +123,21 @@ fn flip_bit(fs: &MemFs, path: &Path, at: usize) {
     fs.edit(path, |bytes| bytes[at] ^= 1).unwrap();
 }
 
-/// Two rounds of append, cut, append, checkpoint. Returns the number of acknowledged samples, and how many of them the
-/// checkpoints replace.
+/// Two rounds of append, rotation, append, checkpoint. Returns the number of acknowledged samples, and how many of them
+/// the checkpoints replace.
 fn two_rounds(wal: &Wal) -> (u64, u64) {
     let (mut acknowledged, mut superseded) = (0, 0);
     let mut run = || -> Result<()> {
         for round in 0..2_u64 {
             try_append(wal, round * 10..round * 10 + 5, 0..round * 10 + 5, round as i64 * 10)?;
             acknowledged += round * 10 + 5;
-            let cut = wal.rotate()?;
+            let position = wal.rotate()?;
             let before_cut = acknowledged;
             try_append(wal, round * 10 + 5..round * 10 + 10, 0..round * 10 + 10, round as i64 * 10 + 5)?;
             acknowledged += round * 10 + 10;
-            // From here on, blocks contain the samples before the cut.
+            // From here on, blocks contain the samples before the rotation.
             superseded = before_cut;
-            checkpoint(wal, cut, 0..round * 10 + 10, 1000 + round)?;
+            checkpoint(wal, position, 0..round * 10 + 10, 1000 + round)?;
         }
         Ok(())
     };
@@ -149,7 +154,7 @@ fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
     let n_operations = fs.n_operations();
     assert!(n_operations - first > 20);
     let (found, next_ref) = stats(&fs);
-    assert_eq!((found.n_series, found.n_samples, next_ref), (20, 20, 1001), "the samples after the last cut");
+    assert_eq!((found.n_series, found.n_samples, next_ref), (20, 20, 1001), "the samples after the last rotation");
     assert_eq!(fs.list(&log_dir()).unwrap().len(), 3, "a checkpoint and two segments");
 
     let mut seen = BTreeSet::new();
@@ -172,13 +177,13 @@ fn log_with_two_checkpoints(keep_older: bool) -> MemFs {
     let fs = MemFs::new();
     let wal = open_wal(&fs, &log_dir());
     append(&wal, 0..500, 0..500, 0);
-    let cut = wal.rotate().unwrap();
-    checkpoint(&wal, cut, 0..500, 5000).unwrap();
+    let position = wal.rotate().unwrap();
+    checkpoint(&wal, position, 0..500, 5000).unwrap();
     append(&wal, 500..1000, 0..1000, 10);
-    let cut = wal.rotate().unwrap();
+    let position = wal.rotate().unwrap();
     let older = files(&fs, Path::new(ROOT));
     append(&wal, 1000..1010, 0..1010, 20);
-    checkpoint(&wal, cut, 0..1010, 6000).unwrap();
+    checkpoint(&wal, position, 0..1010, 6000).unwrap();
     for (path, bytes) in older.into_iter().filter(|_| keep_older) {
         fs.create(&path).and_then(|file| file.append(&bytes)).unwrap();
     }
@@ -286,8 +291,8 @@ fn every_damaged_byte_and_every_cut_of_a_small_log_opens() {
             bad[at] ^= 1 << (at % 8);
             (bad, at >= 24)
         });
-        let cuts = (0..good.len()).map(|size| (good[..size].to_vec(), false));
-        for (bad, costs_one_frame) in flipped.chain(cuts) {
+        let truncated = (0..good.len()).map(|size| (good[..size].to_vec(), false));
+        for (bad, costs_one_frame) in flipped.chain(truncated) {
             let fs = whole.crash(PowerCut::KeepsAll);
             fs.edit(&path, |bytes| *bytes = bad).unwrap();
             let (found, _) = stats(&fs);
@@ -327,8 +332,8 @@ fn the_logs_of_an_earlier_epoch_are_read_until_they_are_removed() {
     let (found, next_ref) = stats(&fs);
     assert_eq!((found.n_series, found.n_samples, found.n_orphaned, next_ref), (11, 18, 0, 21));
     for (wal, live) in new.iter().zip([0..5, 5..11]) {
-        let cut = wal.rotate().unwrap();
-        checkpoint(wal, cut, live, 21).unwrap();
+        let position = wal.rotate().unwrap();
+        checkpoint(wal, position, live, 21).unwrap();
     }
     remove_epochs_before(&fs, Path::new(ROOT), current).unwrap();
     append(&new[0], [], 0..3, 2);

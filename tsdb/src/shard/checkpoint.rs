@@ -1,5 +1,5 @@
 //! Cutting a log, which is the WAL of some shards: freezing their heads, and writing the checkpoint that replaces the
-//! segments before the cut.
+//! segments before the rotation.
 //!
 //! Used by `flush`.
 
@@ -18,7 +18,7 @@ const BATCH_SERIES: usize = 512;
 
 impl ShardLog {
     /// Cuts the log and freezes the heads of its shards at the same point. The caller ensures that no append is
-    /// running. Does nothing if a head is already frozen: the earlier cut stays valid.
+    /// running. Does nothing if a head is already frozen: the earlier position stays valid.
     ///
     /// # Errors
     /// The errors of [`Wal::rotate`](crate::wal::Wal::rotate). Nothing has changed then.
@@ -26,16 +26,16 @@ impl ShardLog {
         if shards.clone().any(|shard| shard.head().frozen().is_some()) {
             return Ok(());
         }
-        *self.cut.lock() = Some(self.wal().rotate()?);
+        *self.checkpoint_position.lock() = Some(self.wal().rotate()?);
         for shard in shards {
             shard.head_mut().freeze();
         }
         Ok(())
     }
 
-    /// Replaces the segments before the last cut by a checkpoint, unless it was done already. Samples frozen at the cut
-    /// must be in blocks. `shards` are the shards of the log. `exemplars` are the exemplars of their series in the
-    /// ring. `families` are in order of addition: a replay evicts the first ones above a limit.
+    /// Replaces the segments before the last rotation by a checkpoint, unless it was done already. Samples frozen at
+    /// the rotation must be in blocks. `shards` are the shards of the log. `exemplars` are the exemplars of their
+    /// series in the ring. `families` are in order of addition: a replay evicts the first ones above a limit.
     ///
     /// # Errors
     /// The errors of [`Wal::checkpoint`](crate::wal::Wal::checkpoint). The log is unchanged then, and the next call
@@ -47,7 +47,7 @@ impl ShardLog {
         families: &[(Arc<str>, Arc<Metadata>)],
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
-        let Some(cut) = *self.cut.lock() else { return Ok(()) };
+        let Some(position) = *self.checkpoint_position.lock() else { return Ok(()) };
         let series = shards.flat_map(|shard| {
             let slots = by_ref(shard);
             (0..slots.len()).step_by(BATCH_SERIES).flat_map(move |from| {
@@ -56,8 +56,8 @@ impl ShardLog {
             })
         });
         let families = families.iter().map(|(family, metadata)| (&**family, &**metadata));
-        self.wal().checkpoint(cut, series.map(Ok), next_ref, families, exemplars)?;
-        *self.cut.lock() = None;
+        self.wal().checkpoint(position, series.map(Ok), next_ref, families, exemplars)?;
+        *self.checkpoint_position.lock() = None;
         Ok(())
     }
 }

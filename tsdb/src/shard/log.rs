@@ -14,7 +14,7 @@
 //!    before the next request starts. So the log has the samples in the order in which the heads appended them.
 //! 2. The definition of a series is in the log before other threads see the series.
 //!
-//! Lock order: the batch, then a shard's head, then the refs, the cut and the locks of the WAL.
+//! Lock order: the batch, then a shard's head, then the refs, the checkpoint position and the locks of the WAL.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sample::Sample;
 use crate::sample::SeriesRef;
-use crate::wal::{Cut, LoggedHistogram, Position, SampleColumn, StartTimestamp, StartTimestamps, Wal};
+use crate::wal::{CheckpointPosition, LoggedHistogram, Position, SampleColumn, StartTimestamp, StartTimestamps, Wal};
 
 /// Number of series refs that a log reserves at a time. Senders write series in the order in which they were created,
 /// and consecutive refs take almost no space in a log.
@@ -40,9 +40,9 @@ pub(crate) struct ShardLog {
     batch: Mutex<LogBatch>,
     /// Reserved refs for new series.
     refs: Mutex<Range<u64>>,
-    /// Position of the last cut, at which the heads were frozen. `None` once a checkpoint has replaced the segments
-    /// before the cut.
-    pub(super) cut: Mutex<Option<Cut>>,
+    /// Position of the last rotation, at which the heads were frozen. `None` once a checkpoint has replaced the
+    /// segments before the rotation.
+    pub(super) checkpoint_position: Mutex<Option<CheckpointPosition>>,
 }
 
 /// The samples that a request appends to the shards of a log.
@@ -76,7 +76,7 @@ pub(crate) struct LogAppend<'a> {
 impl ShardLog {
     /// Creates the log of a WAL, for several shards.
     pub(crate) fn new(wal: Wal) -> Arc<Self> {
-        Arc::new(Self { wal, batch: Mutex::default(), refs: Mutex::default(), cut: Mutex::default() })
+        Arc::new(Self { wal, batch: Mutex::default(), refs: Mutex::default(), checkpoint_position: Mutex::default() })
     }
 
     /// Returns the WAL.

@@ -8,7 +8,7 @@
 //! creates thousands of series does not starve appends to known ones.
 
 mod buffered;
-mod cut;
+mod checkpoint;
 pub(crate) mod exemplars;
 mod log;
 

@@ -14,9 +14,10 @@ pub enum SegmentKind {
     Checkpoint,
 }
 
-/// A cut of a log: the number of the first series segment and of the first samples segment after the cut.
+/// The position of a checkpoint: the number of the first series segment and of the first samples segment that it does
+/// not replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Cut(pub(crate) u64);
+pub(crate) struct CheckpointPosition(pub(crate) u64);
 
 impl SegmentKind {
     /// All kinds, in the order of a replay.

@@ -1,21 +1,21 @@
 //! Write-ahead log (WAL): the series and samples that the store has accepted and no block contains yet.
 //!
-//! Used by `shard` (append, commit), the flush (cut, checkpoint), `background` (sync) and `replay`. Format:
+//! Used by `shard` (append, commit), the flush (rotate, checkpoint), `background` (sync) and `replay`. Format:
 //! docs/format/wal.md, version 3. A store has several logs, each shared by some of its shards.
 //!
 //! Each log has two sequences of segments: `series-*` with series definitions and metadata, `samples-*` with samples
 //! and exemplars. A segment is a header and frames ([`frame`]); a frame holds one record ([`record`]). Appends encode
 //! into memory; [`Wal::commit`] then writes all pending records to the operating system, so that concurrent requests
-//! share one write and one sync. A flush cuts the log ([`Wal::rotate`]), writes the samples before the cut to blocks
-//! and replaces the segments before the cut with a [`checkpoint`].
+//! share one write and one sync. A flush rotates the log ([`Wal::rotate`]), writes the samples before the rotation to
+//! blocks and replaces the segments before the rotation with a [`checkpoint`].
 //!
 //! Invariants
 //! 1. A commit returns only when all records appended before it are written to the operating system. Under
 //!    [`WalSync::Always`](crate::WalSync::Always) they also survive a power cut.
 //! 2. Definitions are written before the samples that need them, and synced before them.
 //! 3. An incomplete write to a full disk is cut off before the next write; its records are written again from memory.
-//! 4. After a failed sync or a failed cut every later append fails with `Error::Poisoned`: a retried sync could report
-//!    success for lost data.
+//! 4. After a failed sync or a failed rotation every later append fails with `Error::Poisoned`: a retried sync could
+//!    report success for lost data.
 //! 5. A file that an earlier process wrote is never appended to.
 //! 6. Replay cuts a torn tail. It copies damage before the tail to the quarantine, counts it and skips to the next
 //!    valid frame.
@@ -48,7 +48,7 @@ mod snapshot;
 
 pub(crate) use compression::Decompressor;
 pub(crate) use epoch::{Epoch, remove_epochs_before};
-pub(crate) use file_name::Cut;
+pub(crate) use file_name::CheckpointPosition;
 pub(crate) use file_name::SegmentKind;
 pub(crate) use frame::HEADER_SIZE;
 pub(crate) use record::{LoggedHistogram, SampleColumn, StartTimestamp, StartTimestamps};

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::checkpoint;
 use super::epoch::Epoch;
-use super::file_name::Cut;
+use super::file_name::CheckpointPosition;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::labels::Metadata;
@@ -29,7 +29,7 @@ pub(crate) fn write_snapshot_log<'a>(
     let epoch = Epoch { number: 0, logs: 1 };
     let log_dir = epoch.log_dir(wal_dir, 0);
     fs.create_dir(&log_dir).map_err(Error::io("create", &log_dir))?;
-    checkpoint::write(fs, &log_dir, Cut(1), next_ref, metadata, iter::empty(), exemplars)?;
+    checkpoint::write(fs, &log_dir, CheckpointPosition(1), next_ref, metadata, iter::empty(), exemplars)?;
     for dir in [&epoch.dir(wal_dir), wal_dir] {
         fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
     }

@@ -6,11 +6,11 @@
 //! happens under `files`. So [`Wal::rotate`], for which all appends wait, waits at most for a write to the operating
 //! system.
 //!
-//! A cut falls between two requests, because none is in flight while a log is rotated. All records appended before are
-//! in `pending`, in `files` or written. [`Wal::rotate`] locks `files`, writes the remaining records and closes both
-//! segments before it unlocks. So earlier records are in segments below the cut, later records in segments after it. If
-//! a concurrent commit locks `files` first, `rotate` finds its records written. Otherwise `rotate` writes them, and the
-//! commit finds them written. If the write fails, `rotate` cuts nothing.
+//! A rotation falls between two requests, because none is in flight while a log is rotated. All records appended before
+//! are in `pending`, in `files` or written. [`Wal::rotate`] locks `files`, writes the remaining records and closes both
+//! segments before it unlocks. So earlier records are in segments below the rotation, later records in segments after
+//! it. If a concurrent commit locks `files` first, `rotate` finds its records written. Otherwise `rotate` writes them,
+//! and the commit finds them written. If the write fails, `rotate` changes nothing.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::checkpoint;
-use super::file_name::{Cut, SegmentKind};
+use super::file_name::{CheckpointPosition, SegmentKind};
 use super::frame_buffer::FrameBuffer;
 use super::record::{
     self, EXEMPLARS, LoggedHistogram, RECORD_SAMPLES_MAX, START_TIMESTAMPS, SampleColumn, Scratch, StartTimestamps,
@@ -253,7 +253,7 @@ impl Wal {
         self.check_poison()
     }
 
-    /// Writes all records to the operating system, so that a cut finds little to write.
+    /// Writes all records to the operating system, so that a rotation finds little to write.
     ///
     /// # Errors
     /// The errors of [`Wal::rotate`].
@@ -262,27 +262,27 @@ impl Wal {
     }
 
     /// Cuts the log: on return all records are in closed segments, and later records go to new segments. The caller
-    /// ensures that no request is in flight. Concurrent definitions may be before or after the cut. Syncs nothing.
+    /// ensures that no request is in flight. Concurrent definitions may be before or after the rotation. Syncs nothing.
     ///
     /// # Errors
     /// [`Error::Io`] if records could not be written: they stay in memory, and the next commit retries.
-    /// [`Error::Poisoned`]. After an error the log is not cut.
-    pub(crate) fn rotate(&self) -> Result<Cut> {
+    /// [`Error::Poisoned`]. After an error the log is not rotated.
+    pub(crate) fn rotate(&self) -> Result<CheckpointPosition> {
         let mut files = self.files();
         self.write_pending(&mut files)?;
         let Files { series, samples } = &mut *files;
         series.close();
         samples.close();
-        // Never the number of an earlier cut, whose checkpoint may still exist.
-        let cut = series.next_number.max(samples.next_number) + 1;
-        (series.next_number, samples.next_number) = (cut, cut);
-        Ok(Cut(cut))
+        // Never the number of an earlier rotation, whose checkpoint may still exist.
+        let position = series.next_number.max(samples.next_number) + 1;
+        (series.next_number, samples.next_number) = (position, position);
+        Ok(CheckpointPosition(position))
     }
 
-    /// Replaces all segments before `cut` with a checkpoint: the definitions of `series` with their last timestamps
-    /// (`i64::MIN` if there is none), the next free series ref, `metadata` and `exemplars`. `series` must contain every
-    /// series that was defined before the cut and that samples after the cut may refer to. All samples before the cut
-    /// must be durable in blocks.
+    /// Replaces all segments before `position` with a checkpoint: the definitions of `series` with their last
+    /// timestamps (`i64::MIN` if there is none), the next free series ref, `metadata` and `exemplars`. `series` must
+    /// contain every series that was defined before the rotation and that samples after the rotation may refer to. All
+    /// samples before the rotation must be durable in blocks.
     ///
     /// # Errors
     /// The errors of `series`. [`Error::Io`]. [`Error::Limit`] if a label set is larger than the store accepts, or if
@@ -290,7 +290,7 @@ impl Wal {
     /// absent. A segment that cannot be removed is no error: the next call retries the removal.
     pub(crate) fn checkpoint<'a>(
         &self,
-        cut: Cut,
+        position: CheckpointPosition,
         series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
         next_ref: u64,
         metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
@@ -298,12 +298,12 @@ impl Wal {
     ) -> Result<()> {
         let _guard = self.checkpointing.lock();
         let WalOptions { fs, dir, .. } = &self.options;
-        checkpoint::write(&**fs, dir, cut, next_ref, metadata, series, exemplars)?;
+        checkpoint::write(&**fs, dir, position, next_ref, metadata, series, exemplars)?;
         let mut files = self.files();
-        files.series.discard_before(cut.0);
-        files.samples.discard_before(cut.0);
+        files.series.discard_before(position.0);
+        files.samples.discard_before(position.0);
         drop(files);
-        checkpoint::remove_before(&**fs, dir, cut);
+        checkpoint::remove_before(&**fs, dir, position);
         Ok(())
     }
 

@@ -85,7 +85,7 @@ impl Ledger {
         drop(state);
         self.changed.notify_all();
         if is_other_label {
-            self.db.regroup(label.as_deref(), |name| self.team_named(name).group());
+            self.db.set_group_label(label.as_deref(), |name| self.team_named(name).group());
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
     }

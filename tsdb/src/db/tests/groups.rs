@@ -42,11 +42,11 @@ fn groups_are_assigned_by_a_label_after_a_restart() {
     drop(db);
     let db = open(dir.path());
     assert_eq!(counts(&db), [10, 10, 0, 0]);
-    db.regroup(Some("i"), |value| group(if value < "4" { 1 } else { 2 }));
+    db.set_group_label(Some("i"), |value| group(if value < "4" { 1 } else { 2 }));
     assert_eq!(counts(&db), [10, 0, 4, 6]);
-    db.regroup(Some("nothing"), |_| group(1));
+    db.set_group_label(Some("nothing"), |_| group(1));
     assert_eq!(counts(&db), [10, 10, 0, 0]);
-    db.regroup(Some("i"), |_| group(1));
-    db.regroup(None, |_| group(1));
+    db.set_group_label(Some("i"), |_| group(1));
+    db.set_group_label(None, |_| group(1));
     assert_eq!(counts(&db), [10, 10, 0, 0]);
 }

@@ -1,9 +1,10 @@
-//! Checkpoints: the definitions of the live series of a log, which replace the segments before a cut.
+//! Checkpoints: the definitions of the live series of a log, which replace the segments before its position.
 //!
-//! A checkpoint is a file of frames like a segment ([`super::frame`]) and has the number of its cut. Its records:
+//! A checkpoint is a file of frames like a segment ([`super::frame`]) and has the number of its
+//! [position](CheckpointPosition). Its records:
 //!
 //! ```text
-//! 16 begin     cut, next ref                                               once, first
+//! 16 begin     position, next ref                                          once, first
 //! 17 symbols   number of the first, n, then n pairs of label name and value
 //! 18 series    n, then columns of n: refs, last timestamps, numbers of labels; then the labels' symbols
 //! 3  metadata  as in segments
@@ -16,7 +17,7 @@
 //! neighbouring slots.
 //!
 //! Crash: the file is written under a temporary name, synced and renamed; then the directory is synced. Only then are
-//! older checkpoints removed. Segments before the cut are removed only after this removal is durable. So for every
+//! older checkpoints removed. Segments before the rotation are removed only after this removal is durable. So for every
 //! checkpoint all segments that it needs exist.
 
 mod exemplars;
@@ -32,7 +33,7 @@ pub(crate) use load::{Entry, examine, load};
 pub(crate) use series::CheckpointSeries;
 pub(super) use write::write;
 
-use super::file_name::{Cut, SegmentKind};
+use super::file_name::{CheckpointPosition, SegmentKind};
 use crate::fs::Fs;
 
 pub(super) const BEGIN: u8 = 16;
@@ -43,10 +44,10 @@ pub(super) const EXEMPLARS: u8 = 20;
 
 /// Removes the files that a durable checkpoint replaces. If a file cannot be removed, replay ignores it, and the next
 /// checkpoint retries.
-pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, cut: Cut) {
-    let removed = remove_checkpoints(fs, dir, cut).and_then(|()| {
+pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, position: CheckpointPosition) {
+    let removed = remove_checkpoints(fs, dir, position).and_then(|()| {
         for kind in [SegmentKind::Samples, SegmentKind::Series] {
-            remove_files(fs, dir, |name| kind.parse(name).is_some_and(|number| number < cut.0))?;
+            remove_files(fs, dir, |name| kind.parse(name).is_some_and(|number| number < position.0))?;
         }
         Ok(())
     });
@@ -56,8 +57,8 @@ pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, cut: Cut) {
 }
 
 /// Removes older checkpoints durably: if a checkpoint reappeared after a power cut, its segments might be missing.
-fn remove_checkpoints(fs: &dyn Fs, dir: &Path, cut: Cut) -> std::io::Result<()> {
-    let older = |name: &str| SegmentKind::Checkpoint.parse(name).is_some_and(|number| number < cut.0);
+fn remove_checkpoints(fs: &dyn Fs, dir: &Path, position: CheckpointPosition) -> std::io::Result<()> {
+    let older = |name: &str| SegmentKind::Checkpoint.parse(name).is_some_and(|number| number < position.0);
     remove_files(fs, dir, older)?;
     fs.sync_dir(dir)
 }

@@ -142,17 +142,17 @@ pub(super) fn decode<E>(
 #[derive(Debug, Default)]
 struct LabelSymbols {
     numbers: Vec<u64>,
-    /// Indexes among the symbols; [`LOST`] for a lost symbol.
+    /// Indexes among the symbols; [`MISSING`] for a lost symbol.
     indexes: Vec<usize>,
     n_lost: usize,
     /// Total bytes of the names and values that are not lost.
     size: usize,
-    /// `true` if the names are known to ascend.
-    ascend: bool,
+    /// `true` if the names are known to be sorted.
+    is_sorted: bool,
 }
 
 /// The index of a symbol whose frame is lost.
-const LOST: usize = usize::MAX;
+const MISSING: usize = usize::MAX;
 
 impl LabelSymbols {
     /// Decodes the next series, which has `count` labels. Returns `Some(false)` if a label is lost, and `None` if the
@@ -170,17 +170,17 @@ impl LabelSymbols {
                 Some(_) if step == 0 => {}
                 Some(before) => {
                     let number = before.wrapping_add_signed(step);
-                    let (idx, before) = (symbols.index(number).unwrap_or(LOST), self.indexes[at]);
+                    let (idx, before) = (symbols.index(number).unwrap_or(MISSING), self.indexes[at]);
                     (self.numbers[at], self.indexes[at]) = (number, idx);
                     self.forget(before, symbols);
-                    self.ascend &= before != LOST && idx != LOST && symbols.has_name_of(idx, before);
+                    self.is_sorted &= before != MISSING && idx != MISSING && symbols.has_name_of(idx, before);
                     self.note(idx, symbols)?;
                 }
                 None => {
-                    let (number, idx) = (step as u64, symbols.index(step as u64).unwrap_or(LOST));
+                    let (number, idx) = (step as u64, symbols.index(step as u64).unwrap_or(MISSING));
                     self.numbers.push(number);
                     self.indexes.push(idx);
-                    self.ascend = false;
+                    self.is_sorted = false;
                     self.note(idx, symbols)?;
                 }
             }
@@ -188,15 +188,15 @@ impl LabelSymbols {
         if self.n_lost > 0 {
             return Some(false);
         }
-        if !self.ascend {
-            self.ascend = self.indexes.is_sorted_by(|&a, &b| symbols.name(a) < symbols.name(b));
+        if !self.is_sorted {
+            self.is_sorted = self.indexes.is_sorted_by(|&a, &b| symbols.name(a) < symbols.name(b));
         }
-        (self.ascend && self.size <= LABELS_SIZE_MAX).then_some(true)
+        (self.is_sorted && self.size <= LABELS_SIZE_MAX).then_some(true)
     }
 
     /// Counts a label. Returns `None` if its name or value is empty.
     fn note(&mut self, idx: usize, symbols: &Symbols) -> Option<()> {
-        if idx == LOST {
+        if idx == MISSING {
             self.n_lost += 1;
             return Some(());
         }
@@ -206,7 +206,7 @@ impl LabelSymbols {
     }
 
     fn forget(&mut self, idx: usize, symbols: &Symbols) {
-        if idx == LOST {
+        if idx == MISSING {
             self.n_lost -= 1;
         } else {
             self.size -= symbols.name(idx).len() + symbols.value(idx).len();

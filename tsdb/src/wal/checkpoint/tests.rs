@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::fs::RealFs;
 use crate::labels::{Labels, Metadata};
 use crate::sample::SeriesRef;
-use crate::wal::file_name::Cut;
+use crate::wal::file_name::CheckpointPosition;
 use crate::wal::reader::LargeFrameLock;
 
 type Series = (u64, Labels, i64);
@@ -19,7 +19,7 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
 fn write_all(dir: &Path, number: u64, next_ref: u64, all: &[Series], metadata: &[(&str, Metadata)]) {
     let series = all.iter().map(|(series, labels, last)| Ok((SeriesRef(*series), labels.clone(), *last)));
     let metadata = metadata.iter().map(|(family, metadata)| (*family, metadata));
-    write(&RealFs, dir, Cut(number), next_ref, metadata, series, &[]).unwrap();
+    write(&RealFs, dir, CheckpointPosition(number), next_ref, metadata, series, &[]).unwrap();
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -82,7 +82,7 @@ fn an_error_leaves_no_file_and_incomplete_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("checkpoint-00000001.tmp"), "half").unwrap();
     let failing = std::iter::once(Err(Error::Options("no".into())));
-    assert!(write(&RealFs, dir.path(), Cut(2), 0, std::iter::empty(), failing, &[]).is_err());
+    assert!(write(&RealFs, dir.path(), CheckpointPosition(2), 0, std::iter::empty(), failing, &[]).is_err());
     assert_eq!(RealFs.list(dir.path()).unwrap(), [""; 0]);
 }
 

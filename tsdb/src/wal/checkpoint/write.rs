@@ -11,7 +11,7 @@ use crate::fs::{Fs, remove_if_exists};
 use crate::labels::{LABELS_SIZE_MAX, Labels, Metadata};
 use crate::sample::SeriesRef;
 use crate::sample::exemplar::NumberedExemplars;
-use crate::wal::file_name::{Cut, SegmentKind};
+use crate::wal::file_name::{CheckpointPosition, SegmentKind};
 use crate::wal::frame_file::FrameFile;
 use crate::wal::record::{METADATA, encode_metadata};
 
@@ -22,14 +22,14 @@ const FRAME_SIZE: usize = 512 << 10;
 pub(in crate::wal) fn write<'a>(
     fs: &dyn Fs,
     dir: &Path,
-    cut: Cut,
+    position: CheckpointPosition,
     next_ref: u64,
     metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
     series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
     exemplars: &[NumberedExemplars],
 ) -> Result<()> {
     let kind = SegmentKind::Checkpoint;
-    let (path, tmp) = (dir.join(kind.file_name(cut.0)), dir.join(kind.tmp_name(cut.0)));
+    let (path, tmp) = (dir.join(kind.file_name(position.0)), dir.join(kind.tmp_name(position.0)));
     let salt = getrandom::u64().map_err(|e| Error::io("salt", &tmp)(e.into()))?;
     // Remove the incomplete files that a crash left.
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
@@ -40,7 +40,7 @@ pub(in crate::wal) fn write<'a>(
     }
     let written = || {
         let mut file = FrameFile::create(fs, &tmp, kind, salt)?;
-        put_u64(&mut file.payload, cut.0);
+        put_u64(&mut file.payload, position.0);
         put_u64(&mut file.payload, next_ref);
         file.frame(BEGIN)?;
         write_metadata(&mut file, metadata)?;

@@ -88,29 +88,29 @@ fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Ve
 
 /// Sets the roles of the files of one log, choosing the checkpoint as a replay does.
 fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) {
-    let (large, mut cut, mut begun) = (LargeFrameLock::default(), None, None);
+    let (large, mut chosen, mut started) = (LargeFrameLock::default(), None, None);
     for file in files.iter_mut().rev().filter(|file| file.kind == SegmentKind::Checkpoint) {
-        if cut.is_some() {
+        if chosen.is_some() {
             file.role = Role::Superseded;
             continue;
         }
         match checkpoint::examine(fs, &file.path, &large) {
-            Ok(None) => cut = Some(file.number),
+            Ok(None) => chosen = Some(file.number),
             found => {
                 file.role = Role::Damaged;
                 let begins = found.is_ok_and(|damage| damage.is_some_and(|damage| damage.begins));
-                begun = begun.or(begins.then_some(file.number));
+                started = started.or(begins.then_some(file.number));
             }
         }
     }
     // If no checkpoint is valid, the replay uses the valid frames of the newest. That checkpoint supersedes segments if
     // its first frame is valid.
     let newest = files.iter().rev().find(|file| file.kind == SegmentKind::Checkpoint).map(|file| file.number);
-    if let (None, Some(instead)) = (cut, begun.or(newest)) {
+    if let (None, Some(instead)) = (chosen, started.or(newest)) {
         let is_instead = |file: &&mut LogFile| file.kind == SegmentKind::Checkpoint && file.number == instead;
         files.iter_mut().filter(is_instead).for_each(|file| file.role = Role::Live);
     }
-    let cut = cut.or(begun).unwrap_or(0);
-    let is_superseded = |file: &&mut LogFile| file.kind != SegmentKind::Checkpoint && file.number < cut;
+    let chosen = chosen.or(started).unwrap_or(0);
+    let is_superseded = |file: &&mut LogFile| file.kind != SegmentKind::Checkpoint && file.number < chosen;
     files.iter_mut().filter(is_superseded).for_each(|file| file.role = Role::Superseded);
 }

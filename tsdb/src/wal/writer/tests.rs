@@ -1,4 +1,4 @@
-//! Group commit, full disks, failed syncs, and cuts.
+//! Group commit, full disks, failed syncs, and rotations.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -73,7 +73,7 @@ fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
         assert!(matches!(wal.health(), Health::Blocked(reason) if reason.contains("samples-")), "room {room}");
         let before = times(dir.path());
         assert_eq!(before, appended, "room {room}: only what was acknowledged is there");
-        assert!(wal.rotate().is_err(), "pending records cannot be written, so nothing is cut");
+        assert!(wal.rotate().is_err(), "pending records cannot be written, so nothing is rotated");
         fs.set_room(u64::MAX);
         append(&wal, 4).unwrap();
         assert_eq!(wal.health(), Health::Ok);
@@ -119,21 +119,25 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
     let mut column = SampleColumn::default();
     column.push(SeriesRef(1), Sample { timestamp_ms: 5, value: 0.5 });
     wal.append_samples(&column);
-    let cut = wal.rotate().unwrap();
+    let position = wal.rotate().unwrap();
     append(&wal, 6).unwrap();
-    assert_eq!(times_in(dir.path(), |number| number < cut.0), [0, 1, 2, 3, 4, 5], "pending records are before the cut");
-    assert_eq!(times_in(dir.path(), |number| number >= cut.0), [6]);
-    let cut = wal.rotate().unwrap();
-    assert!(wal.rotate().unwrap() > cut, "no two cuts are the same");
-    let cut = wal.rotate().unwrap();
-    wal.checkpoint(cut, std::iter::empty(), 7, std::iter::empty(), &[]).unwrap();
-    assert_eq!(RealFs.list(dir.path()).unwrap(), [SegmentKind::Checkpoint.file_name(cut.0)]);
+    assert_eq!(
+        times_in(dir.path(), |number| number < position.0),
+        [0, 1, 2, 3, 4, 5],
+        "pending records are before the rotation"
+    );
+    assert_eq!(times_in(dir.path(), |number| number >= position.0), [6]);
+    let position = wal.rotate().unwrap();
+    assert!(wal.rotate().unwrap() > position, "no two positions are the same");
+    let position = wal.rotate().unwrap();
+    wal.checkpoint(position, std::iter::empty(), 7, std::iter::empty(), &[]).unwrap();
+    assert_eq!(RealFs.list(dir.path()).unwrap(), [SegmentKind::Checkpoint.file_name(position.0)]);
     drop(wal);
     append(&open(), 8).unwrap();
-    assert_eq!(times_in(dir.path(), |number| number >= cut.0), [8], "a new process writes after the cut");
+    assert_eq!(times_in(dir.path(), |number| number >= position.0), [8], "a new process writes after the rotation");
 }
 
-/// Appends hold a lock that the cut takes as well. Commits hold no lock.
+/// Appends hold a lock that a rotation takes as well. Commits hold no lock.
 #[test]
 fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
     let dir = tempfile::tempdir().unwrap();
@@ -149,22 +153,22 @@ fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
         drop(next);
         wal.commit(end).unwrap();
     };
-    let cuts = std::thread::scope(|scope| {
+    let positions = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3).map(|_| scope.spawn(|| (0..300).for_each(|_| append()))).collect();
-        let mut cuts: Vec<(Cut, i64)> = Vec::new();
+        let mut positions: Vec<(CheckpointPosition, i64)> = Vec::new();
         while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             let next = head.write().unwrap();
-            if cuts.last().is_none_or(|&(_, last)| *next >= last + 10) {
-                cuts.push((wal.rotate().unwrap(), *next));
+            if positions.last().is_none_or(|&(_, last)| *next >= last + 10) {
+                positions.push((wal.rotate().unwrap(), *next));
             }
             drop(next);
             std::thread::yield_now();
         }
-        cuts
+        positions
     });
-    for (cut, next) in cuts {
-        let before: BTreeSet<i64> = times_in(dir.path(), |number| number < cut.0).into_iter().collect();
-        assert!(before.into_iter().eq(0..next), "cut {cut:?} at {next}");
+    for (position, next) in positions {
+        let before: BTreeSet<i64> = times_in(dir.path(), |number| number < position.0).into_iter().collect();
+        assert!(before.into_iter().eq(0..next), "{position:?} at {next}");
     }
     assert_eq!(times(dir.path()), (0..900).collect::<Vec<_>>());
 }
