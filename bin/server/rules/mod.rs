@@ -131,8 +131,8 @@ impl Rules {
         let old = self.live();
         let change = old.set.change_to(loaded, live.default_interval, is_first, &self.alerts_max);
         let now = now();
-        let (set, departed) = change.apply(now, &live.settings);
-        self.entries().replace(&set, departed, now);
+        let (set, removed) = change.apply(now, &live.settings);
+        self.entries().replace(&set, removed, now);
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Live { set: Arc::new(set), ..live };
         self.changed.notify_all();
     }

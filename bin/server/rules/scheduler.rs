@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use varve_rules::plan::{Next, Plan, Waiting};
-use varve_rules::{Departed, Group, Mode, RuleSet, Time};
+use varve_rules::{Group, Mode, RemovedGroup, RuleSet, Time};
 
 use super::storage::RuleStorage;
 use super::{Live, Rules, now};
@@ -18,7 +18,7 @@ use crate::server::store::Store;
 /// Maximum time that the scheduler sleeps. It is short because the wall clock may be set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Pause before staleness markers of removed groups are written again after a failure.
-const DEPARTURE_RETRY: Duration = Duration::from_secs(10);
+const REMOVAL_RETRY: Duration = Duration::from_secs(10);
 
 /// Groups with their plans, and the evaluations that wait for a thread.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Entries {
     /// Groups by file and name.
     by_key: BTreeMap<(Arc<str>, String), Entry>,
     /// Series of removed groups that still need staleness markers.
-    departed: Vec<Departed>,
+    removed: Vec<RemovedGroup>,
     /// At most one per group.
     queue: VecDeque<Job>,
 }
@@ -70,7 +70,7 @@ impl Entries {
     }
 
     /// Replaces the groups. Plans of groups that stay the same, or only change their rules, continue.
-    pub(super) fn replace(&mut self, set: &RuleSet, departed: Vec<Departed>, now: Time) {
+    pub(super) fn replace(&mut self, set: &RuleSet, removed: Vec<RemovedGroup>, now: Time) {
         let mut old = std::mem::take(&mut self.by_key);
         for group in set.groups() {
             let key = (Arc::clone(&group.file), group.name().to_owned());
@@ -92,7 +92,7 @@ impl Entries {
             self.by_key.insert(key, entry);
         }
         self.queue.retain(|job| !job.group.is_stopped());
-        self.departed.extend(departed);
+        self.removed.extend(removed);
         self.is_loaded = true;
     }
 
@@ -139,9 +139,9 @@ impl Entries {
     }
 
     /// Takes the removed groups whose staleness markers are due.
-    fn take_departed(&mut self, now: Time) -> Vec<Departed> {
-        let (due, later) = std::mem::take(&mut self.departed).into_iter().partition(|departed| departed.due <= now);
-        self.departed = later;
+    fn take_removed(&mut self, now: Time) -> Vec<RemovedGroup> {
+        let (due, later) = std::mem::take(&mut self.removed).into_iter().partition(|group| group.due <= now);
+        self.removed = later;
         due
     }
 }
@@ -179,7 +179,7 @@ fn enqueue<'a>(app: &'a App, store: &Store) -> (MutexGuard<'a, Entries>, Duratio
     let (rules, live) = (&app.rules, app.rules.live());
     plan_catch_up(app, store, &live);
     let now = now();
-    end_departed(app, store, now);
+    end_removed_groups(app, store, now);
     let catching_up = rules.entries().catching_up();
     for group in catching_up {
         group.resend(now, &RuleStorage::new(app, store, group.schedule().interval()), &live.settings);
@@ -247,19 +247,19 @@ fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Tim
     }
 }
 
-fn end_departed(app: &App, store: &Store, now: Time) {
-    let due = app.rules.entries().take_departed(now);
+fn end_removed_groups(app: &App, store: &Store, now: Time) {
+    let due = app.rules.entries().take_removed(now);
     let storage = RuleStorage::new(app, store, SLEEP_MAX);
     let mut failed = Vec::new();
-    for mut departed in due {
-        if let Err(failure) = departed.end_series(&storage) {
+    for mut group in due {
+        if let Err(failure) = group.end_series(&storage) {
             tracing::warn!(reason = failure.message, "Cannot end the series of removed rules; retrying later");
-            departed.due = now + DEPARTURE_RETRY;
-            failed.push(departed);
+            group.due = now + REMOVAL_RETRY;
+            failed.push(group);
         }
     }
     if !failed.is_empty() {
-        app.rules.entries().departed.extend(failed);
+        app.rules.entries().removed.extend(failed);
     }
 }
 
@@ -315,13 +315,13 @@ mod tests {
 
     /// Reads a group into the entries, as a reload does. Returns the new set.
     fn reload(entries: &mut Entries, old: &RuleSet, group: &str, now: Time) -> RuleSet {
-        let (set, departed) = apply(old, group, now);
-        entries.replace(&set, departed, now);
+        let (set, removed) = apply(old, group, now);
+        entries.replace(&set, removed, now);
         set
     }
 
     /// Stops the groups that have changed, which is the first half of a reload.
-    fn apply(old: &RuleSet, group: &str, now: Time) -> (RuleSet, Vec<Departed>) {
+    fn apply(old: &RuleSet, group: &str, now: Time) -> (RuleSet, Vec<RemovedGroup>) {
         let parsed = file::parse(&format!("groups: [{group}]"), &Options::default()).unwrap();
         let files = parsed.files.into_iter().map(|file| ("f".into(), file)).collect();
         let change = old.change_to(files, 60 * S, false, &Arc::new(AlertsMax::new(10)));
@@ -361,10 +361,10 @@ mod tests {
         for (successor, repeats) in [(changed, true), (slower, false)] {
             let (mut entries, set) = loaded(group, at(1000));
             let job = due(&mut entries, at(1030)).unwrap();
-            let (set, departed) = apply(&set, successor, at(1030));
+            let (set, removed) = apply(&set, successor, at(1030));
             entries.done(&job);
             assert!(due(&mut entries, at(1065)).is_none(), "the group is stopped");
-            entries.replace(&set, departed, at(1030));
+            entries.replace(&set, removed, at(1030));
             let next = due(&mut entries, at(1031)).map(|job| job.tick);
             assert_eq!(next, Some(job.tick).filter(|_| repeats));
             if !repeats {

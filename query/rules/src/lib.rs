@@ -32,7 +32,7 @@ pub mod waiting;
 
 pub use alert::{Alert, AlertState, Notification, RestoreOptions};
 pub use alerts_max::AlertsMax;
-pub use group::{Departed, Group, GroupStatus, Iteration, Mode, Settings, batches};
+pub use group::{Group, GroupStatus, Iteration, Mode, RemovedGroup, Settings, batches};
 pub use rule_set::{Change, RuleSet};
 pub use threads::Threads;
 pub use time::Time;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::alerts_max::AlertsMax;
 use crate::file::RuleFile;
-use crate::group::{Departed, Group, Settings};
+use crate::group::{Group, RemovedGroup, Settings};
 use crate::time::Time;
 
 /// All groups, by file and name.
@@ -66,18 +66,18 @@ impl Change {
     /// Stops changed and removed groups, waits for their evaluations, and carries state over. Returns the new set, and
     /// the series of removed groups.
     #[must_use]
-    pub fn apply(self, now: Time, settings: &Settings) -> (RuleSet, Vec<Departed>) {
+    pub fn apply(self, now: Time, settings: &Settings) -> (RuleSet, Vec<RemovedGroup>) {
         // All groups end at the same time, so that a reload waits only for the slowest rule.
         self.changed.iter().map(|(old, _)| old).chain(&self.removed).for_each(|group| group.stop());
         for (old, new) in &self.changed {
             old.join();
             new.carry_over(old);
         }
-        let depart = |group: &Arc<Group>| {
+        let removed = |group: &Arc<Group>| {
             group.join();
-            group.depart(now, settings)
+            group.removed(now, settings)
         };
-        let departed = self.removed.iter().map(depart).collect();
-        (self.set, departed)
+        let removed = self.removed.iter().map(removed).collect();
+        (self.set, removed)
     }
 }

@@ -33,7 +33,7 @@ use crate::time::Time;
 
 pub use dependencies::batches;
 pub use evaluate::{Iteration, Mode};
-pub use reload::Departed;
+pub use reload::RemovedGroup;
 
 /// Settings of all groups.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use crate::time::Time;
 
 /// The series of a removed group. They end two intervals later, so that a renamed group can continue them.
 #[derive(Debug)]
-pub struct Departed {
+pub struct RemovedGroup {
     /// Time at which the staleness markers are due.
     pub due: Time,
     file: std::sync::Arc<str>,
@@ -58,10 +58,10 @@ impl Group {
 
     /// Returns the series of a removed group, which must be stopped.
     #[must_use]
-    pub fn depart(&self, now: Time, settings: &Settings) -> Departed {
+    pub fn removed(&self, now: Time, settings: &Settings) -> RemovedGroup {
         let written = self.rules.iter().flat_map(|rule| rule.state().written.clone());
-        Departed {
-            due: now + self.schedule.interval() * DEPARTURE_INTERVALS,
+        RemovedGroup {
+            due: now + self.schedule.interval() * REMOVAL_INTERVALS,
             file: self.file.clone(),
             group: self.name().to_owned(),
             timestamp_ms: (now - self.query_offset(settings)).ms(),
@@ -71,9 +71,9 @@ impl Group {
 }
 
 /// Number of intervals after which the series of a removed group end.
-const DEPARTURE_INTERVALS: u32 = 2;
+const REMOVAL_INTERVALS: u32 = 2;
 
-impl Departed {
+impl RemovedGroup {
     /// Writes staleness markers for the series that no other rule has continued.
     ///
     /// # Errors

@@ -133,7 +133,7 @@ fn parse(text: &str) -> Vec<(Arc<str>, file::RuleFile)> {
 }
 
 /// Returns the groups of a file; the default interval is a minute.
-fn set_of(old: &RuleSet, text: &str, alerts_max: &Arc<AlertsMax>) -> (RuleSet, Vec<Departed>) {
+fn set_of(old: &RuleSet, text: &str, alerts_max: &Arc<AlertsMax>) -> (RuleSet, Vec<RemovedGroup>) {
     let change = old.change_to(parse(text), Duration::from_secs(60), false, alerts_max);
     change.apply(Time::from_seconds(T0), &settings())
 }
@@ -635,9 +635,9 @@ fn a_reload_touches_only_changed_groups_and_carries_state_over() {
     fake.take_written();
 
     let text = format!("groups: [{kept}, {{name: g, rules: [{{alert: A, expr: e, for: 1m}}]}}]");
-    let (set, departed) = set_of(&set, &text, &alerts_max);
+    let (set, removed) = set_of(&set, &text, &alerts_max);
     let changed: Vec<_> = set.groups().cloned().collect();
-    assert!(departed.is_empty());
+    assert!(removed.is_empty());
     assert!(Arc::ptr_eq(&changed[1], &groups[1]) && !Arc::ptr_eq(&changed[0], &groups[0]));
     assert!(groups[0].is_stopped() && !groups[1].is_stopped());
     assert_eq!(states(&changed[0]), "1:firing");
@@ -646,11 +646,11 @@ fn a_reload_touches_only_changed_groups_and_carries_state_over() {
     assert!(written.contains(&"r{a=1} stale@120".to_owned()), "{written:?}");
     assert_eq!(states(&changed[0]), "1:firing");
 
-    let (set, departed) = set_of(&set, "groups: []", &alerts_max);
+    let (set, removed) = set_of(&set, "groups: []", &alerts_max);
     assert_eq!(set.groups().count(), 0);
-    let due: Vec<_> = departed.iter().map(|departed| departed.due.seconds() - T0).collect();
+    let due: Vec<_> = removed.iter().map(|group| group.due.seconds() - T0).collect();
     assert_eq!(due, [120, 120]);
-    departed.iter().for_each(|departed| departed.end_series(&fake).unwrap());
+    removed.iter().for_each(|group| group.end_series(&fake).unwrap());
     let written = fake.take_written();
     assert_eq!(written.len(), 3, "{written:?}");
     assert!(written.contains(&"k{a=1} stale@0".to_owned()));
@@ -667,11 +667,11 @@ fn a_series_that_a_new_group_writes_does_not_end_with_the_removed_group() {
     );
     fake.set("e", Ok(vec![("m a=1", 5.0), ("m a=2", 5.0)]));
     evaluate(set.groups().next().unwrap(), &fake, 0);
-    let (set, departed) = set_of(&set, "groups: [{name: new, rules: [{record: r, expr: f}]}]", &alerts_max);
+    let (set, removed) = set_of(&set, "groups: [{name: new, rules: [{record: r, expr: f}]}]", &alerts_max);
     fake.set("f", Ok(vec![("m a=1", 5.0)]));
     evaluate(set.groups().next().unwrap(), &fake, MINUTE);
     fake.written.lock().unwrap().retain(|(_, sample)| sample.timestamp_ms > T0 * 1000);
-    departed.iter().for_each(|departed| departed.end_series(&fake).unwrap());
+    removed.iter().for_each(|group| group.end_series(&fake).unwrap());
     assert_eq!(fake.take_written(), ["r{a=1} 5@60", "r{a=2} stale@0", "s{a=1} stale@0", "s{a=2} stale@0"]);
 }
 
