@@ -80,7 +80,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let pressure = Pressure::new(memory, args.memory_refuse_at);
     let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
     app.query_log.write_to(QueryLog::open(query_log_file.as_deref())?);
-    let seen = auto_reload::Seen::now(&app.config.current());
+    let seen = auto_reload::FileState::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
     let result = runtime.block_on(run(args, HttpState::new(app, web), options, uploads, seen));
     // A thread that still replays or computes must not delay the end: acknowledged samples are safe already.
@@ -93,7 +93,7 @@ async fn run(
     state: HttpState,
     options: StoreOptions,
     uploads: Option<UploadOptions>,
-    seen: auto_reload::Seen,
+    seen: auto_reload::FileState,
 ) -> Result<()> {
     let app = Arc::clone(&state.app);
     let alerting = app.notifier.prepare(&app.config.current())?;

@@ -14,7 +14,7 @@ use super::rules;
 use crate::config::Config;
 
 /// Checks the files every `interval`, forever.
-pub(crate) async fn run(app: Arc<App>, path: PathBuf, interval: Duration, mut seen: Seen) {
+pub(crate) async fn run(app: Arc<App>, path: PathBuf, interval: Duration, mut seen: FileState) {
     loop {
         let (app, path) = (Arc::clone(&app), path.clone());
         let checked = tokio::task::spawn_blocking(move || check(&app, &path, &seen));
@@ -28,13 +28,13 @@ pub(crate) async fn run(app: Arc<App>, path: PathBuf, interval: Duration, mut se
 
 /// The files as last read.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct FileState {
     config: Result<Config, String>,
     /// Hash of the rule files.
     rules: u64,
 }
 
-impl Seen {
+impl FileState {
     /// Returns the files of a configuration. A change after this call is found.
     pub(crate) fn now(config: &Config) -> Self {
         Self { config: Ok(config.clone()), rules: rules::hash_files(&config.rule_files) }
@@ -42,10 +42,10 @@ impl Seen {
 }
 
 /// Reloads the configuration if its meaning or a rule file has changed since `seen`.
-fn check(app: &App, path: &Path, seen: &Seen) -> Seen {
+fn check(app: &App, path: &Path, seen: &FileState) -> FileState {
     let rules = || rules::hash_files(&app.config.current().rule_files);
     let config = Config::load(path).map_err(|error| format!("{error:#}"));
-    let found = Seen { config, rules: rules() };
+    let found = FileState { config, rules: rules() };
     let is_in_force = found.config.as_ref().ok() == Some(&*app.config.current());
     let is_other_config = !is_in_force && seen.config != found.config;
     if !is_other_config && seen.rules == found.rules {
@@ -54,5 +54,5 @@ fn check(app: &App, path: &Path, seen: &Seen) -> Seen {
     // `reload` logs an error.
     drop(app.reload());
     // Another configuration may name other rule files.
-    if is_other_config { Seen { rules: rules(), ..found } } else { found }
+    if is_other_config { FileState { rules: rules(), ..found } } else { found }
 }

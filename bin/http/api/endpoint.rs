@@ -12,7 +12,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 use serde_json::Value;
 
 use crate::http::error::RETRY_AFTER_S;
-use crate::http::openapi::{Described, Parameter, Schemas};
+use crate::http::openapi::{JsonSchema, Parameter, Schemas};
 use crate::http::response::plain;
 use crate::http::serving::redirect::API;
 use crate::http::serving::state::HttpState;
@@ -107,7 +107,7 @@ impl Endpoint {
     }
 
     /// Sets the type of `data` in the response.
-    pub(crate) fn gives<T: Described>(self) -> Self {
+    pub(crate) fn gives<T: JsonSchema>(self) -> Self {
         Self { content: Content::Json(T::schema), ..self }
     }
 

@@ -78,7 +78,7 @@ struct Receiving {
 
 /// An active request of a connection, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Busy {
+pub(super) struct RequestGuard {
     connection: Arc<Connection>,
     /// The permit of an HTTP/2 stream. A connection may have many.
     _stream: Option<OwnedSemaphorePermit>,
@@ -94,9 +94,9 @@ pub(super) struct ReceivedBody {
 
 /// A response body that keeps its connection busy until its end: closing an idle connection would truncate it.
 #[derive(Debug)]
-pub(super) struct BusyBody {
+pub(super) struct GuardedBody {
     body: Body,
-    _busy: Busy,
+    _guard: RequestGuard,
 }
 
 impl Connections {
@@ -206,9 +206,9 @@ impl Connections {
 
 impl Connection {
     /// Marks the connection as busy with a request.
-    pub(super) fn busy(self: &Arc<Self>) -> Busy {
+    pub(super) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.n_requests.fetch_add(1, Ordering::AcqRel);
-        Busy { connection: Arc::clone(self), _stream: None }
+        RequestGuard { connection: Arc::clone(self), _stream: None }
     }
 
     /// Returns `true` if a request is active.
@@ -217,7 +217,7 @@ impl Connection {
     }
 
     /// Returns `true` if closing the connection aborts no request that has arrived completely.
-    pub(super) fn may_close(&self) -> bool {
+    pub(super) fn is_closable(&self) -> bool {
         !self.is_busy() || self.receive_rate().is_some()
     }
 
@@ -265,7 +265,7 @@ impl Connection {
     }
 }
 
-impl Busy {
+impl RequestGuard {
     /// Waits for a regular permit if the connection is reserved. Returns `false` if there is none.
     pub(super) async fn enter_regular(&self) -> bool {
         let Connection { all, permit, is_reserved, .. } = &*self.connection;
@@ -304,8 +304,8 @@ impl Busy {
     }
 
     /// Keeps the connection busy until the body is dropped.
-    pub(super) fn until_the_end_of(self, body: Body) -> BusyBody {
-        BusyBody { body, _busy: self }
+    pub(super) fn guard_body(self, body: Body) -> GuardedBody {
+        GuardedBody { body, _guard: self }
     }
 }
 
@@ -359,7 +359,7 @@ impl Drop for ReceivedBody {
     }
 }
 
-impl HttpBody for BusyBody {
+impl HttpBody for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -379,7 +379,7 @@ impl HttpBody for BusyBody {
     }
 }
 
-impl Drop for Busy {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         *lock(&self.connection.idle_since) = Instant::now();
         self.connection.n_requests.fetch_sub(1, Ordering::AcqRel);
@@ -410,8 +410,8 @@ mod tests {
         let connections = connections(3);
         let enter = || connections.enter();
         let (first, second, third) = (enter().await, enter().await, enter().await);
-        let _working = first.busy();
-        drop(second.busy());
+        let _working = first.begin_request();
+        drop(second.begin_request());
         // The third connection is the longest idle: the second was busy just now, and the first still is.
         let leave = async {
             third.evicted().await;
@@ -425,7 +425,7 @@ mod tests {
     async fn a_connection_is_busy_until_the_end_of_its_response() {
         let connections = connections(1);
         let connection = connections.enter().await;
-        let body = connection.busy().until_the_end_of(Body::from("abc"));
+        let body = connection.begin_request().guard_body(Body::from("abc"));
         assert!(connection.is_busy());
         assert_eq!(axum::body::to_bytes(Body::new(body), 10).await.unwrap(), "abc");
         assert!(!connection.is_busy());
@@ -435,7 +435,7 @@ mod tests {
     async fn requests_of_http_2_share_their_permits() {
         let connections = connections(2);
         let (first, second) = (connections.enter().await, connections.enter().await);
-        let mut busy = [first.busy(), first.busy(), second.busy()];
+        let mut busy = [first.begin_request(), first.begin_request(), second.begin_request()];
         busy[0].enter_stream().await;
         busy[1].enter_stream().await;
         assert!(tokio::time::timeout(Duration::from_millis(1), busy[2].enter_stream()).await.is_err());
@@ -448,7 +448,7 @@ mod tests {
     async fn a_connection_without_active_requests_is_idle() {
         let connections = connections(1);
         let connection = connections.enter().await;
-        let busy = connection.busy();
+        let busy = connection.begin_request();
         let idle = connection.idle_for(Duration::from_millis(1));
         assert!(tokio::time::timeout(Duration::from_millis(5), idle).await.is_err());
         drop(busy);
@@ -459,7 +459,7 @@ mod tests {
     async fn the_slowest_connection_is_evicted() {
         let connections = connections(2);
         let (slow, fast) = (connections.enter().await, connections.enter().await);
-        let _busy = [slow.busy(), fast.busy()];
+        let _busy = [slow.begin_request(), fast.begin_request()];
         assert!(!connections.evict(false), "both may be computing");
         let receive = |since| {
             for (connection, bytes) in [(&slow, 1), (&fast, 1 << 20)] {
@@ -469,11 +469,11 @@ mod tests {
         receive(Instant::now());
         assert!(!connections.evict(false), "both have just begun");
         receive(Instant::now() - RECEIVE_TIME_MIN);
-        assert!(connections.evict(false) && slow.is_evicted.load(Ordering::Relaxed) && slow.may_close());
+        assert!(connections.evict(false) && slow.is_evicted.load(Ordering::Relaxed) && slow.is_closable());
         assert_eq!((connections.evictions.idle.get(), connections.evictions.slow.get()), (0, 1));
         // A further request of the connection is not interrupted.
-        let _other = fast.busy();
-        assert!(!connections.evict(false) && !fast.may_close());
+        let _other = fast.begin_request();
+        assert!(!connections.evict(false) && !fast.is_closable());
     }
 
     /// Every waiting stream evicted a connection, so a few slow ones cost all others.
@@ -485,7 +485,7 @@ mod tests {
             connection.has_streams.store(true, Ordering::Relaxed);
             let since = Instant::now() - RECEIVE_TIME_MIN;
             *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes: connection.id };
-            connection.busy()
+            connection.begin_request()
         });
         for n_evicted in 1..=3 {
             (0..10).for_each(|_| connections.evict_for_stream());
@@ -500,7 +500,7 @@ mod tests {
         for is_receiving in [false, true] {
             let connections = connections(1);
             let regular = connections.enter().await;
-            let _working = regular.busy();
+            let _working = regular.begin_request();
             let mut reserved = Vec::new();
             for _ in 0..RESERVED_MAX {
                 reserved.push(connections.enter().await);
@@ -508,7 +508,7 @@ mod tests {
             let since = Instant::now() - RECEIVE_TIME_MIN;
             let busy = |connection: &Arc<Connection>| {
                 *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes: connection.id };
-                connection.busy()
+                connection.begin_request()
             };
             let mut bodies: Vec<_> = reserved.iter().filter(|_| is_receiving).map(busy).collect();
             let first = (reserved.remove(0), bodies.drain(..usize::from(is_receiving)).next());
@@ -526,9 +526,9 @@ mod tests {
     async fn a_reserved_connection_needs_a_regular_permit_for_most_requests() {
         let connections = connections(1);
         let regular = connections.enter().await;
-        let working = regular.busy();
+        let working = regular.begin_request();
         let reserved = connections.enter().await;
-        let busy = reserved.busy();
+        let busy = reserved.begin_request();
         assert!(reserved.is_reserved() && !busy.enter_regular().await);
         drop((working, regular));
         assert!(busy.enter_regular().await && !reserved.is_reserved());

@@ -116,7 +116,7 @@ async fn accept_all(server: Server, listener: TcpListener, connections: Arc<Conn
             connection = connections.enter() => connection,
             () = stopped(&mut stopping) => break,
         };
-        tokio::spawn(talk(server.clone(), accepted, connection, stop.clone()));
+        tokio::spawn(serve_connection(server.clone(), accepted, connection, stop.clone()));
     }
 }
 
@@ -141,7 +141,12 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 /// Runs a connection to its end.
-async fn talk(server: Server, stream: TcpStream, connection: Arc<Connection>, mut stop: watch::Receiver<bool>) {
+async fn serve_connection(
+    server: Server,
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    mut stop: watch::Receiver<bool>,
+) {
     let Server { app, web, routes } = server;
     let _open = OpenGauge::count(&app);
     // Responses are sent in few large writes, which Nagle's algorithm would only delay.
@@ -151,7 +156,7 @@ async fn talk(server: Server, stream: TcpStream, connection: Arc<Connection>, mu
     let socket = StallGuard::new(stream, app.settings.response.stall_timeout, stalled);
     let web = web.current();
     let Some(tls) = web.tls.clone() else {
-        return speak(&app, routes, socket, Talk { peer, http2: web.http2 }, &connection, stop).await;
+        return serve_http(&app, routes, socket, ConnectionContext { peer, http2: web.http2 }, &connection, stop).await;
     };
     let encrypted = tokio::select! {
         encrypted = TlsAcceptor::from(tls).accept(socket) => encrypted.ok(),
@@ -162,7 +167,7 @@ async fn talk(server: Server, stream: TcpStream, connection: Arc<Connection>, mu
     match encrypted {
         Some(encrypted) => {
             let http2 = encrypted.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
-            speak(&app, routes, encrypted, Talk { peer, http2 }, &connection, stop).await;
+            serve_http(&app, routes, encrypted, ConnectionContext { peer, http2 }, &connection, stop).await;
         }
         None => app.metrics.handshakes_failed.inc(),
     }
@@ -170,54 +175,54 @@ async fn talk(server: Server, stream: TcpStream, connection: Arc<Connection>, mu
 
 /// Properties of a connection.
 #[derive(Debug, Clone, Copy)]
-struct Talk {
+struct ConnectionContext {
     peer: Option<Peer>,
     /// Whether HTTP/2 is enabled.
     http2: bool,
 }
 
 /// Serves HTTP until client or server ends the connection.
-async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     app: &Arc<App>,
     routes: Routes,
     socket: S,
-    talk: Talk,
+    context: ConnectionContext,
     connection: &Arc<Connection>,
     mut stop: watch::Receiver<bool>,
 ) {
     let (shared_connection, shared_app) = (Arc::clone(connection), Arc::clone(app));
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let service = TowerToHyperService::new(routes.choose(&mut request));
-        let (app, mut busy) = (Arc::clone(&shared_app), shared_connection.busy());
-        let mut request = request.map(|body| Body::new(busy.receive(body)));
-        if let Some(peer) = talk.peer {
+        let (app, mut guard) = (Arc::clone(&shared_app), shared_connection.begin_request());
+        let mut request = request.map(|body| Body::new(guard.receive(body)));
+        if let Some(peer) = context.peer {
             request.extensions_mut().insert(peer);
         }
         async move {
             let (is_http2, path) = (request.version() == Version::HTTP_2, request.uri().path());
-            let has_permit = is_reserved(path) || busy.enter_regular().await;
+            let has_permit = is_reserved(path) || guard.enter_regular().await;
             if !has_permit {
                 request.extensions_mut().insert(TooManyConnections(app.settings.args.max_connections));
             }
-            if is_http2 && !busy.is_on_reserved() {
-                busy.enter_stream().await;
+            if is_http2 && !guard.is_on_reserved() {
+                guard.enter_stream().await;
             }
             let response = service.call(request).await;
             response.map(|mut response| {
                 if !has_permit && !is_http2 {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                response.map(|body| Body::new(busy.until_the_end_of(streams::paced(body))))
+                response.map(|body| Body::new(guard.guard_body(streams::paced(body))))
             })
         }
     });
-    let builder = builder(app, talk.http2);
+    let builder = builder(app, context.http2);
     let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(socket), service));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
         () = connection.evicted() => {
             serving.as_mut().graceful_shutdown();
-            if connection.may_close() {
+            if connection.is_closable() {
                 return;
             }
             tokio::select! {

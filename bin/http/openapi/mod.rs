@@ -1,6 +1,6 @@
 //! Schemas of the OpenAPI document: parameters and response types.
 //!
-//! [`described`] defines a response type together with its schema. Streamed responses have no type: `streamed`
+//! [`schema`] defines a response type together with its schema. Streamed responses have no type: `streamed`
 //! describes them, and a test compares real responses with these descriptions.
 
 mod parameters;
@@ -14,7 +14,7 @@ pub(super) use parameters::{Kind, Parameter, optional, required};
 pub(super) use streamed::{ExemplarSeries, Label, MetadataFamilies, QueryData, SyntaxTree, Untyped};
 
 /// A type of response data.
-pub(super) trait Described {
+pub(super) trait JsonSchema {
     /// Returns the JSON schema of the type. A named type is added to `schemas` and referenced.
     fn schema(schemas: &mut Schemas) -> Value;
 }
@@ -82,7 +82,7 @@ pub(super) fn property_name(field: &str, name: &[&str]) -> String {
 
 /// Defines a struct of response data and its schema. A field may have another name in JSON:
 /// `cores = "GOMAXPROCS": usize`.
-macro_rules! described {
+macro_rules! schema {
     ($(#[doc = $about:literal])* $vis:vis struct $Type:ident {
         $( $(#[doc = $doc:literal])* $field:ident $(= $name:literal)? : $Kind:ty ),* $(,)?
     }) => {
@@ -93,11 +93,11 @@ macro_rules! described {
             $( $(#[doc = $doc])* $(#[serde(rename = $name)])? pub(super) $field: $Kind, )*
         }
 
-        impl $crate::http::openapi::Described for $Type {
+        impl $crate::http::openapi::JsonSchema for $Type {
             fn schema(schemas: &mut $crate::http::openapi::Schemas) -> serde_json::Value {
                 schemas.object(stringify!($Type), concat!($($about),*), |schemas| vec![$((
                     $crate::http::openapi::property_name(stringify!($field), &[$($name)?]),
-                    <$Kind as $crate::http::openapi::Described>::schema(schemas),
+                    <$Kind as $crate::http::openapi::JsonSchema>::schema(schemas),
                     true,
                     concat!($($doc),*),
                 )),*])
@@ -105,51 +105,51 @@ macro_rules! described {
         }
     };
 }
-pub(super) use described;
+pub(super) use schema;
 
-impl Described for String {
+impl JsonSchema for String {
     fn schema(_: &mut Schemas) -> Value {
         json!({ "type": "string" })
     }
 }
 
-impl Described for bool {
+impl JsonSchema for bool {
     fn schema(_: &mut Schemas) -> Value {
         json!({ "type": "boolean" })
     }
 }
 
-impl Described for u64 {
+impl JsonSchema for u64 {
     fn schema(_: &mut Schemas) -> Value {
         json!({ "type": "integer", "format": "int64", "minimum": 0 })
     }
 }
 
-impl Described for i64 {
+impl JsonSchema for i64 {
     fn schema(_: &mut Schemas) -> Value {
         json!({ "type": "integer", "format": "int64" })
     }
 }
 
-impl Described for f64 {
+impl JsonSchema for f64 {
     fn schema(_: &mut Schemas) -> Value {
         json!({ "type": "number" })
     }
 }
 
-impl<T: Described> Described for Vec<T> {
+impl<T: JsonSchema> JsonSchema for Vec<T> {
     fn schema(schemas: &mut Schemas) -> Value {
         json!({ "type": "array", "items": T::schema(schemas) })
     }
 }
 
-impl<T: Described> Described for BTreeMap<String, T> {
+impl<T: JsonSchema> JsonSchema for BTreeMap<String, T> {
     fn schema(schemas: &mut Schemas) -> Value {
         json!({ "type": "object", "additionalProperties": T::schema(schemas) })
     }
 }
 
-impl<T: Described> Described for Option<T> {
+impl<T: JsonSchema> JsonSchema for Option<T> {
     fn schema(schemas: &mut Schemas) -> Value {
         json!({ "anyOf": [T::schema(schemas), { "type": "null" }] })
     }
@@ -159,7 +159,7 @@ impl<T: Described> Described for Option<T> {
 mod tests {
     use super::*;
 
-    described! {
+    schema! {
         /// A thing.
         struct Thing {
             /// The name of the thing.

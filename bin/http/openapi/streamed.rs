@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Described, Schemas, object};
+use super::{JsonSchema, Schemas, object};
 
 /// A label name or value.
 pub(crate) enum Label {}
@@ -22,13 +22,13 @@ pub(crate) enum SyntaxTree {}
 /// Any value.
 pub(crate) enum Untyped {}
 
-impl Described for Label {
+impl JsonSchema for Label {
     fn schema(schemas: &mut Schemas) -> Value {
         String::schema(schemas)
     }
 }
 
-impl Described for Untyped {
+impl JsonSchema for Untyped {
     fn schema(_: &mut Schemas) -> Value {
         json!({})
     }
@@ -74,7 +74,7 @@ fn histogram(schemas: &mut Schemas) -> Value {
     })
 }
 
-impl Described for QueryData {
+impl JsonSchema for QueryData {
     fn schema(schemas: &mut Schemas) -> Value {
         let histogram = histogram(schemas);
         let sample = schemas.object("Sample", "A series with its value at a time.", |_| {
@@ -109,7 +109,7 @@ impl Described for QueryData {
     }
 }
 
-impl Described for ExemplarSeries {
+impl JsonSchema for ExemplarSeries {
     fn schema(schemas: &mut Schemas) -> Value {
         let exemplar = schemas.object("Exemplar", "An exemplar.", |_| {
             vec![
@@ -125,7 +125,7 @@ impl Described for ExemplarSeries {
     }
 }
 
-impl Described for MetadataFamilies {
+impl JsonSchema for MetadataFamilies {
     fn schema(schemas: &mut Schemas) -> Value {
         let metadata = schemas.object("Metadata", "What is known of a metric family.", |_| {
             ["type", "unit", "help"].map(|name| required(name, json!({ "type": "string" }))).into()
@@ -134,7 +134,7 @@ impl Described for MetadataFamilies {
     }
 }
 
-impl Described for SyntaxTree {
+impl JsonSchema for SyntaxTree {
     fn schema(_: &mut Schemas) -> Value {
         let kind = json!({ "type": "string", "description": "Which kind of expression this is." });
         json!({ "type": "object", "properties": { "type": kind }, "required": ["type"] })

@@ -219,8 +219,8 @@ impl Auth {
         if cache.len() >= CACHE_LEN_MAX {
             // Evicts failures first: guesses must not evict correct passwords.
             let wrong = cache.iter().find(|(_, is_right)| !**is_right).map(|(key, _)| *key);
-            let goes = wrong.or_else(|| cache.keys().next().copied());
-            goes.map(|goes| cache.remove(&goes));
+            let evicted = wrong.or_else(|| cache.keys().next().copied());
+            evicted.map(|evicted| cache.remove(&evicted));
         }
         cache.insert(key, is_right);
     }

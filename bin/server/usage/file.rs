@@ -6,8 +6,8 @@ use std::sync::Arc;
 use varve_tsdb::fs::StateFile;
 
 use super::record::{
-    ASKERS_MAX, Asker, Entry, LABEL_SIZE_MAX, LABELS_MAX, METRICS_MAX, REQUESTER_TEXT_MAX, REQUESTERS_MAX, Record,
-    Requester, SELECTORS_MAX, TEXT_SIZE_MAX,
+    Entry, LABEL_SIZE_MAX, LABELS_MAX, METRICS_MAX, MetricRequester, REQUESTER_TEXT_MAX, REQUESTERS_MAX,
+    REQUESTERS_OF_METRIC_MAX, Record, Requester, SELECTORS_MAX, TEXT_SIZE_MAX,
 };
 
 /// The file format. The size limit is far above the maximum size of a record.
@@ -19,8 +19,8 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
     bytes.extend_from_slice(&record.since_ms.to_le_bytes());
     bytes.extend_from_slice(&record.n_evicted.to_le_bytes());
     let tables = [&record.metrics, &record.selectors];
-    let askers = tables.iter().flat_map(|table| table.entries.values()).flat_map(|entry| &entry.askers);
-    let requesters: BTreeSet<&Requester> = askers.map(|asker| &*asker.who).collect();
+    let all = tables.iter().flat_map(|table| table.entries.values()).flat_map(|entry| &entry.requesters);
+    let requesters: BTreeSet<&Requester> = all.map(|requester| &*requester.who).collect();
     put_len(&mut bytes, requesters.len());
     for who in &requesters {
         for text in [&who.user_agent, &who.dashboard, &who.panel, &who.rule] {
@@ -44,11 +44,11 @@ fn put_entry(bytes: &mut Vec<u8>, entry: &Entry, numbers: &HashMap<&Requester, u
         put_len(bytes, labels.len());
         labels.iter().for_each(|name| put_text(bytes, name));
     }
-    put_len(bytes, entry.askers.len());
-    for asker in &entry.askers {
-        put_len(bytes, numbers[&*asker.who]);
-        bytes.extend_from_slice(&asker.last_ms.to_le_bytes());
-        bytes.extend_from_slice(&asker.n_queries.to_le_bytes());
+    put_len(bytes, entry.requesters.len());
+    for requester in &entry.requesters {
+        put_len(bytes, numbers[&*requester.who]);
+        bytes.extend_from_slice(&requester.last_ms.to_le_bytes());
+        bytes.extend_from_slice(&requester.n_queries.to_le_bytes());
     }
 }
 
@@ -103,9 +103,9 @@ impl Cursor<'_> {
         };
         entry.matched = self.labels()?;
         entry.grouped = self.labels()?;
-        for _ in 0..self.len(ASKERS_MAX)? {
+        for _ in 0..self.len(REQUESTERS_OF_METRIC_MAX)? {
             let who = Arc::clone(requesters.get(self.len(REQUESTERS_MAX)?)?);
-            entry.askers.push(Asker { who, last_ms: self.i64()?, n_queries: self.u64()? });
+            entry.requesters.push(MetricRequester { who, last_ms: self.i64()?, n_queries: self.u64()? });
         }
         Some(entry)
     }
@@ -209,7 +209,7 @@ mod tests {
         full.n_evicted = u64::MAX;
         for entry in full.metrics.entries.values_mut() {
             entry.n_queries = u64::MAX;
-            entry.askers.iter_mut().for_each(|asker| asker.n_queries = u64::MAX);
+            entry.requesters.iter_mut().for_each(|requester| requester.n_queries = u64::MAX);
         }
         let mut read = decode(&encode(&full)).unwrap();
         let long = "x".repeat(TEXT_SIZE_MAX + 1);
@@ -217,7 +217,7 @@ mod tests {
         read.note(&Requester::default(), &[used("a"), used(&long)], 8);
         let snapshot = read.snapshot();
         assert_eq!((snapshot.n_evicted, snapshot.metrics[0].n_queries), (u64::MAX, u64::MAX));
-        assert_eq!(snapshot.metrics[0].askers[0].n_queries, u64::MAX);
+        assert_eq!(snapshot.metrics[0].requesters[0].n_queries, u64::MAX);
     }
 
     proptest! {

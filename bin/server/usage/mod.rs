@@ -165,7 +165,7 @@ mod tests {
         let mut found: Vec<_> = snapshot.metrics.iter().chain(&snapshot.selectors).map(print).collect();
         found.sort();
         assert_eq!(found, expect, "{queries:?}");
-        assert!(snapshot.metrics.iter().all(|entry| entry.askers[0].who.dashboard == "d".into()));
+        assert!(snapshot.metrics.iter().all(|entry| entry.requesters[0].who.dashboard == "d".into()));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) const LABELS_MAX: usize = 64;
 /// Maximum size of a label name. With a longer one, all labels count as used.
 pub(super) const LABEL_SIZE_MAX: usize = 256;
 /// Maximum number of requesters of a metric. The most recent ones are kept.
-pub(super) const ASKERS_MAX: usize = 16;
+pub(super) const REQUESTERS_OF_METRIC_MAX: usize = 16;
 /// Maximum number of requesters in a record.
 pub(super) const REQUESTERS_MAX: usize = 4_096;
 /// Maximum size of each header of a requester. Longer ones are truncated.
@@ -64,12 +64,12 @@ pub(crate) struct Entry {
     /// Whether all labels were used.
     pub(crate) all_labels: bool,
     /// Requesters, the most recent first.
-    pub(crate) askers: Vec<Asker>,
+    pub(crate) requesters: Vec<MetricRequester>,
 }
 
 /// A requester of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct MetricRequester {
     pub(crate) who: Arc<Requester>,
     pub(crate) last_ms: i64,
     pub(crate) n_queries: u64,
@@ -126,10 +126,10 @@ impl fmt::Display for Requester {
     /// Prints the user agent and Grafana's headers: `Grafana/12 (dashboard x, panel 2)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.user_agent)?;
-        let told = [("dashboard", &self.dashboard), ("panel", &self.panel), ("rule", &self.rule)];
-        let told: Vec<_> =
-            told.iter().filter(|(_, id)| !id.is_empty()).map(|(what, id)| format!("{what} {id}")).collect();
-        if told.is_empty() { Ok(()) } else { write!(f, " ({})", told.join(", ")) }
+        let parts = [("dashboard", &self.dashboard), ("panel", &self.panel), ("rule", &self.rule)];
+        let parts: Vec<_> =
+            parts.iter().filter(|(_, id)| !id.is_empty()).map(|(what, id)| format!("{what} {id}")).collect();
+        if parts.is_empty() { Ok(()) } else { write!(f, " ({})", parts.join(", ")) }
     }
 }
 
@@ -249,7 +249,7 @@ impl Entry {
     /// Returns the approximate size of the entry.
     pub(crate) fn size(&self) -> usize {
         let labels: usize = self.matched.iter().chain(&self.grouped).map(|name| name.len() + 32).sum();
-        ENTRY_SIZE + 2 * self.text.len() + labels + self.askers.len() * size_of::<Asker>()
+        ENTRY_SIZE + 2 * self.text.len() + labels + self.requesters.len() * size_of::<MetricRequester>()
     }
 
     fn note(&mut self, used: &Use, who: &Arc<Requester>, now_ms: i64, is_first: bool) {
@@ -270,16 +270,16 @@ impl Entry {
         if is_first {
             // A file may have any contents.
             self.n_queries = self.n_queries.saturating_add(1);
-            self.note_asker(who, now_ms);
+            self.note_requester(who, now_ms);
         }
     }
 
-    fn note_asker(&mut self, who: &Arc<Requester>, now_ms: i64) {
-        let at = self.askers.iter().position(|asker| asker.who == *who);
-        let n_queries = at.map_or(0, |at| self.askers.remove(at).n_queries);
-        self.askers.truncate(ASKERS_MAX - 1);
+    fn note_requester(&mut self, who: &Arc<Requester>, now_ms: i64) {
+        let at = self.requesters.iter().position(|requester| requester.who == *who);
+        let n_queries = at.map_or(0, |at| self.requesters.remove(at).n_queries);
+        self.requesters.truncate(REQUESTERS_OF_METRIC_MAX - 1);
         let n_queries = n_queries.saturating_add(1);
-        self.askers.insert(0, Asker { who: Arc::clone(who), last_ms: now_ms, n_queries });
+        self.requesters.insert(0, MetricRequester { who: Arc::clone(who), last_ms: now_ms, n_queries });
     }
 }
 
@@ -302,14 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_askers_are_bounded() {
+    fn labels_and_requesters_are_bounded() {
         let mut record = Record::new(0);
         for i in 0..100 {
             record.note(&who(i), &[used("a", &[format!("l{i}")])], i as i64);
         }
         let entry = &record.snapshot().metrics[0];
         assert_eq!((entry.grouped.len(), entry.all_labels, entry.n_queries), (LABELS_MAX, true, 100));
-        assert_eq!((entry.askers.len(), &*entry.askers[0].who.user_agent), (ASKERS_MAX, "99"));
+        assert_eq!((entry.requesters.len(), &*entry.requesters[0].who.user_agent), (REQUESTERS_OF_METRIC_MAX, "99"));
         record.note(&who(0), &[used("b", &["x".repeat(LABEL_SIZE_MAX + 1)])], 1);
         assert!(record.snapshot().metrics[1].all_labels);
         record.note(&who(0), &[used(&"x".repeat(TEXT_SIZE_MAX + 1), &[])], 1);
@@ -319,13 +319,13 @@ mod tests {
     #[test]
     fn the_least_recently_used_entries_are_evicted_first() {
         let mut table = Table::new(32, SIZE_MAX);
-        let asker = Arc::new(who(1));
-        let n_gone: u64 = (0..33).map(|i| table.note(&used(&format!("m{i:02}"), &[]), &asker, i, true)).sum();
+        let requester = Arc::new(who(1));
+        let n_gone: u64 = (0..33).map(|i| table.note(&used(&format!("m{i:02}"), &[]), &requester, i, true)).sum();
         let left: Vec<_> = table.sorted().into_iter().map(|entry| entry.text).collect();
         assert_eq!((n_gone, left.len(), &*left[0]), (3, 30, "m03"));
         assert_eq!(table.size, table.sorted().iter().map(Entry::size).sum::<usize>());
         let mut small = Table::new(1_000, 10 * ENTRY_SIZE);
-        let n_gone: u64 = (0..100).map(|i| small.note(&used(&format!("m{i:02}"), &[]), &asker, i, true)).sum();
+        let n_gone: u64 = (0..100).map(|i| small.note(&used(&format!("m{i:02}"), &[]), &requester, i, true)).sum();
         assert_eq!(n_gone as usize + small.entries.len(), 100);
         assert!(small.size <= 10 * ENTRY_SIZE && !small.entries.is_empty());
     }
@@ -334,10 +334,10 @@ mod tests {
     fn requesters_are_bounded() {
         let mut record = Record::new(0);
         for i in 0..=REQUESTERS_MAX {
-            record.note(&who(i), &[used(&format!("m{}", i / ASKERS_MAX), &[])], 0);
+            record.note(&who(i), &[used(&format!("m{}", i / REQUESTERS_OF_METRIC_MAX), &[])], 0);
         }
-        let last = &record.metrics.entries[format!("m{}", REQUESTERS_MAX / ASKERS_MAX).as_str()];
-        assert_eq!(*last.askers[0].who, Requester::default());
+        let last = &record.metrics.entries[format!("m{}", REQUESTERS_MAX / REQUESTERS_OF_METRIC_MAX).as_str()];
+        assert_eq!(*last.requesters[0].who, Requester::default());
         assert_eq!(record.requesters.len(), REQUESTERS_MAX);
     }
 }

@@ -97,7 +97,7 @@ const PROTECTED_LABELS: [&str; 5] = ["__name__", "instance", "job", "le", "quant
 /// If the inventory cannot be read.
 pub(super) fn find(needs: &Needs, inventory: &mut dyn Inventory, options: Options) -> Result<Findings> {
     let metrics = inventory.metrics()?;
-    let nameless = needs.nameless().map(|(place, _)| place.to_string()).collect::<BTreeSet<_>>();
+    let nameless = needs.nameless().map(|(location, _)| location.to_string()).collect::<BTreeSet<_>>();
     let mut search = Search {
         recorded: needs.recorded(),
         read: needs.read(),

@@ -12,7 +12,7 @@ use varve_tsdb::{MatchOp, Matcher};
 
 /// The location of an expression.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Location {
     /// The file, or the URL.
     pub(super) file: Rc<str>,
     /// The part of the file, in words.
@@ -31,7 +31,7 @@ pub(super) enum Consumer {
 /// The selectors of an expression.
 #[derive(Debug, Clone)]
 pub(super) struct Need {
-    pub(super) place: Place,
+    pub(super) location: Location,
     pub(super) consumer: Consumer,
     pub(super) selectors: Vec<Selector>,
 }
@@ -54,7 +54,7 @@ pub(super) struct Needs {
     open: Vec<(usize, usize)>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.within.is_empty() { f.write_str(&self.file) } else { write!(f, "{}: {}", self.file, self.within) }
     }
@@ -130,8 +130,8 @@ impl Needs {
     }
 
     /// Returns the selectors that match metrics of any name, and their location.
-    pub(super) fn nameless(&self) -> impl Iterator<Item = (&Place, &Selector)> {
-        let of = |&(need, idx): &(usize, usize)| (&self.needs[need].place, &self.needs[need].selectors[idx]);
+    pub(super) fn nameless(&self) -> impl Iterator<Item = (&Location, &Selector)> {
+        let of = |&(need, idx): &(usize, usize)| (&self.needs[need].location, &self.needs[need].selectors[idx]);
         self.open.iter().map(of).filter(|(_, selector)| selector.is_nameless())
     }
 
@@ -164,8 +164,8 @@ mod tests {
     use super::*;
 
     fn need(consumer: Consumer, names: &[&str]) -> Need {
-        let place = Place { file: "f".into(), within: String::new() };
-        Need { place, consumer, selectors: names.iter().map(|name| Selector::of_metric(name)).collect() }
+        let location = Location { file: "f".into(), within: String::new() };
+        Need { location, consumer, selectors: names.iter().map(|name| Selector::of_metric(name)).collect() }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
 use super::drops::{BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
 use super::findings::{self, Findings};
 use super::inventory::Stored;
-use super::needs::{Consumer, Need, Needs, Place, Selector};
+use super::needs::{Consumer, Location, Need, Needs, Selector};
 use super::relabel_rules::{self, Dialect};
 use super::{rules, template};
 use crate::server::usage::{Entry, Snapshot};
@@ -82,8 +82,8 @@ pub(crate) fn advise(
     })
 }
 
-fn place(file: &str, within: String) -> Place {
-    Place { file: Rc::from(file), within }
+fn location(file: &str, within: String) -> Location {
+    Location { file: Rc::from(file), within }
 }
 
 fn used_metric(entry: &Entry) -> Need {
@@ -93,12 +93,16 @@ fn used_metric(entry: &Entry) -> Need {
         LabelSet::Only(entry.matched.iter().chain(&entry.grouped).map(|name| (**name).to_owned()).collect())
     };
     let selectors = vec![Selector { matchers: vec![Matcher::equal(METRIC_NAME, &entry.text)], labels }];
-    Need { place: place("usage record", format!("metric {}", entry.text)), consumer: Consumer::Reader, selectors }
+    Need { location: location("usage record", format!("metric {}", entry.text)), consumer: Consumer::Reader, selectors }
 }
 
 fn used_selector(entry: &Entry) -> Need {
     let selectors = template::read_plain(&entry.text).selectors;
-    Need { place: place("usage record", format!("selector {}", entry.text)), consumer: Consumer::Reader, selectors }
+    Need {
+        location: location("usage record", format!("selector {}", entry.text)),
+        consumer: Consumer::Reader,
+        selectors,
+    }
 }
 
 fn add_rules(set: &RuleSet, needs: &mut Needs) {
@@ -114,8 +118,8 @@ fn add_rules(set: &RuleSet, needs: &mut Needs) {
                     Consumer::Reader
                 }
             };
-            let place = place(&group.file, format!("group {}, rule {}", group.name(), rule.name));
-            needs.add(Need { place, consumer, selectors });
+            let location = location(&group.file, format!("group {}, rule {}", group.name(), rule.name));
+            needs.add(Need { location, consumer, selectors });
         }
     }
 }

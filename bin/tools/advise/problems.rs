@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::needs::Place;
+use super::needs::Location;
 
 /// An input that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,8 +21,13 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(place: &Place, reason: impl Into<String>, text: &str) -> Self {
-        Self { file: place.file.to_string(), place: place.within.clone(), reason: reason.into(), text: text.to_owned() }
+    pub(super) fn new(location: &Location, reason: impl Into<String>, text: &str) -> Self {
+        Self {
+            file: location.file.to_string(),
+            place: location.within.clone(),
+            reason: reason.into(),
+            text: text.to_owned(),
+        }
     }
 }
 

@@ -4,39 +4,39 @@ use std::rc::Rc;
 
 use varve_rules::file::{self, RawRule};
 
-use super::needs::{Consumer, Need, Needs, Place, Selector};
+use super::needs::{Consumer, Location, Need, Needs, Selector};
 use super::problems::Problem;
 use super::template;
 
 /// Adds the needs of the rules in a text. Manifests of other kinds are ignored.
 pub(super) fn read(name: &Rc<str>, text: &str, needs: &mut Needs, problems: &mut Vec<Problem>) {
-    let place = |within: String| Place { file: Rc::clone(name), within };
+    let location = |within: String| Location { file: Rc::clone(name), within };
     let files = match file::read(text) {
         Ok(files) => files,
-        Err(error) => return problems.push(Problem::new(&place(String::new()), error.to_string(), "")),
+        Err(error) => return problems.push(Problem::new(&location(String::new()), error.to_string(), "")),
     };
     for file in files {
         if file.groups.is_empty() {
-            problems.push(Problem::new(&place(file.manifest.clone().unwrap_or_default()), "no rule groups", ""));
+            problems.push(Problem::new(&location(file.manifest.clone().unwrap_or_default()), "no rule groups", ""));
         }
         for group in &file.groups {
             for rule in &group.rules {
                 let kind = if rule.record.is_some() { "recording rule" } else { "alert" };
-                let place = place(format!("group {}, {kind} {}", group.name, rule.name()));
-                add_rule(place, rule, needs, problems);
+                let location = location(format!("group {}, {kind} {}", group.name, rule.name()));
+                add_rule(location, rule, needs, problems);
             }
         }
     }
 }
 
-fn add_rule(place: Place, rule: &RawRule, needs: &mut Needs, problems: &mut Vec<Problem>) {
-    let Some(expr) = &rule.expr else { return problems.push(Problem::new(&place, "rule without expr", "")) };
+fn add_rule(location: Location, rule: &RawRule, needs: &mut Needs, problems: &mut Vec<Problem>) {
+    let Some(expr) = &rule.expr else { return problems.push(Problem::new(&location, "rule without expr", "")) };
     let reading = template::read_plain(expr);
-    problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, expr)));
+    problems.extend(reading.problem.map(|reason| Problem::new(&location, reason, expr)));
     let mut selectors = reading.selectors;
     selectors.extend(template_selectors(rule.labels.values().chain(rule.annotations.values())));
     let consumer = rule.record.as_ref().map_or(Consumer::Reader, |name| Consumer::Record(name.clone()));
-    needs.add(Need { place, consumer, selectors });
+    needs.add(Need { location, consumer, selectors });
 }
 
 /// Returns the selectors of queries in labels and annotations: `{{ query "up" }}`.

@@ -261,11 +261,11 @@ fn split_at_placeholder(text: &str) -> Option<(&str, usize, &str)> {
 /// Splits an expression at its variables. Grafana's built-in variables are replaced by a value.
 fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a str>) {
     let (mut pieces, mut names) = (Vec::new(), Vec::<&'a str>::new());
-    let (mut place, mut from, mut at) = (Syntax::default(), 0, 0);
+    let (mut location, mut from, mut at) = (Syntax::default(), 0, 0);
     while at < text.len() {
-        let Some((name, len)) = variable(&text[at..]).filter(|_| !place.in_comment) else {
+        let Some((name, len)) = variable(&text[at..]).filter(|_| !location.in_comment) else {
             let c = text[at..].chars().next().expect("at is before the end");
-            place.step(c);
+            location.step(c);
             at += c.len_utf8();
             continue;
         };
@@ -273,11 +273,11 @@ fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a s
             (Some(value), _) => Some(Piece::Text(value)),
             // `$1` in a replacement refers to a group of a regular expression.
             _ if name.bytes().all(|b| b.is_ascii_digit()) && !variables.values.contains_key(name) => None,
-            (None, Some(idx)) => Some(Piece::Variable { idx, at: place.context(&text[..at]) }),
+            (None, Some(idx)) => Some(Piece::Variable { idx, at: location.context(&text[..at]) }),
             (None, None) if names.len() == VARIABLES_MAX => None,
             (None, None) => {
                 names.push(name);
-                Some(Piece::Variable { idx: names.len() - 1, at: place.context(&text[..at]) })
+                Some(Piece::Variable { idx: names.len() - 1, at: location.context(&text[..at]) })
             }
         };
         if let Some(piece) = piece {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use varve_query::usage::LabelSet;
 use varve_tsdb::Matcher;
 
-use super::needs::{Consumer, Need, Needs, Place, Selector};
+use super::needs::{Consumer, Location, Need, Needs, Selector};
 use super::problems::Problem;
 use super::template;
 
@@ -20,11 +20,11 @@ pub(super) fn read(
     needs: &mut Needs,
     problems: &mut Vec<Problem>,
 ) -> Option<i64> {
-    let place = |within: String| Place { file: Rc::clone(file), within };
+    let location = |within: String| Location { file: Rc::clone(file), within };
     let data = match serde_json::from_str::<Value>(text) {
         Ok(response) if response.pointer("/data/metrics").is_some_and(Value::is_array) => response["data"].clone(),
         _ => {
-            problems.push(Problem::new(&place(String::new()), "not a usage record", ""));
+            problems.push(Problem::new(&location(String::new()), "not a usage record", ""));
             return None;
         }
     };
@@ -34,14 +34,14 @@ pub(super) fn read(
         let Some(name) = entry.get("metric").and_then(Value::as_str) else { continue };
         let matchers = vec![Matcher::equal(varve_tsdb::labels::METRIC_NAME, name)];
         let selectors = vec![Selector { matchers, labels: labels(entry) }];
-        needs.add(Need { place: place(format!("metric {name}")), consumer: Consumer::Reader, selectors });
+        needs.add(Need { location: location(format!("metric {name}")), consumer: Consumer::Reader, selectors });
     }
     // Selectors without a metric name are recorded as text.
     for text in list("selectors").filter(is_recent).filter_map(|entry| entry.get("selector")?.as_str()) {
-        let place = place(format!("selector {text}"));
+        let location = location(format!("selector {text}"));
         let reading = template::read_plain(text);
-        problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, text)));
-        needs.add(Need { place, consumer: Consumer::Reader, selectors: reading.selectors });
+        problems.extend(reading.problem.map(|reason| Problem::new(&location, reason, text)));
+        needs.add(Need { location, consumer: Consumer::Reader, selectors: reading.selectors });
     }
     data.get("sinceMs").and_then(Value::as_i64)
 }

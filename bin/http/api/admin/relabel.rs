@@ -6,12 +6,12 @@ use axum::extract::State;
 use axum::response::Response;
 
 use crate::http::error::{ApiError, ErrorKind};
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::Form;
 use crate::http::response::success;
 use crate::server::app::App;
 
-described! {
+schema! {
     /// The result of enabling a rule.
     pub(crate) struct Enabled {
         /// Whether a query had disabled the rule, or would have in a dry run. The query is forgotten.

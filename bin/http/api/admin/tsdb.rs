@@ -12,13 +12,13 @@ use varve_tsdb::{Db, QueryContext};
 
 use super::{no_content, run};
 use crate::http::error::{ApiError, ErrorKind};
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::{Form, Verbatim, parse_selector, quotable};
 use crate::http::response::success;
 use crate::server::app::App;
 use crate::server::request_context::RequestContext;
 
-described! {
+schema! {
     /// A snapshot.
     pub(crate) struct Snapshot {
         /// Its directory below `snapshots` in the data directory.
@@ -26,7 +26,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The result of an import.
     pub(crate) struct Imported {
         /// Number of imported blocks.

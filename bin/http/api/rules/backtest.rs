@@ -18,7 +18,7 @@ use varve_tsdb::select::SelectHints;
 use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext, Sample, TimeRange};
 
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::Form;
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
@@ -33,7 +33,7 @@ const STEPS_AT_ONCE: i64 = 500;
 /// Maximum number of alerts at a time.
 const ALERTS_MAX: usize = 100_000;
 
-described! {
+schema! {
     /// When the alerts of a rule file would have fired.
     pub(crate) struct Backtest {
         rules: Vec<BacktestedRule>,
@@ -43,7 +43,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// When the alerts of a rule would have fired.
     pub(crate) struct BacktestedRule {
         group: String,
@@ -57,7 +57,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// A period in which an alert fires.
     pub(crate) struct Firing {
         labels: BTreeMap<String, String>,

@@ -17,7 +17,7 @@ use varve_tsdb::Labels;
 use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::http::error::{ApiError, ErrorKind};
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::{Form, quotable};
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
@@ -29,14 +29,14 @@ const EXAMPLES_MAX: usize = 3;
 /// Maximum number of alerts that are shown of a rule.
 const ALERTS_MAX: usize = 100;
 
-described! {
+schema! {
     /// Explanations of the alerting rules of a name.
     pub(crate) struct Explanations {
         rules: Vec<Explanation>,
     }
 }
 
-described! {
+schema! {
     /// Why the alerts of a rule fire or do not.
     pub(crate) struct Explanation {
         file: String,
@@ -58,7 +58,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// A part of an expression.
     pub(crate) struct ExplainedStep {
         /// The whole expression has depth 0.
@@ -71,7 +71,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// A series and its value.
     pub(crate) struct ExampleSeries {
         labels: BTreeMap<String, String>,
@@ -79,7 +79,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// An alert.
     pub(crate) struct ExplainedAlert {
         labels: BTreeMap<String, String>,

@@ -11,7 +11,7 @@ use varve_rules::template::scientific;
 use varve_rules::{Alert, Group, Time};
 use varve_tsdb::{Labels, Matcher};
 
-use crate::http::openapi::{Described, Schemas, Untyped};
+use crate::http::openapi::{JsonSchema, Schemas, Untyped};
 
 /// `data` of /api/v1/rules.
 #[derive(Debug, Serialize)]
@@ -28,7 +28,7 @@ pub(crate) struct Alerts {
     pub(super) alerts: Vec<AlertJson>,
 }
 
-impl Described for RuleGroups {
+impl JsonSchema for RuleGroups {
     fn schema(schemas: &mut Schemas) -> serde_json::Value {
         schemas.object("RuleGroups", "Rules by group.", |schemas| {
             let groups = Vec::<Untyped>::schema(schemas);
@@ -41,7 +41,7 @@ impl Described for RuleGroups {
     }
 }
 
-impl Described for Alerts {
+impl JsonSchema for Alerts {
     fn schema(schemas: &mut Schemas) -> serde_json::Value {
         schemas.object("Alerts", "Pending and firing alerts.", |schemas| {
             vec![("alerts".into(), Vec::<Untyped>::schema(schemas), true, "")]

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 
 use crate::http::error::ApiError;
-use crate::http::openapi::{Untyped, described};
+use crate::http::openapi::{Untyped, schema};
 use crate::http::params::{Form, parse_int, parse_selector, quotable};
 use crate::http::response::success;
 use crate::http::serving::run::{RequestClass, run};
@@ -22,13 +22,13 @@ const LABELS_SIZE_MAX: usize = 1 << 20;
 #[derive(Debug, serde::Serialize)]
 pub(crate) enum Nothing {}
 
-impl crate::http::openapi::Described for Nothing {
+impl crate::http::openapi::JsonSchema for Nothing {
     fn schema(schemas: &mut crate::http::openapi::Schemas) -> serde_json::Value {
         Untyped::schema(schemas)
     }
 }
 
-described! {
+schema! {
     /// All targets.
     pub(crate) struct Targets {
         active_targets: Vec<Nothing>,
@@ -38,14 +38,14 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// All scrape pools.
     pub(crate) struct ScrapePools {
         scrape_pools: Vec<String>,
     }
 }
 
-described! {
+schema! {
     /// All Alertmanagers.
     pub(crate) struct Alertmanagers {
         active_alertmanagers: Vec<Alertmanager>,
@@ -54,7 +54,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// An Alertmanager.
     pub(crate) struct Alertmanager {
         /// The URL to which alerts are sent.

@@ -6,7 +6,7 @@ use varve_tsdb::TimeRange;
 use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::Form;
 use crate::http::serving::run::{RequestClass, run_shared};
 use crate::http::serving::state::HttpState;
@@ -16,7 +16,7 @@ use crate::tools::advise::{Dialect, Finding, Kind, Totals};
 /// The formats of the rules.
 pub(crate) const FORMATS: [&str; 2] = ["varve", "prometheus"];
 
-described! {
+schema! {
     /// What no rule and no recorded query uses, and what dropping it saves.
     pub(crate) struct AdviceReport {
         /// Start of the usage record in milliseconds since the epoch.
@@ -37,7 +37,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// Total and unused sizes.
     pub(crate) struct AdviceTotals {
         metrics: u64,
@@ -52,7 +52,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// An unused metric, set of buckets, or label, in one job.
     pub(crate) struct Unused {
         /// `metric`, `buckets` or `label`.

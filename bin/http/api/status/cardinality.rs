@@ -10,7 +10,7 @@ use varve_tsdb::stats::{Cost, Costs};
 
 use super::tsdb::read_limit;
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::{Form, Verbatim, parse_selectors};
 use crate::http::serving::run::{RequestClass, Work, run_shared};
 use crate::http::serving::state::HttpState;
@@ -21,7 +21,7 @@ const SORTED_PAIR_SIZE: usize = size_of::<((&str, &str), Cost)>();
 /// The sort keys of the lists.
 pub(crate) const SORT_KEYS: [&str; 3] = ["series", "memory", "disk"];
 
-described! {
+schema! {
     /// The cost of the selected series, and of their metrics, labels and label values.
     pub(crate) struct CardinalityReport {
         total: SeriesCosts,
@@ -36,7 +36,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The cost of series.
     pub(crate) struct SeriesCosts {
         /// Series in memory.
@@ -50,7 +50,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The cost of a metric, and its use.
     pub(crate) struct MetricCost {
         name: String,
@@ -62,7 +62,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The cost of all series that have a label.
     pub(crate) struct LabelCost {
         name: String,
@@ -71,7 +71,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The cost of all series that have a label value.
     pub(crate) struct PairCost {
         name: String,
@@ -80,7 +80,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The cost of all series that have a value of the label `focus`.
     pub(crate) struct ValueCost {
         value: String,

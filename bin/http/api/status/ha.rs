@@ -6,18 +6,18 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_ingest::ha::{HaCluster, HaReplica};
 
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::app::App;
 
-described! {
+schema! {
     /// The known HA pairs.
     pub(crate) struct HaStatus {
         clusters: Vec<Cluster>,
     }
 }
 
-described! {
+schema! {
     /// A cluster and its leader.
     pub(crate) struct Cluster {
         /// The value of the cluster label.
@@ -35,7 +35,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// A replica.
     pub(crate) struct Replica {
         /// The value of the replica label.

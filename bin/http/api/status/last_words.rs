@@ -6,12 +6,12 @@ use axum::extract::State as Extracted;
 use axum::response::Response;
 
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::active_requests::log::{self, Record};
 use crate::server::app::App;
 
-described! {
+schema! {
     /// The end of the previous process.
     pub(crate) struct LastWords {
         /// The previous process. Null after the first start.
@@ -19,7 +19,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The previous process on the data directory.
     pub(crate) struct PreviousProcess {
         pid: u64,
@@ -34,7 +34,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// A request that had not ended.
     pub(crate) struct UnfinishedRequest {
         /// `waiting` or `working`.

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::app::App;
 use crate::server::notifications::Event;
 
-described! {
+schema! {
     /// A notification for operators.
     pub(crate) struct Notification {
         text: String,

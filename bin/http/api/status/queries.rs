@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::http::api::admin::audit;
 use crate::http::error::{ApiError, ErrorKind};
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::active_requests::{ActiveRequest, RequestClass};
 use crate::server::app::App;
@@ -41,7 +41,7 @@ pub(crate) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) ->
     Ok(StatusCode::NO_CONTENT)
 }
 
-described! {
+schema! {
     /// A query that exceeded a memory limit the last time it was evaluated.
     pub(crate) struct RejectedQuery {
         query: String,

@@ -6,19 +6,19 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_query::decimal::Json;
 
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::app::App;
 use crate::server::rejects::RejectStats;
 
-described! {
+schema! {
     /// Rejects since the start, the most recent reason first.
     pub(crate) struct Rejects {
         rejects: Vec<Rejected>,
     }
 }
 
-described! {
+schema! {
     /// Rejects of one reason.
     pub(crate) struct Rejected {
         /// The reason, as in `varve_ingest_rejected_total`. `malformed`, `too_large`, `busy` and `failed` are rejected
@@ -41,7 +41,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// An example of a reject.
     pub(crate) struct RejectedExample {
         /// The error that the sender got.
@@ -55,7 +55,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The sender of a request.
     pub(crate) struct Sender {
         /// Address and port. Empty if unknown.

@@ -6,18 +6,18 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_ingest::relabel::{self, RuleStats};
 
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::app::App;
 
-described! {
+schema! {
     /// The rules in order. Rules of presets come last.
     pub(crate) struct RelabelStatus {
         rules: Vec<RelabelRule>,
     }
 }
 
-described! {
+schema! {
     /// A rule, and its statistics since the rules were loaded.
     pub(crate) struct RelabelRule {
         name: String,
@@ -38,7 +38,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// A query for series that a rule drops.
     pub(crate) struct DisabledByUse {
         /// When, in milliseconds since the epoch.

@@ -9,7 +9,7 @@ use varve_tsdb::{Labels, MatchOp};
 
 use crate::config;
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::{Form, parse_selector};
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
@@ -17,7 +17,7 @@ use crate::http::serving::state::HttpState;
 /// Maximum size of the rules in bytes.
 const RULES_SIZE_MAX: usize = 1 << 20;
 
-described! {
+schema! {
     /// The effect of relabel rules on a series.
     pub(crate) struct RelabelTest {
         /// The rules that have an effect, or would have, in order.
@@ -29,7 +29,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The effect of a relabel rule.
     pub(crate) struct TestStep {
         name: String,

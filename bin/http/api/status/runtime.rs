@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use varve_tsdb::stats::ReplayState;
 
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::machine;
 use crate::quantity::{print_duration, print_size};
@@ -19,7 +19,7 @@ use crate::version as this;
 /// The state of replay: `starting`, `running`, `done`, `failed`. Prometheus' response has no field for it.
 const REPLAY_STATE: HeaderName = HeaderName::from_static("x-varve-replay-state");
 
-described! {
+schema! {
     /// Version of the API and of the server.
     pub(crate) struct BuildInfo {
         /// The version of Prometheus whose API this is.
@@ -62,7 +62,7 @@ pub(crate) async fn flags(State(app): State<Arc<App>>) -> Response {
     success::<BTreeMap<_, _>>(&app.settings.flags)
 }
 
-described! {
+schema! {
     /// The configuration.
     pub(crate) struct ConfigText {
         /// The configuration in force, including defaults.
@@ -75,7 +75,7 @@ pub(crate) async fn config(State(app): State<Arc<App>>) -> Response {
     success(&ConfigText { yaml: app.config.current().to_yaml() })
 }
 
-described! {
+schema! {
     /// Runtime information. Fields that only Go has are zero or empty.
     pub(crate) struct RuntimeInfo {
         start_time: String,
@@ -129,7 +129,7 @@ fn retention(app: &App) -> String {
     time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
 }
 
-described! {
+schema! {
     /// Progress of WAL replay, in files.
     pub(crate) struct WalReplay {
         min: u64,

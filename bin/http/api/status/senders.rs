@@ -6,19 +6,19 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_tsdb::fs::{Clock, SystemClock};
 
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::app::App;
 use crate::server::senders::{NewestSample, SenderId, SenderStats};
 
-described! {
+schema! {
     /// Senders since the start, the most recent first.
     pub(crate) struct SenderList {
         senders: Vec<WriteSender>,
     }
 }
 
-described! {
+schema! {
     /// A sender of write requests.
     pub(crate) struct WriteSender {
         /// The sender for rules and metrics: the user, or else the address, and the replica labels of its HA pair.

@@ -7,11 +7,11 @@ use axum::response::Response;
 use varve_ingest::admission::{Amounts, TeamStatus, Usage};
 
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::app::App;
 
-described! {
+schema! {
     /// Limits. null: no limit.
     pub(crate) struct TeamAmounts {
         active_series: Option<u64>,
@@ -20,7 +20,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// Current usage.
     pub(crate) struct TeamUsage {
         active_series: u64,
@@ -31,7 +31,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// Usage of all teams together.
     pub(crate) struct AllTeams {
         maximum: TeamAmounts,
@@ -44,7 +44,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// Usage of a team.
     pub(crate) struct TeamUse {
         /// The name of the team. Empty for series without a team, `(other)` for teams beyond the maximum number.
@@ -61,7 +61,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// Budgets and their usage.
     pub(crate) struct Teams {
         /// The label whose value is the team of a series. Empty if there is none.

@@ -7,7 +7,7 @@ use axum::response::Response;
 use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::Form;
 use crate::http::response::success;
 use crate::server::app::App;
@@ -18,14 +18,14 @@ pub(crate) const RANGES: [&str; 2] = ["hour", "day"];
 const HOUR_MS: i64 = 3_600_000;
 const LISTED_MAX: usize = 100;
 
-described! {
+schema! {
     /// The shapes of queries that took the most time.
     pub(crate) struct TopQueries {
         queries: Vec<TopQuery>,
     }
 }
 
-described! {
+schema! {
     /// Queries of one shape.
     pub(crate) struct TopQuery {
         /// The text without the contents of strings.

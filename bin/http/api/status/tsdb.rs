@@ -8,7 +8,7 @@ use varve_tsdb::TimeRange;
 use varve_tsdb::stats::{BlockSummary, Cardinality, NameCount};
 
 use crate::http::error::ApiError;
-use crate::http::openapi::described;
+use crate::http::openapi::schema;
 use crate::http::params::{Form, parse_int};
 use crate::http::response::success;
 use crate::http::serving::run::{RequestClass, run};
@@ -18,7 +18,7 @@ use crate::server::app::App;
 const LIMIT_DEFAULT: i64 = 10;
 const LIMIT_MAX: i64 = 10_000;
 
-described! {
+schema! {
     /// A count by name.
     pub(crate) struct TsdbStat {
         name: String,
@@ -26,7 +26,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// The head.
     pub(crate) struct HeadStats {
         num_series: u64,
@@ -41,7 +41,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// Cardinality of labels in the head, the largest first.
     pub(crate) struct TsdbStatus {
         head_stats: HeadStats,
@@ -100,7 +100,7 @@ pub(super) fn read_limit(form: &Form) -> Result<usize, ApiError> {
     }
 }
 
-described! {
+schema! {
     /// Contents of a block.
     pub(crate) struct BlockStats {
         num_samples: u64,
@@ -108,7 +108,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// Sources of a block.
     pub(crate) struct BlockMetaCompaction {
         /// 1 for a part that a flush wrote. For a merged block, one more than the highest level of its sources.
@@ -118,7 +118,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// A block.
     pub(crate) struct BlockMeta {
         /// Its number, formatted as an ULID.
@@ -133,7 +133,7 @@ described! {
     }
 }
 
-described! {
+schema! {
     /// All blocks, sorted by time.
     pub(crate) struct Blocks {
         blocks: Vec<BlockMeta>,

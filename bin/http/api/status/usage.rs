@@ -68,13 +68,13 @@ fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<(), ApiError> 
 
 fn write(out: &mut Vec<u8>, key: &str, entry: &Entry) {
     let requesters: Vec<_> = entry
-        .askers
+        .requesters
         .iter()
-        .map(|asker| {
-            let Requester { user_agent, dashboard, panel, rule } = &*asker.who;
+        .map(|requester| {
+            let Requester { user_agent, dashboard, panel, rule } = &*requester.who;
             json!({
                 "userAgent": user_agent, "dashboard": dashboard, "panel": panel, "rule": rule,
-                "queries": asker.n_queries, "lastMs": asker.last_ms,
+                "queries": requester.n_queries, "lastMs": requester.last_ms,
             })
         })
         .collect();

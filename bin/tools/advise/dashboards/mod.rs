@@ -14,7 +14,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 
 use super::documents;
-use super::needs::{Consumer, Need, Needs, Place};
+use super::needs::{Consumer, Location, Need, Needs};
 use super::problems::Problem;
 use super::template::{self, Variables};
 
@@ -35,7 +35,7 @@ pub(super) struct Dashboards<'a> {
     /// Library panels that were read.
     library: BTreeSet<String>,
     /// Library panels that dashboards refer to.
-    wanted: BTreeMap<String, Place>,
+    wanted: BTreeMap<String, Location>,
 }
 
 impl<'a> Dashboards<'a> {
@@ -49,8 +49,8 @@ impl<'a> Dashboards<'a> {
         match documents::parse(text) {
             Ok(documents) => documents.iter().for_each(|document| self.read_document(file, document)),
             Err(reason) => {
-                let place = Place { file: Rc::clone(file), within: String::new() };
-                self.problems.push(Problem::new(&place, reason, ""));
+                let location = Location { file: Rc::clone(file), within: String::new() };
+                self.problems.push(Problem::new(&location, reason, ""));
             }
         }
     }
@@ -94,10 +94,10 @@ impl<'a> Dashboards<'a> {
 
     /// Reports library panels that dashboards refer to and that were not read.
     pub(super) fn finish(mut self) {
-        for (id, place) in std::mem::take(&mut self.wanted) {
+        for (id, location) in std::mem::take(&mut self.wanted) {
             if !self.library.contains(&id) {
                 let reason = format!("library panel {id} is not among the inputs; read it from Grafana or export it");
-                self.problems.push(Problem::new(&place, reason, ""));
+                self.problems.push(Problem::new(&location, reason, ""));
             }
         }
     }
@@ -147,19 +147,19 @@ impl Reader<'_, '_> {
     fn add_target(&mut self, object: &Map<String, Value>, expr: &str, here: &Enclosing) {
         let target = object.get("refId").and_then(Value::as_str);
         let within = target.map_or_else(|| here.path.clone(), |target| format!("{}, query {target}", here.path));
-        let place = Place { file: Rc::clone(self.file), within };
+        let location = Location { file: Rc::clone(self.file), within };
         let reading = template::read(expr, &self.variables);
-        self.all.problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, expr)));
-        self.all.needs.add(Need { place, consumer: Consumer::Reader, selectors: reading.selectors });
+        self.all.problems.extend(reading.problem.map(|reason| Problem::new(&location, reason, expr)));
+        self.all.needs.add(Need { location, consumer: Consumer::Reader, selectors: reading.selectors });
     }
 
     fn add_variable(&mut self, within: String, variable: &variables::Variable) {
-        let place = Place { file: Rc::clone(self.file), within };
+        let location = Location { file: Rc::clone(self.file), within };
         let reading = variable.read(&self.variables);
         let text = variable.query.as_deref().unwrap_or_default();
-        self.all.problems.extend(reading.problem.map(|reason| Problem::new(&place, reason, text)));
+        self.all.problems.extend(reading.problem.map(|reason| Problem::new(&location, reason, text)));
         if !reading.selectors.is_empty() {
-            self.all.needs.add(Need { place, consumer: Consumer::Reader, selectors: reading.selectors });
+            self.all.needs.add(Need { location, consumer: Consumer::Reader, selectors: reading.selectors });
         }
     }
 
@@ -174,8 +174,8 @@ impl Reader<'_, '_> {
             if object.contains_key("targets") || library.contains_key("model") {
                 self.all.library.insert(id);
             } else {
-                let place = Place { file: Rc::clone(self.file), within: here.path.clone() };
-                self.all.wanted.entry(id).or_insert(place);
+                let location = Location { file: Rc::clone(self.file), within: here.path.clone() };
+                self.all.wanted.entry(id).or_insert(location);
             }
         }
     }
