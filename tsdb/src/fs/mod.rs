@@ -34,7 +34,7 @@ pub use memory::{Fault, MemFs, PowerCut};
 pub use read_only::ReadOnlyFs;
 pub use real::RealFs;
 pub use state_file::{StateFile, StateFileError};
-pub(crate) use steady_clock::{BELIEVED_AFTER, Now, SteadyClock, after};
+pub(crate) use steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, after};
 
 /// Returns the size of a file in bytes; 0 if it cannot be opened.
 pub fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {

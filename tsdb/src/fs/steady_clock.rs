@@ -1,4 +1,4 @@
-//! A clock that does not believe sudden jumps of the wall clock.
+//! A clock that does not accept sudden jumps of the wall clock.
 //!
 //! A wall clock jumps when a machine boots with a wrong real-time clock, when a hypervisor resumes it, or when somebody
 //! sets it. Most such jumps are errors that NTP corrects soon. So a [`SteadyClock`] tells two times: the wall clock,
@@ -12,8 +12,8 @@ use super::Clock;
 /// A larger difference between wall clock and expected time is a jump. Smaller ones are
 /// adjustments, for example of NTP.
 pub(crate) const ADJUSTMENT_MAX_MS: i64 = 60_000;
-/// The wall clock is believed again after a jump that lasts so long.
-pub(crate) const BELIEVED_AFTER: Duration = Duration::from_secs(3600);
+/// The wall clock is accepted again after a jump that lasts so long.
+pub(crate) const CLOCK_JUMP_CONFIRMED_AFTER: Duration = Duration::from_secs(3600);
 
 /// A clock that compares the wall clock with the expected time.
 #[derive(Debug)]
@@ -31,7 +31,8 @@ struct Expected {
     differs_since: Option<Duration>,
 }
 
-/// The times that a [`SteadyClock`] tells. They are equal unless the wall clock jumped within [`BELIEVED_AFTER`].
+/// The times that a [`SteadyClock`] tells. They are equal unless the wall clock jumped within
+/// [`CLOCK_JUMP_CONFIRMED_AFTER`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Now {
     pub(crate) wall_ms: i64,
@@ -52,7 +53,7 @@ impl Now {
 }
 
 impl SteadyClock {
-    /// Creates a clock that believes `clock` at first.
+    /// Creates a clock that accepts the time of `clock` at first.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let expected = Expected { time_ms: clock.now_ms(), at: clock.elapsed(), differs_since: None };
         Self { clock, state: Mutex::new(expected) }
@@ -75,7 +76,7 @@ impl SteadyClock {
             tracing::warn!(wall_ms, expected_ms, "the wall clock differs from the expected time");
         }
         let since = *expected.differs_since.get_or_insert(elapsed);
-        if is_jump && elapsed.saturating_sub(since) < BELIEVED_AFTER {
+        if is_jump && elapsed.saturating_sub(since) < CLOCK_JUMP_CONFIRMED_AFTER {
             return Now { wall_ms, expected_ms, elapsed };
         }
         *expected = Expected { time_ms: wall_ms, at: elapsed, differs_since: None };

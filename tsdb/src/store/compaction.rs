@@ -26,7 +26,7 @@ impl Store {
     /// The errors of [`merge`]. Completed merges stay.
     pub(crate) fn compact(&self, stop: &AtomicBool) -> Result<()> {
         let mut compacting = self.compacting();
-        while let Some(newest_ms) = self.newest.believed() {
+        while let Some(newest_ms) = self.newest.accepted() {
             let horizon = Horizon {
                 newest_ms,
                 out_of_order_window_ms: self.options.out_of_order_window_ms,

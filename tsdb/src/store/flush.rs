@@ -235,13 +235,13 @@ impl Store {
 
     /// Evicts series that are idle or stale, unless readers may look them up.
     fn evict(&self, flushing: &mut Flushing) -> u64 {
-        let Some(newest_ms) = self.newest.believed() else { return 0 };
+        let Some(newest_ms) = self.newest.accepted() else { return 0 };
         if flushing.dropped.is_none_or(|mark| !self.series_readers.all_left(mark)) {
             return 0;
         }
         flushing.dropped = None;
         let Options { series_idle_ms, series_stale_ms, .. } = self.options;
-        let sent_ms = self.newest.believed_sent().unwrap_or(i64::MIN);
+        let sent_ms = self.newest.accepted_sent().unwrap_or(i64::MIN);
         let limits = EvictionLimits {
             idle_before_ms: newest_ms.saturating_sub(series_idle_ms),
             stale_before_ms: newest_ms.saturating_sub(series_stale_ms.min(series_idle_ms)),

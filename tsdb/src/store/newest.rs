@@ -1,4 +1,4 @@
-//! The newest time of a store, and the limit up to which it is believed.
+//! The newest time of a store, and the limit up to which it is accepted.
 //!
 //! A sample may be ahead of the clock by at most `ahead_max_ms`. A newer sample shows that a clock was wrong: now, when
 //! the sample was written, or while an earlier process ran. All age limits are relative to the newest time. If such a
@@ -8,7 +8,7 @@
 //! Invariants
 //! 1. Samples of the process itself never make a sample of a sender too old, also after a restart, apart from
 //!    `ahead_max_ms`.
-//! 2. The believed newest time is at most `ahead_max_ms` later than the earlier of wall clock and expected time
+//! 2. The accepted newest time is at most `ahead_max_ms` later than the earlier of wall clock and expected time
 //!    ([`SteadyClock`]).
 //! 3. While new samples are compared with a time more than `ahead_max_ms` before the newest sample, the WAL may contain
 //!    samples of any age. A durable file ([`UNBOUNDED`]) says so until a flush has removed them from the WAL. Meanwhile
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::fs::{BELIEVED_AFTER, Fs, Now, StateFile, SteadyClock, after};
+use crate::fs::{CLOCK_JUMP_CONFIRMED_AFTER, Fs, Now, StateFile, SteadyClock, after};
 use crate::options::Options;
 
 /// Name of the file in the WAL directory that says that samples of any age may be in the WAL.
@@ -116,20 +116,20 @@ impl Newest {
     }
 
     /// Returns the newest time to which idle series and closed windows are compared.
-    pub(crate) fn believed(&self) -> Option<i64> {
+    pub(crate) fn accepted(&self) -> Option<i64> {
         self.get().map(|newest_ms| self.limited(newest_ms, self.clock.now()))
     }
 
     /// Returns the newest time to which the age of new samples is compared.
-    pub(crate) fn believed_sent(&self) -> Option<i64> {
+    pub(crate) fn accepted_sent(&self) -> Option<i64> {
         self.sent().map(|sent_ms| self.limited(sent_ms, self.clock.now()))
     }
 
-    /// Returns the time up to which senders have probably sent their samples: as [`Newest::believed_sent`], but at most
-    /// [`LAG_MAX_MS`] before [`Newest::believed`].
+    /// Returns the time up to which senders have probably sent their samples: as [`Newest::accepted_sent`], but at most
+    /// [`LAG_MAX_MS`] before [`Newest::accepted`].
     pub(crate) fn caught_up(&self) -> Option<i64> {
-        let believed_ms = self.believed()?;
-        Some(self.believed_sent().map_or(believed_ms, |sent_ms| sent_ms.max(believed_ms.saturating_sub(LAG_MAX_MS))))
+        let accepted_ms = self.accepted()?;
+        Some(self.accepted_sent().map_or(accepted_ms, |sent_ms| sent_ms.max(accepted_ms.saturating_sub(LAG_MAX_MS))))
     }
 
     /// Returns the newest time to which the age of samples is compared before they are appended, and their greatest
@@ -140,13 +140,13 @@ impl Newest {
     pub(crate) fn bounds(&self, is_own: bool) -> Result<(Option<i64>, i64)> {
         let (now, sent_ms) = (self.clock.now(), self.sent());
         let newest_ms = self.get().max(is_own.then_some(now.wall_ms));
-        let believed_ms = sent_ms.map(|sent_ms| self.limited(sent_ms, now));
+        let accepted_ms = sent_ms.map(|sent_ms| self.limited(sent_ms, now));
         // Rare: a clock was wrong, or only the process itself writes.
-        if believed_ms < newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {
+        if accepted_ms < newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {
             let found_sent_max_ms = if sent_ms < newest_ms { sent_ms.unwrap_or(i64::MIN) } else { i64::MAX };
             self.mark().create(found_sent_max_ms, now.elapsed)?;
         }
-        Ok((believed_ms, now.latest_ms().saturating_add(self.ahead_max_ms)))
+        Ok((accepted_ms, now.latest_ms().saturating_add(self.ahead_max_ms)))
     }
 
     /// Returns the timestamp for samples of the process itself: the earlier of wall clock and expected time. A later
@@ -161,7 +161,7 @@ impl Newest {
         let now = self.clock.now();
         let since_open = self.at_open.get().map(|(newest_ms, at)| (newest_ms, now.elapsed.saturating_sub(*at)));
         let expected_ms = match since_open {
-            Some((newest_ms, passed)) if passed < BELIEVED_AFTER => after(*newest_ms, passed),
+            Some((newest_ms, passed)) if passed < CLOCK_JUMP_CONFIRMED_AFTER => after(*newest_ms, passed),
             _ => i64::MAX,
         };
         self.get().map(|newest_ms| newest_ms.min(now.earliest_ms()).min(expected_ms))
