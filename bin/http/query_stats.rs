@@ -10,7 +10,7 @@ use super::params::quotable;
 
 /// The statistics of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum StatsLevel {
     None,
     /// Totals.
     Sums,
@@ -20,7 +20,7 @@ pub(crate) enum Wanted {
     Plan,
 }
 
-impl Wanted {
+impl StatsLevel {
     /// Parses the parameter `stats`: as in Prometheus, any other value requests totals.
     pub(crate) fn read(text: &str) -> Self {
         match text {
@@ -58,25 +58,20 @@ impl Wanted {
 }
 
 /// Writes timings, samples, the peak memory and the number of steps from the result cache as an object, and operators
-/// for [`Wanted::Plan`]. `queued` is the time that the query spent in the queue.
-pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, memory_peak: usize, wanted: Wanted) {
-    let mut object = statistics(stats, queued, wanted);
+/// for [`StatsLevel::Plan`]. `queued` is the time that the query spent in the queue.
+pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, memory_peak: usize, level: StatsLevel) {
+    let mut object = statistics(stats, queued, level);
     object["memoryPeakBytes"] = json!(memory_peak);
     object["cachedSteps"] = json!(stats.n_cached_steps);
-    if wanted == Wanted::Plan {
+    if level == StatsLevel::Plan {
         object["operators"] = stats.operators.iter().map(operator).collect();
     }
     serde_json::to_writer(out, &object).expect("writing to a Vec cannot fail");
 }
 
-/// Writes timings, samples, the peak memory and operators as an object.
-pub(crate) fn write_explained(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, memory_peak: usize) {
-    write(out, stats, queued, memory_peak, Wanted::Plan);
-}
-
 /// Returns timings and samples as an object, for the query log.
 pub(crate) fn to_json(stats: &QueryStats, queued: Duration) -> Value {
-    statistics(stats, queued, Wanted::All)
+    statistics(stats, queued, StatsLevel::All)
 }
 
 /// Returns the statistics of a query that failed, in the same format.
@@ -88,7 +83,7 @@ pub(crate) fn failed_query(queued: Duration, processed: Duration, n_samples: u64
     })
 }
 
-fn statistics(stats: &QueryStats, queued: Duration, wanted: Wanted) -> Value {
+fn statistics(stats: &QueryStats, queued: Duration, level: StatsLevel) -> Value {
     let SampleStats { queryable, read, series, peak, steps } = &stats.samples;
     let mut samples = json!({
         "totalQueryableSamples": queryable,
@@ -96,7 +91,7 @@ fn statistics(stats: &QueryStats, queued: Duration, wanted: Wanted) -> Value {
         "seriesTouched": series,
         "peakSamples": peak,
     });
-    if wanted == Wanted::All && !steps.is_empty() {
+    if level == StatsLevel::All && !steps.is_empty() {
         samples["totalQueryableSamplesPerStep"] = per_step(steps, |step| step.queryable);
         samples["samplesReadPerStep"] = per_step(steps, |step| step.read);
     }

@@ -13,7 +13,7 @@ use varve_tsdb::fs::{Clock, SystemClock};
 use super::result::write_result;
 use crate::http::error::ApiError;
 use crate::http::params::{Form, Steps, Verbatim, parse_bool};
-use crate::http::query_stats::{self, Wanted};
+use crate::http::query_stats::{self, StatsLevel};
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run, run_shared};
 use crate::http::serving::state::HttpState;
 use crate::server::request_context::{self, RequestContext};
@@ -57,7 +57,7 @@ pub(crate) async fn explain(
 ) -> Result<Response, ApiError> {
     let is_instant = ["start", "end", "step"].iter().all(|name| form.first(name).is_empty());
     let times = if is_instant { instant_of(&form)? } else { range_of(&form, &state)? };
-    let options = Options { stats: Wanted::Plan, use_cache: false, ..Options::read(&form, &headers, None)? };
+    let options = Options { stats: StatsLevel::Plan, use_cache: false, ..Options::read(&form, &headers, None)? };
     let context = RequestContext::current();
     note_times(&context, times);
     run(&state, RequestClass::Query, options.timeout, move |work| {
@@ -67,7 +67,7 @@ pub(crate) async fn explain(
         work.open();
         if let Some(stats) = &result.stats {
             let memory_peak = work.ctx.memory().peak();
-            query_stats::write_explained(work.out.buffer(), stats, work.queued, memory_peak);
+            query_stats::write(work.out.buffer(), stats, work.queued, memory_peak, options.stats);
         }
         let warnings: Vec<String> = result.annotations.warnings().collect();
         work.close(&warnings, &infos)
@@ -95,7 +95,7 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
         let QueryResult { value, annotations, stats, charge: _value_charge } = result;
         stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
-        let shown = stats.as_deref().filter(|_| options.stats != Wanted::None).map(|stats| (stats, options.stats));
+        let shown = stats.as_deref().filter(|_| options.stats != StatsLevel::None).map(|stats| (stats, options.stats));
         let is_truncated = write_result(work, value, shown, options.limit.unwrap_or(usize::MAX))?;
         let mut warnings: Vec<String> = annotations.warnings().collect();
         warnings.extend(is_truncated.then(|| TRUNCATED.to_owned()));
@@ -121,7 +121,7 @@ struct Options {
     timeout: Option<Duration>,
     lookback_delta_ms: Option<i64>,
     limit: Option<usize>,
-    stats: Wanted,
+    stats: StatsLevel,
     stats_warning: Option<String>,
     use_start_timestamps: Option<bool>,
     /// The response may come from the result cache.
@@ -137,7 +137,7 @@ impl Options {
         let lookback_delta_ms = form.lookback_delta_ms()?;
         let use_start_timestamps = use_start_timestamps(headers)?;
         let stats = form.first("stats");
-        let (stats, stats_warning) = (Wanted::read(stats), Wanted::warning(stats));
+        let (stats, stats_warning) = (StatsLevel::read(stats), StatsLevel::warning(stats));
         let query = form.first("query").into();
         let use_cache = !is_no_cache(form.first("nocache"), headers);
         Ok(Self { query, timeout, lookback_delta_ms, limit, stats, stats_warning, use_start_timestamps, use_cache })

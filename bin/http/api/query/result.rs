@@ -5,7 +5,7 @@ use varve_query::{MatrixSeries, Value, VectorSample};
 
 use crate::http::error::ApiError;
 use crate::http::json;
-use crate::http::query_stats::{self, Wanted};
+use crate::http::query_stats::{self, StatsLevel};
 use crate::http::serving::run::Work;
 
 /// Points written between two steps of the response writer.
@@ -15,7 +15,7 @@ const POINTS_PER_STEP: usize = 64;
 pub(crate) fn write_result(
     work: &mut Work,
     value: Value,
-    stats: Option<(&QueryStats, Wanted)>,
+    stats: Option<(&QueryStats, StatsLevel)>,
     limit: usize,
 ) -> Result<bool, ApiError> {
     // The value outlives its evaluation: it is freed once the client has read it.
@@ -23,10 +23,10 @@ pub(crate) fn write_result(
     charge.grow(size_of_value(&value))?;
     work.open();
     let is_truncated = write_value(work, value, limit)?;
-    if let Some((stats, wanted)) = stats {
+    if let Some((stats, level)) = stats {
         work.out.buffer().extend_from_slice(b",\"stats\":");
         let memory_peak = work.ctx.memory().peak();
-        query_stats::write(work.out.buffer(), stats, work.queued, memory_peak, wanted);
+        query_stats::write(work.out.buffer(), stats, work.queued, memory_peak, level);
     }
     work.out.buffer().push(b'}');
     Ok(is_truncated)
