@@ -13,14 +13,14 @@ use varve_tsdb::context::Charge;
 use super::response_writer::Chunk;
 
 /// Keeps a computation running. Dropped when the client has the whole response, or disconnects.
-pub(crate) type Interest = Box<dyn Send>;
+pub(crate) type ComputationGuard = Box<dyn Send>;
 
 /// The body that is sent to the client.
 pub(crate) struct ResponseBody {
     source: Source,
     /// The charge of the last frame, held until the connection asks for the next one.
     charge: Option<Arc<Charge>>,
-    _interest: Interest,
+    _guard: ComputationGuard,
 }
 
 enum Source {
@@ -36,13 +36,13 @@ pub(crate) struct Truncated;
 
 impl ResponseBody {
     /// Returns the body of a complete response.
-    pub(crate) fn complete(bytes: Bytes, charge: Arc<Charge>, interest: Interest) -> Self {
-        Self { source: Source::Complete(bytes, charge), charge: None, _interest: interest }
+    pub(crate) fn complete(bytes: Bytes, charge: Arc<Charge>, guard: ComputationGuard) -> Self {
+        Self { source: Source::Complete(bytes, charge), charge: None, _guard: guard }
     }
 
     /// Returns the body of a response that is still being written.
-    pub(crate) fn stream(chunks: mpsc::Receiver<Chunk>, interest: Interest) -> Self {
-        Self { source: Source::Stream(chunks), charge: None, _interest: interest }
+    pub(crate) fn stream(chunks: mpsc::Receiver<Chunk>, guard: ComputationGuard) -> Self {
+        Self { source: Source::Stream(chunks), charge: None, _guard: guard }
     }
 
     fn frame(&mut self, bytes: Bytes, charge: Arc<Charge>) -> Poll<Option<Result<Frame<Bytes>, Truncated>>> {

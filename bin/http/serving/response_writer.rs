@@ -18,6 +18,7 @@
 //!    client.
 //! 5. No response is longer than `--web.max-response-size`.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -104,15 +105,31 @@ impl OutputSender {
     }
 }
 
-/// The response of a handler.
-#[derive(Debug)]
+/// The response of a handler. Requests that share it each have a copy.
+#[derive(Debug, Clone)]
 pub(crate) enum Output {
     /// Success, with the whole body.
-    Complete(Bytes, Charge),
-    /// Success, with a body larger than the buffer.
-    Stream(mpsc::Receiver<Chunk>),
+    Complete(Bytes, Arc<Charge>),
+    /// Success, with a body larger than the buffer. The first request that takes the receiver reads it.
+    Stream(Arc<Mutex<Option<mpsc::Receiver<Chunk>>>>),
     /// An error before anything was sent.
     Error(ApiError),
+}
+
+impl Output {
+    pub(super) fn stream(chunks: mpsc::Receiver<Chunk>) -> Self {
+        Self::Stream(Arc::new(Mutex::new(Some(chunks))))
+    }
+
+    /// Returns `true` if followers also get this response. A stream has only one reader. A timeout of the leader does
+    /// not apply to followers, whose deadlines are later.
+    pub(super) fn is_for_followers(&self) -> bool {
+        match self {
+            Self::Complete(..) => true,
+            Self::Error(error) => error.kind != ErrorKind::Timeout,
+            Self::Stream(_) => false,
+        }
+    }
 }
 
 /// A part of a streamed body.
@@ -233,7 +250,7 @@ impl ResponseWriter {
     fn start_streaming(&mut self) -> Result<(), ApiError> {
         let (sender, receiver) = mpsc::channel(CHUNKS_QUEUED_MAX);
         if let Stage::Buffering(output) = std::mem::replace(&mut self.stage, Stage::Streaming(sender))
-            && output.send(Output::Stream(receiver)).is_err()
+            && output.send(Output::stream(receiver)).is_err()
         {
             return Err(self.client_disconnected());
         }
@@ -252,7 +269,7 @@ impl ResponseWriter {
         let (bytes, charge) = self.take_buffer();
         match std::mem::replace(&mut self.stage, Stage::Closed) {
             Stage::Buffering(output) => {
-                output.send(Output::Complete(bytes, charge)).map_err(|_| self.client_disconnected())
+                output.send(Output::Complete(bytes, Arc::new(charge))).map_err(|_| self.client_disconnected())
             }
             streaming => {
                 self.stage = streaming;
@@ -383,7 +400,7 @@ mod tests {
         let Some(Output::Complete(bytes, charge)) = run.output else { panic!("{:?}", run.output) };
         assert_eq!(bytes.len(), 1000);
         assert!(run.ctx.memory().used() >= 1000, "{}", run.ctx.memory().used());
-        let body = ResponseBody::complete(bytes, Arc::new(charge), cancel(&run.ctx));
+        let body = ResponseBody::complete(bytes, charge, cancel(&run.ctx));
         assert_eq!(body.size_hint().exact(), Some(1000));
         assert_eq!(run.runtime.block_on(body.collect()).unwrap().to_bytes().len(), 1000);
         assert_eq!((run.ctx.memory().used(), run.ctx.interrupted()), (0, Some(Interrupt::Canceled)));
@@ -407,7 +424,7 @@ mod tests {
         });
         assert_eq!(run.outcome, Outcome::Truncated(ApiError::bad_data("no")));
         let Some(Output::Stream(chunks)) = run.output else { panic!("{:?}", run.output) };
-        let body = ResponseBody::stream(chunks, cancel(&run.ctx));
+        let body = ResponseBody::stream(chunks.lock().unwrap().take().unwrap(), cancel(&run.ctx));
         run.runtime.block_on(body.collect()).unwrap_err();
         assert_eq!(run.ctx.memory().used(), 0);
     }
@@ -434,6 +451,7 @@ mod tests {
                 assert_eq!(writer.finish(), Outcome::Complete);
             });
             let Ok(Output::Stream(chunks)) = receiver.await else { panic!("the response is larger than the buffer") };
+            let chunks = chunks.lock().unwrap().take().unwrap();
             ResponseBody::stream(chunks, cancel(&ctx)).collect().await.unwrap().to_bytes().len()
         });
         assert_eq!((size, ctx.memory().used()), (10 * CHUNK_SIZE / 100 * 100, 0));

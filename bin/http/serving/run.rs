@@ -23,9 +23,9 @@ use varve_tsdb::QueryContext;
 use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::gate::Permit;
-use super::response_body::{Interest, ResponseBody};
+use super::response_body::{ComputationGuard, ResponseBody};
 use super::response_writer::{CancelOnDrop, Outcome, Output, OutputSender, ResponseWriter};
-use super::singleflight::{Completion, Computation, Role, SharedResult};
+use super::singleflight::{Completion, Computation, Role};
 use super::state::HttpState;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::{json, query_stats};
@@ -124,12 +124,8 @@ pub(crate) async fn run(
     let cancel = CancelOnDrop(ctx.clone());
     let (sender, output) = oneshot::channel();
     start(state, class, ctx, OutputSender::Request(sender), job).await;
-    let result = match output.await.unwrap_or_else(|_dropped| Output::Error(ApiError::stopping())) {
-        Output::Complete(bytes, charge) => SharedResult::Complete(bytes, Arc::new(charge)),
-        Output::Stream(chunks) => return Ok(json_body(ResponseBody::stream(chunks, Box::new(cancel)))),
-        Output::Error(error) => SharedResult::Error(error),
-    };
-    respond(result, Box::new(cancel))
+    let output = output.await.unwrap_or_else(|_dropped| Output::Error(ApiError::stopping()));
+    respond(output, Box::new(cancel))
 }
 
 /// Runs `job` as [`run`] does, or waits for an identical request. Requests are identical if they have the same path and
@@ -308,15 +304,15 @@ fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
     });
 }
 
-fn respond(result: SharedResult, interest: Interest) -> Result<Response, ApiError> {
-    match result {
-        SharedResult::Complete(bytes, _) if bytes.is_empty() => Ok(StatusCode::NO_CONTENT.into_response()),
-        SharedResult::Complete(bytes, charge) => Ok(json_body(ResponseBody::complete(bytes, charge, interest))),
-        SharedResult::Error(error) => Err(error),
-        SharedResult::Stream(chunks) => {
+fn respond(output: Output, guard: ComputationGuard) -> Result<Response, ApiError> {
+    match output {
+        Output::Complete(bytes, _) if bytes.is_empty() => Ok(StatusCode::NO_CONTENT.into_response()),
+        Output::Complete(bytes, charge) => Ok(json_body(ResponseBody::complete(bytes, charge, guard))),
+        Output::Error(error) => Err(error),
+        Output::Stream(chunks) => {
             let chunks = chunks.lock().unwrap_or_else(PoisonError::into_inner).take();
-            // Only the leader reads a stream, and only once.
-            chunks.map(|chunks| json_body(ResponseBody::stream(chunks, interest))).ok_or_else(ApiError::stopping)
+            // Only one request reads a stream, and only once.
+            chunks.map(|chunks| json_body(ResponseBody::stream(chunks, guard))).ok_or_else(ApiError::stopping)
         }
     }
 }

@@ -14,13 +14,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use varve_tsdb::context::Charge;
 
-use super::response_writer::{CancelOnDrop, Chunk, Output};
-use crate::http::error::{ApiError, ErrorKind};
+use super::response_writer::{CancelOnDrop, Output};
+use crate::http::error::ApiError;
 
 /// The computations in progress, by request key.
 #[derive(Debug, Default)]
@@ -37,7 +35,7 @@ pub(crate) struct Computation {
     group: Arc<Singleflight>,
     /// `n_writes` when the computation began.
     began_at: OnceLock<u64>,
-    result: watch::Sender<Option<SharedResult>>,
+    result: watch::Sender<Option<Output>>,
     task: OnceLock<AbortHandle>,
     _cancel: CancelOnDrop,
 }
@@ -46,15 +44,6 @@ pub(crate) struct Computation {
 /// stopping.
 #[derive(Debug)]
 pub(crate) struct Completion(Weak<Computation>);
-
-/// The result for the leader and the followers.
-#[derive(Debug, Clone)]
-pub(crate) enum SharedResult {
-    Complete(Bytes, Arc<Charge>),
-    Error(ApiError),
-    /// A streamed response, which only the leader reads.
-    Stream(Arc<Mutex<Option<mpsc::Receiver<Chunk>>>>),
-}
 
 /// The role of a request in a computation.
 #[derive(Debug)]
@@ -115,18 +104,14 @@ impl Computation {
     /// Passes the result to the leader and the followers. No further request can join.
     pub(crate) fn complete(&self, output: Output) {
         self.remove();
-        self.result.send_replace(Some(match output {
-            Output::Complete(bytes, charge) => SharedResult::Complete(bytes, Arc::new(charge)),
-            Output::Stream(chunks) => SharedResult::Stream(Arc::new(Mutex::new(Some(chunks)))),
-            Output::Error(error) => SharedResult::Error(error),
-        }));
+        self.result.send_replace(Some(output));
     }
 
     /// Waits for the result.
-    pub(crate) async fn result(&self) -> SharedResult {
+    pub(crate) async fn result(&self) -> Output {
         let mut result = self.result.subscribe();
         let result = result.wait_for(Option::is_some).await.map(|result| result.clone());
-        result.ok().flatten().unwrap_or_else(|| SharedResult::Error(ApiError::stopping()))
+        result.ok().flatten().unwrap_or_else(|| Output::Error(ApiError::stopping()))
     }
 
     fn accepts_followers(&self) -> bool {
@@ -185,21 +170,11 @@ impl Drop for Computation {
     }
 }
 
-impl SharedResult {
-    /// Returns `true` if followers also get this result. A stream has only one reader. A timeout of the leader does not
-    /// apply to followers, whose deadlines are later.
-    pub(crate) fn is_for_followers(&self) -> bool {
-        match self {
-            Self::Complete(..) => true,
-            Self::Error(error) => error.kind != ErrorKind::Timeout,
-            Self::Stream(_) => false,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use tokio::sync::mpsc;
     use varve_tsdb::{Interrupt, QueryContext};
 
     fn join(group: &Arc<Singleflight>, ctx: &QueryContext) -> Role {
@@ -223,9 +198,9 @@ mod tests {
         let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
         let first = leader(join(&group, &ctx));
         let second = follower(join(&group, &ctx));
-        first.complete(Output::Complete(Bytes::from_static(b"1"), ctx.charge()));
+        first.complete(Output::Complete(Bytes::from_static(b"1"), Arc::new(ctx.charge())));
         for computation in [&first, &second] {
-            assert!(matches!(computation.result().await, SharedResult::Complete(ref bytes, _) if bytes == "1"));
+            assert!(matches!(computation.result().await, Output::Complete(ref bytes, _) if bytes == "1"));
         }
         drop(leader(join(&group, &ctx)));
         assert!(group.computations().is_empty());
@@ -235,7 +210,7 @@ mod tests {
     async fn a_stream_is_not_for_followers() {
         let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
         let first = leader(join(&group, &ctx));
-        first.complete(Output::Stream(mpsc::channel(1).1));
+        first.complete(Output::stream(mpsc::channel(1).1));
         assert!(!first.result().await.is_for_followers());
     }
 
@@ -272,7 +247,7 @@ mod tests {
         let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
         let computation = leader(join(&group, &ctx));
         drop(Completion::of(&computation));
-        assert!(matches!(computation.result().await, SharedResult::Error(_)));
+        assert!(matches!(computation.result().await, Output::Error(_)));
         let completion = Completion::of(&computation);
         drop(computation);
         completion.complete(Output::Error(ApiError::bad_data("no"))).unwrap_err();
