@@ -113,7 +113,9 @@ fn timings(preparation: Duration, evaluation: Duration, sort: Duration, queued: 
 
 /// Returns pairs of a timestamp in seconds and a count.
 fn per_step(steps: &[StepSamples], count: impl Fn(&StepSamples) -> u64) -> Value {
-    steps.iter().map(|step| json!([step.timestamp_ms as f64 / 1000.0, count(step)])).collect()
+    // As in Prometheus, whole seconds have no fraction.
+    let seconds = |ms: i64| if ms % 1000 == 0 { json!(ms / 1000) } else { json!(ms as f64 / 1000.0) };
+    steps.iter().map(|step| json!([seconds(step.timestamp_ms), count(step)])).collect()
 }
 
 fn operator(Operator { depth, text, runs, series, samples, bytes, time }: &Operator) -> Value {
