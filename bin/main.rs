@@ -18,7 +18,6 @@ mod log;
 mod machine;
 mod notifier;
 mod objstore;
-mod process;
 mod promql_text;
 mod quantity;
 mod serve;

@@ -1,5 +1,7 @@
 //! Cores and memory of the machine, or of the cgroup of the process.
 
+pub(crate) mod process;
+
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 

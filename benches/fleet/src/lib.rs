@@ -19,7 +19,7 @@ mod fleet;
 mod message;
 mod mixed;
 mod peer;
-#[path = "../../../bin/process.rs"]
+#[path = "../../../bin/machine/process.rs"]
 mod process;
 mod query;
 mod table;

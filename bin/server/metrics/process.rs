@@ -3,7 +3,7 @@
 use prometheus::proto::MetricFamily;
 
 use super::table::family;
-use crate::process::{cpu, status_kib};
+use crate::machine::process::{cpu, status_kib};
 
 /// Collects the metrics. Those that the system does not provide are skipped.
 pub(super) fn gather(started_s: f64) -> Vec<MetricFamily> {

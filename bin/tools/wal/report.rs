@@ -6,7 +6,7 @@ use varve_prometheus::block::BlockMeta;
 use varve_tsdb::fs::damage::{Damage, DamageKind, DamageReport};
 
 use super::Verdict;
-use crate::process;
+use crate::machine::process;
 use crate::tools::output::table;
 
 /// Maximum number of damage entries in a table. JSON has all that are listed.
