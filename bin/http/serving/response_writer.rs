@@ -342,7 +342,6 @@ mod tests {
     use crate::http::serving::response_body::ResponseBody;
     use axum::body::HttpBody;
     use http_body_util::BodyExt;
-    use std::sync::Arc;
     use tokio::runtime::Runtime;
     use varve_tsdb::context::MemoryBudget;
 
