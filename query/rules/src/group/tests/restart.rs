@@ -1,0 +1,183 @@
+//! State of groups after a restart: restored, caught up or continued.
+
+use super::*;
+
+/// A restart after alerts were written by `before` evaluations, one a minute. The process is down for `down` minutes.
+fn restart(rule: &str, before: i64, down: i64) -> (Arc<Group>, Fake, i64) {
+    let fake = Fake::default();
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    let old = group(rule);
+    (0..before).for_each(|minute| evaluate(&old, &fake, minute * MINUTE));
+    fake.take_sent();
+    let text = format!("groups: [{{name: g, rules: [{rule}]}}]");
+    let alerts_max = Arc::new(AlertsMax::new(10));
+    let change = RuleSet::default().change_to(parse(&text), Duration::from_secs(60), true, &alerts_max);
+    let (set, _) = change.apply(Time::from_seconds(T0), &settings());
+    (Arc::clone(set.groups().next().unwrap()), fake, before + down)
+}
+
+#[test]
+fn alerts_are_restored_after_the_second_evaluation_as_in_prometheus() {
+    // Rule, evaluations before the outage, minutes of outage, and since which minute the alert is active.
+    for (rule, before, down, expect) in [
+        // It was firing.
+        ("{alert: A, expr: e, for: 20m}", 25, 10, 0),
+        // Less than the grace period was left: it fires after the grace period.
+        ("{alert: A, expr: e, for: 20m}", 15, 10, 15 + 10 + 1 + 10 - 20),
+        // The outage does not count.
+        ("{alert: A, expr: e, for: 20m}", 5, 10, 10 + 2),
+        // A short `for` starts again.
+        ("{alert: A, expr: e, for: 5m}", 3, 10, 13),
+        // The outage was too long.
+        ("{alert: A, expr: e, for: 20m}", 5, 70, 75),
+    ] {
+        let (group, fake, start) = restart(rule, before, down);
+        fake.written.lock().unwrap().retain(|(labels, _)| labels.metric_name() != "ALERTS");
+        evaluate(&group, &fake, start * MINUTE);
+        assert!(!fake.take_written_after(start * MINUTE), "nothing is written before the restoration");
+        evaluate(&group, &fake, (start + 1) * MINUTE);
+        let active_at = group.rules[0].status().alerts[0].active_at;
+        assert_eq!((active_at.seconds() - T0) / MINUTE, expect, "{rule} {before} {down}");
+        evaluate(&group, &fake, (start + 2) * MINUTE);
+        assert!(fake.take_written_after((start + 2) * MINUTE));
+    }
+}
+
+impl Fake {
+    fn take_written_after(&self, seconds: i64) -> bool {
+        self.written.lock().unwrap().iter().any(|(_, sample)| sample.timestamp_ms >= (T0 + seconds) * 1000)
+    }
+}
+
+#[test]
+fn a_caught_up_group_continues_its_alerts() {
+    for (before, expect) in [(3, "1:pending"), (7, "1:firing")] {
+        let (group, fake, _) = restart("{alert: A, expr: e, for: 5m}", before, 0);
+        let last = Time::from_seconds(T0 + (before - 1) * MINUTE);
+        group.continue_from(last, last, &fake, &settings()).unwrap();
+        assert_eq!(states(&group), expect);
+        let tick = Time::from_seconds(T0 + before * MINUTE);
+        group.evaluate(tick, Mode::CatchUp, &fake, &settings());
+        assert_eq!(group.rules[0].status().alerts[0].active_at, Time::from_seconds(T0));
+        fake.set("e", Ok(vec![]));
+        fake.take_written();
+        group.evaluate(tick + Duration::from_secs(60), Mode::CatchUp, &fake, &settings());
+        assert_eq!(fake.take_written().len(), 2, "its series end");
+    }
+}
+
+#[test]
+fn a_group_that_catches_up_sends_its_firing_alerts_again() {
+    let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, annotations: {x: '{{ $value }}'}}", 7, 2);
+    let at = |minute| Time::from_seconds(T0 + minute * MINUTE);
+    group.continue_from(at(6), at(6), &fake, &settings()).unwrap();
+    group.resend(at(start), &fake, &settings());
+    assert_eq!(fake.sent.lock().unwrap()[0].annotations["x"], "5", "those of its last evaluation");
+    assert_eq!(fake.take_sent(), ["1: 300..780"]);
+    group.resend(at(start) + Duration::from_secs(59), &fake, &settings());
+    assert!(fake.take_sent().is_empty(), "the resend delay has not passed");
+    group.resend(at(start + 2), &fake, &settings());
+    assert_eq!(fake.take_sent(), ["1: 300..900"]);
+    fake.set("e", Ok(vec![]));
+    group.evaluate(at(7), Mode::CatchUp, &fake, &settings());
+    group.resend(at(start + 5), &fake, &settings());
+    assert!(fake.take_sent().is_empty(), "only the newest evaluation resolves it");
+    evaluate(&group, &fake, (start + 6) * MINUTE);
+    assert_eq!(fake.take_sent(), ["1: 300..420"]);
+}
+
+#[test]
+fn alerts_continue_over_failed_evaluations_before_the_outage() {
+    // Outcome of the expression at the last evaluations before the outage, and the alerts afterwards.
+    for (last, expect) in [
+        (vec![Err("boom")], "1:firing"),
+        (vec![Err("boom"); 5], "1:firing"),
+        (vec![Err("boom"); 6], ""),
+        (vec![Ok(vec![]), Err("boom")], ""),
+    ] {
+        let (new, fake, start) = restart("{alert: A, expr: e, for: 2m}", 5, 0);
+        let old = group("{alert: A, expr: e, for: 2m}");
+        fake.take_written();
+        (0..5).for_each(|minute| evaluate(&old, &fake, minute * MINUTE));
+        let n_last = last.len() as i64;
+        for (minute, outcome) in (start..).zip(last) {
+            fake.set("e", outcome);
+            evaluate(&old, &fake, minute * MINUTE);
+        }
+        new.continue_from(
+            Time::from_seconds(T0 + (start + n_last - 1) * MINUTE),
+            Time::from_seconds(T0 + (start + n_last - 1) * MINUTE),
+            &fake,
+            &settings(),
+        )
+        .unwrap();
+        assert_eq!(states(&new), expect);
+    }
+}
+
+#[test]
+fn an_alert_that_several_rules_may_have_written_is_not_resolved_by_the_others() {
+    let rules = "{alert: A, expr: e, labels: {s: x}}, {alert: A, expr: f, labels: {s: x, t: z}}, {alert: A, expr: h, labels: {s: x}}";
+    let (group, fake, start) = restart(rules, 2, 0);
+    group.continue_from(Time::from_seconds(T0 + MINUTE), Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
+    fake.take_written();
+    evaluate(&group, &fake, start * MINUTE);
+    assert_eq!(states(&group), "1:firing");
+    assert!(group.rules[1].status().alerts.is_empty() && group.rules[2].status().alerts.is_empty());
+    assert_eq!(fake.take_sent(), ["1: 120..360"], "no rule sends it as resolved");
+    assert_eq!(
+        fake.take_written(),
+        ["ALERTS{a=1,alertname=A,alertstate=firing,s=x} 1@120", "ALERTS_FOR_STATE{a=1,alertname=A,s=x} 1000000@120"]
+    );
+}
+
+#[test]
+fn a_series_that_several_rules_may_have_written_ends_if_none_continues_it() {
+    let rules = "{alert: A, expr: e}, {alert: A, expr: e, labels: {s: x}}";
+    let (group, fake, start) = restart(rules, 2, 0);
+    group.continue_from(Time::from_seconds(T0 + MINUTE), Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
+    fake.take_written();
+    fake.set("e", Ok(vec![]));
+    evaluate(&group, &fake, start * MINUTE);
+    let written = fake.take_written();
+    assert_eq!(
+        (written.len(), written.iter().filter(|line| line.ends_with("stale@120")).count()),
+        (4, 4),
+        "{written:?}"
+    );
+    assert_eq!(fake.take_sent(), ["1: 0..120"], "the alert without s=x is of one rule");
+}
+
+#[test]
+fn an_alert_continues_if_a_template_of_its_labels_expands_to_nothing() {
+    let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, labels: {l: '{{ $labels.gone }}'}}", 7, 0);
+    group
+        .continue_from(
+            Time::from_seconds(T0 + (start - 1) * MINUTE),
+            Time::from_seconds(T0 + (start - 1) * MINUTE),
+            &fake,
+            &settings(),
+        )
+        .unwrap();
+    evaluate(&group, &fake, start * MINUTE);
+    assert_eq!(states(&group), "1:firing");
+    assert_eq!(group.rules[0].status().alerts[0].active_at, Time::from_seconds(T0));
+}
+
+#[test]
+fn the_last_evaluation_is_found_in_the_store() {
+    let fake = Fake::default();
+    let group = group_with("query_offset: 7s,", "{record: r, expr: e}, {alert: A, expr: e}");
+    let tick = group.schedule().at_or_before(Time::from_seconds(T0));
+    let found = |longest| {
+        group.last_stored(tick + Duration::from_secs(100), Duration::from_secs(longest), &fake, &settings()).unwrap()
+    };
+    assert_eq!(found(3600), None);
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    group.evaluate(tick, Mode::Live, &fake, &settings());
+    assert_eq!((found(3600), found(99)), (Some(tick), None));
+    // A sample of somebody else, not at an evaluation time.
+    let foreign = Sample { timestamp_ms: (tick + Duration::from_secs(50)).ms(), value: 1.0 };
+    fake.written.lock().unwrap().push((labels("r a=1"), foreign));
+    assert_eq!(found(3600), Some(tick));
+}
