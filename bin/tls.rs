@@ -25,10 +25,10 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Returns the versions from `min` to `max`: 1.2 and 1.3 if both are empty.
+/// Returns the versions from `min` to `max`. An empty `min` is 1.2, an empty `max` 1.3.
 ///
 /// # Errors
-/// If there is none. The message names the key in `section`.
+/// If a text is not a version, or `min` is above `max`. The message names the key in `section`.
 pub(crate) fn versions(section: &str, min: &str, max: &str) -> Result<Vec<&'static SupportedProtocolVersion>> {
     let number = |key: &str, text: &str, default| match text {
         "" => Ok(default),
@@ -47,13 +47,16 @@ pub(crate) fn versions(section: &str, min: &str, max: &str) -> Result<Vec<&'stat
 /// Parses certificates and their private key.
 ///
 /// # Errors
-/// If one is not valid PEM. The message names the key in `section`, and contains no part of the private key.
+/// If one is not valid PEM, or there is no certificate. The message names the key in `section`, and contains no part of
+/// the private key.
 pub(crate) fn identity(
     section: &str,
     certs: &[u8],
     key: &[u8],
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-    let certs: Result<_, _> = CertificateDer::pem_slice_iter(certs).collect();
+    let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certs).collect();
+    let certs = certs.with_context(|| format!("{section}.cert"))?;
+    ensure!(!certs.is_empty(), "{section}.cert: no certificate in PEM");
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| anyhow!("{section}.key: not a private key in PEM"))?;
-    Ok((certs.with_context(|| format!("{section}.cert"))?, key))
+    Ok((certs, key))
 }

@@ -247,11 +247,11 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the anchors of a page: of its headings, as GitHub forms them, and its own.
+/// Returns the anchors of a page: those that GitHub derives from its headings, and its `<a id>` tags.
 fn anchors(page: &str) -> BTreeSet<String> {
     let heading = |line: &str| {
         let heading = line.starts_with('#').then(|| line.trim_start_matches('#').trim())?;
-        // Of a link, the text.
+        // Keeps the text of a link.
         let heading: String =
             heading.split("](").map(|part| part.split_once(')').map_or(part, |(_, after)| after)).collect();
         let kept = heading.to_lowercase().replace(' ', "-");

@@ -7,6 +7,7 @@
 use std::thread::Builder;
 
 use varve_tsdb::QueryContext;
+use varve_tsdb::context::scheduler;
 
 use crate::error::{Error, Result};
 use crate::promql::ast::{Expr, ExprKind};
@@ -50,8 +51,15 @@ pub(crate) fn run<T: Send>(ctx: &QueryContext, is_deep: bool, f: impl FnOnce() -
     let mut charge = ctx.charge();
     charge.grow(STACK_SIZE)?;
     std::thread::scope(|scope| {
-        let thread = Builder::new().name("query-deep".into()).stack_size(STACK_SIZE).spawn_scoped(scope, f);
+        let current = scheduler::detach();
+        let run = || {
+            scheduler::attach(current);
+            (f(), scheduler::detach())
+        };
+        let thread = Builder::new().name("query-deep".into()).stack_size(STACK_SIZE).spawn_scoped(scope, run);
         let thread = thread.map_err(|error| Error::Execution(format!("start a thread for a nested query: {error}")))?;
-        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let (result, current) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        scheduler::attach(current);
+        Ok(result)
     })
 }

@@ -297,7 +297,7 @@ impl Evaluation<'_> {
 
     /// Evaluates the steps of a grid that are not cached, and caches the result.
     fn run_cached(&self, cached: &CachedQuery<'_>, grid: Grid, timings: Timings) -> Result<QueryResult> {
-        match cached.find()? {
+        match cached.find() {
             Some(found) if found.n_steps == grid.n_steps => return self.cached_result(cached, &found, timings),
             Some(found) => {
                 if let Some(result) = self.joined_result(cached, &found, grid, timings)? {
@@ -310,7 +310,7 @@ impl Evaluation<'_> {
         let version = self.db.read_version();
         let (result, is_order_fixed) = self.run(grid, timings)?;
         if let Some(version) = version {
-            cached.store(self.ctx, version, &result.value, &result.annotations, is_order_fixed)?;
+            cached.store(self.ctx, version, &result.value, &result.annotations, is_order_fixed);
         }
         Ok(result)
     }
@@ -342,7 +342,9 @@ impl Evaluation<'_> {
             return Ok(None);
         }
         let mut charge = self.ctx.charge();
-        let Some(value) = cached.join(self.ctx, found, version, fresh.value, &mut charge)? else { return Ok(None) };
+        // The two parts may need more memory than one evaluation.
+        let joined = cached.join(self.ctx, found, version, fresh.value, &mut charge);
+        let Ok(Some(value)) = joined else { return Ok(None) };
         if let Value::Matrix(matrix) = &value
             && matrix.iter().map(n_samples).sum::<usize>() > self.engine.options.samples_max
         {

@@ -55,8 +55,8 @@ fn rules_are_filtered_and_paged() {
     assert_eq!((kind.as_str(), reason.as_str()), ("bad_data", expect));
 }
 
-// The group in dry run has an interval of a week, so that it is not evaluated while the test runs: its first evaluation
-// is due at an offset into the interval that depends on the path of the rule file.
+// The first evaluation of a group is due at an offset into its interval that depends on the path of the rule file. The
+// group in dry run has an interval of a week, so that it is not evaluated while the test runs.
 #[test]
 fn rules_have_the_fields_of_prometheus() {
     let fixture = Fixture::start(RULES);

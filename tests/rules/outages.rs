@@ -90,7 +90,9 @@ fn a_crash_resolves_no_alert_at_alertmanager() {
     let config = configure(&alertmanager, rules);
     let mut server = Server::start(&[&config.flag(), RESEND]);
     wait_until("the alert", || alertmanager.alerts().len() == 1);
-    thread::sleep(Duration::from_secs(2));
+    // An alert is sent before it is stored, and a busy disk may take seconds to store it.
+    let stored = |server: &Server| server.http().query("/api/v1/query", &[("query", "ALERTS")]).data();
+    wait_until("the alert in the store", || stored(&server)["result"][0]["value"][1] == "1");
     server.kill();
     thread::sleep(Duration::from_secs(3));
     server.restart(&[&config.flag(), RESEND]);

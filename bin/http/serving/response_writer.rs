@@ -287,10 +287,15 @@ impl ResponseWriter {
             room.send(chunk);
             return Ok(());
         }
+        scheduler::blocking(|| self.wait_and_send(chunk))
+    }
+
+    fn wait_and_send(&mut self, chunk: Chunk) -> Result<(), ApiError> {
+        let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
         let started = Instant::now();
         loop {
             let room = async { tokio::time::timeout(WAIT_CHECK_INTERVAL, chunks.reserve()).await };
-            match scheduler::blocking(|| Handle::current().block_on(room)) {
+            match Handle::current().block_on(room) {
                 Ok(Ok(room)) => {
                     room.send(chunk);
                     break;
@@ -307,7 +312,7 @@ impl ResponseWriter {
         match &mut self.permit {
             Some(permit) if permit.is_released() => {
                 self.waited = Duration::ZERO;
-                scheduler::blocking(|| Handle::current().block_on(permit.reacquire(&self.ctx)))
+                Handle::current().block_on(permit.reacquire(&self.ctx))
             }
             _ => Ok(()),
         }

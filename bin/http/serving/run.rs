@@ -182,7 +182,7 @@ fn lead(
     }
 }
 
-/// Waits for a permit and starts `job` on a blocking thread. Its output comes before the end of a streamed response.
+/// Waits for a permit and starts `job` on a blocking thread, which sends the output.
 async fn start(
     state: &HttpState,
     class: RequestClass,

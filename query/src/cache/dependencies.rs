@@ -26,14 +26,14 @@ pub(super) struct Dependencies {
 }
 
 /// The samples that a selector reads for each step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SampleWindow {
     pub(super) names: NameGroups,
     pub(super) times: Times,
 }
 
 /// A range of times, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Times {
     /// Relative to the step: from `before_ms` before the step to `after_ms` after it. Both may be negative.
     OfStep {
@@ -87,6 +87,7 @@ impl Dependencies {
         if samples.is_empty() {
             return None;
         }
+        samples.sort_unstable();
         samples.dedup();
         let are_steps_independent = !settings.features.delayed_name_removal
             && !settings.features.type_and_unit_labels
@@ -96,7 +97,8 @@ impl Dependencies {
     }
 }
 
-/// Appends the samples that an expression reads if it is evaluated at `times`. Returns `None` if they are not known.
+/// Appends the samples that an expression reads if it is evaluated at `times`. Returns `None` if the
+/// selectors do not determine them.
 fn visit(plan: &Plan, times: Times, settings: &Settings, found: &mut Vec<SampleWindow>) -> Option<()> {
     // Without buckets, resets are detected between all samples of the query, and warnings depend on them.
     let is_known = |selector: &Selector| !selector.skip_buckets;
@@ -157,7 +159,7 @@ fn is_computed(duration: &Duration) -> bool {
 /// The order of the series of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// See the documentation of the module.
+    /// The same for any set of steps.
     Fixed,
     /// It may depend on the steps.
     Any,
@@ -347,7 +349,7 @@ mod tests {
             ("m", vec![of_step(300_000, 0)]),
             ("m offset 1m", vec![of_step(360_000, -60_000)]),
             ("m offset -1m", vec![of_step(240_000, 60_000)]),
-            ("rate(m[10m] offset 1m) + m", vec![of_step(660_000, -60_000), of_step(300_000, 0)]),
+            ("rate(m[10m] offset 1m) + m", vec![of_step(300_000, 0), of_step(660_000, -60_000)]),
             ("m @ 1000", vec![fixed(700_000, 1_000_000)]),
             ("m @ 1000 offset 1m", vec![fixed(640_000, 940_000)]),
             ("max_over_time(m[1h:1m])", vec![of_step(3_900_000, 0)]),

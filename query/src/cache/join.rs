@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 
 use varve_tsdb::QueryContext;
-use varve_tsdb::context::Charge;
+use varve_tsdb::context::{Charge, scheduler};
 
 use crate::error::Result;
 use crate::value::{HistogramPoint, MatrixSeries, Point};
 
-/// Returns the series of a matrix at the times from `start_ms` to `end_ms`, `end_ms` excluded, each followed by its
-/// points in `fresh`. Both ascend by labels, and `fresh` starts at `end_ms` or later. Charges the result.
+/// Returns the series of `cached`, cut to the times from `start_ms` to `end_ms` (excluded), each joined with its points
+/// in `fresh`. Both ascend by labels, and `fresh` starts at `end_ms` or later. Charges the result.
 ///
 /// # Errors
 /// If the request is interrupted or exceeds its memory limit.
@@ -23,6 +23,7 @@ pub(super) fn join(
     let mut joined = Vec::with_capacity(cached.len().max(fresh.len()));
     let (mut cached, mut fresh) = (cached.iter().peekable(), fresh.into_iter().peekable());
     loop {
+        scheduler::pause();
         ctx.check()?;
         let (old, new) = match (cached.peek(), fresh.peek()) {
             (None, None) => return Ok(joined),
@@ -35,7 +36,7 @@ pub(super) fn join(
             },
         };
         let series = match (old, new) {
-            (Some(old), new) => followed(old, (start_ms, end_ms), new),
+            (Some(old), new) => Some(followed(old, (start_ms, end_ms), new)),
             (None, new) => new,
         };
         if let Some(series) = series.filter(|series| !series.points.is_empty() || !series.histograms.is_empty()) {
@@ -46,11 +47,7 @@ pub(super) fn join(
 }
 
 /// Returns the points of a series in a range of times, followed by those of `fresh`.
-fn followed(
-    cached: &MatrixSeries,
-    (start_ms, end_ms): (i64, i64),
-    fresh: Option<MatrixSeries>,
-) -> Option<MatrixSeries> {
+fn followed(cached: &MatrixSeries, (start_ms, end_ms): (i64, i64), fresh: Option<MatrixSeries>) -> MatrixSeries {
     let MatrixSeries { labels, points, histograms } = cached;
     let start = points.partition_point(|point| point.timestamp_ms < start_ms);
     let end = points.partition_point(|point| point.timestamp_ms < end_ms);
@@ -69,7 +66,7 @@ fn followed(
         joined.extend(fresh.points);
         joined_histograms.extend(fresh.histograms);
     }
-    Some(MatrixSeries { labels: labels.clone(), points: joined, histograms: joined_histograms })
+    MatrixSeries { labels: labels.clone(), points: joined, histograms: joined_histograms }
 }
 
 /// Returns the size of a series in memory. Shared label sets and histograms count in full.

@@ -86,11 +86,11 @@ struct Entry {
     /// The text of the query, which determines the positions of annotations.
     query: Box<str>,
     grid: Grid,
-    /// What the evaluation saw, at least.
+    /// The evaluation saw every change before this version.
     version: ReadVersion,
     value: Value,
     annotations: Annotations,
-    /// Some of its steps may be used without the others.
+    /// `true` if some steps may be used without the others.
     is_divisible: bool,
     size: usize,
 }
@@ -168,7 +168,8 @@ impl ResultCache {
         }
     }
 
-    // A panic under the lock leaves entries that are valid, at most one without a use.
+    // A panic under the lock leaves entries that are valid. At most one of them is missing from `by_use`, and is evicted
+    // only when it is replaced or the cache is cleared.
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -57,7 +57,7 @@ impl<'a> CachedQuery<'a> {
             return None;
         }
         let dependencies = Dependencies::of(expr, plan, settings)?;
-        // Results at the times of a grid, and of an instant, belong to one entry.
+        // Range queries whose steps lie on the same grid share an entry. Each instant has its own.
         let phase_ms = if step_ms == 0 { grid.start_ms } else { grid.start_ms.rem_euclid(step_ms) };
         let restriction: Vec<_> = ctx.restriction().iter().map(|m| (m.name(), m.op(), m.value())).collect();
         let key = format!("{step_ms} {phase_ms} {settings:?} {restriction:?} {}", print(expr)).into();
@@ -67,14 +67,8 @@ impl<'a> CachedQuery<'a> {
 
 impl CachedQuery<'_> {
     /// Finds the leading steps of the query that are in the cache and valid.
-    ///
-    /// # Errors
-    /// If a block cannot be read.
-    pub(crate) fn find(&self) -> Result<Option<Found>> {
-        let found = match self.cache.get(&self.key) {
-            Some(entry) => self.valid_part(entry)?,
-            None => None,
-        };
+    pub(crate) fn find(&self) -> Option<Found> {
+        let found = self.cache.get(&self.key).and_then(|entry| self.valid_part(entry));
         let Counts { n_hits, n_partial_hits, n_misses, n_steps } = &self.cache.counts;
         let n_found = found.as_ref().map_or(0, |found| found.n_steps);
         let outcome = match n_found {
@@ -84,23 +78,23 @@ impl CachedQuery<'_> {
         };
         outcome.fetch_add(1, Ordering::Relaxed);
         n_steps.fetch_add(n_found as u64, Ordering::Relaxed);
-        Ok(found)
+        found
     }
 
-    fn valid_part(&self, entry: Arc<Entry>) -> Result<Option<Found>> {
+    fn valid_part(&self, entry: Arc<Entry>) -> Option<Found> {
         let grid = self.grid;
         if entry.grid == grid && (entry.annotations.is_empty() || &*entry.query == self.query) {
             let n_valid = self.n_valid(entry.version, grid);
             if n_valid == grid.n_steps {
-                return Ok(Some(Found { entry, n_steps: n_valid, start_ms: grid.start_ms }));
+                return Some(Found { entry, n_steps: n_valid, start_ms: grid.start_ms });
             }
         }
         if !entry.is_divisible || !self.dependencies.are_steps_independent || self.db.has_name_labels() {
-            return Ok(None);
+            return None;
         }
         let cached = entry.grid;
         if cached.start_ms > grid.start_ms || cached.last_ms() < grid.start_ms {
-            return Ok(None);
+            return None;
         }
         // Keeps earlier steps for queries of a longer range that share the entry.
         let step_ms = grid.step_ms;
@@ -111,10 +105,10 @@ impl CachedQuery<'_> {
             let n_before = ((grid.start_ms - start_ms) / step_ms) as usize;
             let n_steps = self.n_valid(entry.version, part).saturating_sub(n_before);
             if n_steps > 0 {
-                return Ok(Some(Found { entry, n_steps, start_ms }));
+                return Some(Found { entry, n_steps, start_ms });
             }
         }
-        Ok(None)
+        None
     }
 
     /// Returns the number of leading steps of `grid` that depend on no sample that changed since `version`.
@@ -132,7 +126,7 @@ impl CachedQuery<'_> {
             };
             for changed in self.db.changes(version, window.names, range) {
                 // The first step whose window ends at the change or later. It is affected if its window also starts at
-                // the change or earlier. If it is not, neither is a later step.
+                // the change or earlier. If it is not, no later step is.
                 let first_ms = changed.start_ms.saturating_sub(after_ms);
                 let elapsed_ms = first_ms.saturating_sub(grid.start_ms).max(0);
                 let step = usize::try_from(elapsed_ms / grid.step_ms + i64::from(elapsed_ms % grid.step_ms > 0));
@@ -195,29 +189,27 @@ impl CachedQuery<'_> {
         let times = (found.start_ms, self.split_ms(found));
         let mut joined_charge = ctx.charge();
         let joined = join::join(ctx, cached, times, fresh, &mut joined_charge)?;
-        // Checked after the evaluation: it does not see changes that are recorded later.
+        // The evaluation has ended, so it sees no change that is recorded after this check.
         if !self.is_still_valid(found) || self.db.has_name_labels() {
             return Ok(None);
         }
-        let grid = Grid::new(found.start_ms, self.grid.end_ms, self.grid.step_ms);
-        let value = if found.start_ms == self.grid.start_ms {
+        let joined = Value::Matrix(joined);
+        if self.fits(&joined) {
+            let grid = Grid::new(found.start_ms, self.grid.end_ms, self.grid.step_ms);
+            self.insert(grid, version, joined.clone(), Annotations::new(self.query), true);
+        }
+        // Fast path: the joined steps are those of the query.
+        if found.start_ms == self.grid.start_ms {
             charge.absorb(joined_charge);
-            self.insert(grid, version, Value::Matrix(joined.clone()), Annotations::new(self.query), true);
-            joined
-        } else {
-            let times = (self.grid.start_ms, i64::MAX);
-            let value = join::join(ctx, &joined, times, Vec::new(), charge)?;
-            self.insert(grid, version, Value::Matrix(joined), Annotations::new(self.query), true);
-            value
-        };
-        Ok(Some(Value::Matrix(value)))
+            return Ok(Some(joined));
+        }
+        let Value::Matrix(joined) = joined else { return Ok(None) };
+        let times = (self.grid.start_ms, i64::MAX);
+        Ok(Some(Value::Matrix(join::join(ctx, &joined, times, Vec::new(), charge)?)))
     }
 
     /// Caches the result of an evaluation that saw `version`. `is_order_fixed` if no operator found series whose order
     /// depends on the steps.
-    ///
-    /// # Errors
-    /// If a block cannot be read.
     pub(crate) fn store(
         &self,
         ctx: &QueryContext,
@@ -225,17 +217,20 @@ impl CachedQuery<'_> {
         value: &Value,
         annotations: &Annotations,
         is_order_fixed: bool,
-    ) -> Result<()> {
-        // The limit of the size is checked before the copy.
-        if ctx.partial().is_some() || size_of_value(value) > self.cache.entry_size_max() {
-            return Ok(());
+    ) {
+        if ctx.partial().is_some() || !self.fits(value) {
+            return;
         }
         let is_divisible = is_order_fixed
             && self.dependencies.are_steps_independent
             && annotations.is_empty()
             && !self.db.has_name_labels();
         self.insert(self.grid, version, value.clone(), annotations.clone(), is_divisible);
-        Ok(())
+    }
+
+    /// Returns `true` if the cache may have an entry of this size: checked before the value is copied.
+    fn fits(&self, value: &Value) -> bool {
+        size_of_value(value) <= self.cache.entry_size_max()
     }
 
     fn insert(&self, grid: Grid, version: ReadVersion, value: Value, annotations: Annotations, is_divisible: bool) {

@@ -177,19 +177,24 @@ impl MemoryBudget {
     /// Reserves bytes. Waits for memory that others are about to release, unless the thread is a worker of a pool.
     fn reserve_waiting(&self, size: usize) -> Result<()> {
         // Fast path: memory is free.
-        let mut refused = match self.reserve(size, 0) {
+        let refused = match self.reserve(size, 0) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
         if rayon::current_thread_index().is_some() {
             return self.reserve_without_waiting(size);
         }
+        scheduler::blocking(|| self.retry(size, refused))
+    }
+
+    /// Reserves bytes that were refused, once others have released them.
+    fn retry(&self, size: usize, mut refused: Refused) -> Result<()> {
         let started = Instant::now();
         let mut is_expected = true;
         while is_expected && matches!(refused, Refused::Shared(_)) && started.elapsed() < WAIT_MAX {
             is_expected = self.make_room(size);
             if is_expected {
-                scheduler::blocking(|| thread::sleep(WAIT_INTERVAL));
+                thread::sleep(WAIT_INTERVAL);
             }
             // Another request may have released its memory just before `make_room` looked for it.
             match self.reserve(size, 0) {

@@ -1,17 +1,21 @@
 //! [`Scheduler`]: lets short requests overtake long ones.
 //!
-//! The threads of more requests than cores would compete in the kernel, and a short request would wait behind the time
-//! slices of all others. This is a multilevel feedback queue with two levels: a request is short for [`SHORT_FOR`] and
-//! runs at once, then it is long. Long requests run in turns of [`TURN`] on the cores that short ones leave.
+//! If more requests than cores ran, their threads would compete in the kernel, and a short request would wait behind the
+//! time slices of all others (docs/decisions/0023-turns-of-long-requests.md). This is a multilevel feedback queue with
+//! two levels: a request is short for [`SHORT_FOR`] and runs at once, then it is long. Long requests run in turns of
+//! [`TURN`] on the cores that short ones leave.
 //!
 //! Invariants
-//! 1. Long requests run only on cores that no other request takes. At least one long request runs.
+//! 1. At each [`pause`], a long request gives up its core if other requests need all cores. At least one long request
+//!    runs. An interrupted request continues without a turn, so that it can end.
 //! 2. Long requests get their turns in the order in which they began to wait.
-//! 3. A request takes no core in [`blocking`].
+//! 3. A request in [`blocking`] does not count as running. Its batches may still run on the worker pool, whose threads
+//!    have no turns.
 //!
-//! Threads: a request runs on the thread that called [`Scheduler::start`]. Threads of a pool do not wait.
+//! Threads: a request runs on one thread at a time, the one that called [`Scheduler::start`] or [`attach`]. Threads of a
+//! pool do not wait.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -27,7 +31,9 @@ use super::query_context::QueryContext;
 const SHORT_FOR: Duration = Duration::from_millis(10);
 /// The time after which a long request lets others run.
 const TURN: Duration = Duration::from_millis(10);
-/// Maximum time until a waiting request notices that it must end.
+/// Time between looks at the state of others, which take a lock.
+const LOOK_AFTER: Duration = Duration::from_micros(200);
+/// Maximum time until a waiting request notices its interrupt.
 const CHECK_AFTER: Duration = Duration::from_millis(20);
 
 /// The running requests of a server. Clones share them.
@@ -50,51 +56,59 @@ struct State {
     waited: Duration,
 }
 
-/// A request that runs on this thread until the value is dropped.
+/// A request that runs until the value is dropped.
 #[derive(Debug)]
 pub struct Run(PhantomData<Rc<()>>);
 
 /// The request of a thread.
-struct Current {
+#[derive(Debug)]
+pub struct Current {
     scheduler: Scheduler,
     ctx: QueryContext,
     id: u64,
     started: Instant,
-    turn_began: Cell<Instant>,
-    level: Cell<Level>,
+    turn_began: Instant,
+    looked: Instant,
+    level: Level,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Short,
     Long,
+    /// Not counted: the request waits for something else than its turn, or has ended.
+    Released,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Rc<Current>>> = const { RefCell::new(None) };
-}
-
-fn current() -> Option<Rc<Current>> {
-    CURRENT.with_borrow(Clone::clone)
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
 /// Lets other requests run. Must not be called while a lock is held.
 pub fn pause() {
-    if let Some(current) = current() {
-        current.pause();
-    }
+    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::pause));
 }
 
-/// Calls `wait`, which takes no core: other requests run meanwhile.
+/// Calls `wait` without counting the request as running. Afterwards a long request waits for its next turn.
 pub fn blocking<R>(wait: impl FnOnce() -> R) -> R {
-    let Some(current) = current() else { return wait() };
-    // A panic of `wait` ends the request, which then has released its core.
-    CURRENT.set(None);
-    current.release();
+    let Some(mut current) = detach() else { return wait() };
+    // If `wait` panics, the request ends.
+    let is_long = current.release();
     let result = wait();
-    current.acquire();
-    CURRENT.set(Some(current));
+    current.acquire(is_long);
+    attach(Some(current));
     result
+}
+
+/// Takes the request from this thread, so that another one can run it.
+#[must_use]
+pub fn detach() -> Option<Current> {
+    CURRENT.take()
+}
+
+/// Runs a request on this thread.
+pub fn attach(current: Option<Current>) {
+    CURRENT.set(current);
 }
 
 impl Scheduler {
@@ -104,13 +118,13 @@ impl Scheduler {
         Self(Arc::new(Shared { n_cores, state: Mutex::default() }))
     }
 
-    /// Returns the time that all requests have waited for their turns.
+    /// Returns the total time that requests have waited for turns.
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.0.state.lock().waited
     }
 
-    /// Starts to run a request on this thread.
+    /// Starts a request on this thread.
     #[must_use]
     pub fn start(&self, ctx: &QueryContext) -> Run {
         let started = Instant::now();
@@ -120,14 +134,15 @@ impl Scheduler {
             state.next_id += 1;
             state.next_id
         };
-        CURRENT.set(Some(Rc::new(Current {
+        attach(Some(Current {
             scheduler: self.clone(),
             ctx: ctx.clone(),
             id,
             started,
-            turn_began: Cell::new(started),
-            level: Cell::new(Level::Short),
-        })));
+            turn_began: started,
+            looked: started,
+            level: Level::Short,
+        }));
         Run(PhantomData)
     }
 }
@@ -150,36 +165,38 @@ impl Shared {
 }
 
 impl Current {
-    fn pause(&self) {
-        let shared = &*self.scheduler.0;
+    fn pause(&mut self) {
         let now = Instant::now();
-        let mut state = match self.level.get() {
-            Level::Short if now - self.started < SHORT_FOR => return,
-            Level::Short => {
-                let mut state = shared.state.lock();
-                state.n_short -= 1;
-                self.level.set(Level::Long);
-                state
-            }
-            Level::Long => {
-                let mut state = shared.state.lock();
-                let is_over = now - self.turn_began.get() >= TURN && !state.waiting.is_empty();
-                if !is_over && (state.n_long == 1 || state.n_short + state.n_long <= shared.n_cores) {
-                    return;
-                }
-                state.n_long -= 1;
-                state
-            }
+        let is_due = match self.level {
+            Level::Short => now - self.started >= SHORT_FOR,
+            Level::Long => now - self.looked >= LOOK_AFTER,
+            Level::Released => false,
         };
+        if !is_due {
+            return;
+        }
+        self.looked = now;
+        let scheduler = self.scheduler.clone();
+        let shared = &*scheduler.0;
+        let mut state = shared.state.lock();
+        if self.level == Level::Short {
+            state.n_short -= 1;
+            self.level = Level::Long;
+        } else {
+            let is_over = now - self.turn_began >= TURN && !state.waiting.is_empty();
+            if !is_over && (state.n_long == 1 || state.n_short + state.n_long <= shared.n_cores) {
+                return;
+            }
+            state.n_long -= 1;
+        }
         shared.start_turns(&mut state);
-        self.wait_for_turn(state, now);
+        self.wait_for_turn(shared, state, now);
     }
 
-    fn wait_for_turn<'a>(&'a self, mut state: MutexGuard<'a, State>, started: Instant) {
-        let shared = &*self.scheduler.0;
+    fn wait_for_turn<'a>(&mut self, shared: &'a Shared, mut state: MutexGuard<'a, State>, started: Instant) {
         if state.waiting.is_empty() && shared.has_room(&state) {
             state.n_long += 1;
-            self.turn_began.set(started);
+            self.turn_began = started;
             return;
         }
         state.waiting.push_back((self.id, thread::current()));
@@ -197,33 +214,46 @@ impl Current {
         }
         let now = Instant::now();
         state.waited += now - started;
-        self.turn_began.set(now);
+        self.turn_began = now;
     }
 
-    fn release(&self) {
+    /// Stops counting the request. Returns `true` if it was long.
+    fn release(&mut self) -> bool {
+        let level = std::mem::replace(&mut self.level, Level::Released);
         let shared = &*self.scheduler.0;
         let mut state = shared.state.lock();
-        match self.level.get() {
+        match level {
             Level::Short => state.n_short -= 1,
             Level::Long => state.n_long -= 1,
+            Level::Released => {}
         }
         shared.start_turns(&mut state);
+        level == Level::Long
     }
 
-    fn acquire(&self) {
-        let mut state = self.scheduler.0.state.lock();
-        match self.level.get() {
-            Level::Short => state.n_short += 1,
-            Level::Long => self.wait_for_turn(state, Instant::now()),
+    /// Counts the request again.
+    fn acquire(&mut self, is_long: bool) {
+        let scheduler = self.scheduler.clone();
+        let mut state = scheduler.0.state.lock();
+        if is_long {
+            self.level = Level::Long;
+            self.wait_for_turn(&scheduler.0, state, Instant::now());
+        } else {
+            self.level = Level::Short;
+            state.n_short += 1;
         }
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if let Some(current) = CURRENT.take() {
-            current.release();
-        }
+        attach(None);
     }
 }
 
@@ -327,6 +357,29 @@ mod tests {
         drop(first);
         pause();
         assert_eq!(counts(&scheduler), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_request_can_move_to_another_thread() {
+        let scheduler = Scheduler::new(1);
+        let run = scheduler.start(&context());
+        let moved = detach();
+        let back = thread::scope(|scope| {
+            let on_it = || {
+                attach(moved);
+                become_long();
+                detach()
+            };
+            scope.spawn(on_it).join().unwrap()
+        });
+        attach(back);
+        assert_eq!(counts(&scheduler), (0, 1, 0));
+        drop(run);
+        assert_eq!(counts(&scheduler), (0, 0, 0));
+        let _lost = scheduler.start(&context());
+        // A second request on the thread ends the first one.
+        let _run = scheduler.start(&context());
+        assert_eq!(counts(&scheduler), (1, 0, 0));
     }
 
     #[test]

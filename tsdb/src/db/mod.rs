@@ -273,14 +273,15 @@ impl Db {
         }
     }
 
-    /// Returns the version that reads see which begin after this call. Returns `None` until the WAL is replayed.
+    /// Returns the current read version. Reads that begin after this call see at least every change before it. Returns
+    /// `None` until the WAL is replayed.
     #[must_use]
     pub fn read_version(&self) -> Option<ReadVersion> {
         self.store.replay.is_done().then(|| ReadVersion(self.store.isolation.all_ended_before()))
     }
 
     /// Returns the parts of `range` in which samples of metrics in `names` may have changed: a read that began after
-    /// `since` was taken may return others than a read that begins after this call. Samples in other parts are the same
+    /// `since` was taken may return other samples than a read that begins after this call. Samples in other parts are the same
     /// for both.
     #[must_use]
     pub fn changes(&self, since: ReadVersion, names: NameGroups, range: TimeRange) -> Vec<TimeRange> {

@@ -1,6 +1,6 @@
-//! Which samples changed since a read: the validity rule of caches that keep results of queries.
+//! Change log: which samples changed since a [`ReadVersion`].
 //!
-//! Used by `query`'s result cache. A change is an append, or a change of the block list that reads can see: a deletion,
+//! `query`'s result cache uses it to validate its entries. A change is an append, or a change of the block list that reads can see: a deletion,
 //! retention, an import. Flushes, merges and evictions change no answer and are not recorded. Every change has an id of
 //! [`Isolation`](super::Isolation) and is recorded while it is in flight: before any read sees it. Appends
 //! are recorded per minute and per group of metric names, other changes per range of time. The proof that a cached
@@ -11,7 +11,8 @@
 //! 2. A change that had not ended when a [`ReadVersion`] was taken is newer than that version.
 //! 3. [`ChangeLog::since`] returns every recorded change that is newer than a version. It may return more.
 //!
-//! Threads: any; one lock, held for a few hundred stores. Bounds: [`MINUTES_MAX`] rows of 520 bytes, [`RANGES_MAX`]
+//! Threads: any; one lock, held for a few hundred stores by most appends, and for at most one store per row and group.
+//! Bounds: [`MINUTES_MAX`] rows of 520 bytes, [`RANGES_MAX`]
 //! ranges.
 
 use std::collections::VecDeque;
@@ -29,11 +30,11 @@ const MINUTE_MS: i64 = 60_000;
 const MINUTES_MAX: usize = 2048;
 /// Number of changes of the block list that are recorded separately. Earlier ones count as changes of all times.
 const RANGES_MAX: usize = 64;
-/// Number of runs of minutes of a batch that are recorded separately. More runs are recorded as one.
+/// Maximum number of runs of minutes per batch. The next run merges all of them into one.
 const RUNS_MAX: usize = 32;
 
 /// A set of metric names, by their hashes: it contains all names of a group or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct NameGroups(u64);
 
 impl NameGroups {
@@ -59,7 +60,7 @@ pub(crate) fn group_of(name: &str) -> u8 {
     xxh3_64(name.as_bytes()) as u8 % GROUPS as u8
 }
 
-/// What a read that begins now sees: every change that is not newer.
+/// A point in the order of changes. A read that begins after the version was taken sees every change before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadVersion(pub(crate) u64);
 
@@ -188,7 +189,8 @@ impl Default for Changes {
 }
 
 impl ChangeLog {
-    /// Records an append that is in flight. Samples newer than `future_max_ms` are rejected and do not count.
+    /// Records an append that is in flight. Samples newer than `future_max_ms` are rejected, and not
+    /// recorded.
     pub(crate) fn note_append(&self, id: u64, touched: &TouchedMinutes, future_max_ms: i64) {
         let last = future_max_ms.div_euclid(MINUTE_MS);
         let mut changes = self.0.lock();
@@ -229,7 +231,7 @@ impl Changes {
         self.minutes.range_mut(start.min(n_rows)..n_rows).for_each(|row| row.raise(groups, id));
     }
 
-    /// Adds rows up to a minute.
+    /// Appends rows up to `minute`.
     fn extend_to(&mut self, minute: i64) {
         let n_rows = self.minutes.len() as i64;
         let n_missing = minute.saturating_sub(self.first.saturating_add(n_rows - 1));
@@ -241,17 +243,17 @@ impl Changes {
             return;
         }
         for _ in 0..n_missing.max(0) {
-            self.minutes.push_back(Row::NONE);
-            if self.minutes.len() > MINUTES_MAX
+            if self.minutes.len() >= MINUTES_MAX
                 && let Some(row) = self.minutes.pop_front()
             {
                 self.older.merge(&row);
                 self.first += 1;
             }
+            self.minutes.push_back(Row::NONE);
         }
     }
 
-    /// Adds rows from a minute on, if the bound allows it.
+    /// Prepends rows from `minute` on, unless there would be more than [`MINUTES_MAX`].
     fn extend_back_to(&mut self, minute: i64) {
         let n_missing = self.first.saturating_sub(minute);
         if n_missing > 0 && n_missing <= (MINUTES_MAX - self.minutes.len()) as i64 {

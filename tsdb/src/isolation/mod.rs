@@ -117,8 +117,7 @@ impl Isolation {
         OpenRead { view, _slot: slot }
     }
 
-    /// Returns an id that follows only appends that have ended: every read that begins after this call sees the appends
-    /// before it.
+    /// Returns an id below which every append has ended. Reads that begin after this call see these appends.
     pub(crate) fn all_ended_before(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
         self.in_flight().fold(next, u64::min)

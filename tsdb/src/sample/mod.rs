@@ -25,7 +25,7 @@ pub struct Sample {
 }
 
 /// A closed time range: both ends are included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimeRange {
     /// First millisecond inside the range.
     pub start_ms: i64,

@@ -164,7 +164,7 @@ impl Store {
         let list = self.blocks.list();
         let removed = list.iter().map(|stored| stored.meta()).filter(|meta| blocks.contains(&meta.origin.id));
         match removed.map(|meta| meta.range).reduce(TimeRange::hull) {
-            Some(range) => self.blocks.remove(blocks, self.begin_block_change(range)),
+            Some(range) => self.blocks.remove(blocks, || self.begin_block_change(range)),
             None => Ok(()),
         }
     }

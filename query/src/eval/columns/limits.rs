@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use varve_tsdb::QueryContext;
-use varve_tsdb::context::Charge;
+use varve_tsdb::context::{Charge, scheduler};
 
 use super::Column;
 use crate::error::{Error, Result};
@@ -86,8 +86,9 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Fails if the request was interrupted or its deadline has passed.
+    /// Fails if the request was interrupted or its deadline has passed. Lets other requests run first.
     pub(crate) fn check(&self) -> Result<()> {
+        scheduler::pause();
         Ok(self.ctx.check()?)
     }
 

@@ -18,7 +18,6 @@ pub(super) use materialize::{Materializer, UNNEEDED_SIZE_MAX};
 pub(super) use pipeline::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
 pub(super) use stage::{Stage, StageKind};
 
-use varve_tsdb::context::scheduler;
 use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 
 use crate::annotations::AnnotationList;
@@ -256,7 +255,6 @@ impl Evaluator<'_> {
             Ok(batch)
         };
         workers.in_order(next, work, |mut batch: Batch<'_>| {
-            scheduler::pause();
             pipeline.limits.check()?;
             check(&mut batch)?;
             if let Some(materializer) = &mut materializer {

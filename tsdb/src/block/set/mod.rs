@@ -444,13 +444,14 @@ impl BlockSet {
         }
     }
 
-    /// Removes blocks from the list, and their files. Drops `change` as soon as no further read sees the blocks.
+    /// Removes blocks from the list, and their files. `begin` begins the change, while no other change of the list can
+    /// delay it. The change ends as soon as no further read sees the blocks.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be removed. The blocks have left the list nevertheless.
-    pub(crate) fn remove(&self, old: &[BlockId], change: AppendGuard<'_>) -> Result<()> {
+    pub(crate) fn remove<'a>(&self, old: &[BlockId], begin: impl FnOnce() -> AppendGuard<'a>) -> Result<()> {
         let mut tombstones = self.tombstones.lock();
-        self.remove_from_list(old, None, Some(change), &mut tombstones)
+        self.remove_from_list(old, None, Some(begin()), &mut tombstones)
     }
 
     /// Replaces the sources of a merge with its result, atomically for readers, and removes their files. `deletions` is
