@@ -56,7 +56,7 @@ pub(crate) fn identity(
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let certs: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certs).collect();
     let certs = certs.with_context(|| format!("{section}.cert"))?;
-    ensure!(!certs.is_empty(), "{section}.cert: no certificate in PEM");
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| anyhow!("{section}.key: not a private key in PEM"))?;
+    ensure!(!certs.is_empty(), "{section}.cert: no certificate in PEM");
     Ok((certs, key))
 }
