@@ -50,7 +50,7 @@ fn another_bucket_gets_everything_and_a_damaged_block_is_repaired() {
     let (mut server, config) = uploaded(&bucket, "a", &[]);
     let names: Vec<_> = bucket.blocks().into_keys().collect();
     assert_eq!(names.len(), N_BLOCKS);
-    // The same directory with another bucket in it. Uploads may be in progress: `rename` moves their files away with it.
+    // The same directory with another bucket in it. Uploads may be in progress: `rename` moves their files with it.
     std::fs::rename(&bucket.path, bucket.path.with_extension("old")).unwrap();
     wait_until("uploads to the new bucket", || bucket.blocks().into_keys().collect::<Vec<_>>() == names);
     wait_for_uploads(&server);

@@ -168,8 +168,8 @@ impl ResultCache {
         }
     }
 
-    // A panic under the lock leaves entries that are valid. At most one of them is missing from `by_use`, and is evicted
-    // only when it is replaced or the cache is cleared.
+    // A panic under the lock leaves entries that are valid. At most one of them is missing from `by_use`. It leaves the
+    // cache when it is replaced or the cache is cleared.
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

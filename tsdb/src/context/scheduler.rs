@@ -1,9 +1,9 @@
 //! [`Scheduler`]: lets short requests overtake long ones.
 //!
-//! If more requests than cores ran, their threads would compete in the kernel, and a short request would wait behind the
-//! time slices of all others (docs/decisions/0023-turns-of-long-requests.md). This is a multilevel feedback queue with
-//! two levels: a request is short for [`SHORT_FOR`] and runs at once, then it is long. Long requests run in turns of
-//! [`TURN`] on the cores that short ones leave.
+//! If more requests than cores ran, their threads would compete in the kernel. A short request would wait behind the time
+//! slices of all others (docs/decisions/0023-turns-of-long-requests.md). This is a multilevel feedback queue with two
+//! levels: a request is short for [`SHORT_FOR`] and runs at once, then it is long. Long requests run in turns of [`TURN`]
+//! on the cores that short ones leave.
 //!
 //! Invariants
 //! 1. At each [`pause`], a long request gives up its core if other requests need all cores. At least one long request
@@ -12,8 +12,8 @@
 //! 3. A request in [`blocking`] does not count as running. Its batches may still run on the worker pool, whose threads
 //!    have no turns.
 //!
-//! Threads: a request runs on one thread at a time, the one that called [`Scheduler::start`] or [`attach`]. Threads of a
-//! pool do not wait.
+//! Threads: a request runs on one thread at a time, the one that called [`Scheduler::start`] or [`attach`]. Threads of
+//! a pool do not wait.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -31,8 +31,8 @@ use super::query_context::QueryContext;
 const SHORT_FOR: Duration = Duration::from_millis(10);
 /// The time after which a long request lets others run.
 const TURN: Duration = Duration::from_millis(10);
-/// Time between looks at the state of others, which take a lock.
-const LOOK_AFTER: Duration = Duration::from_micros(200);
+/// Time after which a long request checks again whether others need its core, which takes a lock.
+const RECHECK_AFTER: Duration = Duration::from_micros(200);
 /// Maximum time until a waiting request notices its interrupt.
 const CHECK_AFTER: Duration = Duration::from_millis(20);
 
@@ -50,9 +50,8 @@ struct Shared {
 struct State {
     n_short: usize,
     n_long: usize,
-    /// Long requests that wait for their turn.
-    waiting: VecDeque<(u64, Thread)>,
-    next_id: u64,
+    /// The threads of long requests that wait for their turn.
+    waiting: VecDeque<Thread>,
     waited: Duration,
 }
 
@@ -65,10 +64,9 @@ pub struct Run(PhantomData<Rc<()>>);
 pub struct Current {
     scheduler: Scheduler,
     ctx: QueryContext,
-    id: u64,
     started: Instant,
     turn_began: Instant,
-    looked: Instant,
+    checked: Instant,
     level: Level,
 }
 
@@ -76,7 +74,7 @@ pub struct Current {
 enum Level {
     Short,
     Long,
-    /// Not counted: the request waits for something else than its turn, or has ended.
+    /// Not counted: the request is in [`blocking`], or has ended.
     Released,
 }
 
@@ -106,7 +104,7 @@ pub fn detach() -> Option<Current> {
     CURRENT.take()
 }
 
-/// Runs a request on this thread.
+/// Runs a request on this thread, and ends the one that it had.
 pub fn attach(current: Option<Current>) {
     CURRENT.set(current);
 }
@@ -128,19 +126,13 @@ impl Scheduler {
     #[must_use]
     pub fn start(&self, ctx: &QueryContext) -> Run {
         let started = Instant::now();
-        let id = {
-            let mut state = self.0.state.lock();
-            state.n_short += 1;
-            state.next_id += 1;
-            state.next_id
-        };
+        self.0.state.lock().n_short += 1;
         attach(Some(Current {
             scheduler: self.clone(),
             ctx: ctx.clone(),
-            id,
             started,
             turn_began: started,
-            looked: started,
+            checked: started,
             level: Level::Short,
         }));
         Run(PhantomData)
@@ -156,7 +148,7 @@ impl Shared {
     /// Starts turns while cores are free.
     fn start_turns(&self, state: &mut State) {
         while self.has_room(state)
-            && let Some((_, thread)) = state.waiting.pop_front()
+            && let Some(thread) = state.waiting.pop_front()
         {
             state.n_long += 1;
             thread.unpark();
@@ -169,13 +161,13 @@ impl Current {
         let now = Instant::now();
         let is_due = match self.level {
             Level::Short => now - self.started >= SHORT_FOR,
-            Level::Long => now - self.looked >= LOOK_AFTER,
+            Level::Long => now - self.checked >= RECHECK_AFTER,
             Level::Released => false,
         };
         if !is_due {
             return;
         }
-        self.looked = now;
+        self.checked = now;
         let scheduler = self.scheduler.clone();
         let shared = &*scheduler.0;
         let mut state = shared.state.lock();
@@ -199,12 +191,13 @@ impl Current {
             self.turn_began = started;
             return;
         }
-        state.waiting.push_back((self.id, thread::current()));
+        let own = thread::current();
+        state.waiting.push_back(own.clone());
         loop {
             drop(state);
             thread::park_timeout(CHECK_AFTER);
             state = shared.state.lock();
-            let Some(at) = state.waiting.iter().position(|(id, _)| *id == self.id) else { break };
+            let Some(at) = state.waiting.iter().position(|thread| thread.id() == own.id()) else { break };
             // A request that must end does not wait: it holds memory that others may need.
             if self.ctx.interrupted().is_some() {
                 state.waiting.remove(at);

@@ -281,8 +281,8 @@ impl Db {
     }
 
     /// Returns the parts of `range` in which samples of metrics in `names` may have changed: a read that began after
-    /// `since` was taken may return other samples than a read that begins after this call. Samples in other parts are the same
-    /// for both.
+    /// `since` was taken may return other samples than a read that begins after this call. Samples in other parts are
+    /// the same for both.
     #[must_use]
     pub fn changes(&self, since: ReadVersion, names: NameGroups, range: TimeRange) -> Vec<TimeRange> {
         self.store.changes.since(since, names, range)

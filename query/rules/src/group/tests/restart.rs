@@ -117,7 +117,8 @@ fn alerts_continue_over_failed_evaluations_before_the_outage() {
 
 #[test]
 fn an_alert_that_several_rules_may_have_written_is_not_resolved_by_the_others() {
-    let rules = "{alert: A, expr: e, labels: {s: x}}, {alert: A, expr: f, labels: {s: x, t: z}}, {alert: A, expr: h, labels: {s: x}}";
+    let rules = "{alert: A, expr: e, labels: {s: x}}, {alert: A, expr: f, labels: {s: x, t: z}}, \
+                 {alert: A, expr: h, labels: {s: x}}";
     let (group, fake, start) = restart(rules, 2, 0);
     group.continue_from(Time::from_seconds(T0 + MINUTE), Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
     fake.take_written();
