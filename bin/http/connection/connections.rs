@@ -1,7 +1,7 @@
 //! Open connections: their number, the reserve, and eviction to make room for new ones.
 //!
-//! An idle connection is evicted for a new one, the longest idle first. If none is idle, the connection whose request
-//! body arrives most slowly is evicted. If none can be evicted, the new connection is *reserved*: it serves probes,
+//! An idle connection is evicted for a new one, the longest idle first. A client that has just connected gets some time
+//! to send its first request. If no connection is idle, the one whose request body arrives most slowly is evicted. If none can be evicted, the new connection is *reserved*: it serves probes,
 //! metrics and administration, and any other request only after it gets a regular permit. If there are too many
 //! reserved connections, one of them is evicted by the same rules.
 
@@ -25,6 +25,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) const RESERVED_MAX: u32 = 16;
 /// Maximum time that a reserved connection may be idle.
 const RESERVED_IDLE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Minimum time that a client has for its first request before its connection counts as idle. Reading a request that
+/// has arrived may take that long on a busy machine.
+const FIRST_REQUEST_TIME_MIN: Duration = Duration::from_millis(100);
 
 /// Minimum time that a connection receives a body before it may be evicted: a burst of requests is not slow.
 const RECEIVE_TIME_MIN: Duration = Duration::from_secs(1);
@@ -58,6 +62,7 @@ pub(super) struct Connection {
     /// Active requests, up to the end of their response.
     n_requests: AtomicUsize,
     idle_since: Mutex<Instant>,
+    has_sent_request: AtomicBool,
     receiving: Mutex<Receiving>,
     has_streams: AtomicBool,
     is_reserved: AtomicBool,
@@ -145,6 +150,7 @@ impl Connections {
             id,
             n_requests: AtomicUsize::new(0),
             idle_since: Mutex::new(Instant::now()),
+            has_sent_request: AtomicBool::new(false),
             receiving: Mutex::new(Receiving { n_bodies: 0, since: Instant::now(), bytes: 0 }),
             has_streams: AtomicBool::new(false),
             is_reserved: AtomicBool::new(is_reserved),
@@ -160,7 +166,10 @@ impl Connections {
     /// Evicts the longest idle of the regular or reserved connections, or else the one that receives most slowly.
     /// Returns `false` if there is neither.
     fn evict(&self, is_reserved: bool) -> bool {
-        let idle = |connection: &&Arc<Connection>| !connection.is_busy();
+        // There are few reserved connections, and probes wait for them.
+        let idle = |connection: &&Arc<Connection>| {
+            !connection.is_busy() && (is_reserved || !connection.is_before_first_request())
+        };
         let evictable = self.evictable(|connection| connection.is_reserved() == is_reserved);
         match evictable.iter().filter(idle).min_by_key(|connection| *lock(&connection.idle_since)) {
             Some(longest) => {
@@ -208,12 +217,20 @@ impl Connection {
     /// Marks the connection as busy with a request.
     pub(super) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.n_requests.fetch_add(1, Ordering::AcqRel);
+        self.has_sent_request.store(true, Ordering::Relaxed);
         RequestGuard { connection: Arc::clone(self), _stream: None }
     }
 
     /// Returns `true` if a request is active.
     pub(super) fn is_busy(&self) -> bool {
         self.n_requests.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns `true` if the first request is likely to follow: the client has connected within
+    /// [`FIRST_REQUEST_TIME_MIN`].
+    fn is_before_first_request(&self) -> bool {
+        let has_sent_request = self.has_sent_request.load(Ordering::Relaxed);
+        !has_sent_request && lock(&self.idle_since).elapsed() < FIRST_REQUEST_TIME_MIN
     }
 
     /// Returns `true` if closing the connection aborts no request that has arrived completely.
@@ -269,16 +286,18 @@ impl RequestGuard {
     /// Waits for a regular permit if the connection is reserved. Returns `false` if there is none.
     pub(super) async fn enter_regular(&self) -> bool {
         let Connection { all, permit, is_reserved, .. } = &*self.connection;
-        if !self.connection.is_reserved() {
-            return true;
+        let started = Instant::now();
+        // After this time, every connection without a request can be evicted.
+        while self.connection.is_reserved() && started.elapsed() < FIRST_REQUEST_TIME_MIN {
+            if all.permits.available_permits() == 0 {
+                all.evict(false);
+            }
+            if let Some(regular) = all.wait_for(&all.permits).await {
+                *lock(permit) = regular;
+                is_reserved.store(false, Ordering::Relaxed);
+            }
         }
-        if all.permits.available_permits() == 0 {
-            all.evict(false);
-        }
-        let Some(regular) = all.wait_for(&all.permits).await else { return false };
-        *lock(permit) = regular;
-        is_reserved.store(false, Ordering::Relaxed);
-        true
+        !self.connection.is_reserved()
     }
 
     /// Returns `true` if the connection has one of the reserved permits.
@@ -410,6 +429,7 @@ mod tests {
         let connections = connections(3);
         let enter = || connections.enter();
         let (first, second, third) = (enter().await, enter().await, enter().await);
+        tokio::time::sleep(FIRST_REQUEST_TIME_MIN).await;
         let _working = first.begin_request();
         drop(second.begin_request());
         // The third connection is the longest idle: the second was busy just now, and the first still is.
@@ -419,6 +439,16 @@ mod tests {
         };
         let (_fourth, ()) = tokio::join!(enter(), leave);
         assert_eq!((connections.evictions.idle.get(), lock(&connections.open).len()), (1, 3));
+    }
+
+    /// A client connected, and its connection was evicted before its request was read.
+    #[tokio::test]
+    async fn a_new_connection_is_not_evicted_before_its_first_request() {
+        let connections = connections(1);
+        let new = connections.enter().await;
+        assert!(!connections.evict(false) && connections.enter().await.is_reserved());
+        tokio::time::sleep(FIRST_REQUEST_TIME_MIN).await;
+        assert!(connections.evict(false) && new.is_evicted.load(Ordering::Relaxed));
     }
 
     #[tokio::test]
