@@ -1,21 +1,12 @@
 //! The samples that the steps of a query depend on, and whether each step can be computed without the others.
-//!
-//! The value of a step must not depend on which other steps are evaluated. Most operators satisfy this, except through
-//! the order of series: a float sum depends on the order of its inputs. An operator has a *fixed order* if two series
-//! of its result have the same relative order, whatever the steps. Selectors and range functions have one: ascending
-//! labels. Groups of an aggregation do not: they are in order of appearance, so a series that is only present at some
-//! steps moves its group. An aggregation whose result depends on the order of its input is accepted if the input has a
-//! fixed order, or if all its values are small integers.
 
 use varve_tsdb::TimeRange;
 use varve_tsdb::changes::NameGroups;
 
 use crate::eval::Settings;
 use crate::functions::Implementation;
-use crate::plan::{Aggregate, Call, Chain, Plan, PlanKind, Selector, Shift, Subquery};
-use crate::promql::ast::{
-    AggregateOp, At, BinaryOp, Cardinality, Duration, DurationExprKind, Expr, ExprKind, ValueType, VectorMatching,
-};
+use crate::plan::{Call, Plan, PlanKind, Selector, Shift};
+use crate::promql::ast::{At, Duration, DurationExprKind, Expr, ExprKind};
 
 /// The samples that a query depends on.
 #[derive(Debug)]
@@ -92,7 +83,7 @@ impl Dependencies {
         let are_steps_independent = !settings.features.delayed_name_removal
             && !settings.features.type_and_unit_labels
             && !depends_on_range(expr)
-            && order(plan, settings).is_some();
+            && plan.order(settings.subquery_step_ms).is_some();
         Some(Self { samples, are_steps_independent })
     }
 }
@@ -156,126 +147,6 @@ fn is_computed(duration: &Duration) -> bool {
     matches!(duration, Duration::Expr(expr) if !matches!(expr.kind, DurationExprKind::Number(_)))
 }
 
-/// The order of the series of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// The same for any set of steps.
-    Fixed,
-    /// It may depend on the steps.
-    Any,
-}
-
-/// Returns the order of the series of an expression, or `None` if its steps may depend on each other.
-fn order(plan: &Plan, settings: &Settings) -> Option<Order> {
-    match &plan.kind {
-        PlanKind::Number(_) | PlanKind::String(_) => Some(Order::Fixed),
-        // Series of several metrics may have equal labels without their names, which is an error of the whole query.
-        PlanKind::Selector(selector) => selector.metric_name().map(|_| Order::Fixed),
-        PlanKind::Range(range) => range.selector.metric_name().map(|_| Order::Fixed),
-        PlanKind::Subquery(subquery) => order_of_subquery(subquery, settings),
-        PlanKind::Call(call) => order_of_call(plan, call, settings),
-        PlanKind::Aggregate(aggregate) => order_of_aggregate(aggregate, settings),
-        PlanKind::Chain(chain) => order_of_chain(chain, settings),
-        PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => order(inner, settings),
-    }
-}
-
-fn order_of_subquery(subquery: &Subquery, settings: &Settings) -> Option<Order> {
-    let step_ms = subquery.step_ms.unwrap_or(settings.subquery_step_ms);
-    // A subquery is evaluated at all of its steps, including those between the ranges of two steps of the query.
-    (step_ms <= subquery.range_ms).then(|| order(&subquery.expr, settings)).flatten()
-}
-
-fn order_of_call(plan: &Plan, call: &Call, settings: &Settings) -> Option<Order> {
-    let mut orders = Vec::with_capacity(call.args.len());
-    for arg in &call.args {
-        orders.push((order(arg, settings)?, arg.value_type));
-    }
-    let is_series = |value_type| matches!(value_type, ValueType::Vector | ValueType::Matrix);
-    let series_order =
-        orders.iter().find(|(_, value_type)| is_series(*value_type)).map_or(Order::Fixed, |(order, _)| *order);
-    match call.implementation {
-        Implementation::OverRange(function) => {
-            // Two series with equal labels are an error even if no step has both.
-            (function.keeps_name || plan.reads_one_metric()).then_some(series_order)
-        }
-        Implementation::PerSeries(_) | Implementation::Timestamp | Implementation::StartTimestamp => Some(series_order),
-        Implementation::Time
-        | Implementation::Pi
-        | Implementation::Scalar
-        | Implementation::Vector
-        | Implementation::Extremum(_)
-        | Implementation::Absent
-        | Implementation::AbsentOverTime => Some(Order::Fixed),
-        Implementation::LabelReplace
-        | Implementation::LabelJoin
-        | Implementation::HistogramQuantile
-        | Implementation::HistogramQuantiles
-        | Implementation::HistogramFraction => Some(Order::Any),
-        Implementation::Sort(_) | Implementation::SortByLabel(_) | Implementation::Info => None,
-    }
-}
-
-fn order_of_aggregate(aggregate: &Aggregate, settings: &Settings) -> Option<Order> {
-    use AggregateOp::{
-        Avg, Bottomk, Count, CountValues, Group, LimitRatio, Limitk, Max, Min, Quantile, Stddev, Stdvar, Sum, Topk,
-    };
-    let input = order(&aggregate.expr, settings)?;
-    if let Some(param) = &aggregate.param {
-        order(param, settings)?;
-    }
-    let is_valid = match aggregate.op {
-        Count | Group | CountValues => true,
-        Sum => input == Order::Fixed || is_integral(&aggregate.expr),
-        // `min` and `max` return the first of 0 and -0.
-        Avg | Min | Max | Stddev | Stdvar | Quantile => input == Order::Fixed,
-        Topk | Bottomk | Limitk | LimitRatio => false,
-    };
-    let is_one_group = !aggregate.without && aggregate.grouping.is_empty() && aggregate.op != CountValues;
-    is_valid.then_some(if is_one_group { Order::Fixed } else { Order::Any })
-}
-
-/// Returns `true` if all values are integers that are small enough to be added exactly.
-fn is_integral(plan: &Plan) -> bool {
-    match &plan.kind {
-        PlanKind::Aggregate(aggregate) => match aggregate.op {
-            AggregateOp::Count | AggregateOp::Group | AggregateOp::CountValues => true,
-            AggregateOp::Sum => is_integral(&aggregate.expr),
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-fn order_of_chain(chain: &Chain, settings: &Settings) -> Option<Order> {
-    let (mut lhs, mut lhs_type) = (order(&chain.first, settings)?, chain.first.value_type);
-    for link in &chain.links {
-        let (rhs, rhs_type) = (order(&link.rhs, settings)?, link.rhs.value_type);
-        lhs = match &link.matching {
-            Some(matching) => order_of_match(link.op, matching, lhs, rhs)?,
-            None if lhs_type == ValueType::Vector => lhs,
-            None => rhs,
-        };
-        if rhs_type == ValueType::Vector {
-            lhs_type = rhs_type;
-        }
-    }
-    Some(lhs)
-}
-
-fn order_of_match(op: BinaryOp, matching: &VectorMatching, lhs: Order, rhs: Order) -> Option<Order> {
-    if matching.fill_left.is_some() || matching.fill_right.is_some() {
-        return None;
-    }
-    Some(match matching.cardinality {
-        Cardinality::ManyToMany if matches!(op, BinaryOp::And | BinaryOp::Unless) => lhs,
-        // Series with equal labels are merged into the first one.
-        Cardinality::ManyToMany | Cardinality::OneToOne => Order::Any,
-        Cardinality::ManyToOne => lhs,
-        Cardinality::OneToMany => rhs,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,8 +185,14 @@ mod tests {
             ("m + on (x) fill (0) n", false),
             ("histogram_quantile(0.9, sum by (le) (rate(m_bucket[5m])))", true),
             ("label_replace(m, \"a\", \"$1\", \"b\", \"(.*)\")", true),
-            ("topk(3, m)", false),
-            ("limitk(3, m)", false),
+            ("topk(3, m)", true),
+            ("topk(3, sum by (x) (m))", true),
+            ("topk(scalar(n), m)", false),
+            ("sum(topk(3, m))", false),
+            ("count(bottomk(3, m))", true),
+            ("limitk(3, m)", true),
+            ("limitk(3, sum by (x) (m))", false),
+            ("limit_ratio(0.5, m)", true),
             ("sort(m)", false),
             ("m @ 100", true),
             ("m @ start()", false),

@@ -6,6 +6,7 @@ use varve_tsdb::{Db, Labels, Options, QueryContext, Sample, TimeRange, WriteBatc
 use super::*;
 use crate::engine::{Engine, EngineOptions, QueryResult, Request};
 use crate::error::Error;
+use crate::promql::Features;
 use crate::stats::StatsMode;
 
 const CACHE_SIZE: usize = 1 << 20;
@@ -21,7 +22,8 @@ fn open() -> (TempDir, Db) {
 }
 
 fn engine(cache_size: usize) -> Engine {
-    Engine::new(EngineOptions { cache_size, ..EngineOptions::default() })
+    let features = Features { experimental_functions: true, ..Features::default() };
+    Engine::new(EngineOptions { cache_size, features, ..EngineOptions::default() })
 }
 
 fn append(db: &Db, name: &str, i: usize, seconds: i64, value: f64) {
@@ -174,7 +176,7 @@ fn whole_results_are_reused_while_nothing_changes() {
     for (query, minutes, n_steps) in [
         ("sum(a)", (60, 60), 1),
         ("sort_desc(a)", (60, 60), 1),
-        ("topk(1, a)", (10, 60), 51),
+        ("sum(sum by (x) (a))", (10, 60), 51),
         ("rate(a[5m])", (10, 60), 51),
     ] {
         check(&db, &engine, query, minutes, 0);
@@ -190,6 +192,33 @@ fn whole_results_are_reused_while_nothing_changes() {
     check(&db, &engine, "  rate(a[5m])", (60, 60), 0);
     check(&db, &engine, "rate(a[5m])", (60, 60), 0);
     check(&db, &engine, "rate(a[5m])", (60, 60), 1);
+}
+
+#[test]
+fn selected_series_are_joined_unless_their_order_decides() {
+    let (_dir, db) = open();
+    let engine = engine(CACHE_SIZE);
+    // The group `b` comes first while its first series exists, and last without it. Then both sums are equal.
+    for (i, x, minutes) in [("0", "b", 0..20), ("1", "a", 0..60), ("2", "b", 0..60)] {
+        let labels = Labels::from_pairs([("__name__", "m"), ("i", i), ("x", x)]).unwrap();
+        for minute in minutes {
+            let mut batch = WriteBatch::default();
+            batch.push(db.series(&labels).unwrap(), Sample { timestamp_ms: minute * 60_000, value: 1.0 }, 0);
+            db.append(&mut batch).unwrap();
+        }
+    }
+    for (query, n_joined) in [
+        ("topk(1, sum by (x) (m))", 0),
+        ("bottomk by (x) (1, sum by (x) (m))", 21),
+        ("topk(2, sum by (x) (m))", 21),
+        ("topk(1, m)", 21),
+        ("limitk(1, m)", 21),
+        ("limit_ratio(0.5, m)", 21),
+        ("count(topk(1, m))", 21),
+    ] {
+        check(&db, &engine, query, (10, 30), 0);
+        check(&db, &engine, query, (10, 40), n_joined);
+    }
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub(crate) struct Evaluator<'a> {
     /// Sample statistics of the steps that are being evaluated.
     pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
-    /// `false` if a value may depend on the order of series that depends on the steps, see `cache::dependencies`.
+    /// `false` if a value may depend on the order of series that depends on the steps, see [`Plan::order`].
     pub(crate) is_order_fixed: bool,
     /// Charge for the memory of `sample_stats` and `profile`.
     stats_charge: Charge,

@@ -14,6 +14,7 @@ mod describe;
 mod duration;
 mod info_shift;
 mod label_names;
+mod order;
 mod propagate_matchers;
 mod skip_buckets;
 
@@ -23,6 +24,7 @@ pub(crate) use describe::describe;
 pub(crate) use duration::QueryTimes;
 pub(crate) use info_shift::info_shift;
 pub(crate) use label_names::{contains_name, is_name_label};
+pub(crate) use order::Order;
 pub(crate) use propagate_matchers::propagate_matchers;
 
 use varve_tsdb::labels::METRIC_NAME;

@@ -259,7 +259,11 @@ impl World {
                 format!("{op} {by}({})", self.vector(depth - 1))
             }
             6 => format!("quantile {by}(0.5, {})", self.vector(depth - 1)),
-            7 => format!("{}(2, {})", self.random.pick(&["topk", "bottomk"]), self.vector(depth - 1)),
+            7 => {
+                let op = self.random.pick(&["topk", "bottomk", "limitk", "limit_ratio"]);
+                let param = if op == "limit_ratio" { "0.5" } else { "2" };
+                format!("{op} {by}({param}, {})", self.vector(depth - 1))
+            }
             8 | 9 => format!("{} {operator} {on}{}", self.vector(depth - 1), self.vector(depth - 1)),
             10 | 11 => {
                 let left = self.random.pick(&["group_left", "group_left (g)", "group_right"]);

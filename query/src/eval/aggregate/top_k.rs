@@ -16,7 +16,7 @@ use crate::eval::grid::Grid;
 use crate::functions::Direction;
 use crate::functions::sampling::sampling_offset;
 use crate::functions::sort::compare;
-use crate::plan::Aggregate;
+use crate::plan::{Aggregate, Order};
 use crate::promql::ast::{AggregateOp, Span};
 
 /// Parameters from this value on overflow Prometheus' 64-bit integers.
@@ -38,6 +38,9 @@ impl Evaluator<'_> {
         valid?;
         if selection.ignored_histograms {
             self.annotations.add(Annotation::HistogramIgnored(aggregate.op.as_str()), span);
+        }
+        if selection.has_tie() && aggregate.expr.order(self.settings.subquery_step_ms) != Some(Order::Fixed) {
+            self.is_order_fixed = false;
         }
         selection.finish(&limits)
     }
@@ -183,6 +186,11 @@ impl<'a> TopK<'a> {
         }
     }
 
+    /// Returns `true` if the order of the series has decided which of several equal values are selected.
+    fn has_tie(&self) -> bool {
+        self.heaps.iter().flatten().any(Heap::has_tie)
+    }
+
     /// Returns the selected series, present at the steps that selected them. If there is a single step, they are in
     /// heap order.
     fn finish(mut self, limits: &Limits) -> Result<Vector> {
@@ -259,11 +267,29 @@ struct Heap {
     op: AggregateOp,
     k: usize,
     entries: Vec<Entry>,
+    /// The best value that was rejected or replaced.
+    best_excluded: Option<f64>,
 }
 
 impl Heap {
     fn new(op: AggregateOp, k: usize) -> Self {
-        Self { op, k, entries: Vec::new() }
+        Self { op, k, entries: Vec::new(), best_excluded: None }
+    }
+
+    /// Returns `true` if an excluded value equals the worst value of the heap.
+    fn has_tie(&self) -> bool {
+        match (self.entries.first(), self.best_excluded) {
+            (Some(worst), Some(excluded)) => {
+                !self.worse(excluded, worst.value) || excluded.is_nan() && worst.value.is_nan()
+            }
+            _ => false,
+        }
+    }
+
+    fn exclude(&mut self, value: f64) {
+        if self.best_excluded.is_none_or(|best| self.worse(best, value)) {
+            self.best_excluded = Some(value);
+        }
     }
 
     fn offer(&mut self, entry: Entry) -> Offer {
@@ -277,8 +303,10 @@ impl Heap {
             if self.worse(worst, entry.value) && !worst.is_nan() || (worst.is_nan() && !entry.value.is_nan()) {
                 self.entries[0] = entry;
                 self.down();
+                self.exclude(worst);
                 return Offer::Replaced(at);
             }
+            self.exclude(entry.value);
         }
         Offer::Rejected
     }
@@ -347,6 +375,29 @@ mod tests {
         check(AggregateOp::Topk, 2, &[f64::NAN, 1.0, f64::NAN, 0.0], &[1, 3]);
         check(AggregateOp::Topk, 5, &[f64::NAN, 1.0], &[1, 0]);
         check(AggregateOp::Topk, 0, &[1.0], &[]);
+    }
+
+    #[test]
+    fn a_tie_is_noticed_if_it_decides_which_series_are_selected() {
+        for (values, expect) in [
+            (&[1.0, 3.0, 2.0][..], false),
+            (&[3.0, 3.0], false),
+            (&[3.0, 3.0, 1.0], false),
+            (&[3.0, 1.0, 1.0], true),
+            (&[1.0, 1.0, 3.0], true),
+            (&[1.0, 1.0, 3.0, 2.0], false),
+            (&[0.0, 1.0, -0.0], true),
+            (&[f64::NAN, 1.0, f64::NAN], true),
+            (&[f64::NAN, f64::NAN, 1.0, 2.0], false),
+        ] {
+            for (op, sign) in [(AggregateOp::Topk, 1.0), (AggregateOp::Bottomk, -1.0)] {
+                let mut heap = Heap::new(op, 2);
+                for (at, &value) in values.iter().enumerate() {
+                    heap.offer(Entry { value: sign * value, at });
+                }
+                assert_eq!(heap.has_tie(), expect, "{op:?} {values:?}");
+            }
+        }
     }
 
     #[test]
