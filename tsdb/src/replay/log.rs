@@ -27,7 +27,7 @@ use crate::wal::record::{
     self, DefinedLabel, EXEMPLARS, START_TIMESTAMPS, SampleColumn, decode_exemplars, decode_histograms,
     decode_start_timestamps,
 };
-use crate::wal::{Decompressor, HEADER_SIZE, SegmentKind, quarantine};
+use crate::wal::{Decompressor, HEADER_SIZE, SegmentKind, is_closed, quarantine};
 
 /// State of the replay of one log.
 pub(super) struct LogReplay {
@@ -149,8 +149,10 @@ impl LogReplay {
             context.progress.finish_file();
         }
         let (mut loader, mut decompressor) = (SegmentLoader::default(), Decompressor::default());
-        for number in std::mem::take(&mut self.series) {
-            self.segment(SegmentKind::Series, number, context, |log, frame| {
+        let numbers = std::mem::take(&mut self.series);
+        for &number in &numbers {
+            let is_closed = is_closed(&numbers, number);
+            self.segment((SegmentKind::Series, number, is_closed), context, |log, frame| {
                 let Some((record, payload)) = decompressor.decompress(frame.record, frame.payload) else {
                     return Ok(None);
                 };
@@ -182,9 +184,11 @@ impl LogReplay {
             bins: SampleBins::new(context.shards, home, context.sample_bins_bytes),
             start_timestamps: RecordStartTimestamps::default(),
         };
-        for number in std::mem::take(&mut self.samples) {
+        let numbers = std::mem::take(&mut self.samples);
+        for &number in &numbers {
             let n_orphaned = self.stats.n_orphaned;
-            self.segment(SegmentKind::Samples, number, context, |log, frame| {
+            let is_closed = is_closed(&numbers, number);
+            self.segment((SegmentKind::Samples, number, is_closed), context, |log, frame| {
                 let decompressed = decompressor.decompress(frame.record, frame.payload);
                 Ok(decompressed.and_then(|(record, payload)| log.apply_record(record, payload, &mut scratch)))
             })?;
@@ -202,11 +206,11 @@ impl LogReplay {
         self.torn.iter().try_for_each(|(path, size)| fs.truncate(path, *size).map_err(Error::io("cut", path)))
     }
 
-    /// Reads a segment and passes its frames to `each`, which returns `None` if a frame does not decode.
+    /// Reads a segment and passes its frames to `each`, which returns `None` if a frame does not decode. A closed
+    /// segment was completely written, so it has no torn tail.
     fn segment(
         &mut self,
-        kind: SegmentKind,
-        number: u64,
+        (kind, number, is_closed): (SegmentKind, u64, bool),
         context: &ReplayContext<'_>,
         mut each: impl FnMut(&mut Self, &Frame<'_>) -> Result<Option<()>>,
     ) -> Result<()> {
@@ -231,11 +235,11 @@ impl LogReplay {
                             // The checksum is valid, so another version of the program wrote this record.
                             each(self, &frame)?.ok_or_else(|| frame.unknown_record(&path))?;
                         }
-                        Item::Damaged(range) => {
+                        Item::Torn(range) if !is_closed => self.torn(&path, range),
+                        Item::Damaged(range) | Item::Torn(range) => {
                             fail_on_damage(context, &path, range.start, "no valid frame")?;
                             self.damaged(&path, range, context)?;
                         }
-                        Item::Torn(range) => self.torn(&path, range),
                     }
                 }
             }

@@ -10,6 +10,7 @@ use super::context::ReplayContext;
 use super::progress::ReplayProgress;
 use super::wal::Replay;
 use crate::error::{Error, Result};
+use crate::fs::damage::DamageReport;
 use crate::fs::{Fault, Fs, MemFs, PowerCut};
 use crate::labels::{Families, Labels, Metadata};
 use crate::options::{WalOnCorruption, WalSync};
@@ -18,6 +19,7 @@ use crate::shard::exemplars::Exemplars;
 use crate::shard::{Shard, ShardLog};
 use crate::store::family_table::FamilyTable;
 use crate::wal::frame::{begin_frame, file_header, finish_frame};
+use crate::wal::inspect;
 use crate::wal::reader::LargeFrameLock;
 use crate::wal::{CheckpointPosition, Epoch, SampleColumn, SegmentKind, Wal, WalOptions, remove_epochs_before};
 
@@ -64,8 +66,12 @@ fn stats(fs: &MemFs) -> (ReplayStats, u64) {
 }
 
 fn open_wal(fs: &MemFs, dir: &Path) -> Wal {
+    open_wal_with(fs, dir, 1 << 20)
+}
+
+fn open_wal_with(fs: &MemFs, dir: &Path, segment_size_bytes: u64) -> Wal {
     let fs = Arc::new(fs.clone());
-    let options = WalOptions { number: 0, dir: dir.to_owned(), fs, sync: WalSync::Never, segment_size_bytes: 1 << 20 };
+    let options = WalOptions { number: 0, dir: dir.to_owned(), fs, sync: WalSync::Never, segment_size_bytes };
     Wal::open(options).unwrap()
 }
 
@@ -258,6 +264,42 @@ fn damage_to_segments_fails_without_changes_or_is_copied_once() {
         assert_eq!((found.n_samples, found.n_missing_frames), (30, 1), "two frames of three samples are lost");
         assert_eq!(found.torn_bytes > 0, round == 0, "a torn tail is cut once");
         assert_eq!(files(&fs, Path::new("/quarantine")).len(), 1, "damage is copied once");
+    }
+}
+
+/// Damage at the end of a full segment was taken for the incomplete write of a killed process, and cut.
+#[test]
+fn only_the_last_segment_of_a_process_can_have_a_torn_tail() {
+    for (segment, is_torn) in [(0, false), (1, false), (2, true), (4, false), (5, true)] {
+        let fs = MemFs::new();
+        // Two processes write three segments each.
+        for process in 0..2 {
+            let wal = open_wal_with(&fs, &log_dir(), 1);
+            (0..3).for_each(|t| append(&wal, [3 * process + t], [3 * process + t], t as i64));
+        }
+        let numbers = SegmentKind::Samples.numbers(&fs.list(&log_dir()).unwrap());
+        assert_eq!(numbers, [0, 1, 2, 4, 5, 6]);
+        let path = log_dir().join(SegmentKind::Samples.file_name(numbers[segment]));
+        flip_bit(&fs, &path, fs.read(&path, u64::MAX).unwrap().len() - 1);
+
+        let listed = inspect::list(&fs, Path::new("/")).unwrap();
+        let file = listed.iter().find(|file| file.path == path).unwrap();
+        let mut damage = DamageReport::default();
+        let found = inspect::read_file(&fs, file, &mut damage, |_| Ok(())).unwrap();
+        assert_eq!(
+            (found.torn_bytes > 0, found.damaged_bytes > 0, damage.n_damaged()),
+            (is_torn, !is_torn, u64::from(!is_torn))
+        );
+
+        let before = files(&fs, Path::new("/"));
+        let refused = replay(&fs, WalOnCorruption::Refuse).result;
+        assert_eq!(refused.is_ok(), is_torn);
+        if !is_torn {
+            assert_eq!(files(&fs, Path::new("/")), before);
+            let (replayed, _) = stats(&fs);
+            assert_eq!((replayed.n_samples, replayed.torn_bytes, replayed.damaged_bytes), (5, 0, found.damaged_bytes));
+            assert_eq!(files(&fs, Path::new("/quarantine")).len(), 1);
+        }
     }
 }
 

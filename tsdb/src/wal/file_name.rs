@@ -66,6 +66,12 @@ impl SegmentKind {
     }
 }
 
+/// Returns `true` if a segment was completely written: `numbers` are those of its kind, ascending, and the next one
+/// exists. The first segment of a process has no direct predecessor, so the same process wrote both.
+pub(crate) fn is_closed(numbers: &[u64], number: u64) -> bool {
+    number.checked_add(1).is_some_and(|next| numbers.binary_search(&next).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

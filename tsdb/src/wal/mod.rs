@@ -17,8 +17,8 @@
 //! 4. After a failed sync or a failed rotation every later append fails with `Error::Poisoned`: a retried sync could
 //!    report success for lost data.
 //! 5. A file that an earlier process wrote is never appended to.
-//! 6. Replay cuts a torn tail. It copies damage before the tail to the quarantine, counts it and skips to the next
-//!    valid frame.
+//! 6. A process creates a segment when the one before it is completely written. So only its newest one can have a torn
+//!    tail, which replay cuts. It copies any other damage to the quarantine, counts it and skips to the next valid frame.
 //! 7. A segment is removed only when a later checkpoint is durable. While an older checkpoint exists, all segments that
 //!    it needs exist.
 //!
@@ -48,8 +48,7 @@ mod snapshot;
 
 pub(crate) use compression::Decompressor;
 pub(crate) use epoch::{Epoch, remove_epochs_before};
-pub(crate) use file_name::CheckpointPosition;
-pub(crate) use file_name::SegmentKind;
+pub(crate) use file_name::{CheckpointPosition, SegmentKind, is_closed};
 pub(crate) use frame::HEADER_SIZE;
 pub(crate) use record::{LoggedHistogram, SampleColumn, StartTimestamp, StartTimestamps};
 pub(crate) use reserve::Reserve;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, list_if_exists, size_of_file};
 use crate::wal::checkpoint;
 use crate::wal::epoch::Epoch;
-use crate::wal::file_name::SegmentKind;
+use crate::wal::file_name::{SegmentKind, is_closed};
 use crate::wal::reader::LargeFrameLock;
 
 /// A file of the WAL.
@@ -24,6 +24,8 @@ pub struct LogFile {
     pub number: u64,
     /// What a replay does with it.
     pub role: Role,
+    /// The segment was completely written, as the next one exists.
+    pub is_closed: bool,
 }
 
 impl LogFile {
@@ -77,9 +79,11 @@ fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Ve
     let names = list_if_exists(fs, &dir).map_err(Error::io("list", &dir))?;
     let mut files = Vec::new();
     for kind in SegmentKind::ALL {
-        files.extend(kind.numbers(&names).into_iter().map(|number| {
+        let numbers = kind.numbers(&names);
+        files.extend(numbers.iter().map(|&number| {
+            let is_closed = kind != SegmentKind::Checkpoint && is_closed(&numbers, number);
             let path = dir.join(kind.file_name(number));
-            LogFile { path, kind, epoch: epoch.number, log, number, role: Role::Live }
+            LogFile { path, kind, epoch: epoch.number, log, number, role: Role::Live, is_closed }
         }));
     }
     assign_roles(fs, &mut files);

@@ -34,9 +34,10 @@ pub struct FileIntegrity {
     pub size: u64,
     /// The format version; `None` if the header is damaged.
     pub version: Option<u8>,
-    /// Bytes that are not a valid frame, before the last valid frame; all bytes if the header is damaged.
+    /// Bytes that are not a valid frame, before the last valid frame or in a closed segment; all bytes if the header is
+    /// damaged.
     pub damaged_bytes: u64,
-    /// Bytes at the end that are not a valid frame.
+    /// Bytes at the end of a segment that is not closed, or of a checkpoint, that are not a valid frame.
     pub torn_bytes: u64,
     /// Missing frames according to the sequence numbers around them.
     pub n_missing_frames: u64,
@@ -109,15 +110,15 @@ pub(super) fn read_frames(
                 let Frame { offset, size, sequence, payload, .. } = frame;
                 each(FoundFrame { offset, size, sequence, is_compressed, content, record, payload })?;
             }
-            Item::Damaged(range) => {
-                end.damaged_bytes += range.end - range.start;
-                let reason = format!("{} bytes are not a valid frame", range.end - range.start);
-                damage.push(path, range.start, DamageKind::Corrupt, reason);
-            }
-            Item::Torn(range) => {
+            Item::Torn(range) if !file.is_closed => {
                 end.torn_bytes += range.end - range.start;
                 let reason = format!("the last {} bytes are not a valid frame", range.end - range.start);
                 damage.push(path, range.start, DamageKind::TornTail, reason);
+            }
+            Item::Damaged(range) | Item::Torn(range) => {
+                end.damaged_bytes += range.end - range.start;
+                let reason = format!("{} bytes are not a valid frame", range.end - range.start);
+                damage.push(path, range.start, DamageKind::Corrupt, reason);
             }
         }
     }
