@@ -71,7 +71,7 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
         out.push(b'-');
     }
     let ms = timestamp_ms.unsigned_abs();
-    write!(out, "{}", ms / 1000).expect("writing to a Vec cannot fail");
+    out.extend_from_slice(itoa::Buffer::new().format(ms / 1000).as_bytes());
     if !ms.is_multiple_of(1000) {
         write!(out, ".{:03}", ms % 1000).expect("writing to a Vec cannot fail");
     }
@@ -84,7 +84,9 @@ pub(crate) fn write_float_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
 
 /// Appends a value as a string: the shortest digits that give the same bits, with an exponent below 1e-6 and from 1e21.
 pub(crate) fn write_float(out: &mut Vec<u8>, value: f64) {
-    write!(out, "\"{}\"", decimal::Json(value)).expect("writing to a Vec cannot fail");
+    out.push(b'"');
+    decimal::write_json(out, value);
+    out.push(b'"');
 }
 
 /// Appends a scalar result's value as a string: as [`write_float`], never with an exponent.
@@ -94,10 +96,12 @@ pub(crate) fn write_scalar(out: &mut Vec<u8>, value: f64) {
 
 /// Appends a label name or value.
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     out.push(b'"');
     let mut from = 0;
-    for (i, &byte) in text.as_bytes().iter().enumerate() {
-        if byte < b' ' || byte == b'"' || byte == b'\\' {
+    // Without an early exit, the compiler checks many bytes at once. Few labels need an escape.
+    if text.bytes().fold(false, |any, byte| any | is_special(byte)) {
+        for (i, byte) in text.bytes().enumerate().filter(|&(_, byte)| is_special(byte)) {
             out.extend_from_slice(&text.as_bytes()[from..i]);
             write_escape(out, byte);
             from = i + 1;

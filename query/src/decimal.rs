@@ -5,6 +5,7 @@
 //! `200000000000000.63`, Go as `200000000000000.62`.
 
 use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
 
 /// Formats as Go's `'f', -1`: never with an exponent.
 #[derive(Debug, Clone, Copy)]
@@ -140,6 +141,15 @@ fn write_special(out: &mut dyn fmt::Write, value: f64) -> fmt::Result {
     })
 }
 
+/// Values whose absolute value is in this range are formatted without an exponent by `ryu`, as by Go.
+const PLAIN_IN_RYU: Range<f64> = 1e-5..1e16;
+
+/// Returns the text of a value that is in [`PLAIN_IN_RYU`] and no integer.
+fn as_fraction(value: f64, buffer: &mut ryu::Buffer) -> Option<&str> {
+    let is_fraction = PLAIN_IN_RYU.contains(&value.abs()) && value.fract() != 0.0;
+    is_fraction.then(|| buffer.format_finite(value))
+}
+
 /// Returns the integer with the same digits as `value`, or `None` if there is none.
 fn as_integer(value: f64) -> Option<i64> {
     let is_exact = value.fract() == 0.0 && value.abs() < INTEGERS_EXACT_BELOW;
@@ -151,6 +161,10 @@ impl Display for Plain {
         // Fast path: integers, which most samples are.
         if let Some(integer) = as_integer(self.0) {
             return Display::fmt(&integer, f);
+        }
+        // Fast path: most other samples.
+        if let Some(fraction) = as_fraction(self.0, &mut ryu::Buffer::new()) {
+            return f.write_str(fraction);
         }
         match Digits::of(self.0) {
             Some(digits) => digits.write_plain(f),
@@ -186,6 +200,18 @@ pub(crate) fn two_digits(value: f64) -> String {
 pub(crate) fn open_metrics(value: f64) -> String {
     let text = General(value).to_string();
     if value.is_finite() && !text.contains(['e', '.']) { text + ".0" } else { text }
+}
+
+/// Appends a number as [`Json`] formats it.
+pub fn write_json(out: &mut Vec<u8>, value: f64) {
+    // Fast paths without the formatting of `std`, which takes longer than the digits.
+    if let Some(integer) = as_integer(value) {
+        out.extend_from_slice(itoa::Buffer::new().format(integer).as_bytes());
+    } else if let Some(fraction) = as_fraction(value, &mut ryu::Buffer::new()) {
+        out.extend_from_slice(fraction.as_bytes());
+    } else {
+        out.extend_from_slice(Json(value).to_string().as_bytes());
+    }
 }
 
 impl Display for Json {
@@ -285,6 +311,18 @@ mod tests {
             for text in [Plain(value).to_string(), General(value).to_string(), Json(value).to_string()] {
                 let back: f64 = text.parse().unwrap();
                 prop_assert!(back.to_bits() == bits || back.is_nan() && value.is_nan(), "{}", text);
+            }
+        }
+
+        #[test]
+        fn fast_paths_change_no_format(value in prop_oneof![any::<f64>(), -1e20..1e20, -1.0..1.0, (-1e4..1e4).prop_map(f64::round)]) {
+            let mut written = Vec::new();
+            write_json(&mut written, value);
+            prop_assert_eq!(String::from_utf8(written).unwrap(), Json(value).to_string());
+            if let Some(digits) = Digits::of(value) {
+                let mut plain = String::new();
+                digits.write_plain(&mut plain).unwrap();
+                prop_assert_eq!(plain, Plain(value).to_string());
             }
         }
 
