@@ -146,14 +146,15 @@ const PLAIN_IN_RYU: Range<f64> = 1e-5..1e16;
 
 /// Returns the text of a value that is in [`PLAIN_IN_RYU`] and no integer.
 fn as_fraction(value: f64, buffer: &mut ryu::Buffer) -> Option<&str> {
-    let is_fraction = PLAIN_IN_RYU.contains(&value.abs()) && value.fract() != 0.0;
+    let is_fraction = PLAIN_IN_RYU.contains(&value.abs()) && value as i64 as f64 != value;
     is_fraction.then(|| buffer.format_finite(value))
 }
 
 /// Returns the integer with the same digits as `value`, or `None` if there is none.
 fn as_integer(value: f64) -> Option<i64> {
-    let is_exact = value.fract() == 0.0 && value.abs() < INTEGERS_EXACT_BELOW;
-    (is_exact && value.to_bits() != (-0.0f64).to_bits()).then_some(value as i64)
+    let integer = value as i64;
+    let is_exact = integer as f64 == value && value.abs() < INTEGERS_EXACT_BELOW;
+    (is_exact && value.to_bits() != (-0.0f64).to_bits()).then_some(integer)
 }
 
 impl Display for Plain {
