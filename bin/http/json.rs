@@ -99,7 +99,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     out.push(b'"');
     let mut from = 0;
-    // Without an early exit, the compiler checks many bytes at once. Few labels need an escape.
+    // A fold without early exit is vectorized. Few labels need an escape.
     if text.bytes().fold(false, |any, byte| any | is_special(byte)) {
         for (i, byte) in text.bytes().enumerate().filter(|&(_, byte)| is_special(byte)) {
             out.extend_from_slice(&text.as_bytes()[from..i]);

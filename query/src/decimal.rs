@@ -144,7 +144,7 @@ fn write_special(out: &mut dyn fmt::Write, value: f64) -> fmt::Result {
 /// Values whose absolute value is in this range are formatted without an exponent by `ryu`, as by Go.
 const PLAIN_IN_RYU: Range<f64> = 1e-5..1e16;
 
-/// Returns the text of a value that is in [`PLAIN_IN_RYU`] and no integer.
+/// Returns the text of `value`, or `None` if it is an integer or outside [`PLAIN_IN_RYU`].
 fn as_fraction(value: f64, buffer: &mut ryu::Buffer) -> Option<&str> {
     let is_fraction = PLAIN_IN_RYU.contains(&value.abs()) && value as i64 as f64 != value;
     is_fraction.then(|| buffer.format_finite(value))
@@ -316,7 +316,9 @@ mod tests {
         }
 
         #[test]
-        fn fast_paths_change_no_format(value in prop_oneof![any::<f64>(), -1e20..1e20, -1.0..1.0, (-1e4..1e4).prop_map(f64::round)]) {
+        fn fast_paths_change_no_format(
+            value in prop_oneof![any::<f64>(), -1e20..1e20, -1.0..1.0, (-1e4..1e4).prop_map(f64::round)],
+        ) {
             let mut written = Vec::new();
             write_json(&mut written, value);
             prop_assert_eq!(String::from_utf8(written).unwrap(), Json(value).to_string());

@@ -1,9 +1,10 @@
 //! Open connections: their number, the reserve, and eviction to make room for new ones.
 //!
-//! An idle connection is evicted for a new one, the longest idle first. A client that has just connected gets some time
-//! to send its first request. If no connection is idle, the one whose request body arrives most slowly is evicted. If none can be evicted, the new connection is *reserved*: it serves probes,
-//! metrics and administration, and any other request only after it gets a regular permit. If there are too many
-//! reserved connections, one of them is evicted by the same rules.
+//! An idle connection is evicted for a new one, the longest idle first. A new connection is not evicted for 100 ms, until
+//! its first request arrives. If no connection is idle, the one whose request body arrives most slowly is evicted. If
+//! none can be evicted, the new connection is *reserved*: it serves probes, metrics and administration, and any other
+//! request only after it gets a regular permit. If there are too many reserved connections, one of them is evicted by the
+//! same rules.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -26,9 +27,9 @@ pub(super) const RESERVED_MAX: u32 = 16;
 /// Maximum time that a reserved connection may be idle.
 const RESERVED_IDLE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Minimum time that a client has for its first request before its connection counts as idle. Reading a request that
-/// has arrived may take that long on a busy machine.
-const FIRST_REQUEST_TIME_MIN: Duration = Duration::from_millis(100);
+/// Grace period for the first request of a connection: until then it does not count as idle. On a busy machine, reading
+/// a request that has arrived takes a while.
+const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
 
 /// Minimum time that a connection receives a body before it may be evicted: a burst of requests is not slow.
 const RECEIVE_TIME_MIN: Duration = Duration::from_secs(1);
@@ -166,7 +167,7 @@ impl Connections {
     /// Evicts the longest idle of the regular or reserved connections, or else the one that receives most slowly.
     /// Returns `false` if there is neither.
     fn evict(&self, is_reserved: bool) -> bool {
-        // There are few reserved connections, and probes wait for them.
+        // Reserved connections have no grace period: there are few, and probes need them.
         let idle = |connection: &&Arc<Connection>| {
             !connection.is_busy() && (is_reserved || !connection.is_before_first_request())
         };
@@ -226,11 +227,10 @@ impl Connection {
         self.n_requests.load(Ordering::Acquire) > 0
     }
 
-    /// Returns `true` if the first request is likely to follow: the client has connected within
-    /// [`FIRST_REQUEST_TIME_MIN`].
+    /// Returns `true` if the client has connected less than [`FIRST_REQUEST_GRACE`] ago and has sent no request.
     fn is_before_first_request(&self) -> bool {
         let has_sent_request = self.has_sent_request.load(Ordering::Relaxed);
-        !has_sent_request && lock(&self.idle_since).elapsed() < FIRST_REQUEST_TIME_MIN
+        !has_sent_request && lock(&self.idle_since).elapsed() < FIRST_REQUEST_GRACE
     }
 
     /// Returns `true` if closing the connection aborts no request that has arrived completely.
@@ -287,17 +287,21 @@ impl RequestGuard {
     pub(super) async fn enter_regular(&self) -> bool {
         let Connection { all, permit, is_reserved, .. } = &*self.connection;
         let started = Instant::now();
-        // After this time, every connection without a request can be evicted.
-        while self.connection.is_reserved() && started.elapsed() < FIRST_REQUEST_TIME_MIN {
+        while self.connection.is_reserved() {
+            let is_new = |connection: &Connection| !connection.is_reserved() && connection.is_before_first_request();
+            let is_any_new = !all.evictable(is_new).is_empty();
             if all.permits.available_permits() == 0 {
                 all.evict(false);
             }
             if let Some(regular) = all.wait_for(&all.permits).await {
                 *lock(permit) = regular;
                 is_reserved.store(false, Ordering::Relaxed);
+            } else if !is_any_new || started.elapsed() > FIRST_REQUEST_GRACE + RETRY_INTERVAL {
+                // A connection that was new has been evicted meanwhile, or has a request.
+                return false;
             }
         }
-        !self.connection.is_reserved()
+        true
     }
 
     /// Returns `true` if the connection has one of the reserved permits.
@@ -429,7 +433,7 @@ mod tests {
         let connections = connections(3);
         let enter = || connections.enter();
         let (first, second, third) = (enter().await, enter().await, enter().await);
-        tokio::time::sleep(FIRST_REQUEST_TIME_MIN).await;
+        tokio::time::sleep(FIRST_REQUEST_GRACE).await;
         let _working = first.begin_request();
         drop(second.begin_request());
         // The third connection is the longest idle: the second was busy just now, and the first still is.
@@ -447,7 +451,7 @@ mod tests {
         let connections = connections(1);
         let new = connections.enter().await;
         assert!(!connections.evict(false) && connections.enter().await.is_reserved());
-        tokio::time::sleep(FIRST_REQUEST_TIME_MIN).await;
+        tokio::time::sleep(FIRST_REQUEST_GRACE).await;
         assert!(connections.evict(false) && new.is_evicted.load(Ordering::Relaxed));
     }
 
@@ -563,6 +567,21 @@ mod tests {
         drop((working, regular));
         assert!(busy.enter_regular().await && !reserved.is_reserved());
         assert_eq!(connections.reserve.available_permits(), RESERVED_MAX as usize);
+    }
+
+    /// Idle clients that had just connected made the request of another one fail.
+    #[tokio::test]
+    async fn a_request_waits_for_the_first_requests_of_new_connections() {
+        let connections = connections(1);
+        let silent = connections.enter().await;
+        let busy = connections.enter().await.begin_request();
+        assert!(busy.is_on_reserved());
+        let leave = async {
+            silent.evicted().await;
+            drop(silent);
+        };
+        let (is_regular, ()) = tokio::join!(busy.enter_regular(), leave);
+        assert!(is_regular);
     }
 
     #[tokio::test]

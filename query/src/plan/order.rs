@@ -86,7 +86,7 @@ fn order_of_aggregate(aggregate: &Aggregate, default_step_ms: i64) -> Option<Ord
     if let Some(param) = &aggregate.param {
         order(param, default_step_ms)?;
     }
-    // An invalid parameter is an error of the whole query.
+    // A parameter that varies may be invalid at one step, which fails the whole query.
     let has_constant_param = aggregate.param.as_ref().is_some_and(|param| matches!(param.kind, PlanKind::Number(_)));
     let is_one_group = !aggregate.without && aggregate.grouping.is_empty();
     let is_fixed = input == Order::Fixed;
@@ -98,8 +98,8 @@ fn order_of_aggregate(aggregate: &Aggregate, default_step_ms: i64) -> Option<Ord
         Avg | Count | Group | Max | Min | Quantile | Stddev | Stdvar | Sum => {
             Some(if is_one_group { Order::Fixed } else { Order::Any })
         }
-        // A single step has the order of the heap. `topk` and `bottomk` notice it if the order of their input decides
-        // between equal values.
+        // With a single step, the result is in heap order. The evaluation detects ties that the order of the input
+        // decides.
         Topk | Bottomk | LimitRatio => has_constant_param.then_some(Order::Any),
         Limitk => (has_constant_param && is_fixed).then_some(Order::Any),
     }

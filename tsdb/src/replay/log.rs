@@ -39,7 +39,7 @@ pub(super) struct LogReplay {
     /// Numbers of the live segments, ascending.
     series: Vec<u64>,
     samples: Vec<u64>,
-    /// Number of the next samples segment: greater than the numbers of all that ever existed.
+    /// A number above those of all samples segments that ever existed.
     pub(super) next_samples: u64,
     /// Locations of the series that the log defines.
     pub(super) locations: SeriesLocations,

@@ -72,7 +72,7 @@ impl<'a> Replay<'a> {
         self.next_ref
     }
 
-    /// Returns the number of samples segments that the logs ever had, including removed ones.
+    /// Returns an upper bound on the number of samples segments that the logs ever had, including removed ones.
     pub(crate) fn n_samples_segments_created(&self) -> u64 {
         self.logs.iter().flatten().map(|log| log.next_samples).fold(0, u64::saturating_add)
     }

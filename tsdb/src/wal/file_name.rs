@@ -66,8 +66,8 @@ impl SegmentKind {
     }
 }
 
-/// Returns `true` if a segment was completely written: `numbers` are those of its kind, ascending, and the next one
-/// exists. The first segment of a process has no direct predecessor, so the same process wrote both.
+/// Returns `true` if segment `number + 1` exists. Then one process wrote both, and completed this one first. `numbers`
+/// ascend and are of one kind. A process skips a number before its first segment, and a rotation may skip some.
 pub(crate) fn is_closed(numbers: &[u64], number: u64) -> bool {
     number.checked_add(1).is_some_and(|next| numbers.binary_search(&next).is_ok())
 }

@@ -17,8 +17,8 @@
 //! 4. After a failed sync or a failed rotation every later append fails with `Error::Poisoned`: a retried sync could
 //!    report success for lost data.
 //! 5. A file that an earlier process wrote is never appended to.
-//! 6. A process creates a segment when the one before it is completely written. So only its newest one can have a torn
-//!    tail, which replay cuts. It copies any other damage to the quarantine, counts it and skips to the next valid frame.
+//! 6. A process creates a segment only after the previous one is complete. Replay truncates a torn tail of its last
+//!    segment. Replay copies other damage to the quarantine, counts it and skips to the next valid frame.
 //! 7. A segment is removed only when a later checkpoint is durable. While an older checkpoint exists, all segments that
 //!    it needs exist.
 //!

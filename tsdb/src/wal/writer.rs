@@ -127,7 +127,7 @@ impl Wal {
         }
         // A checkpoint has the number of the first live segment, which may not exist.
         let first = last(SegmentKind::Checkpoint).unwrap_or(0);
-        // A number is left out between the segments of two processes, see `is_closed`.
+        // Skips a number between the segments of two processes, see `is_closed`.
         let stream = |kind| SegmentWriter::new(kind, last(kind).map_or(0, |last| last + 2).max(first));
         Ok(Self {
             pending: Mutex::default(),
