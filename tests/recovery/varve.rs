@@ -1,6 +1,7 @@
 //! `varve wal` on Varve's own data directory: next to a running server, after a kill, and damaged.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -85,6 +86,87 @@ fn a_wal_is_inspected_verified_dumped_and_replayed_next_to_a_server() {
     assert_eq!(json("repair", &dir, &[], 0)["repaired"], Value::Array(Vec::new()));
 }
 
+/// Flips a bit in the frame of the request with a timestamp. Returns the path, the offset and the number of its samples.
+fn damage_request(dir: &Path, timestamp_ms: i64) -> (String, u64, usize) {
+    let output = wal("dump", dir, &["--format=json", "--type=samples"]);
+    let text = String::from_utf8(output.stdout).expect("varve prints text");
+    let frames: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    let by_time = |frame: &&Value| frame["items"][0]["timestamp_ms"] == timestamp_ms;
+    let frame = frames.iter().find(by_time).expect("the request is in the log");
+    let path = frame["path"].as_str().expect("a path is text");
+    let offset = frame["offset"].as_u64().expect("an offset is a number");
+    let mut bytes = std::fs::read(path).expect("read a segment");
+    bytes[usize::try_from(offset).unwrap() + 14] ^= 1;
+    std::fs::write(path, &bytes).expect("write a segment");
+    (path.to_owned(), offset, frame["items"].as_array().map_or(0, Vec::len))
+}
+
+/// Returns the files of a directory with their contents.
+fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).expect("list a directory") {
+        let path = entry.expect("list a directory").path();
+        match path.is_dir() {
+            true => {
+                found.insert(path.clone(), Vec::new());
+                found.extend(files(&path));
+            }
+            false => drop(found.insert(path.clone(), std::fs::read(&path).expect("read a file"))),
+        }
+    }
+    found
+}
+
+#[test]
+fn offline_tools_report_damage_of_the_wal_and_only_compact_changes_the_directory() {
+    let mut server = filled(&["--storage.tsdb.shards=1", "--web.enable-admin-api", "--self-scrape-interval=0s"]);
+    server.http().post("/api/v1/admin/tsdb/compact", &[], b"").expect_status(204);
+    for round in 3..8 {
+        let of = |i: i64| series(&[("__name__", "up"), ("i", &i.to_string())], &[(T + round * 15_000, 1.0)]);
+        server.http().write(&WriteRequest::new((0..10).map(of))).expect_status(204);
+    }
+    let (dir, out) = (server.data_dir(), tempfile::tempdir().expect("make a directory"));
+    let out = format!("--to-blocks={}", out.path().display());
+    let tool = |args: &[&str], flags: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_varve")).args(args).args(flags).arg(&dir).output();
+        let output = output.expect("run varve");
+        let texts = [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("varve prints text"));
+        (output.status.code(), texts)
+    };
+    let readers = [
+        &["tsdb", "dump"][..],
+        &["tsdb", "dump-openmetrics"],
+        &["tsdb", "analyze"],
+        &["tsdb", "export", &out],
+        &["tsdb", "churn", "--path"],
+    ];
+    for args in [&["tsdb", "dump"][..], &["tsdb", "analyze"]] {
+        let (code, [_, errors]) = tool(args, &[]);
+        assert!(code == Some(1) && errors.contains("open data directory"), "{args:?} next to a server: {errors}");
+    }
+    server.kill();
+    let check = |code: i32, expect: &[&str]| {
+        let before = files(&dir);
+        for args in readers {
+            let (found, [_, errors]) = tool(args, &[]);
+            assert_eq!(found, Some(code), "{args:?}: {errors}");
+            assert!(expect.iter().all(|part| errors.contains(part)), "{args:?}: {errors}");
+            assert!(code == 1 || errors.is_empty(), "{args:?}: {errors}");
+            assert!(files(&dir) == before, "{args:?} changed the directory");
+        }
+    };
+    check(0, &[]);
+    let (path, offset, n_lost) = damage_request(&dir, T + 75_000);
+    let expect = [&format!("lost about {n_lost} samples (20.00 %): "), &*format!("{path}: byte {offset}: corrupt: ")];
+    check(1, &expect);
+    let (_, [printed, _]) = tool(&["tsdb", "dump"], &["--match=up"]);
+    assert_eq!(printed.lines().count(), 80 - n_lost, "what is readable is printed");
+    let (code, [_, errors]) = tool(&["tsdb", "compact"], &[]);
+    assert!(code == Some(1) && expect.iter().all(|part| errors.contains(part)), "{errors}");
+    assert!(errors.contains("the damaged bytes of the WAL are in ") && dir.join("quarantine").is_dir(), "{errors}");
+    check(0, &[]);
+}
+
 #[test]
 fn a_damaged_wal_is_repaired_and_served() {
     let mut server = filled(&["--storage.tsdb.shards=1"]);
@@ -92,20 +174,9 @@ fn a_damaged_wal_is_repaired_and_served() {
     let dir = server.data_dir();
     assert_eq!(json("verify", &dir, &[], 0)["damageCount"], 0);
 
-    // The second of three requests; a dump has the offset of its frame.
-    let output = wal("dump", &dir, &["--format=json", "--type=samples"]);
-    let text = String::from_utf8(output.stdout).expect("varve prints text");
-    let frames: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
-    let by_time = |frame: &&Value| frame["items"][0]["timestamp_ms"] == T + 15_000;
-    let frame = frames.iter().find(by_time).expect("the request is in the log");
-    let n_lost = frame["items"].as_array().map_or(0, Vec::len);
-    let path = frame["path"].as_str().expect("a path is text");
-    let offset = frame["offset"].as_u64().expect("an offset is a number");
-    let original = std::fs::read(path).expect("read a segment");
-    let mut bytes = original.clone();
-    bytes[usize::try_from(offset).unwrap() + 14] ^= 1;
-    std::fs::write(path, &bytes).expect("write a segment");
-
+    // The second of three requests.
+    let (path, offset, n_lost) = damage_request(&dir, T + 15_000);
+    let (path, bytes) = (&*path, std::fs::read(&path).expect("read a segment"));
     let damage = &json("verify", &dir, &[], 1)["damage"][0];
     assert_eq!((damage["path"].as_str(), damage["offset"].as_u64()), (Some(path), Some(offset)), "{damage}");
     let planned = json("repair", &dir, &[], 1);

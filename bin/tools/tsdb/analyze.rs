@@ -17,7 +17,7 @@ use super::args::AnalyzeArgs;
 use super::chunk_sizes::ChunkSizes;
 use super::columns::duration;
 use super::label_stats::{LabelStats, SeriesStats};
-use super::source::{matches, open_varve, parse_matchers};
+use super::source::{OfflineDb, matches, parse_matchers};
 
 /// Prints the statistics of a block.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
@@ -25,10 +25,7 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
     let mut damage = DamageReport::default();
     let analysis = match owner(&args.path)? {
         Owner::Prometheus => analyze_prometheus(args, &matchers, &mut damage)?,
-        Owner::Varve => {
-            damage = BlockSummary::check(&args.path, false)?.1;
-            analyze_varve(args, &matchers)?
-        }
+        Owner::Varve => analyze_varve(args, &matchers, &mut damage)?,
     };
     args.output.print(|| analysis.text(args), || analysis.json(args));
     Ok(damage)
@@ -208,9 +205,11 @@ fn encoding_name(code: u8) -> &'static str {
     }
 }
 
-fn analyze_varve(args: &AnalyzeArgs, matchers: &[Matcher]) -> Result<Analysis> {
+fn analyze_varve(args: &AnalyzeArgs, matchers: &[Matcher], damage: &mut DamageReport) -> Result<Analysis> {
     ensure!(!args.extended, "--extended shows the fill of chunks, which Varve's blocks do not have");
-    let db = open_varve(&args.path)?;
+    let store = OfflineDb::open(&args.path)?;
+    damage.append(store.damage);
+    let db = &store.db;
     let block = find_block(db.blocks(), args.block.as_deref())?;
     let length_ms = block.range.end_ms.saturating_add(1).abs_diff(block.range.start_ms);
     let (mut labels, mut floats, mut histograms) =

@@ -1,26 +1,29 @@
 //! `varve tsdb churn` and `varve tsdb compact`.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use varve_tsdb::QueryContext;
 use varve_tsdb::context::MemoryBudget;
+use varve_tsdb::fs::RealFs;
+use varve_tsdb::fs::damage::DamageReport;
 
 use super::args::{ChurnArgs, CompactArgs};
-use super::source::open_varve;
+use super::source::{OfflineDb, open_varve, varve_damage};
 use crate::server::churn;
 use crate::server::churn::Churn;
 use crate::tools::output::table;
 use crate::tools::wal::time;
 
-/// Runs `varve tsdb compact`: flushes, merges everything, and prints the result.
+/// Runs `varve tsdb compact`: flushes, merges everything, and prints the result. Returns the damage that was found.
 ///
 /// # Errors
 /// If the directory does not exist, is open elsewhere, or cannot be read or written.
-pub(crate) fn compact(args: &CompactArgs) -> Result<()> {
-    let db = open_varve(&args.path)?;
-    let before = db.stats();
+pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
+    let db = open_varve(&args.path, Arc::new(RealFs))?;
+    let (before, damage) = (db.stats(), varve_damage(&db, &args.path)?);
     db.compact_fully().context("compact")?;
     let after = db.stats();
     println!(
@@ -32,20 +35,23 @@ pub(crate) fn compact(args: &CompactArgs) -> Result<()> {
         after.blocks_samples,
         after.blocks_index_bytes
     );
-    Ok(())
+    if before.replayed.is_damaged() {
+        eprintln!("the damaged bytes of the WAL are in {:?}", args.path.join("quarantine"));
+    }
+    Ok(damage)
 }
 
-/// Runs `varve tsdb churn` on a server or a data directory.
+/// Runs `varve tsdb churn` on a server or a data directory. Returns the damage of the directory.
 ///
 /// # Errors
 /// If the server cannot be reached, or the directory does not exist, is open elsewhere, or cannot be read.
-pub(crate) fn churn(args: &ChurnArgs) -> Result<()> {
-    let found = match &args.path {
+pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
+    let (found, damage) = match &args.path {
         Some(path) => churn_of(path)?,
-        None => churn_at(args)?,
+        None => (churn_at(args)?, DamageReport::default()),
     };
     args.output.print(|| print(&found, args.limit), || &found);
-    Ok(())
+    Ok(damage)
 }
 
 /// Returns a report for people, with at most `limit` labels and metrics, without those of less than a percent.
@@ -85,11 +91,12 @@ fn churn_at(args: &ChurnArgs) -> Result<Churn> {
     serde_json::from_value(client.get_data("/api/v1/status/churn")?).context("parse the response")
 }
 
-fn churn_of(path: &Path) -> Result<Churn> {
-    let db = open_varve(path)?;
-    let Some(newest_ms) = db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
+fn churn_of(path: &Path) -> Result<(Churn, DamageReport)> {
+    let store = OfflineDb::open(path)?;
+    let Some(newest_ms) = store.db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
     let ctx = QueryContext::new(Duration::MAX, MemoryBudget::new("memory", usize::MAX));
-    churn::find(&db, &ctx, newest_ms, churn::RANGE_MS).context("find new series")
+    let found = churn::find(&store.db, &ctx, newest_ms, churn::RANGE_MS).context("find new series")?;
+    Ok((found, store.damage))
 }
 
 #[cfg(test)]

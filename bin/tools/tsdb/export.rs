@@ -8,10 +8,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
 use varve_tsdb::fs::{Fs, RealFs};
-use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{MatchOp, Matcher, QueryContext, TimeRange};
 
-use super::source::{open_varve, parse_matchers};
+use super::source::{OfflineDb, parse_matchers};
 use crate::server::self_scrape;
 use crate::tools::output::OutputArgs;
 use crate::tools::wal::{self, Verdict, block_table, blocks_json, damage_lines, parse_label};
@@ -57,7 +56,7 @@ pub(crate) fn export(args: &ExportArgs) -> ExitCode {
 }
 
 fn run(args: &ExportArgs) -> Result<Verdict> {
-    let db = open_varve(&args.path)?;
+    let store = OfflineDb::open(&args.path)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
     if !args.self_scraped && matchers.iter().all(|matcher| matcher.name() != "job") {
@@ -66,10 +65,12 @@ fn run(args: &ExportArgs) -> Result<Verdict> {
     let range = TimeRange { start_ms: args.start.unwrap_or(i64::MIN), end_ms: args.end.unwrap_or(i64::MAX) };
     let external_labels = args.external_labels.clone();
     let options = ExportOptions { matchers, range, external_labels, ..ExportOptions::default() };
-    let blocks = export_blocks(&db, &fs, &QueryContext::unbounded(), &args.to_blocks, &options).context("export")?;
+    let blocks =
+        export_blocks(&store.db, &fs, &QueryContext::unbounded(), &args.to_blocks, &options).context("export")?;
     args.output.print(|| block_table(&blocks), || blocks_json(&blocks));
-    // The store continues without blocks that cannot be opened.
-    let (_, damage) = BlockSummary::check(&args.path, false)?;
-    eprint!("{}", damage_lines(&damage));
-    Ok(if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged })
+    let verdict = wal::verdict(&store.damage);
+    if verdict == Verdict::Damaged {
+        eprint!("{}", damage_lines(&store.damage));
+    }
+    Ok(verdict)
 }

@@ -1,7 +1,8 @@
 //! `varve tsdb`: promtool's tools for data directories, of Prometheus and of Varve, and Varve's own.
 //!
 //! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be in use. Its WAL is
-//! first converted to blocks in a scratch directory. A Varve directory must not be open elsewhere.
+//! first converted to blocks in a scratch directory. A Varve directory must not be open elsewhere. Only `compact`, and
+//! `import` into it, change it.
 //!
 //! Exit codes are promtool's: 0 success, 1 failure or unreadable data.
 
@@ -51,8 +52,8 @@ pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
         TsdbCommand::Export(args) => export(args),
         TsdbCommand::Backup(args) => exit_code(backup::backup(args)),
         TsdbCommand::Restore(args) => exit_code(backup::restore(args)),
-        TsdbCommand::Churn(args) => exit_code(churn::churn(args)),
-        TsdbCommand::Compact(args) => exit_code(churn::compact(args)),
+        TsdbCommand::Churn(args) => end(churn::churn(args)),
+        TsdbCommand::Compact(args) => end(churn::compact(args)),
     }
 }
 

@@ -1,5 +1,6 @@
 //! A data directory of Prometheus or Varve as a stream of series.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,22 +9,60 @@ use varve_prometheus::block::{BlockReader, MergedBlocks};
 use varve_prometheus::recover::recover;
 use varve_query::promql::parse_selector;
 use varve_tsdb::fs::damage::DamageReport;
-use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::fs::{Fs, ReadOnlyFs, RealFs};
 use varve_tsdb::stats::BlockSummary;
-use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Error, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::super::directory::{Owner, owner};
 use crate::machine;
 use crate::tools::scratch_dir::ScratchDir;
-use crate::tools::wal::default_options;
+use crate::tools::wal::{default_options, varve_wal_damage};
 
-/// Opens a data directory of Varve that no server has open.
+/// A data directory of Varve, opened without changing it.
+pub(super) struct OfflineDb {
+    pub(super) db: Db,
+    /// Damage of WAL and blocks. The store skips it.
+    pub(super) damage: DamageReport,
+    _lock: Option<File>,
+}
+
+impl OfflineDb {
+    /// Opens a data directory.
+    ///
+    /// # Errors
+    /// If it does not exist, is open elsewhere, or cannot be read.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let lock_path = path.join("lock");
+        // A copy of a directory may have no lock file.
+        let lock = File::open(&lock_path).ok();
+        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock_shared) {
+            return Err(Error::Locked { path: lock_path }).with_context(|| format!("open data directory {path:?}"));
+        }
+        let db = open_varve(path, Arc::new(ReadOnlyFs(Arc::new(RealFs))))?;
+        let damage = varve_damage(&db, path)?;
+        Ok(Self { db, damage, _lock: lock })
+    }
+}
+
+/// Returns the damage of WAL and blocks of an open data directory, before a flush removes the WAL.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(super) fn varve_damage(db: &Db, path: &Path) -> Result<DamageReport> {
+    let (_, mut damage) = BlockSummary::check(path, false)?;
+    if db.stats().replayed.is_damaged() {
+        damage.append(varve_wal_damage(path)?);
+    }
+    Ok(damage)
+}
+
+/// Opens a data directory of Varve, without background tasks.
 ///
 /// # Errors
 /// If it does not exist, is open elsewhere, or cannot be read.
-pub(super) fn open_varve(path: &Path) -> Result<Db> {
+pub(super) fn open_varve(path: &Path, fs: Arc<dyn Fs>) -> Result<Db> {
     ensure!(path.is_dir(), "data directory {path:?} does not exist");
-    let options = Options { wal_replay_concurrency: machine::cores(), background: false, ..Options::default() };
+    let options = Options { wal_replay_concurrency: machine::cores(), background: false, fs, ..Options::default() };
     Db::open(path, options).with_context(|| format!("open data directory {path:?}"))
 }
 
@@ -79,10 +118,8 @@ pub(super) fn for_each(
     match owner(path)? {
         Owner::Prometheus => read_prometheus(path, sandbox, selection, each),
         Owner::Varve => {
-            let db = open_varve(path)?;
-            // The store continues without blocks that cannot be opened.
-            let (_, damage) = BlockSummary::check(path, false)?;
-            read_varve(&db, selection, each).map(|()| damage)
+            let store = OfflineDb::open(path)?;
+            read_varve(&store.db, selection, each).map(|()| store.damage)
         }
     }
 }

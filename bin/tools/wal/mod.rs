@@ -19,6 +19,7 @@ use anyhow::Result;
 use varve_prometheus::inspect::Depth;
 
 pub(crate) use self::prometheus::recover::{default_options, recover_with_progress};
+pub(crate) use self::varve::inspect::wal_damage as varve_wal_damage;
 use super::directory::{self, Owner};
 pub(crate) use args::{WalCommand, parse_label};
 pub(crate) use progress::{Progress, Unit};

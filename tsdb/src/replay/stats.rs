@@ -51,6 +51,12 @@ impl ReplayStats {
         }
     }
 
+    /// Returns `true` if acknowledged data may be lost. Torn tails were not acknowledged.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.damaged_bytes + self.n_missing_frames + self.n_damaged_checkpoints + self.n_orphaned > 0
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.n_series += other.n_series;
         self.n_samples += other.n_samples;

@@ -1,8 +1,11 @@
 //! `varve wal inspect` and `verify` of Varve's WAL.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use varve_tsdb::fs::RealFs;
+use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::inspect::{self, FileSummary, Inspection, PartSizes, Role, SegmentKind};
 use varve_tsdb::stats::BlockSummary;
 
@@ -43,16 +46,32 @@ fn totals(found: &Inspection, wal: Verdict) -> String {
     if wal == Verdict::Sound {
         return text + "sound\n";
     }
+    format!("{text}damage was found\na replay would lose {}\n", lost(found))
+}
+
+/// Returns an estimate of what a replay loses, and its causes.
+fn lost(found: &Inspection) -> String {
     let sum = |of: fn(&FileSummary) -> u64| found.files.iter().map(of).sum::<u64>();
     let n_orphaned = found.n_orphaned;
     let n_lost = n_in_damaged_bytes(found) + n_orphaned;
     format!(
-        "{text}damage was found\na replay would lose {}: {} damaged bytes, {} missing frames, \
-         {n_orphaned} samples of unknown series\n",
-        loss(n_lost, n_samples.saturating_sub(n_orphaned)),
+        "{}: {} damaged bytes, {} missing frames, {n_orphaned} samples of unknown series",
+        loss(n_lost, sum(|file| file.n_samples).saturating_sub(n_orphaned)),
         sum(|file| file.integrity.damaged_bytes),
         sum(|file| file.integrity.n_missing_frames),
     )
+}
+
+/// Returns the damage of a WAL that a replay found to be damaged, after an estimate of what is lost.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub(crate) fn wal_damage(dir: &Path) -> Result<DamageReport> {
+    let found = inspect::inspect(&RealFs, dir, &mut |_, _| {}).with_context(|| format!("read {dir:?}"))?;
+    let mut damage = DamageReport::default();
+    damage.push(&dir.join("wal"), 0, DamageKind::Missing, format!("lost {}", lost(&found)));
+    damage.append(found.damage);
+    Ok(damage)
 }
 
 /// Estimates the number of samples in damaged bytes and missing frames of the segments that contain samples.

@@ -51,7 +51,6 @@ pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
     };
     progress.finish();
     let (elapsed_s, stats) = (started.elapsed().as_secs_f64(), db.stats().replayed);
-    let n_damaged = stats.damaged_bytes + stats.n_missing_frames + stats.n_damaged_checkpoints + stats.n_orphaned;
     let rate = stats.n_samples as f64 / elapsed_s.max(0.001);
     let mut fields = vec![
         ("files", "files", json!(status.n_files_total)),
@@ -74,5 +73,5 @@ pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
     ];
     fields.extend(cost_fields());
     args.output.print(|| field_table(&fields), || field_json("varve", &fields, &DamageReport::default()));
-    Ok(if n_damaged == 0 { Verdict::Sound } else { Verdict::Damaged })
+    Ok(if stats.is_damaged() { Verdict::Damaged } else { Verdict::Sound })
 }
