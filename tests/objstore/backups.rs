@@ -17,6 +17,15 @@ fn n_files(dir: &Path) -> usize {
     std::fs::read_dir(dir).map_or(0, Iterator::count)
 }
 
+/// Flips a bit of a file, and keeps its time.
+fn flip(path: &Path) {
+    let modified = path.metadata().unwrap().modified().unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[99] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+    std::fs::File::options().append(true).open(path).unwrap().set_modified(modified).unwrap();
+}
+
 #[test]
 fn backups_are_incremental_and_restored_to_a_point_in_time() {
     let dir = tempfile::tempdir().unwrap();
@@ -61,13 +70,27 @@ fn backups_are_incremental_and_restored_to_a_point_in_time() {
     assert!(printed.contains("is complete"), "{printed}");
     let largest = std::fs::read_dir(backups.join("files")).unwrap().map(|entry| entry.unwrap().path());
     let largest = largest.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
-    let mut bytes = std::fs::read(&largest).unwrap();
-    bytes[99] ^= 1;
-    std::fs::write(&largest, bytes).unwrap();
+    flip(&largest);
     let damaged = fail(&["restore", text(&backups), "--verify"]);
-    assert!(damaged.contains("is damaged: its SHA-256 is"), "{damaged}");
+    assert!(damaged.contains("is damaged: its SHA-256 is") && damaged.contains("backup --verify`"), "{damaged}");
     assert!(fail(&["restore", text(&backups), text(&dir.path().join("new"))]).contains("is damaged"));
     assert!(!dir.path().join("new").exists(), "no half of a backup is in place");
+
+    let healed = succeed(&["backup", text(&backups), &url, "--verify"]);
+    assert!(healed.contains("replaced 1 damaged ones"), "{healed}");
+    for name in succeed(&["restore", text(&backups), "--list"]).lines() {
+        succeed(&["restore", text(&backups), "--verify", "--backup", name.split(' ').next().unwrap()]);
+    }
+    // The file of the server is damaged as well.
+    let good = std::fs::read(&largest).unwrap();
+    let blocks = std::fs::read_dir(server.data_dir().join("blocks")).unwrap().map(|entry| entry.unwrap().path());
+    let mut same = blocks.filter(|path| std::fs::read(path).unwrap() == good);
+    flip(&same.next().expect("the largest file is a block"));
+    flip(&largest);
+    let rejected = fail(&["backup", text(&backups), &url, "--verify"]);
+    assert!(rejected.contains("of the server are damaged: run `varve wal verify`"), "{rejected}");
+    assert_eq!(n_files(&backups.join("manifests")), 2, "a backup that is not verified is not listed");
+    assert_eq!(n_files(&snapshots), n_snapshots);
 }
 
 #[test]
@@ -108,7 +131,8 @@ fn a_backup_needs_a_server_with_its_data_directory_here() {
     let server = Server::start(&["--web.enable-admin-api"]);
     let url = format!("--url={}", server.http().url(""));
     let error = fail(&["backup", text(dir.path()), &url, "--path", text(dir.path())]);
-    assert!(error.contains("run the backup on the machine of the server, or set --path"), "{error}");
+    assert!(error.contains("run the backup on the machine of the server, and set --path"), "{error}");
+    assert_eq!(n_files(&server.data_dir().join("snapshots")), 0, "no snapshot is left behind");
     assert!(fail(&["restore", text(dir.path()), text(&dir.path().join("new"))]).contains("has no backup"));
     let output = tsdb(&["restore", text(dir.path())]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -94,8 +94,22 @@ impl StoredFile {
         self.check(&found)
     }
 
+    /// Reads the file and compares its checksum.
+    ///
+    /// # Errors
+    /// If it is missing or differs.
+    pub(super) fn verify(&self, store: &mut ObjectStore) -> Result<()> {
+        self.check(&store.checksum(&content_key(&self.sha256), self.size)?)
+    }
+
     fn check(&self, found: &str) -> Result<()> {
-        ensure!(found == self.sha256, "{} is damaged: its SHA-256 is {found}, not {}", self.path, self.sha256);
+        ensure!(
+            found == self.sha256,
+            "{} is damaged: its SHA-256 is {found}, not {}; `varve tsdb backup --verify` stores it again if the server \
+             still has it",
+            self.path,
+            self.sha256
+        );
         Ok(())
     }
 }
@@ -147,8 +161,7 @@ impl Manifest {
     /// # Errors
     /// If a file is missing or differs. The message names it.
     pub(super) fn verify(&self, store: &mut ObjectStore) -> Result<()> {
-        let check = |file: &StoredFile| file.check(&store.checksum(&content_key(&file.sha256), file.size)?);
-        self.files.iter().try_for_each(check)
+        self.files.iter().try_for_each(|file| file.verify(store))
     }
 }
 

@@ -13,7 +13,7 @@ mod manifest;
 mod restore;
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -47,7 +47,7 @@ pub(crate) struct BackupArgs {
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
 
-    /// Read all files of the backup back and compare their checksums
+    /// Read all files of the backup back, compare their checksums, and store damaged ones again
     #[arg(long)]
     verify: bool,
 
@@ -90,7 +90,8 @@ fn open(destination: &str) -> Result<ObjectStore> {
 /// Backs up a running server.
 ///
 /// # Errors
-/// If the server cannot create a snapshot, or a file cannot be stored or differs when it is read back.
+/// If the server cannot create a snapshot, or a file cannot be stored, or differs when it is read back although it was
+/// stored again.
 pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let mut store = open(&args.destination)?;
     let mut client = args.access.client(&args.url)?;
@@ -100,23 +101,36 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let created = Timestamp::now();
     let files = snapshot_files(&snapshot.dir, previous.as_ref())?;
     let mut stored: HashSet<_> = store.list("files/")?.into_iter().map(|object| (object.key, object.size)).collect();
-    let (mut n_stored, mut bytes) = (0, 0);
+    let (mut n_stored, mut bytes, mut n_healed) = (0, 0, 0);
     for file in &files {
-        if stored.insert((content_key(&file.sha256), file.size)) {
-            let path = snapshot.dir.join(&file.path);
-            store.put_file(&content_key(&file.sha256), &path)?;
+        let (key, path) = (content_key(&file.sha256), snapshot.dir.join(&file.path));
+        let is_new = stored.insert((key.clone(), file.size));
+        if !is_new {
+            if !args.verify || file.verify(&mut store).is_ok() {
+                continue;
+            }
+            let is_intact = file_checksum(&path)? == file.sha256;
+            ensure!(is_intact, "{key} and {} of the server are damaged: run `varve wal verify` there", file.path);
+        }
+        store.put_file(&key, &path)?;
+        if args.verify {
+            file.verify(&mut store)?;
+        }
+        if is_new {
             n_stored += 1;
             bytes += file.size;
+        } else {
+            n_healed += 1;
         }
     }
     drop(snapshot);
+    // A backup that could not be verified is not listed.
     let manifest = Manifest::new(created, &args.url.to_string(), files);
     manifest.write(&mut store)?;
     println!("backup {}: {} files, {} bytes", manifest.name, manifest.files.len(), manifest.size());
     println!("stored {n_stored} new files, {bytes} bytes");
     if args.verify {
-        manifest.verify(&mut store)?;
-        println!("verified {} files", manifest.files.len());
+        println!("verified {} files, replaced {n_healed} damaged ones", manifest.files.len());
     }
     manifests.add(manifest.name);
     match args.keep {
@@ -134,6 +148,13 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
             PathBuf::from(flags["storage.tsdb.path"].as_str().context("the server does not tell its data directory")?)
         }
     };
+    // Checked first, so that an error leaves no snapshot behind.
+    let lock = File::open(data_dir.join("lock")).map(|lock| lock.try_lock_shared());
+    ensure!(
+        matches!(lock, Ok(Err(TryLockError::WouldBlock))),
+        "no server has the data directory {data_dir:?} open here; run the backup on the machine of the server, and set \
+         --path to the absolute path of its data directory"
+    );
     let snapshots = data_dir.join("snapshots");
     for entry in fs::read_dir(&snapshots).into_iter().flatten() {
         let dir = entry.with_context(|| format!("list {snapshots:?}"))?.path();
@@ -145,7 +166,9 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
     let name = created["name"].as_str().context("the server does not tell the name of the snapshot")?;
     let dir = snapshots.join(name);
     if !dir.is_dir() {
-        bail!("snapshot {name} is not in {snapshots:?}; run the backup on the machine of the server, or set --path");
+        bail!(
+            "snapshot {name} is not in {snapshots:?}, which is of another server; set --path, and remove the snapshot"
+        );
     }
     Snapshot::lock(dir)
 }
