@@ -1,15 +1,17 @@
 //! Inspects a Prometheus data directory: contents and damage. Read-only, so Prometheus may be running on it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hashbrown::{HashMap, HashSet};
 use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::fs::{Fs, size_of_files};
 use varve_tsdb::{Error, Result, SampleColumns};
 
 use super::block::{BlockMeta, BlockReader};
 use super::chunk;
-use super::head_chunks::HeadChunkFiles;
-use super::recover::RecordCounts;
+use super::head_chunks::{HeadChunk, HeadChunkFiles};
+use super::recover::{RecordCounts, UNKNOWN_SERIES_MAX};
 use super::wal::{Compression, HEADER_SIZE, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
 
 /// Amount of data that an inspection reads.
@@ -36,9 +38,22 @@ pub struct Inspection {
     pub n_head_samples: u64,
     /// The blocks with a readable description.
     pub blocks: Vec<BlockMeta>,
-    /// Estimated number of samples in unreadable parts of files that exist. Head chunks and blocks count only at
-    /// [`Depth::Everything`].
+    /// Number of readable samples. A sample that the WAL repeats, because a head chunk or a block has it, counts once,
+    /// as in a recovery.
+    pub n_samples: u64,
+    /// Samples among them in the WAL or in head chunks whose series is not defined: its definition is lost.
+    pub n_unknown_samples: u64,
+    /// Number of these samples by series ref, for the first 100,000 series.
+    pub unknown_series: BTreeMap<u64, u64>,
+    /// Estimated number of samples that a recovery loses: those in unreadable parts of files that exist, and those of
+    /// unknown series. Head chunks and blocks count only at [`Depth::Everything`].
     pub n_lost_samples: u64,
+    /// End of the blocks: earlier in-order samples of the WAL are in blocks.
+    covered_before_ms: i64,
+    /// The newest in-order sample by series ref.
+    newest_ms: HashMap<u64, i64>,
+    /// Refs of defined series.
+    defined: HashSet<u64>,
 }
 
 /// The content of a segment.
@@ -60,6 +75,8 @@ pub struct SegmentSummary {
     pub times_ms: Option<(i64, i64)>,
     /// Size of the readable records.
     record_bytes: u64,
+    /// Number of samples that neither blocks, nor head chunks, nor earlier records have.
+    n_distinct: u64,
 }
 
 /// A decompressed record and its location.
@@ -157,7 +174,7 @@ fn records_of(
 /// [`Error::Io`] if the directory cannot be listed.
 pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
     fs.list(dir).map_err(Error::io("list", dir))?;
-    let mut inspection = Inspection::default();
+    let mut inspection = Inspection { covered_before_ms: i64::MIN, ..Inspection::default() };
     let WalFiles { segments, checkpoint } = WalFiles::list_all(fs, dir, &mut inspection.damage)?;
     inspection.checkpoint = checkpoint;
     let (head_dir, blocks) = (dir.join("chunks_head"), BlockReader::list(fs, dir)?);
@@ -170,16 +187,24 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u
         done += size;
         progress(done, total);
     };
-    for segment in segments {
-        inspection.segment(fs, &segment)?;
-        step(inspection.segments.last().map_or(0, |summary| summary.size));
-    }
-    inspection.head_chunks(fs, dir, depth)?;
-    step(size_of_files(fs, &head_dir));
+    // In the order in which samples count: what a block or a head chunk has does not count in the WAL.
     for block in blocks {
         inspection.block(fs, &block, depth)?;
         step(BlockReader::size(fs, &block));
     }
+    let head_chunks = inspection.head_chunks(fs, dir, depth)?;
+    step(size_of_files(fs, &head_dir));
+    for segment in segments {
+        inspection.segment(fs, &segment)?;
+        step(inspection.segments.last().map_or(0, |summary| summary.size));
+    }
+    // Head chunks outlive the definition of a series that Prometheus dropped. Such a series has no samples in the WAL.
+    for chunk in head_chunks {
+        if inspection.unknown_series.contains_key(&chunk.series) && !inspection.defined.contains(&chunk.series) {
+            inspection.add_unknown(chunk.series, u64::from(chunk.n_samples));
+        }
+    }
+    inspection.n_lost_samples += inspection.n_unknown_samples;
     Ok(inspection)
 }
 
@@ -189,9 +214,10 @@ impl Inspection {
         let mut summary = SegmentSummary { path, size, ..SegmentSummary::default() };
         let (mut unreadable, mut invalid) = (DamageReport::default(), DamageReport::default());
         records_of(fs, segment, &mut unreadable, &mut |record| {
-            summary.add(&record, &mut invalid);
+            self.record(&record, &mut summary, &mut invalid);
             Ok(())
         })?;
+        self.n_samples += summary.n_distinct;
         if unreadable.n_damaged() > 0 {
             self.n_lost_samples += summary.n_lost_samples();
         }
@@ -201,12 +227,76 @@ impl Inspection {
         Ok(())
     }
 
-    fn head_chunks(&mut self, fs: &dyn Fs, dir: &Path, depth: Depth) -> Result<()> {
+    /// Counts a record, and its samples.
+    fn record(&mut self, record: &FoundRecord<'_>, summary: &mut SegmentSummary, damage: &mut DamageReport) {
+        summary.compressions[record.compression as usize] += 1;
+        summary.record_bytes += record.size;
+        let Some(record_type) = record.record_type else {
+            let reason = RecordType::unknown_reason(record.bytes);
+            damage.push(record.path, record.offset, DamageKind::Unsupported, reason);
+            return;
+        };
+        summary.records.add(record_type);
+        let is_wbl = record.path.parent().is_some_and(|dir| dir.ends_with("wbl"));
+        let mut add = |series, timestamp_ms| self.sample(series, timestamp_ms, is_wbl, summary);
+        let (content, error) = RecordContent::decode(record_type, record.bytes);
+        match content {
+            RecordContent::Series(definitions) => {
+                summary.n_series += definitions.len() as u64;
+                self.defined.extend(definitions.iter().map(|definition| definition.series));
+            }
+            RecordContent::Samples(samples) => samples.iter().for_each(|it| add(it.series, it.timestamp_ms)),
+            RecordContent::Histograms(samples) => samples.iter().for_each(|it| add(it.series, it.timestamp_ms)),
+            RecordContent::MinValidTime(times) => {
+                self.covered_before_ms = times.iter().fold(self.covered_before_ms, |end_ms, time| end_ms.max(*time));
+            }
+            _ => {}
+        }
+        if let Some(error) = error {
+            damage.push(record.path, record.offset, DamageKind::Corrupt, error.to_string());
+        }
+    }
+
+    fn sample(&mut self, series: u64, timestamp_ms: i64, is_out_of_order: bool, summary: &mut SegmentSummary) {
+        summary.add_sample(timestamp_ms);
+        if !is_out_of_order {
+            let newest_ms = self.newest_ms.entry(series).or_insert(i64::MIN);
+            if timestamp_ms <= *newest_ms || timestamp_ms < self.covered_before_ms {
+                return;
+            }
+            *newest_ms = timestamp_ms;
+        }
+        summary.n_distinct += 1;
+        if !self.defined.contains(&series) {
+            self.add_unknown(series, 1);
+        }
+    }
+
+    fn add_unknown(&mut self, series: u64, n: u64) {
+        self.n_unknown_samples += n;
+        let is_full = self.unknown_series.len() >= UNKNOWN_SERIES_MAX;
+        match self.unknown_series.get_mut(&series) {
+            Some(n_samples) => *n_samples += n,
+            None if is_full => {}
+            None => drop(self.unknown_series.insert(series, n)),
+        }
+    }
+
+    /// Returns the in-order chunks that no block covers.
+    fn head_chunks(&mut self, fs: &dyn Fs, dir: &Path, depth: Depth) -> Result<Vec<HeadChunk>> {
         let (files, chunks) = HeadChunkFiles::scan(fs, &dir.join("chunks_head"), &mut self.damage)?;
         self.n_head_chunks = chunks.len() as u64;
         self.n_head_samples = chunks.iter().map(|chunk| u64::from(chunk.n_samples)).sum();
+        // The samples of out-of-order chunks are in the WBL as well.
+        let counts = |chunk: &&HeadChunk| !chunk.is_out_of_order && chunk.max_ms >= self.covered_before_ms;
+        let counted: Vec<_> = chunks.iter().filter(counts).copied().collect();
+        for chunk in &counted {
+            self.n_samples += u64::from(chunk.n_samples);
+            let newest_ms = self.newest_ms.entry(chunk.series).or_insert(chunk.max_ms);
+            *newest_ms = chunk.max_ms.max(*newest_ms);
+        }
         if depth == Depth::Summary {
-            return Ok(());
+            return Ok(counted);
         }
         let (mut bytes, mut columns) = (Vec::new(), SampleColumns::default());
         for chunk in &chunks {
@@ -218,7 +308,7 @@ impl Inspection {
                 self.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, error.to_string());
             }
         }
-        Ok(())
+        Ok(counted)
     }
 
     fn block(&mut self, fs: &dyn Fs, dir: &Path, depth: Depth) -> Result<()> {
@@ -238,39 +328,23 @@ impl Inspection {
                 self.damage.push(dir, 0, DamageKind::Corrupt, reason);
             }
         }
-        self.blocks.push(block.meta().clone());
+        let meta = block.meta();
+        self.n_samples += meta.stats.n_samples;
+        if !meta.is_partial() {
+            self.covered_before_ms = self.covered_before_ms.max(meta.max_ms);
+        }
+        self.blocks.push(meta.clone());
         Ok(())
     }
 }
 
 impl SegmentSummary {
-    fn add(&mut self, record: &FoundRecord<'_>, damage: &mut DamageReport) {
-        self.compressions[record.compression as usize] += 1;
-        self.record_bytes += record.size;
-        let Some(record_type) = record.record_type else {
-            let reason = RecordType::unknown_reason(record.bytes);
-            damage.push(record.path, record.offset, DamageKind::Unsupported, reason);
-            return;
-        };
-        self.records.add(record_type);
-        let (content, error) = RecordContent::decode(record_type, record.bytes);
-        match content {
-            RecordContent::Series(definitions) => self.n_series += definitions.len() as u64,
-            RecordContent::Samples(samples) => samples.iter().for_each(|it| self.add_sample(it.timestamp_ms)),
-            RecordContent::Histograms(samples) => samples.iter().for_each(|it| self.add_sample(it.timestamp_ms)),
-            _ => {}
-        }
-        if let Some(error) = error {
-            damage.push(record.path, record.offset, DamageKind::Corrupt, error.to_string());
-        }
-    }
-
     /// Estimates the number of samples in the unreadable part: the readable part has as many samples per byte.
     fn n_lost_samples(&self) -> u64 {
         // Each page begins a fragment.
         let n_fragments = self.compressions.iter().sum::<u64>() + self.size.div_ceil(PAGE_SIZE as u64);
         let lost_bytes = self.size.saturating_sub(self.record_bytes + n_fragments * HEADER_SIZE as u64);
-        (lost_bytes as f64 * self.n_samples as f64 / self.record_bytes.max(1) as f64).ceil() as u64
+        (lost_bytes as f64 * self.n_distinct as f64 / self.record_bytes.max(1) as f64).ceil() as u64
     }
 
     fn add_sample(&mut self, timestamp_ms: i64) {
@@ -283,7 +357,8 @@ impl SegmentSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::recorded;
+    use crate::recover::{RecoverOptions, recover};
+    use crate::testing::{copy_dir, fs, recorded};
     use varve_tsdb::fs::RealFs;
 
     #[test]
@@ -318,6 +393,42 @@ mod tests {
         assert!(damaged.damage.n_damaged() > 0 && n_lost > 0);
         let ratio = damaged.n_lost_samples as f64 / n_lost as f64;
         assert!((0.5..2.0).contains(&ratio), "{} estimated, {n_lost} lost", damaged.n_lost_samples);
+    }
+
+    /// What `verify` counts is what a recovery finds, and what it estimates to be lost is what a recovery loses.
+    #[test]
+    fn samples_count_once_and_samples_of_unknown_series_are_lost() {
+        let Some(recorded) = recorded() else { return };
+        let check = |dir: &Path| {
+            let found = inspect(&RealFs, dir, Depth::Everything, &mut |_, _| {}).unwrap();
+            let out = tempfile::tempdir().unwrap();
+            let report = recover(&fs(), dir, out.path(), &RecoverOptions::default(), &|_| {}).unwrap();
+            let blocks = found.blocks.iter().chain(&report.blocks);
+            let n_recovered: u64 = blocks.map(|block| block.stats.n_samples).sum();
+            (found, n_recovered, report.n_unknown_samples)
+        };
+        let near = |a: u64, b: u64, share: f64| a.abs_diff(b) as f64 <= share * b as f64;
+        let (sound, n_whole, _) = check(&recorded);
+        assert!(near(sound.n_samples, n_whole, 0.01), "{} counted, {n_whole} recovered", sound.n_samples);
+        assert_eq!((sound.n_lost_samples, sound.n_unknown_samples), (0, 0));
+
+        let copy = tempfile::tempdir().unwrap();
+        copy_dir(&recorded, copy.path());
+        // The first page of the first segment defines series.
+        for (segment, page) in [(0, 0), (0, 9), (1, 7), (1, 8), (2, 20)] {
+            let path = copy.path().join(format!("wal/{segment:08}"));
+            let mut bytes = std::fs::read(&path).unwrap();
+            let page = page * PAGE_SIZE % (bytes.len() - PAGE_SIZE);
+            bytes[page..page + PAGE_SIZE].fill(0xff);
+            // The copy may be read-only.
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, bytes).unwrap();
+        }
+        let (damaged, n_left, n_unknown) = check(copy.path());
+        let (n_lost, n_listed) = (n_whole - n_left, damaged.unknown_series.values().sum::<u64>());
+        println!("{} estimated, {n_lost} lost; {n_listed} unknown, {n_unknown} in recovery", damaged.n_lost_samples);
+        assert!(n_unknown > 0 && damaged.n_unknown_samples == n_listed && n_listed >= n_unknown);
+        assert!(near(damaged.n_lost_samples, n_lost, 0.5), "{} estimated, {n_lost} lost", damaged.n_lost_samples);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(in crate::tools::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Ver
     let inspection = inspection.with_context(|| format!("read {:?}", args.dir))?;
     let totals = || if depth == Depth::Everything { totals(&inspection) } else { String::new() };
     args.output.print(|| text(&inspection) + &totals(), || json(&inspection));
-    Ok(verdict(&inspection.damage))
+    Ok(verdict_on(&inspection))
 }
 
 fn text(inspection: &Inspection) -> String {
@@ -33,17 +33,25 @@ fn text(inspection: &Inspection) -> String {
 
 /// Returns the last lines of a verification: totals, and an estimate of what is lost.
 fn totals(inspection: &Inspection) -> String {
-    let Inspection { segments, blocks, .. } = inspection;
+    let &Inspection { ref segments, ref blocks, n_samples, n_unknown_samples, n_lost_samples, .. } = inspection;
     let n_bytes: u64 = segments.iter().map(|segment| segment.size).sum();
-    let in_segments: u64 = segments.iter().map(|segment| segment.n_samples).sum();
-    let in_blocks: u64 = blocks.iter().map(|block| block.stats.n_samples).sum();
-    let n_samples = in_segments + inspection.n_head_samples + in_blocks;
     let text =
         format!("\n{} segments, {n_bytes} bytes, {} blocks, {n_samples} samples: ", segments.len(), blocks.len());
-    if verdict(&inspection.damage) == Verdict::Sound {
+    if verdict_on(inspection) == Verdict::Sound {
         return text + "sound\n";
     }
-    format!("{text}damage was found\na recovery would lose {}\n", loss(inspection.n_lost_samples, n_samples))
+    let loss = loss(n_lost_samples, n_samples.saturating_sub(n_unknown_samples));
+    let n_series = inspection.unknown_series.len();
+    format!(
+        "{text}damage was found\na recovery would lose {loss}: {n_unknown_samples} samples of {n_series} unknown series, \
+         {} in damaged bytes\n",
+        n_lost_samples.saturating_sub(n_unknown_samples)
+    )
+}
+
+/// Samples of unknown series are damage, too: their definitions are lost.
+fn verdict_on(inspection: &Inspection) -> Verdict {
+    if inspection.n_unknown_samples == 0 { verdict(&inspection.damage) } else { Verdict::Damaged }
 }
 
 fn segment_row(segment: &SegmentSummary) -> Vec<String> {
@@ -75,6 +83,7 @@ fn json(inspection: &Inspection) -> Value {
             "maxTime": segment.times_ms.map(|(_, max_ms)| max_ms),
         })
     };
+    let unknown = |(series, n): (&u64, &u64)| json!({"series": series, "samples": n});
     json!({
         "owner": "prometheus",
         "checkpoint": inspection.checkpoint,
@@ -82,6 +91,9 @@ fn json(inspection: &Inspection) -> Value {
         "headChunks": inspection.n_head_chunks,
         "headSamples": inspection.n_head_samples,
         "blocks": blocks_json(&inspection.blocks),
+        "samples": inspection.n_samples,
+        "unknownSamples": inspection.n_unknown_samples,
+        "unknownSeries": inspection.unknown_series.iter().map(unknown).collect::<Vec<_>>(),
         "lostSamples": inspection.n_lost_samples,
         "damage": inspection.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": inspection.damage.n_damaged(),

@@ -8,7 +8,7 @@ use crate::block::BlockMeta;
 use crate::wal::RecordType;
 
 /// Maximum number of unknown series that are listed.
-pub(super) const UNKNOWN_SERIES_MAX: usize = 100_000;
+pub(crate) const UNKNOWN_SERIES_MAX: usize = 100_000;
 
 /// The result of a recovery.
 #[derive(Debug, Clone, Default)]

@@ -17,18 +17,11 @@ use crate::chunk::{Encoding, StartTimestamps};
 use crate::export::{ExportOptions, export};
 use crate::import::import_block;
 use crate::inspect::{Depth, inspect};
-use crate::testing::{Samples, add, fs, n_samples, read_block, recorded, recorded_3_16, series_record, wal_of};
+use crate::testing::{
+    Samples, add, copy_dir, fs, n_samples, read_block, recorded, recorded_3_16, series_record, wal_of,
+};
 use crate::wal::RecordType;
 use crate::wal::tests::segment;
-
-fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() { copy_dir(&path, &target) } else { std::fs::copy(&path, &target).map(|_| ()).unwrap() }
-    }
-}
 
 /// Copies the recorded directory without its blocks, except for their descriptions.
 fn logs_of(recorded: &Path) -> TempDir {
