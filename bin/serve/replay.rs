@@ -74,9 +74,12 @@ fn report(replayed: &ReplayStats, duration: Duration) {
     if replayed.torn_bytes > 0 {
         tracing::info!(bytes = replayed.torn_bytes, "Truncated records that were being written when the process ended");
     }
-    if replayed.damaged_bytes > 0 || replayed.n_orphaned > 0 {
-        let (bytes, unknown_samples) = (replayed.damaged_bytes, replayed.n_orphaned);
-        tracing::error!(bytes, unknown_samples, "The WAL is damaged. Its damaged bytes are quarantined.");
+    if replayed.damaged_bytes > 0 {
+        tracing::error!(bytes = replayed.damaged_bytes, "The WAL is damaged. Its damaged bytes are quarantined.");
+    }
+    if replayed.n_orphaned > 0 {
+        let unknown_samples = replayed.n_orphaned;
+        tracing::error!(unknown_samples, "Skipped samples of unknown series: the definitions of these series are lost");
     }
     if replayed.n_buffered_conflicting > 0 {
         let samples = replayed.n_buffered_conflicting;

@@ -86,13 +86,12 @@ fn a_wal_is_inspected_verified_dumped_and_replayed_next_to_a_server() {
     assert_eq!(json("repair", &dir, &[], 0)["repaired"], Value::Array(Vec::new()));
 }
 
-/// Flips a bit in the frame of the request with a timestamp. Returns the path, the offset and the number of its samples.
-fn damage_request(dir: &Path, timestamp_ms: i64) -> (String, u64, usize) {
-    let output = wal("dump", dir, &["--format=json", "--type=samples"]);
+/// Flips a bit in the first frame of a type whose first item is chosen. Returns its path, offset and number of items.
+fn damage_frame(dir: &Path, record: &str, is_chosen: impl Fn(&Value) -> bool) -> (String, u64, usize) {
+    let output = wal("dump", dir, &["--format=json", &format!("--type={record}")]);
     let text = String::from_utf8(output.stdout).expect("varve prints text");
     let frames: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
-    let by_time = |frame: &&Value| frame["items"][0]["timestamp_ms"] == timestamp_ms;
-    let frame = frames.iter().find(by_time).expect("the request is in the log");
+    let frame = frames.iter().find(|frame| is_chosen(&frame["items"][0])).expect("the frame is in the log");
     let path = frame["path"].as_str().expect("a path is text");
     let offset = frame["offset"].as_u64().expect("an offset is a number");
     let mut bytes = std::fs::read(path).expect("read a segment");
@@ -156,7 +155,7 @@ fn offline_tools_report_damage_of_the_wal_and_only_compact_changes_the_directory
         }
     };
     check(0, &[]);
-    let (path, offset, n_lost) = damage_request(&dir, T + 75_000);
+    let (path, offset, n_lost) = damage_frame(&dir, "samples", |item| item["timestamp_ms"] == T + 75_000);
     let expect = [&format!("lost about {n_lost} samples (20.00 %): "), &*format!("{path}: byte {offset}: corrupt: ")];
     check(1, &expect);
     let (_, [printed, _]) = tool(&["tsdb", "dump"], &["--match=up"]);
@@ -175,7 +174,7 @@ fn a_damaged_wal_is_repaired_and_served() {
     assert_eq!(json("verify", &dir, &[], 0)["damageCount"], 0);
 
     // The second of three requests.
-    let (path, offset, n_lost) = damage_request(&dir, T + 15_000);
+    let (path, offset, n_lost) = damage_frame(&dir, "samples", |item| item["timestamp_ms"] == T + 15_000);
     let (path, bytes) = (&*path, std::fs::read(&path).expect("read a segment"));
     let damage = &json("verify", &dir, &[], 1)["damage"][0];
     assert_eq!((damage["path"].as_str(), damage["offset"].as_u64()), (Some(path), Some(offset)), "{damage}");
@@ -193,6 +192,19 @@ fn a_damaged_wal_is_repaired_and_served() {
     let answer = server.http().query("/api/v1/query", &[("query", "sum(count_over_time(up[1m]))"), ("time", &time)]);
     let count: usize = answer.data()["result"][0]["value"][1].as_str().unwrap().parse().unwrap();
     assert_eq!(count, 30 - n_lost);
+}
+
+/// After a repair, no byte is damaged, but the definitions are still lost.
+#[test]
+fn the_log_names_samples_of_unknown_series() {
+    let mut server = filled(&["--storage.tsdb.shards=1"]);
+    server.kill();
+    damage_frame(&server.data_dir(), "series", |item| item["labels"]["__name__"] == "up");
+    assert_eq!(wal("repair", &server.data_dir(), &["--write"]).status.code(), Some(1));
+    server.restart(&["--storage.tsdb.shards=1"]);
+    let log = server.log();
+    assert!(log.contains("Skipped samples of unknown series") && log.contains("unknown_samples=30"), "{log}");
+    assert!(!log.contains("The WAL is damaged"), "{log}");
 }
 
 /// A server continues without a block that it cannot open. A tool that prints what is left says so.
