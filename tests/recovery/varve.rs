@@ -194,7 +194,7 @@ fn a_damaged_wal_is_repaired_and_served() {
     assert_eq!(count, 30 - n_lost);
 }
 
-/// After a repair, no byte is damaged, but the definitions are still lost.
+/// After a repair, no byte is damaged, but the definitions of 30 samples and an exemplar are still lost.
 #[test]
 fn the_log_names_samples_of_unknown_series() {
     let mut server = filled(&["--storage.tsdb.shards=1"]);
@@ -203,7 +203,7 @@ fn the_log_names_samples_of_unknown_series() {
     assert_eq!(wal("repair", &server.data_dir(), &["--write"]).status.code(), Some(1));
     server.restart(&["--storage.tsdb.shards=1"]);
     let log = server.log();
-    assert!(log.contains("Skipped samples of unknown series") && log.contains("unknown_samples=30"), "{log}");
+    assert!(log.contains("Skipped samples of unknown series") && log.contains("unknown_samples=31"), "{log}");
     assert!(!log.contains("The WAL is damaged"), "{log}");
 }
 
