@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Minimum interval that a rate covers, except for the first rate.
-const INTERVAL_MIN: Duration = Duration::from_secs(10);
+/// Minimum interval that a rate covers, except for the first rate. It contains at least one request of a sender that
+/// sends once a minute.
+const INTERVAL_MIN: Duration = Duration::from_secs(120);
 
 /// The last two reads that are at least [`INTERVAL_MIN`] apart.
 #[derive(Debug, Default)]
@@ -40,18 +41,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_covers_at_least_ten_seconds() {
+    fn a_rate_covers_at_least_two_minutes() {
         let mut rates = Rates::default();
         for (now_s, counts, expect) in [
             (0, [0, 5], [0.0, 0.0]),
-            (5, [10, 0], [2.0, 0.0]),
-            (10, [20, 10], [2.0, 1.0]),
-            // The rate since 10 s. The read at 20 s becomes the last one.
-            (20, [120, 10], [10.0, 0.0]),
-            (25, [135, 10], [(135.0 - 20.0) / 15.0, 0.0]),
-            (30, [220, 10], [10.0, 0.0]),
+            (60, [120, 0], [2.0, 0.0]),
+            (120, [240, 120], [2.0, 1.0]),
+            // The rate since 120 s. The read at 240 s becomes the last one.
+            (240, [1440, 120], [10.0, 0.0]),
+            (300, [1500, 120], [(1500.0 - 240.0) / 180.0, 0.0]),
+            (360, [2640, 120], [10.0, 0.0]),
         ] {
             assert_eq!(rates.read(Duration::from_secs(now_s), counts.to_vec()), expect, "at {now_s} s");
+        }
+    }
+
+    #[test]
+    fn a_rule_of_a_sender_that_sends_once_a_minute_always_has_a_rate() {
+        let mut rates = Rates::default();
+        for now_s in (61..3600).step_by(15) {
+            let rate = rates.read(Duration::from_secs(now_s), vec![now_s / 60 * 600])[0];
+            assert!((5.0..20.0).contains(&rate), "{rate} at {now_s} s");
         }
     }
 }
