@@ -1,6 +1,6 @@
 //! `Exemplars/Exemplars`, `Metadata/MetricMetadata` and `Targets/Targets`.
 
-use varve_query::promql;
+use varve_query::{promql, usage};
 use varve_tsdb::TimeRange;
 use varve_tsdb::exemplars::Exemplar;
 use varve_tsdb::labels::Metadata;
@@ -39,7 +39,7 @@ impl Method for ExemplarsRequest {
         if selectors.is_empty() {
             return Ok(());
         }
-        work.store.note_selectors(&work.ctx, &caller.who, &selectors);
+        work.store.note_metadata(&work.ctx, &caller.who, &selectors, &usage::LabelSet::all());
         let range = TimeRange { start_ms: self.start, end_ms: self.end };
         let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
         work.out.drop_permit();

@@ -20,6 +20,7 @@ use crate::http::api::remote_read::message::{TimeSeries, labels};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::serving::run::{RequestClass, Work};
 use crate::server::request_context::Parameters;
+use crate::server::store::Store;
 
 /// Maximum number of series in a message.
 const BATCH_SERIES_MAX: usize = 64;
@@ -122,7 +123,7 @@ impl QueryRangeRequest {
             external_labels: external.map(|(name, value)| (name.clone(), value.clone())).collect::<Arc<[_]>>(),
             ..Request::new(&self.query, times)
         };
-        let (result, _infos) = evaluate_in(work, &caller.who, &request)?;
+        let (result, _infos) = evaluate_in(work, &caller.who, &request, Store::note_query)?;
         let QueryResult { value, annotations, stats, charge: _value_charge } = result;
         stats.iter().for_each(|stats| caller.context.note_stats(stats));
         work.out.drop_permit();

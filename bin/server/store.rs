@@ -78,8 +78,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Records the selectors of a metadata request, and the labels that it shows. It disables no rules: users browse
-    /// metrics and labels without needing their samples.
+    /// Records the selectors of a request for metadata or exemplars, and the labels that it shows. It disables no
+    /// rules: users browse metrics and labels without needing their samples.
     pub(crate) fn note_metadata(
         &self,
         ctx: &QueryContext,
@@ -87,7 +87,12 @@ impl Store {
         selectors: &[Vec<Matcher>],
         labels: &LabelSet,
     ) {
-        self.record(ctx, who, &uses(selectors, labels));
+        self.note_without_samples(ctx, who, &uses(selectors, labels));
+    }
+
+    /// Records the uses of a query whose response has no samples. It disables no rules.
+    pub(crate) fn note_without_samples(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
+        self.record(ctx, who, selectors);
     }
 
     /// Records the selectors of a request for samples without an expression.

@@ -302,6 +302,10 @@ fn browsing_and_nameless_selectors_leave_rules_enforced() {
     for path in ["/api/v1/series", "/api/v1/labels", "/api/v1/label/job/values", "/api/v1/search/metric_names"] {
         http.query(path, &[("match[]", "up"), ("search[]", "up")]).expect_status(200);
     }
+    // Neither do responses without samples.
+    for path in ["/api/v1/query_exemplars", "/api/v1/query_explain"] {
+        http.query(path, &[("query", "up"), ("time", "0")]).expect_status(200);
+    }
     assert_eq!([&rule()["state"], &rule()["disabledByUse"]], [&json!("enforce"), &Value::Null]);
     http.query("/federate", &[("match[]", "up")]).expect_status(200);
     assert_eq!(rule()["state"], "dry_run");

@@ -7,7 +7,9 @@ use axum::http::HeaderMap;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::Response;
 use varve_query::stats::StatsMode;
-use varve_query::{QueryResult, Request, Times, Value, usage};
+use varve_query::usage::{self, SelectorUse};
+use varve_query::{QueryResult, Request, Times, Value};
+use varve_tsdb::QueryContext;
 use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::result::write_result;
@@ -17,6 +19,7 @@ use crate::http::query_stats::{self, StatsLevel};
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run, run_shared};
 use crate::http::serving::state::HttpState;
 use crate::server::request_context::{self, RequestContext};
+use crate::server::store::Store;
 use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/query.
@@ -151,24 +154,29 @@ impl Options {
         times: Times,
         stats: StatsMode,
     ) -> Result<(QueryResult, Vec<String>), ApiError> {
-        let &Self { lookback_delta_ms, use_start_timestamps, use_cache, .. } = self;
+        let &Self { lookback_delta_ms, use_start_timestamps, use_cache, stats: level, .. } = self;
         let request = Request::new(&self.query, times);
         let request = Request { lookback_delta_ms, stats, use_start_timestamps, use_cache, ..request };
-        evaluate_in(work, who, &request)
+        let note = if level == StatsLevel::Plan { Store::note_without_samples } else { Store::note_query };
+        evaluate_in(work, who, &request, note)
     }
 }
 
-/// Evaluates a query and records what it uses. Returns the result and its infos.
+/// Records the uses of a query.
+type Note = fn(&Store, &QueryContext, &Requester, &[SelectorUse]);
+
+/// Evaluates a query and records its uses with `note`. Returns the result and its infos.
 pub(crate) fn evaluate_in(
     work: &Work,
     who: &Requester,
     request: &Request<'_>,
+    note: Note,
 ) -> Result<(QueryResult, Vec<String>), ApiError> {
     let Work { store, ctx, .. } = work;
     let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = request.times;
     let parsed = store.engine.parse(ctx, request.query)?;
     let selectors = usage::of(parsed.expr());
-    store.note_query(ctx, who, &selectors);
+    note(store, ctx, who, &selectors);
     let result = store.engine.run_parsed(&store.db, ctx, parsed, request)?;
     let mut infos: Vec<String> = result.annotations.infos().collect();
     let is_empty = match &result.value {

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_query::Error;
 use varve_query::promql::{self, Features};
+use varve_query::usage::LabelSet;
 use varve_tsdb::TimeRange;
 use varve_tsdb::exemplars::{Exemplar, SeriesExemplars};
 
@@ -52,7 +53,7 @@ fn respond(
         return Ok(());
     }
     // The response has the whole label set of each selected series.
-    work.store.note_selectors(&work.ctx, who, &selectors);
+    work.store.note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
     let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
     work.out.drop_permit();
     work.respond(|work| {
