@@ -33,6 +33,18 @@ pub(crate) fn run(RelabelCommand::Enable(args): &RelabelCommand) -> Result<()> {
     let form = format!("name={}", escape(name));
     let enabled = args.server.client()?.post_data("/api/v1/admin/relabel/enable", &form)?;
     let was_used = enabled.get("wasUsed").and_then(serde_json::Value::as_bool).context("parse the response")?;
-    println!("{}", if was_used { format!("rule {name} is enabled") } else { format!("rule {name} was not disabled") });
+    let is_dry_run = enabled.get("state").is_some_and(|state| state == "dry_run");
+    println!("rule {name} {}", outcome(was_used, is_dry_run));
     Ok(())
+}
+
+fn outcome(was_used: bool, is_dry_run: bool) -> &'static str {
+    match (was_used, is_dry_run) {
+        (true, false) => "is enabled",
+        (true, true) => "stays in dry_run; the query that would have disabled it is forgotten",
+        (false, false) => "was not disabled",
+        (false, true) => {
+            "stays in dry_run; no query would have disabled it. To enforce it, change its state in the configuration"
+        }
+    }
 }

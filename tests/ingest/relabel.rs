@@ -270,7 +270,8 @@ fn a_query_for_dropped_series_disables_the_rule() {
         String::from_utf8_lossy(&refused.stderr).contains("no relabel rule has the name \\\"no-down"),
         "{refused:?}"
     );
-    assert!(enable(&server, "no-up").expect("run varve").status.success());
+    let enabled = enable(&server, "no-up").expect("run varve");
+    assert_eq!(String::from_utf8_lossy(&enabled.stdout), "rule no-up is enabled\n");
     assert_eq!(state(&server), ("enforce".to_owned(), Value::Null));
     ask(&server, "up", "Grafana/12");
     config.write(&text.replace("no-up", "no-up-again"));
@@ -316,7 +317,7 @@ fn a_dry_run_shows_the_query_that_would_have_disabled_the_rule() {
     let rule =
         "{source_labels: [__name__], regex: up, action: drop, name: no-up, state: dry_run, disable_on_use: true}";
     let config = ConfigFile::new(&format!("ingest: {{metric_relabel_configs: [{rule}]}}"));
-    let server = Server::start(&[&config.flag()]);
+    let server = Server::start(&[&config.flag(), "--web.enable-admin-api"]);
     server.http().write(&WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])])).expect_status(204);
     let would_be_disabled = || server.metric("varve_ingest_rules_would_be_disabled{rule=\"no-up\"}");
     assert_eq!(would_be_disabled(), 0.0);
@@ -334,6 +335,10 @@ fn a_dry_run_shows_the_query_that_would_have_disabled_the_rule() {
     let output = advise.args(["advise", "drops", &url, "--rules"]).arg(&rules).output().expect("run varve");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("the rule \"no-up\" in dry run would have been disabled by {__name__=\"up\"}"), "{output:?}");
+    let mut enable = Command::new(env!("CARGO_BIN_EXE_varve"));
+    let output = enable.args(["relabel", "enable", "no-up", "--url", &url]).output().expect("run varve");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.starts_with("rule no-up stays in dry_run; the query"), "{output:?}");
 }
 
 #[test]

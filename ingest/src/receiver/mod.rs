@@ -20,7 +20,8 @@ use crate::limits::Limits;
 use crate::otlp::{self, DeltaStreams, OtlpSettings};
 use crate::outcome::{Rejects, Written};
 use crate::relabel::{
-    ActiveRules, DisabledByUse, DisabledRules, DroppingRule, RelabelPreview, RuleStats, Rules, UsedRule,
+    ActiveRules, DisabledByUse, DisabledRules, DroppingRule, EnabledRule, RelabelPreview, RuleState, RuleStats, Rules,
+    UsedRule,
 };
 use crate::remote_write::{snappy, v1, v2};
 use crate::request::Request;
@@ -157,20 +158,25 @@ impl Receiver {
         let used = self.rules().rules.note_use(ctx, matchers, by)?;
         if !used.is_empty() {
             let mut disabled = self.disabled_rules.lock();
-            let rules = self.change_rules(ActiveRules::next_generation);
-            disabled.update(&rules);
+            // A rule in a dry run has the same effect after its first use.
+            if used.iter().any(|rule| rule.is_disabled) {
+                self.change_rules(ActiveRules::next_generation);
+            }
+            disabled.update(&self.rules().rules);
         }
         Ok(used)
     }
 
-    /// Enables a rule that a query has disabled, or forgets the query that would have disabled it. Returns whether
-    /// there was a query, or `None` if no rule has the name. Waits for the disk.
-    pub fn enable_rule(&self, name: &str) -> Option<bool> {
+    /// Enables a rule that a query has disabled, or forgets the query that would have disabled it. Returns `None` if no
+    /// rule has the name. Waits for the disk.
+    pub fn enable_rule(&self, name: &str) -> Option<EnabledRule> {
         let mut disabled = self.disabled_rules.lock();
-        let was_used = self.rules().rules.enable(name)?;
-        let rules = self.change_rules(ActiveRules::next_generation);
-        disabled.update(&rules);
-        Some(was_used)
+        let enabled = self.rules().rules.enable(name)?;
+        if enabled.was_used && enabled.state == RuleState::Enforce {
+            self.change_rules(ActiveRules::next_generation);
+        }
+        disabled.update(&self.rules().rules);
+        Some(enabled)
     }
 
     /// Returns the rules that have dropped series that `matchers` may select: enforced rules, and those that a query

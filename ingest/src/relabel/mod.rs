@@ -66,6 +66,15 @@ pub struct UsedRule {
     pub is_disabled: bool,
 }
 
+/// A rule after it was enabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EnabledRule {
+    /// Whether a query had disabled the rule, or would have in a dry run.
+    pub was_used: bool,
+    /// The state in force now.
+    pub state: RuleState,
+}
+
 /// The result of relabelling a label set.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Relabeled {
@@ -237,10 +246,10 @@ impl Rules {
         Ok(rules.filter(|rule| rule.config.state == RuleState::Enforce).map(dropping).collect())
     }
 
-    /// Enables a rule that a query has disabled, and forgets the query. Returns whether there was a query, or `None` if
-    /// no rule has the name.
-    pub(crate) fn enable(&self, name: &str) -> Option<bool> {
-        self.rules.iter().find(|rule| rule.name == name).map(|rule| rule.used.clear())
+    /// Enables a rule that a query has disabled, and forgets the query. Returns `None` if no rule has the name.
+    pub(crate) fn enable(&self, name: &str) -> Option<EnabledRule> {
+        let rule = self.rules.iter().find(|rule| rule.name == name)?;
+        Some(EnabledRule { was_used: rule.used.clear(), state: rule.state() })
     }
 
     /// Relabels a label set. Stores the indexes of the rules that changed or dropped it, or would have, in `matched`.

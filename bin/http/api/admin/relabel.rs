@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_ingest::relabel::EnabledRule;
 
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::openapi::schema;
@@ -16,6 +17,8 @@ schema! {
     pub(crate) struct Enabled {
         /// Whether a query had disabled the rule, or would have in a dry run. The query is forgotten.
         was_used: bool,
+        /// The state in force now: `enforce` or `dry_run`.
+        state: String,
     }
 }
 
@@ -25,7 +28,8 @@ pub(crate) async fn enable(State(app): State<Arc<App>>, form: Form) -> Result<Re
         form.check_encoding()?;
         let name = form.first("name");
         let unknown = || ApiError::new(ErrorKind::NotFound, format!("no relabel rule has the name {name:?}"));
-        Ok(success(&Enabled { was_used: store.receiver.enable_rule(name).ok_or_else(unknown)? }))
+        let EnabledRule { was_used, state } = store.receiver.enable_rule(name).ok_or_else(unknown)?;
+        Ok(success(&Enabled { was_used, state: state.name().to_owned() }))
     })
     .await
 }

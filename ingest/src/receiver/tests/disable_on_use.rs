@@ -3,7 +3,7 @@
 use varve_tsdb::MatchOp;
 
 use super::*;
-use crate::relabel::{DisabledByUse, DroppingRule, RuleState};
+use crate::relabel::{DisabledByUse, DroppingRule, EnabledRule, RuleState};
 
 fn drop_job(job: &str) -> RelabelConfig {
     RelabelConfig { disable_on_use: true, ..drop_where("job", job) }
@@ -90,7 +90,10 @@ fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
         stats.into_iter().map(|rule| (rule.disabled_by_use.is_some(), rule.would_be_disabled_by.is_some()))
     };
     assert!(used().eq([(false, true), (false, false)]));
-    assert_eq!(fixture.receiver.enable_rule("#0"), Some(true));
+    let enabled = EnabledRule { was_used: true, state: RuleState::DryRun };
+    assert_eq!(fixture.receiver.enable_rule("#0"), Some(enabled));
+    // Neither changes the effect of a rule, so rules do not count their series again.
+    assert!(fixture.receiver.rule_stats().iter().all(|rule| rule.series == 1));
     assert!(used().eq([(false, false), (false, false)]));
 }
 
@@ -105,10 +108,11 @@ fn an_enabled_rule_drops_again_until_the_next_use() {
     assert_eq!((write(0), dropping()), (0, by(false)));
     query(&fixture, Some("a"));
     assert_eq!((write(1), dropping()), (1, by(true)), "a query needs to know why its result is empty");
-    assert_eq!(fixture.receiver.enable_rule("unknown"), None);
-    assert_eq!((fixture.receiver.enable_rule("#0"), write(2), dropping().len()), (Some(true), 0, 1));
-    assert_eq!((fixture.receiver.enable_rule("#0"), write(3)), (Some(false), 0));
+    let enable = |name| fixture.receiver.enable_rule(name).map(|rule| (rule.was_used, rule.state));
+    assert_eq!(enable("unknown"), None);
+    assert_eq!((enable("#0"), write(2), dropping().len()), (Some((true, RuleState::Enforce)), 0, 1));
+    assert_eq!((enable("#0"), write(3)), (Some((false, RuleState::Enforce)), 0));
     assert!(dropping_for(Matcher::equal("job", "a")).is_empty(), "not by name");
     assert_eq!((query(&fixture, None), write(4)), (vec!["#0".to_owned()], 1));
-    assert_eq!(fixture.receiver.rule_stats()[0].series, 1, "one label set, which was resolved five times");
+    assert_eq!(fixture.receiver.rule_stats()[0].series, 1, "one label set, which was resolved four times");
 }
