@@ -5,10 +5,11 @@ mod ha;
 mod preset;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 use varve_ingest::admission::{Amounts, Budgets, RULES_TEAM, TeamBudget};
 use varve_ingest::ha::HaSettings;
 use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
@@ -25,9 +26,9 @@ pub(crate) struct IngestConfig {
     metric_relabel_configs: Vec<RuleConfig>,
     /// Patterns of files with more relabel rules, relative to the directory of the configuration file. Default none.
     relabel_files: Vec<String>,
-    /// The rules of these files, applied after `metric_relabel_configs`. Set by [`Self::load_files`].
+    /// These files and their rules, applied after `metric_relabel_configs`. Set by [`Self::load_files`].
     #[serde(skip)]
-    rules_of_files: Vec<RuleConfig>,
+    rules_of_files: Vec<(PathBuf, Vec<RuleConfig>)>,
     /// Names of rule sets that come with Varve, applied after the others. Default none.
     presets: Vec<String>,
     /// The budget of all teams together. Default unlimited.
@@ -127,7 +128,7 @@ impl IngestConfig {
     /// # Errors
     /// An unknown preset, or an invalid rule, in Prometheus' words.
     pub(crate) fn rules(&self) -> Result<Rules> {
-        let own = self.metric_relabel_configs.iter().chain(&self.rules_of_files);
+        let own = self.metric_relabel_configs.iter().chain(self.rules_of_files.iter().flat_map(|(_, rules)| rules));
         let mut configs: Vec<RelabelConfig> = own.map(RuleConfig::to_relabel).collect();
         for name in &self.presets {
             let preset = preset::load(name)?;
@@ -156,15 +157,28 @@ impl IngestConfig {
         }
         for file in files {
             let rules = load_file(&file).with_context(|| format!("ingest.relabel_files: {file:?}"))?;
-            self.rules_of_files.extend(rules);
+            self.rules_of_files.push((file, rules));
         }
         Ok(())
+    }
+
+    /// Returns the files of `relabel_files`, each with its number of rules.
+    pub(crate) fn relabel_files(&self) -> impl Iterator<Item = (&Path, usize)> {
+        self.rules_of_files.iter().map(|(path, rules)| (path.as_path(), rules.len()))
+    }
+
+    /// Returns the value of `relabel_files` with the contents of the files.
+    pub(super) fn relabel_files_value(&self) -> Value {
+        let rules: Vec<_> = self.rules_of_files.iter().map(|(_, rules)| rules).collect();
+        json!([self.relabel_files, rules])
     }
 
     /// Returns the section with the rules of files in place of their patterns.
     pub(super) fn self_contained(&self) -> Self {
         let mut whole = self.clone();
-        whole.metric_relabel_configs.append(&mut whole.rules_of_files);
+        whole
+            .metric_relabel_configs
+            .extend(std::mem::take(&mut whole.rules_of_files).into_iter().flat_map(|(_, rules)| rules));
         whole.relabel_files.clear();
         whole
     }
@@ -172,6 +186,17 @@ impl IngestConfig {
     /// Returns the label whose value is the team of a series; empty if not set.
     pub(crate) fn team_label(&self) -> &str {
         self.team_label.as_deref().unwrap_or_default()
+    }
+
+    /// Returns a warning if there are budgets of teams that no label and no known sender selects.
+    pub(crate) fn team_warning(&self) -> Option<&'static str> {
+        let has_budgets = self.teams.keys().any(|name| !matches!(&**name, "" | RULES_TEAM))
+            || self.team_maximum != AmountsConfig::default();
+        let has_senders = self.teams.values().any(|team| team.senders.is_some());
+        (has_budgets && self.team_label().is_empty() && !has_senders).then_some(
+            "ingest.teams and ingest.team_maximum have no effect without ingest.team_label, except on requests with \
+             the header X-Scope-OrgID",
+        )
     }
 
     /// Returns the budgets.

@@ -219,8 +219,10 @@ impl Config {
     /// Returns the values of the keys, down to two levels, and retention, which a reload changes.
     fn values(&self) -> BTreeMap<String, Value> {
         let mut values = BTreeMap::new();
-        let mut whole =
-            serde_json::to_value(self.self_contained()).expect("strings, numbers and maps of them are JSON");
+        let mut whole = serde_json::to_value(self).expect("strings, numbers and maps of them are JSON");
+        if let Some(files) = whole.pointer_mut("/ingest/relabel_files") {
+            *files = self.ingest.relabel_files_value();
+        }
         let retention = whole.pointer_mut("/storage/tsdb/retention").map(Value::take).unwrap_or_default();
         values.insert(RETENTION.to_owned(), retention);
         for (section, keys) in whole.as_object().into_iter().flatten() {
@@ -313,6 +315,20 @@ mod tests {
         check("", Ok(Duration::from_secs(10_800)));
         check("storage: {tsdb: {}}", Ok(Duration::from_secs(10_800)));
         check("storage:\n  tsdb:\n    in_order_max_age: 1h30m\n", Ok(Duration::from_secs(5_400)));
+    }
+
+    #[test]
+    fn a_change_of_a_relabel_file_changes_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, rules) = (dir.path().join("varve.yml"), dir.path().join("rules.yml"));
+        std::fs::write(&path, "ingest: {relabel_files: [rules.yml]}").unwrap();
+        let load = |name: &str| {
+            std::fs::write(&rules, format!("ingest: {{metric_relabel_configs: [{{action: keep, name: {name}}}]}}"))
+                .unwrap();
+            Config::load(&path).unwrap()
+        };
+        assert_eq!(load("a").keys_that_differ(&load("b")), ["ingest.relabel_files"]);
+        assert!(load("a").keys_that_differ(&load("a")).is_empty());
     }
 
     #[test]

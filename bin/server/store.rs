@@ -217,6 +217,9 @@ impl Store {
         let has_rules = !config.rule_files.is_empty();
         let budgets = if has_rules { config.ingest.budgets_with_rules()? } else { config.ingest.budgets()? };
         let ha = config.ingest.ha()?;
+        if let Some(warning) = config.ingest.team_warning() {
+            tracing::warn!("{warning}");
+        }
         self.receiver.set_budgets(budgets);
         self.receiver.set_otlp(otlp);
         self.receiver.set_rules(rules);

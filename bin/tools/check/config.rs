@@ -51,6 +51,7 @@ fn check_file(file: &Path, args: &ConfigArgs) -> Verdict {
             return Verdict::Invalid;
         }
     }
+    checked.notes.iter().for_each(|note| println!("  {note}"));
     if !checked.rule_files.is_empty() {
         println!("  SUCCESS: {} rule files found", checked.rule_files.len());
     }
@@ -71,6 +72,8 @@ struct Checked {
     /// Jobs and their scrape intervals.
     jobs: Vec<(String, Duration)>,
     unchecked: BTreeSet<String>,
+    /// Remarks on the configuration of Varve: files with relabel rules, and warnings.
+    notes: Vec<String>,
 }
 
 impl Checked {
@@ -101,8 +104,11 @@ impl Checked {
     }
 
     fn of_varve(file: &Path) -> Result<Self> {
-        Config::load(file)?;
-        Ok(Self { owner: "varve", ..Self::default() })
+        let ingest = Config::load(file)?.ingest;
+        let files =
+            ingest.relabel_files().map(|(path, n)| format!("SUCCESS: {}: {n} relabel rules found", path.display()));
+        let warning = ingest.team_warning().map(|warning| format!("WARNING: {warning}"));
+        Ok(Self { owner: "varve", notes: files.chain(warning).collect(), ..Self::default() })
     }
 
     fn of_prometheus(top: &Mapping) -> Result<Self> {
@@ -220,7 +226,10 @@ mod tests {
 
     fn check(text: &str) -> Result<Checked> {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("rules.yml"), "groups: []").unwrap();
+        let relabel = "ingest: {metric_relabel_configs: [{action: keep}]}";
+        for (name, text) in [("rules.yml", "groups: []"), ("relabel.yml", relabel)] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
         let file = dir.path().join("config.yml");
         std::fs::write(&file, text).unwrap();
         Checked::of(&file, false)
@@ -249,6 +258,26 @@ mod tests {
         );
         assert!(checked.has_too_long_interval(Duration::from_secs(300)));
         assert!(!checked.has_too_long_interval(Duration::from_secs(600)));
+    }
+
+    #[test]
+    fn notes_name_relabel_files_and_budgets_without_effect() {
+        let notes = |text: &str| check(text).unwrap().notes;
+        let found = notes("ingest: {relabel_files: ['rel*.yml']}");
+        assert!(matches!(&found[..], [one] if one.ends_with("relabel.yml: 1 relabel rules found")), "{found:?}");
+        for (ingest, expect) in [
+            ("teams: {a: {maximum: {active_series: 1}}}", 1),
+            ("team_maximum: {active_series: 1}", 1),
+            ("team_label: '', team_maximum: {active_series: 1}", 1),
+            ("team_label: x, teams: {a: {maximum: {active_series: 1}}}", 0),
+            ("teams: {a: {maximum: {active_series: 1}, senders: [x]}}", 0),
+            ("teams: {'': {maximum: {active_series: 1}}}", 0),
+            ("budget: {active_series: 1}", 0),
+        ] {
+            let notes = notes(&format!("ingest: {{{ingest}}}"));
+            assert_eq!(notes.len(), expect, "{ingest}: {notes:?}");
+            assert!(notes.iter().all(|note| note.contains("without ingest.team_label")), "{notes:?}");
+        }
     }
 
     #[test]
