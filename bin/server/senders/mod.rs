@@ -180,11 +180,12 @@ impl SenderStats {
         }
     }
 
-    /// Returns samples per second in the last complete minute.
+    /// Returns samples per second in the current and the previous minute.
     pub(crate) fn samples_per_second(&self, now_ms: i64) -> f64 {
         let mut now = self.clone();
         now.begin_minute(now_ms);
-        now.samples_of_last_minute as f64 / (MINUTE_MS as f64 / 1000.0)
+        let window_ms = MINUTE_MS + now_ms.rem_euclid(MINUTE_MS);
+        (now.samples_of_last_minute + now.samples_of_minute) as f64 * 1000.0 / window_ms as f64
     }
 }
 
@@ -214,9 +215,11 @@ mod tests {
             list.iter().map(|(id, stats)| (&*id.user_agent, stats.n_requests, stats.n_samples)).collect();
         assert_eq!(names, [("b", 1, 5), ("a", 2, 120)]);
         let a = &list[1].1;
-        assert_eq!(a.samples_per_second(MINUTE_MS + 3), 0.0, "the minute is not complete");
-        assert_eq!(a.samples_per_second(2 * MINUTE_MS), 2.0);
-        assert_eq!(a.samples_per_second(3 * MINUTE_MS), 0.0);
+        for (now_ms, expect) in [(MINUTE_MS + 20_000, 1.5), (2 * MINUTE_MS, 2.0), (3 * MINUTE_MS, 0.0)] {
+            assert_eq!(a.samples_per_second(now_ms), expect, "{now_ms}");
+        }
+        senders.add(2 * MINUTE_MS + 1, sender("a", 1), &written(60));
+        assert_eq!(senders.list()[0].1.samples_per_second(2 * MINUTE_MS + 30_000), 2.0);
     }
 
     #[test]

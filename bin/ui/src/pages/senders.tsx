@@ -36,7 +36,7 @@ export function Senders() {
   const senders = useLoad("senders", async (signal) => (await request<{ senders: Sender[] }>("status/senders", { signal })).data.senders, POLL_MS);
   const ha = useLoad("ha", async (signal) => (await request<{ clusters: HaCluster[] }>("status/ha", { signal })).data.clusters, POLL_MS);
   return (
-    <Page title="Senders" about="Who wrote since startup. Rates are those of the last complete minute.">
+    <Page title="Senders" about="Who wrote since startup. Rates are those of the current and the previous minute.">
       <Show loaded={senders}>{(list) => <SenderTable senders={list} />}</Show>
       <Section title="HA pairs"><Show loaded={ha}>{(clusters) => <Pairs clusters={clusters} />}</Show></Section>
     </Page>
