@@ -13,8 +13,9 @@ use super::client::ServerArgs;
 use super::output::{OutputArgs, table};
 use crate::server::active_requests::log;
 use crate::server::active_requests::log::{LogFile, Record, State};
+use crate::server::rules::ROUTE as RULE_ROUTE;
 
-/// Maximum number of finished requests in the report.
+/// Maximum number of finished requests, and of finished rule evaluations, in the report.
 const ENDED_SHOWN: usize = 10;
 
 /// `varve status ...`.
@@ -74,12 +75,15 @@ pub(crate) struct LastWordsArgs {
 struct View {
     path: &'static str,
     list: &'static str,
+    /// The location of the sum of all elements, and the first cell of its row.
+    total: Option<(&'static str, &'static str)>,
     columns: &'static [(&'static str, &'static str)],
 }
 
 const TEAMS: View = View {
     path: "/api/v1/status/teams",
     list: "/teams",
+    total: Some(("/all", "all teams")),
     columns: &[
         ("team", "/team"),
         ("active series", "/use/activeSeries"),
@@ -94,6 +98,7 @@ const TEAMS: View = View {
 const HA: View = View {
     path: "/api/v1/status/ha",
     list: "/clusters",
+    total: None,
     columns: &[
         ("cluster", "/cluster"),
         ("leader", "/leader/replica"),
@@ -107,6 +112,7 @@ const HA: View = View {
 const RELABEL: View = View {
     path: "/api/v1/status/relabel",
     list: "/rules",
+    total: None,
     columns: &[
         ("rule", "/name"),
         ("state", "/state"),
@@ -121,6 +127,7 @@ const RELABEL: View = View {
 const REJECTS: View = View {
     path: "/api/v1/status/rejects",
     list: "/rejects",
+    total: None,
     columns: &[
         ("reason", "/reason"),
         ("requests", "/requests"),
@@ -133,6 +140,7 @@ const REJECTS: View = View {
 const SENDERS: View = View {
     path: "/api/v1/status/senders",
     list: "/senders",
+    total: None,
     columns: &[
         ("address", "/address"),
         ("user", "/user"),
@@ -147,6 +155,7 @@ const SENDERS: View = View {
 const QUERIES: View = View {
     path: "/api/v1/status/queries",
     list: "",
+    total: None,
     columns: &[
         ("id", "/id"),
         ("stage", "/stage"),
@@ -160,6 +169,7 @@ const QUERIES: View = View {
 const TOP: View = View {
     path: "/api/v1/status/top_queries",
     list: "/queries",
+    total: None,
     columns: &[
         ("seconds", "/seconds"),
         ("longest", "/secondsMax"),
@@ -174,6 +184,7 @@ const TOP: View = View {
 const REPLAY: View = View {
     path: "/api/v1/status/walreplay",
     list: "",
+    total: None,
     columns: &[("replayed files", "/current"), ("all files", "/max")],
 };
 
@@ -218,7 +229,13 @@ impl View {
         }
         let cells = |element: &Value| self.columns.iter().map(|(_, at)| cell(at, element.pointer(at))).collect();
         let header: Vec<_> = self.columns.iter().map(|(head, _)| *head).collect();
-        table(&header, elements.iter().map(cells).collect::<Vec<Vec<String>>>())
+        let mut rows: Vec<Vec<String>> = elements.iter().map(cells).collect();
+        rows.extend(self.total.and_then(|(at, name)| {
+            let mut row = cells(data.pointer(at)?);
+            row[0] = name.to_owned();
+            Some(row)
+        }));
+        table(&header, rows)
     }
 }
 
@@ -280,10 +297,14 @@ fn report(found: &LogFile, is_running: bool) -> String {
     }
     let mut ended: Vec<_> =
         found.records.iter().filter(|record| matches!(record.state, State::Completed | State::Failed)).collect();
-    ended.sort_by_key(|record| std::cmp::Reverse(record.recorded_ms));
-    if !ended.is_empty() {
-        line(&mut out, format_args!("Finished requests, latest first ({} known):", ended.len()));
-        ended.iter().take(ENDED_SHOWN).for_each(|record| describe(&mut out, record));
+    ended.sort_by_key(|record| std::cmp::Reverse((record.recorded_ms, record.id)));
+    // Rule evaluations are numerous. Listed separately, they leave room for requests of clients.
+    let (rules, requests): (Vec<_>, Vec<_>) = ended.into_iter().partition(|record| record.route == RULE_ROUTE);
+    for (what, ended) in [("requests", requests), ("rule evaluations", rules)] {
+        if !ended.is_empty() {
+            line(&mut out, format_args!("Finished {what}, latest first ({} known):", ended.len()));
+            ended.iter().take(ENDED_SHOWN).for_each(|record| describe(&mut out, record));
+        }
     }
     if found.n_damaged > 0 {
         line(&mut out, format_args!("{} records are damaged.", found.n_damaged));
@@ -320,7 +341,45 @@ fn time(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn the_last_row_of_teams_is_their_total() {
+        let team = |name, series| json!({"team": name, "use": {"activeSeries": series}});
+        let all = json!({"use": {"activeSeries": 3}, "maximum": {"activeSeries": 3}});
+        let text = TEAMS.print(&json!({"all": all, "teams": [team("", 1), team("a", 2)]}));
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[1][..2], ["\"\"", "1"], "{text}");
+        assert_eq!(rows[3][..5], ["all", "teams", "3", "-", "3"], "{text}");
+    }
+
+    #[test]
+    fn finished_requests_are_listed_apart_from_rule_evaluations_latest_first() {
+        let record = |id, route: &str| Record {
+            state: State::Completed,
+            id,
+            recorded_ms: 1,
+            route: route.into(),
+            text: format!("query_{id}"),
+            ..Record::default()
+        };
+        let records = (1..=20).map(|id| record(id, if id <= 2 { "/api/v1/query" } else { RULE_ROUTE })).collect();
+        let text = report(&LogFile { pid: 7, started_ms: 0, is_clean_shutdown: false, records, n_damaged: 0 }, false);
+        let order = [
+            "Finished requests, latest first (2",
+            "query_2\"",
+            "query_1\"",
+            "rule evaluations, latest first (18",
+            "query_20",
+        ];
+        assert!(
+            order.map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}"))).is_sorted(),
+            "{text}"
+        );
+        assert!(!text.contains("query_3\""), "{text}");
+    }
 
     #[test]
     fn active_requests_are_listed_heaviest_first() {

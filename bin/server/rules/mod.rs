@@ -33,6 +33,7 @@ pub(crate) use load::hash_files;
 use scheduler::Entries;
 use scheduler::RuleThreads;
 pub(crate) use scheduler::start;
+pub(crate) use storage::ROUTE;
 
 /// The flag that bounds the memory of all queries of rules together.
 const MEMORY_FLAG: &str = "--rules.max-memory-total";

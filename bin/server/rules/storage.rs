@@ -25,7 +25,7 @@ use crate::server::store::Store;
 use crate::server::usage::Requester;
 
 /// The path of rule queries in lists and logs.
-const ROUTE: &str = "rule";
+pub(crate) const ROUTE: &str = "rule";
 
 /// The store, for one evaluation of a group.
 pub(super) struct RuleStorage<'a> {
