@@ -1,6 +1,6 @@
 //! `varve advise drops`: compares the existing series with the needs of rules, dashboards and queries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,7 +43,11 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
     if inputs.needs.is_empty() {
         bail!("no rule, dashboard or query was found: give --rules, --dashboards, --grafana or --usage");
     }
-    let findings = find(args, &inputs.needs)?;
+    let (findings, bytes_per_sample) = find(args, &inputs.needs)?;
+    let retention = print_duration(args.retention);
+    inputs
+        .notes
+        .push(format!("disk: {bytes_per_sample:.2} bytes per sample (--bytes-per-sample), {retention} (--retention)"));
     inputs.notes.extend(nameless_note(findings.nameless.len(), args.ignore_nameless));
     let report = Report {
         rules: relabel_rules::count(&findings, args.write_labels),
@@ -74,8 +78,10 @@ struct Inputs {
 
 impl Inputs {
     fn read(&mut self, args: &DropsArgs) -> Result<()> {
+        let mut names = BTreeSet::new();
         for file in documents::read(&args.rules, &[".yaml", ".yml", ".rules"])? {
             rules::read(&file.name, &file.text, &mut self.needs, &mut self.problems);
+            names.insert(file.name);
         }
         let mut dashboards = Dashboards::new(&mut self.needs, &mut self.problems);
         for file in documents::read(&args.dashboards, &[".json", ".yaml", ".yml"])? {
@@ -84,7 +90,13 @@ impl Inputs {
         if let Some(url) = &args.grafana {
             read_grafana(&mut args.server.access.client_of(url, args.grafana_token_file.as_deref())?, &mut dashboards)?;
         }
-        dashboards.finish();
+        let ignored: Vec<_> = dashboards.finish().into_iter().filter(|name| !names.contains(name)).collect();
+        if let Some(first) = ignored.first() {
+            let n = ignored.len();
+            self.notes.push(format!(
+                "--dashboards ignores the rules in {n} files, the first is {first:?}: pass them with --rules"
+            ));
+        }
         self.read_records(args)
     }
 
@@ -144,7 +156,8 @@ fn before_now_ms(duration: Duration) -> i64 {
     i64::try_from(now.saturating_sub(duration).as_millis()).unwrap_or(i64::MAX)
 }
 
-fn find(args: &DropsArgs, needs: &Needs) -> Result<Findings> {
+/// Returns the findings, and the bytes per sample that they assume.
+fn find(args: &DropsArgs, needs: &Needs) -> Result<(Findings, f64)> {
     let all = |(job, interval): &(Option<String>, Duration)| job.is_none().then_some(*interval);
     let interval = args.scrape_interval.iter().rev().find_map(all).unwrap_or(SCRAPE_INTERVAL);
     let intervals = args.scrape_interval.iter().filter_map(|(job, interval)| Some((job.clone()?, *interval))).collect();
@@ -164,7 +177,8 @@ fn find(args: &DropsArgs, needs: &Needs) -> Result<Findings> {
         bytes_per_sample: bytes_per_sample.unwrap_or(BYTES_PER_SAMPLE),
         retention: args.retention,
     };
-    findings::find(needs, &mut *inventory, options)
+    let bytes_per_sample = options.bytes_per_sample;
+    Ok((findings::find(needs, &mut *inventory, options)?, bytes_per_sample))
 }
 
 fn scrapes(args: &DropsArgs, interval: Duration, intervals: BTreeMap<String, Duration>) -> Result<Scrapes> {

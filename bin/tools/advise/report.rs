@@ -51,7 +51,15 @@ impl Report {
             self.findings.unused.iter().filter(|finding| kind(finding.kind)).collect()
         };
         part(&mut text, "Unused metrics and buckets", &of(|kind| kind != Kind::Label), lines_max);
-        part(&mut text, "Unused labels", &of(|kind| kind == Kind::Label), lines_max);
+        let (labels, useless): (Vec<_>, Vec<_>) =
+            of(|kind| kind == Kind::Label).into_iter().partition(|finding| finding.series > 0);
+        part(&mut text, "Unused labels", &labels, lines_max);
+        if !useless.is_empty() {
+            add(
+                &mut text,
+                format_args!("\n{} unused labels distinguish no series: dropping them saves none.\n", useless.len()),
+            );
+        }
         let title = "Metrics used only by recording rules whose results nothing reads (not dropped)";
         part(&mut text, title, &self.findings.unread.iter().collect::<Vec<_>>(), lines_max);
         list(&mut text, "Selectors without a metric name", &self.findings.nameless, lines_max);
@@ -134,7 +142,8 @@ mod tests {
             droppable: kind != Kind::Label,
         };
         let unused =
-            vec![finding(Kind::Metric, "a", 20), finding(Kind::Buckets, "b_bucket", 5), finding(Kind::Label, "c", 1)];
+            [(Kind::Metric, "a", 20), (Kind::Buckets, "b_bucket", 5), (Kind::Label, "c", 1), (Kind::Label, "d", 0)];
+        let unused = unused.into_iter().map(|(kind, metric, n)| finding(kind, metric, n)).collect();
         let totals = Totals {
             metrics: 4,
             series: 50,
@@ -163,6 +172,8 @@ Unused metrics and buckets
 Unused labels
   series  samples/s     disk  job  metric
        1        0.5  2.0 KiB  j    c       label x: needs an aggregation to remove it
+
+1 unused labels distinguish no series: dropping them saves none.
 
 Selectors without a metric name
   file: panel

@@ -36,11 +36,13 @@ pub(super) struct Dashboards<'a> {
     library: BTreeSet<String>,
     /// Library panels that dashboards refer to.
     wanted: BTreeMap<String, Location>,
+    /// Files with rules, which are ignored.
+    rule_files: BTreeSet<Rc<str>>,
 }
 
 impl<'a> Dashboards<'a> {
     pub(super) fn new(needs: &'a mut Needs, problems: &'a mut Vec<Problem>) -> Self {
-        Self { needs, problems, library: BTreeSet::new(), wanted: BTreeMap::new() }
+        Self { needs, problems, library: BTreeSet::new(), wanted: BTreeMap::new(), rule_files: BTreeSet::new() }
     }
 
     /// Adds the needs of a file: dashboards, a response of Grafana's API, or manifests with dashboards (ConfigMap,
@@ -56,6 +58,9 @@ impl<'a> Dashboards<'a> {
     }
 
     fn read_document(&mut self, file: &Rc<str>, document: &Value) {
+        if has_rules(document) {
+            self.rule_files.insert(Rc::clone(file));
+        }
         let embedded = |key: &str| document.pointer(key).and_then(Value::as_str);
         match document.get("kind").and_then(Value::as_str) {
             Some("ConfigMap") => {
@@ -92,15 +97,24 @@ impl<'a> Dashboards<'a> {
         reader.visit(dashboard, &root, true);
     }
 
-    /// Reports library panels that dashboards refer to and that were not read.
-    pub(super) fn finish(mut self) {
+    /// Reports library panels that dashboards refer to and that were not read. Returns the files with rules, which were
+    /// ignored.
+    pub(super) fn finish(mut self) -> BTreeSet<Rc<str>> {
         for (id, location) in std::mem::take(&mut self.wanted) {
             if !self.library.contains(&id) {
                 let reason = format!("library panel {id} is not among the inputs; read it from Grafana or export it");
                 self.problems.push(Problem::new(&location, reason, ""));
             }
         }
+        self.rule_files
     }
+}
+
+/// Returns `true` if a document has rules of Prometheus: a rule file or a PrometheusRule.
+fn has_rules(document: &Value) -> bool {
+    let groups = document.get("groups").or(document.pointer("/spec/groups")).and_then(Value::as_array);
+    let mut rules = groups.into_iter().flatten().filter_map(|group| group.get("rules")?.as_array()).flatten();
+    rules.any(|rule| rule.get("alert").or(rule.get("record")).is_some())
 }
 
 /// The context of a part of a dashboard.
@@ -208,6 +222,26 @@ mod tests {
         let found: Vec<_> =
             ["a", "b", "c", "d", "e", "f"].into_iter().filter(|name| needs.of_metric(name).next().is_some()).collect();
         assert_eq!((found, problems.len()), (expect.to_vec(), n_problems), "{document}: {problems:?}");
+    }
+
+    #[test]
+    fn files_with_rules_are_reported() {
+        let (mut needs, mut problems) = (Needs::default(), Vec::new());
+        let mut dashboards = Dashboards::new(&mut needs, &mut problems);
+        let groups = |rule: Value| json!({"groups": [{"name": "g", "rules": [rule]}]});
+        let rules = groups(json!({"alert": "A", "expr": "a"}));
+        // Provisioned alert rules of Grafana have groups, too.
+        let grafana = groups(json!({"title": "A", "data": [{"model": {"expr": "b"}}]}));
+        for (name, document) in [
+            ("file", rules.clone()),
+            ("manifest", json!({"kind": "PrometheusRule", "spec": rules})),
+            ("grafana", grafana),
+            ("dashboard", target("c")),
+        ] {
+            dashboards.read(&name.into(), &document.to_string());
+        }
+        assert!(dashboards.finish().iter().map(|name| &**name).eq(["file", "manifest"]));
+        assert_eq!(["a", "b", "c"].map(|name| needs.of_metric(name).next().is_some()), [false, true, true]);
     }
 
     fn target(expr: &str) -> Value {
