@@ -77,8 +77,9 @@ fn idle_connections_beyond_the_limit_are_closed() {
     ingest(&server, SERIES_PER_REQUEST);
     let idle: Vec<_> = (0..200).map_while(|_| server.http().try_connect()).collect();
     others_are_served(&server);
-    assert!(server.metric("varve_http_connections") <= 50.0);
-    assert!(server.metric("varve_http_connections_evicted_total") >= 150.0);
+    // New connections are not evicted at once, and up to 16 are reserved meanwhile.
+    assert!(server.metric("varve_http_connections") <= 50.0 + 16.0);
+    assert!(server.metric("varve_http_connections_evicted_total") >= 200.0 - 50.0 - 16.0);
     drop(idle);
 }
 
