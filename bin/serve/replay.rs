@@ -79,7 +79,7 @@ fn report(replayed: &ReplayStats, duration: Duration) {
     }
     if replayed.n_orphaned > 0 {
         let unknown_samples = replayed.n_orphaned;
-        tracing::error!(unknown_samples, "Skipped samples of unknown series: the definitions of these series are lost");
+        tracing::error!(unknown_samples, "Skipped samples of unknown series. Their segments are quarantined.");
     }
     if replayed.n_buffered_conflicting > 0 {
         let samples = replayed.n_buffered_conflicting;

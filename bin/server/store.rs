@@ -218,7 +218,7 @@ impl Store {
         let budgets = if has_rules { config.ingest.budgets_with_rules()? } else { config.ingest.budgets()? };
         let ha = config.ingest.ha()?;
         if let Some(warning) = config.ingest.team_warning() {
-            tracing::warn!("{warning}");
+            tracing::info!("{warning}");
         }
         self.receiver.set_budgets(budgets);
         self.receiver.set_otlp(otlp);

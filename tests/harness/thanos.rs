@@ -49,7 +49,10 @@ impl Thanos {
         let hashring = format!("--receive.hashrings={}", json!([{"endpoints": endpoints}]));
         let listen = format!("--remote-write.address={address}");
         let own = ["--receive.hashrings-algorithm=ketama", "--label=receive=\"router\"", &hashring, &listen];
-        (Self::start("receive", &[&own, flags].concat()), Http::new(address))
+        let (router, http) = (Self::start("receive", &[&own, flags].concat()), Http::new(address));
+        // It is ready before it accepts writes.
+        wait_until("the router to listen", || http.try_connect().is_some());
+        (router, http)
     }
 
     /// Starts a store gateway, and waits until it has loaded the blocks of its bucket.

@@ -77,11 +77,24 @@ fn backups_are_incremental_and_restored_to_a_point_in_time() {
     assert!(!dir.path().join("new").exists(), "no half of a backup is in place");
 
     let healed = succeed(&["backup", text(&backups), &url, "--verify"]);
-    assert!(healed.contains("replaced 1 damaged ones"), "{healed}");
+    assert!(healed.contains("replaced 1 damaged files"), "{healed}");
     for name in succeed(&["restore", text(&backups), "--list"]).lines() {
         succeed(&["restore", text(&backups), "--verify", "--backup", name.split(' ').next().unwrap()]);
     }
     assert_eq!(n_files(&snapshots), n_snapshots);
+
+    // The server has no intact file either. Its time of modification says that it has not changed.
+    let block = std::fs::read_dir(server.data_dir().join("blocks")).unwrap().next().expect("a block").unwrap().path();
+    let (good, modified) = (std::fs::read(&block).unwrap(), block.metadata().unwrap().modified().unwrap());
+    let mut stored = std::fs::read_dir(backups.join("files")).unwrap().map(|entry| entry.unwrap().path());
+    let stored = stored.find(|path| std::fs::read(path).unwrap() == good).expect("the block is stored");
+    flip(&block);
+    std::fs::File::options().write(true).open(&block).unwrap().set_modified(modified).unwrap();
+    flip(&stored);
+    let n_manifests = n_files(&backups.join("manifests"));
+    let rejected = fail(&["backup", text(&backups), &url, "--verify"]);
+    assert!(rejected.contains("of the server are damaged: run `varve wal verify`"), "{rejected}");
+    assert_eq!(n_files(&backups.join("manifests")), n_manifests, "a backup that is not verified is not listed");
 }
 
 #[test]

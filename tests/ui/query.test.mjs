@@ -27,7 +27,10 @@ describe("query page", { skip: missing() }, () => {
     await page.locator(".editor .cm-content").click();
     await page.keyboard.type("node_cpu_sec");
     await page.getByRole("option", { name: /node_cpu_seconds_total/ }).waitFor();
+    // CodeMirror ignores Enter for 75 ms after it has opened the list.
+    await page.waitForTimeout(150);
     await page.keyboard.press("Enter");
+    await page.locator(".editor .cm-content", { hasText: "node_cpu_seconds_total" }).waitFor();
     await page.keyboard.press("Enter");
     await page.getByText("1,152 series").or(page.getByText(/\d+ series/)).first().waitFor();
     match(page.url(), /g0\.expr=node_cpu_seconds_total/);

@@ -20,6 +20,8 @@ const SENDERS_MAX: usize = 1_000;
 /// Maximum size of a stored error. A longer one is truncated.
 const ERROR_SIZE_MAX: usize = 300;
 const MINUTE_MS: i64 = 60_000;
+/// Minimum time over which the rate of a sender is averaged.
+const RATE_TIME_MIN_MS: i64 = 10_000;
 /// Time of silence after which a sender has vanished.
 pub(crate) const SILENT_MAX_MS: i64 = 5 * MINUTE_MS;
 
@@ -180,11 +182,12 @@ impl SenderStats {
         }
     }
 
-    /// Returns samples per second in the current and the previous minute.
+    /// Returns samples per second, averaged over the previous and the current minute, or since the first request.
     pub(crate) fn samples_per_second(&self, now_ms: i64) -> f64 {
         let mut now = self.clone();
         now.begin_minute(now_ms);
-        let window_ms = MINUTE_MS + now_ms.rem_euclid(MINUTE_MS);
+        let known_ms = (now_ms - self.first_ms).max(RATE_TIME_MIN_MS);
+        let window_ms = known_ms.min(MINUTE_MS + now_ms.rem_euclid(MINUTE_MS));
         (now.samples_of_last_minute + now.samples_of_minute) as f64 * 1000.0 / window_ms as f64
     }
 }
@@ -215,7 +218,9 @@ mod tests {
             list.iter().map(|(id, stats)| (&*id.user_agent, stats.n_requests, stats.n_samples)).collect();
         assert_eq!(names, [("b", 1, 5), ("a", 2, 120)]);
         let a = &list[1].1;
-        for (now_ms, expect) in [(MINUTE_MS + 20_000, 1.5), (2 * MINUTE_MS, 2.0), (3 * MINUTE_MS, 0.0)] {
+        for (now_ms, expect) in
+            [(MINUTE_MS + 5_000, 12.0), (MINUTE_MS + 20_000, 6.0), (2 * MINUTE_MS, 2.0), (3 * MINUTE_MS, 0.0)]
+        {
             assert_eq!(a.samples_per_second(now_ms), expect, "{now_ms}");
         }
         senders.add(2 * MINUTE_MS + 1, sender("a", 1), &written(60));

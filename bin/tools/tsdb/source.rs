@@ -1,6 +1,7 @@
 //! A data directory of Prometheus or Varve as a stream of series.
 
 use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,10 +34,18 @@ impl OfflineDb {
     /// If it does not exist, is open elsewhere, or cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let lock_path = path.join("lock");
-        // A copy of a directory may have no lock file.
-        let lock = File::open(&lock_path).ok();
-        if let Some(Err(TryLockError::WouldBlock)) = lock.as_ref().map(File::try_lock_shared) {
-            return Err(Error::Locked { path: lock_path }).with_context(|| format!("open data directory {path:?}"));
+        let lock = match File::open(&lock_path) {
+            Ok(lock) => Some(lock),
+            // A copy of a directory may have no lock file.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| format!("open {lock_path:?}")),
+        };
+        match lock.as_ref().map(File::try_lock_shared) {
+            None | Some(Ok(())) => {}
+            Some(Err(TryLockError::WouldBlock)) => {
+                return Err(Error::Locked { path: lock_path }).with_context(|| format!("open data directory {path:?}"));
+            }
+            Some(Err(TryLockError::Error(error))) => return Err(error).with_context(|| format!("lock {lock_path:?}")),
         }
         let db = open_varve(path, Arc::new(ReadOnlyFs(Arc::new(RealFs))))?;
         let damage = varve_damage(&db, path)?;

@@ -187,16 +187,20 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u
         done += size;
         progress(done, total);
     };
-    // In the order in which samples count: what a block or a head chunk has does not count in the WAL.
-    for block in blocks {
-        inspection.block(fs, &block, depth)?;
-        step(BlockReader::size(fs, &block));
-    }
+    // A sample of the WAL does not count if a block or a head chunk has it.
+    let metas = blocks.iter().filter_map(|block| BlockReader::read_meta(fs, block).ok());
+    let ends_ms = metas.filter(|meta| !meta.is_partial()).map(|meta| meta.max_ms);
+    inspection.covered_before_ms = ends_ms.max().unwrap_or(i64::MIN);
     let head_chunks = inspection.head_chunks(fs, dir, depth)?;
     step(size_of_files(fs, &head_dir));
     for segment in segments {
         inspection.segment(fs, &segment)?;
         step(inspection.segments.last().map_or(0, |summary| summary.size));
+    }
+    // Blocks last: they take longest, and a running Prometheus removes segments meanwhile.
+    for block in blocks {
+        inspection.block(fs, &block, depth)?;
+        step(BlockReader::size(fs, &block));
     }
     // Head chunks outlive the definition of a series that Prometheus dropped. Such a series has no samples in the WAL.
     for chunk in head_chunks {
@@ -288,26 +292,27 @@ impl Inspection {
         self.n_head_chunks = chunks.len() as u64;
         self.n_head_samples = chunks.iter().map(|chunk| u64::from(chunk.n_samples)).sum();
         // The samples of out-of-order chunks are in the WBL as well.
-        let counts = |chunk: &&HeadChunk| !chunk.is_out_of_order && chunk.max_ms >= self.covered_before_ms;
-        let counted: Vec<_> = chunks.iter().filter(counts).copied().collect();
-        for chunk in &counted {
+        let covered_before_ms = self.covered_before_ms;
+        let counts = |chunk: &HeadChunk| !chunk.is_out_of_order && chunk.max_ms >= covered_before_ms;
+        for chunk in chunks.iter().filter(|chunk| counts(chunk)) {
             self.n_samples += u64::from(chunk.n_samples);
-            let newest_ms = self.newest_ms.entry(chunk.series).or_insert(chunk.max_ms);
+            let newest_ms = self.newest_ms.entry(chunk.series).or_insert(i64::MIN);
             *newest_ms = chunk.max_ms.max(*newest_ms);
         }
-        if depth == Depth::Summary {
-            return Ok(counted);
-        }
         let (mut bytes, mut columns) = (Vec::new(), SampleColumns::default());
-        for chunk in &chunks {
+        for chunk in chunks.iter().filter(|_| depth == Depth::Everything) {
             columns.clear();
             files.read(chunk, &mut bytes)?;
             if let Err(error) = chunk::decode(chunk.encoding, &bytes, &mut columns) {
                 let path = files.path(chunk);
-                self.n_lost_samples += u64::from(chunk.n_samples).saturating_sub(columns.len() as u64);
+                let n_lost = u64::from(chunk.n_samples).saturating_sub(columns.len() as u64);
+                self.n_lost_samples += n_lost;
+                self.n_samples -= if counts(chunk) { n_lost } else { 0 };
                 self.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, error.to_string());
             }
         }
+        let mut counted = chunks;
+        counted.retain(counts);
         Ok(counted)
     }
 
@@ -319,21 +324,15 @@ impl Inspection {
                 return Ok(());
             }
         };
-        if depth == Depth::Everything {
-            let n_samples = block.verify(&mut self.damage);
-            let expected = block.meta().stats.n_samples;
-            if n_samples != expected {
-                self.n_lost_samples += expected.saturating_sub(n_samples);
-                let reason = format!("{n_samples} samples are readable, meta.json has {expected}");
-                self.damage.push(dir, 0, DamageKind::Corrupt, reason);
-            }
+        let expected = block.meta().stats.n_samples;
+        let n_samples = if depth == Depth::Everything { block.verify(&mut self.damage) } else { expected };
+        if n_samples != expected {
+            self.n_lost_samples += expected.saturating_sub(n_samples);
+            let reason = format!("{n_samples} samples are readable, meta.json has {expected}");
+            self.damage.push(dir, 0, DamageKind::Corrupt, reason);
         }
-        let meta = block.meta();
-        self.n_samples += meta.stats.n_samples;
-        if !meta.is_partial() {
-            self.covered_before_ms = self.covered_before_ms.max(meta.max_ms);
-        }
-        self.blocks.push(meta.clone());
+        self.n_samples += n_samples;
+        self.blocks.push(block.meta().clone());
         Ok(())
     }
 }

@@ -36,7 +36,7 @@ schema! {
         samples: u64,
         /// Samples of a standby replica of an HA pair.
         deduplicated: u64,
-        /// In the current and the previous minute.
+        /// Averaged over the previous and the current minute, or since the first request.
         samples_per_second: f64,
         /// Requests of which not everything was stored.
         failed: u64,

@@ -94,6 +94,14 @@ impl StoredFile {
         self.check(&found)
     }
 
+    /// Returns `true` if the stored contents have the checksum.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub(super) fn is_stored(&self, store: &mut ObjectStore) -> Result<bool> {
+        Ok(store.checksum(&content_key(&self.sha256), self.size)? == self.sha256)
+    }
+
     /// Reads the file and compares its checksum.
     ///
     /// # Errors

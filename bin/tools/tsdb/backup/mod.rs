@@ -90,8 +90,8 @@ fn open(destination: &str) -> Result<ObjectStore> {
 /// Backs up a running server.
 ///
 /// # Errors
-/// If the server cannot create a snapshot, or a file cannot be stored, or differs when it is read back although it was
-/// stored again.
+/// If the server cannot create a snapshot, a file cannot be stored or read back, or a stored file still differs after it
+/// was stored again.
 pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let mut store = open(&args.destination)?;
     let mut client = args.access.client(&args.url)?;
@@ -106,7 +106,7 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
         let (key, path) = (content_key(&file.sha256), snapshot.dir.join(&file.path));
         let is_new = stored.insert((key.clone(), file.size));
         if !is_new {
-            if !args.verify || file.verify(&mut store).is_ok() {
+            if !args.verify || file.is_stored(&mut store)? {
                 continue;
             }
             let is_intact = file_checksum(&path)? == file.sha256;
@@ -130,7 +130,7 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     println!("backup {}: {} files, {} bytes", manifest.name, manifest.files.len(), manifest.size());
     println!("stored {n_stored} new files, {bytes} bytes");
     if args.verify {
-        println!("verified {} files, replaced {n_healed} damaged ones", manifest.files.len());
+        println!("verified {} files, replaced {n_healed} damaged files", manifest.files.len());
     }
     manifests.add(manifest.name);
     match args.keep {
@@ -152,8 +152,8 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
     let lock = File::open(data_dir.join("lock")).map(|lock| lock.try_lock_shared());
     ensure!(
         matches!(lock, Ok(Err(TryLockError::WouldBlock))),
-        "no server has the data directory {data_dir:?} open here; run the backup on the machine of the server, and set \
-         --path to the absolute path of its data directory"
+        "data directory {data_dir:?} is not locked by a server on this machine; run the backup on the machine of the \
+         server, and set --path to the absolute path of its data directory"
     );
     let snapshots = data_dir.join("snapshots");
     for entry in fs::read_dir(&snapshots).into_iter().flatten() {
@@ -167,7 +167,8 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
     let dir = snapshots.join(name);
     if !dir.is_dir() {
         bail!(
-            "snapshot {name} is not in {snapshots:?}, which is of another server; set --path, and remove the snapshot"
+            "snapshot {name} is not in {snapshots:?}, which belongs to another server; set --path to the data directory \
+             of this one, and remove the snapshot there"
         );
     }
     Snapshot::lock(dir)

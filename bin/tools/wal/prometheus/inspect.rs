@@ -28,6 +28,9 @@ fn text(inspection: &Inspection) -> String {
     text.push_str(&format!("\nhead chunks: {chunks} of {samples} samples\n\n"));
     text.push_str(&block_table(&inspection.blocks));
     text.push_str(&damage_lines(&inspection.damage));
+    if inspection.n_unknown_samples > 0 {
+        text.push_str(&format!("samples of unknown series: {}\n", inspection.n_unknown_samples));
+    }
     text
 }
 

@@ -59,18 +59,23 @@ impl BlockReader {
         size_of_file(fs, &dir.join("index")) + size_of_files(fs, &dir.join("chunks"))
     }
 
+    /// Reads the description of the block in the directory `dir`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Corrupt`] if it is invalid.
+    pub fn read_meta(fs: &dyn Fs, dir: &Path) -> Result<BlockMeta> {
+        let path = dir.join("meta.json");
+        let json = fs.read(&path, META_SIZE_MAX).map_err(Error::io("read", &path))?;
+        let reason = || "not a description of a block".to_owned();
+        BlockMeta::parse(&json).ok_or_else(|| Error::Corrupt { path, offset: 0, reason: reason() })
+    }
+
     /// Opens the block in the directory `dir`. Reports damage that does not prevent reading series.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if no series can be read.
     pub fn open(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
-        let path = dir.join("meta.json");
-        let json = fs.read(&path, META_SIZE_MAX).map_err(Error::io("read", &path))?;
-        let meta = BlockMeta::parse(&json).ok_or_else(|| Error::Corrupt {
-            path,
-            offset: 0,
-            reason: "not a description of a block".to_owned(),
-        })?;
+        let meta = Self::read_meta(fs, dir)?;
         let index = IndexReader::open(fs, dir, damage)?;
         let segments = open_segments(fs, &dir.join("chunks"), damage)?;
         Ok(Self { meta, index, segments, tombstones: tombstones::read(fs, dir, damage) })
