@@ -1,10 +1,10 @@
 //! Open connections: their number, the reserve, and eviction to make room for new ones.
 //!
-//! An idle connection is evicted for a new one, the longest idle first. A new connection is not evicted for 100 ms, until
-//! its first request arrives. If no connection is idle, the one whose request body arrives most slowly is evicted. If
-//! none can be evicted, the new connection is *reserved*: it serves probes, metrics and administration, and any other
-//! request only after it gets a regular permit. If there are too many reserved connections, one of them is evicted by the
-//! same rules.
+//! An idle connection is evicted for a new one, the longest idle first. A new connection is not evicted for 100 ms,
+//! until its first request arrives. If no connection is idle, the one whose request body arrives most slowly is
+//! evicted. If none can be evicted, the new connection is *reserved*: it serves probes, metrics and administration,
+//! and any other request only after it gets a regular permit. If there are too many reserved connections, one of them
+//! is evicted by the same rules.
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -1,19 +1,18 @@
 //! Change log: which samples changed since a [`ReadVersion`].
 //!
-//! The result cache of `query` uses it to validate its entries. A change is an append, or a change of the block list that
-//! reads can see: a deletion, retention, an import. Flushes, merges and evictions change no answer and are not recorded.
-//! Every change has an id of [`Isolation`](super::Isolation) and is recorded while it is in flight: before any read sees
-//! it. Appends are recorded per minute and per group of metric names, other changes per range of time. The proof that a
-//! cached result is never stale is in docs/decisions/0022-result-cache.md.
+//! The result cache of `query` uses it to validate its entries. A change is an append, or a change of the block list
+//! that reads can see: a deletion, retention, an import. Flushes, merges and evictions change no answer and are not
+//! recorded. Every change has an id of [`Isolation`](super::Isolation) and is recorded while it is in flight: before
+//! any read sees it. Appends are recorded per minute and per group of metric names, other changes per range of time.
+//! The proof that a cached result is never stale is in docs/decisions/0022-result-cache.md.
 //!
 //! Invariants
 //! 1. A read that sees a change began after the change was recorded.
 //! 2. A change that had not ended when a [`ReadVersion`] was taken is newer than that version.
 //! 3. [`ChangeLog::since`] returns every recorded change that is newer than a version. It may return more.
 //!
-//! Threads: any; one lock, held for a few hundred stores by most appends, and for at most one store per row and group.
-//! Bounds: [`MINUTES_MAX`] rows of 520 bytes, [`RANGES_MAX`]
-//! ranges.
+//! Threads: any; one lock, held for a few hundred stores by most appends, and for at most one store per row and
+//! group. Bounds: [`MINUTES_MAX`] rows of 520 bytes, [`RANGES_MAX`] ranges.
 
 use std::collections::VecDeque;
 

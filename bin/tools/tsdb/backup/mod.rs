@@ -90,8 +90,8 @@ fn open(destination: &str) -> Result<ObjectStore> {
 /// Backs up a running server.
 ///
 /// # Errors
-/// If the server cannot create a snapshot, a file cannot be stored or read back, or a stored file still differs after it
-/// was stored again.
+/// If the server cannot create a snapshot, a file cannot be stored or read back, or a stored file still differs after
+/// it was stored again.
 pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let mut store = open(&args.destination)?;
     let mut client = args.access.client(&args.url)?;
@@ -167,8 +167,8 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
     let dir = snapshots.join(name);
     if !dir.is_dir() {
         bail!(
-            "snapshot {name} is not in {snapshots:?}, which belongs to another server; set --path to the data directory \
-             of this one, and remove the snapshot there"
+            "snapshot {name} is not in {snapshots:?}, which belongs to another server; set --path to the data \
+             directory of this one, and remove the snapshot there"
         );
     }
     Snapshot::lock(dir)

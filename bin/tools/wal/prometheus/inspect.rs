@@ -46,8 +46,8 @@ fn totals(inspection: &Inspection) -> String {
     let loss = loss(n_lost_samples, n_samples.saturating_sub(n_unknown_samples));
     let n_series = inspection.unknown_series.len();
     format!(
-        "{text}damage was found\na recovery would lose {loss}: {n_unknown_samples} samples of {n_series} unknown series, \
-         {} in damaged bytes\n",
+        "{text}damage was found\na recovery would lose {loss}: {n_unknown_samples} samples of {n_series} unknown \
+         series, {} in damaged bytes\n",
         n_lost_samples.saturating_sub(n_unknown_samples)
     )
 }
