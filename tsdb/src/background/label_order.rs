@@ -5,11 +5,10 @@
 //! away. The flush task checks every second: it waits while many series are being created, so that they are ranked once
 //! and not every second.
 
-use crate::context::QueryContext;
 use crate::error::Result;
 use crate::store::Store;
 
-/// Minimum number of unranked series to rank a shard. Fewer are left to the next flush.
+/// Minimum number of unranked series for a ranking. Fewer are left to the next flush.
 const UNRANKED_MIN: usize = 1024;
 /// Unranked series are also left to the flush if they are less than this fraction of all; and if more than this
 /// fraction of them are new since the last check, creation is still going on.
@@ -18,28 +17,26 @@ const SHARE: usize = 16;
 /// State of the last check.
 #[derive(Debug, Default)]
 pub(crate) struct LabelOrder {
-    /// Unranked series by shard.
-    n_unranked: Vec<usize>,
+    n_unranked: usize,
 }
 
 impl LabelOrder {
-    /// Ranks the series of shards with enough unranked series, unless a flush is running.
+    /// Ranks all series if enough of them have no rank, unless a flush is running.
     ///
     /// # Errors
-    /// The errors of [`Shard::rank_series`](crate::shard::Shard::rank_series).
+    /// The errors of [`Store::rank_series`].
     pub(crate) fn update(&mut self, store: &Store) -> Result<()> {
-        let Some(_flushing) = store.flushing_if_free() else { return Ok(()) };
-        self.n_unranked.resize(store.shards.len(), 0);
-        for (shard, before) in store.shards.iter().zip(&mut self.n_unranked) {
-            let (n_unranked, n_series) = {
-                let head = shard.head();
-                (head.n_unranked(), head.len())
-            };
-            let n_new = n_unranked.saturating_sub(std::mem::replace(before, n_unranked));
-            if n_unranked >= UNRANKED_MIN.max(n_series / SHARE) && n_new <= n_unranked / SHARE {
-                shard.rank_series(&QueryContext::unbounded())?;
-                *before = 0;
-            }
+        let Some(mut flushing) = store.flushing_if_free() else { return Ok(()) };
+        let (mut n_unranked, mut n_series) = (0, 0);
+        for shard in &store.shards {
+            let head = shard.head();
+            n_unranked += head.n_unranked();
+            n_series += head.len();
+        }
+        let n_new = n_unranked.saturating_sub(std::mem::replace(&mut self.n_unranked, n_unranked));
+        if n_unranked >= UNRANKED_MIN.max(n_series / SHARE) && n_new <= n_unranked / SHARE {
+            store.rank_series(&mut flushing)?;
+            self.n_unranked = 0;
         }
         Ok(())
     }

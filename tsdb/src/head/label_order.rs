@@ -165,7 +165,7 @@ impl SeriesOrder {
     }
 }
 
-/// The ranks of all series of a head, computed without the lock of the head.
+/// The ranks of the series of a head, computed without the lock of the head.
 #[derive(Debug)]
 pub(crate) struct Ranks {
     by_slot: Column<u32>,
@@ -174,15 +174,17 @@ pub(crate) struct Ranks {
 }
 
 impl Ranks {
-    /// Ranks series by their positions in `sorted`, which contains all series in label order. `n_removed` is the number
-    /// of series removed from the head before the first slot was read.
-    pub(crate) fn new(sorted: &[SlotRef], n_removed: u64) -> Self {
-        let end = sorted.iter().map(|slot_ref| slot_ref.slot as usize + 1).max().unwrap_or(0);
-        let mut by_slot: Column<u32> = std::iter::repeat_n(UNRANKED, end).collect();
-        for (slot_ref, rank) in sorted.iter().zip(0..) {
-            by_slot[slot_ref.slot as usize] = rank;
-        }
-        Self { by_slot, n_ranked: sorted.len(), n_removed }
+    /// Creates ranks for the series of an order. They have none yet.
+    pub(crate) fn new(order: &SeriesOrder) -> Self {
+        let end = order.sorted.iter().map(|slot_ref| slot_ref.slot as usize + 1).max().unwrap_or(0);
+        let by_slot = std::iter::repeat_n(UNRANKED, end).collect();
+        Self { by_slot, n_ranked: 0, n_removed: order.n_removed }
+    }
+
+    /// Sets the rank of a series of the order, once.
+    pub(crate) fn set(&mut self, slot: u32, rank: u32) {
+        self.by_slot[slot as usize] = rank;
+        self.n_ranked += 1;
     }
 }
 
@@ -216,8 +218,9 @@ impl Head {
         slots.map(|slot| self.slot_ref(slot)).filter(|&slot_ref| self.is_current(slot_ref))
     }
 
-    /// Sets the ranks and returns the old ones, so that the caller can drop them outside the lock.
-    pub(crate) fn set_ranks(&mut self, mut ranks: Ranks) -> Column<u32> {
+    /// Sets the ranks and returns the old ones, so that the caller can drop them outside the lock. `ranking` is the
+    /// number of the ranking: heads with the same number have ranks that can be compared with each other.
+    pub(crate) fn set_ranks(&mut self, mut ranks: Ranks, ranking: u64) -> Column<u32> {
         // Fast path: no series was removed since the ranks were computed.
         if self.table.n_removed() != ranks.n_removed {
             for (slot, rank) in (0..).zip(ranks.by_slot.iter_mut()) {
@@ -229,7 +232,17 @@ impl Head {
                 }
             }
         }
-        self.table.replace_ranks(ranks.by_slot, ranks.n_ranked)
+        self.table.replace_ranks(ranks.by_slot, ranks.n_ranked, ranking)
+    }
+
+    /// Returns the rank of a series, or `None` if it was created after the last ranking.
+    pub(crate) fn rank(&self, slot: u32) -> Option<u32> {
+        Some(self.table.rank(slot)).filter(|&rank| rank != UNRANKED)
+    }
+
+    /// Returns the number of the ranking that the ranks come from. 0 if no series has a rank.
+    pub(crate) fn ranking(&self) -> u64 {
+        self.table.ranking()
     }
 
     /// Returns the number of series without a rank.

@@ -297,6 +297,13 @@ fn sorted(head: &Head, slots: Vec<SlotRef>) -> Vec<SlotRef> {
     sort.finish()
 }
 
+fn ranks_of(head: &Head, sorted: &[SlotRef]) -> Ranks {
+    let order = SeriesOrder::new(sorted.to_vec(), head.n_removed(), QueryContext::unbounded().charge());
+    let mut ranks = Ranks::new(&order);
+    sorted.iter().zip(0..).for_each(|(of, rank)| ranks.set(of.slot, rank));
+    ranks
+}
+
 #[test]
 fn slots_are_sorted_by_labels_ranked_or_not_and_during_evictions() {
     let mut head = Head::new(0);
@@ -313,7 +320,8 @@ fn slots_are_sorted_by_labels_ranked_or_not_and_during_evictions() {
         let in_order = sorted(&head, slots);
         assert!(in_order.len() == n_series && is_sorted(&head, &in_order), "{n_series}");
         if n_series != 3000 {
-            head.set_ranks(Ranks::new(&in_order, head.n_removed()));
+            let ranks = ranks_of(&head, &in_order);
+            head.set_ranks(ranks, 1);
         }
         n_ranked = n_series;
     }
@@ -339,12 +347,12 @@ fn slots_are_sorted_by_labels_ranked_or_not_and_during_evictions() {
     let in_order: Vec<_> = sort.finish().into_iter().filter(|&of| head.is_current(of)).collect();
     assert!(in_order.len() == 14_000 - 2500 && is_sorted(&head, &in_order), "{}", in_order.len());
     // Series are evicted while ranks are computed, and others reuse their slots.
-    let ranks = Ranks::new(&in_order, head.n_removed());
+    let ranks = ranks_of(&head, &in_order);
     assert_eq!(evict(&mut head, 0, &mut from, 300), 300);
     (0..300).for_each(|i| {
         make(&mut head, 50_000 + i);
     });
-    head.set_ranks(ranks);
+    head.set_ranks(ranks, 2);
     let slots = all_slots(&head);
     let in_order = sorted(&head, slots);
     assert!(in_order.len() == head.len() && is_sorted(&head, &in_order));

@@ -1,13 +1,11 @@
 //! The series of a selection in the heads of all shards, as one stream in label order.
 //!
 //! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few hundred series per
-//! acquisition of the locks. A shard sorts its series by rank or symbols. Series of two shards are compared by strings,
-//! up to the first difference.
+//! acquisition of the locks. A shard sorts its series by rank or symbols, and `head::Lanes` merges the shards.
 //!
 //! Many concurrent requests may need the labels of millions of series. Therefore each selection has only a bitmap, and
 //! all selections share the order of the series (`head::SeriesOrder`, decision 0014).
 
-use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -18,8 +16,7 @@ use super::selection::{BATCH_SERIES, Need, Place, Selection};
 use crate::chunk::Damaged;
 use crate::context::{Charge, QueryContext};
 use crate::error::Result;
-use crate::head::{Head, HeadCopies, Projection, SeriesOrder, SlotRef};
-use crate::index::SymbolId;
+use crate::head::{Head, HeadCopies, Lanes, Projection, SeriesOrder, SlotRef};
 use crate::labels::LabelHint;
 use crate::labels::Labels;
 use crate::sample::{SampleColumns, TimeRange};
@@ -31,10 +28,7 @@ pub(super) struct HeadStream {
     store: Arc<Store>,
     /// Ascending by shard, which is the lock order.
     heads: Vec<SelectedHead>,
-    lanes: Vec<Lane>,
-    /// The lanes that have a next series, in descending label order of that series.
-    waiting: Vec<usize>,
-    equal_symbols: EqualSymbols,
+    lanes: Lanes<Slots>,
     labels: VecDeque<(Labels, Place)>,
     n_left: u64,
 }
@@ -55,12 +49,6 @@ pub(super) struct HeadReads {
 }
 
 /// Series of a head in label order.
-struct Lane {
-    head: usize,
-    next: Option<SlotRef>,
-    rest: Slots,
-}
-
 enum Slots {
     Own(std::vec::IntoIter<SlotRef>),
     /// The series of `order`, from index `at` on, whose slots are in `wanted`.
@@ -84,22 +72,21 @@ impl HeadStream {
     /// Copies the samples of a selection from all heads, and returns its series. Returns `None` if no series is
     /// selected.
     pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<(Self, Vec<HeadReads>)>> {
-        let (mut heads, mut reads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut heads, mut reads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), Lanes::default(), 0);
         for shard in 0..selection.store.shards.len() {
             let Some((selected, slots)) = HeadReads::new(selection, shard, charge)? else { continue };
-            for mut rest in slots {
-                n_left += rest.len();
-                lanes.push(Lane { head: heads.len(), next: rest.next(), rest });
+            for slots in slots {
+                n_left += slots.len();
+                lanes.push(heads.len(), slots);
             }
             heads.push(SelectedHead { shard, projection: Projection::default() });
             reads.push(selected);
         }
-        if lanes.is_empty() {
+        if heads.is_empty() {
             return Ok(None);
         }
         let store = Arc::clone(selection.store);
-        let (waiting, equal_symbols, labels) = (Vec::new(), EqualSymbols::default(), VecDeque::new());
-        Ok(Some((Self { store, heads, lanes, waiting, equal_symbols, labels, n_left }, reads)))
+        Ok(Some((Self { store, heads, lanes, labels: VecDeque::new(), n_left }, reads)))
     }
 
     /// Returns an upper bound for the number of remaining series.
@@ -109,7 +96,7 @@ impl HeadStream {
 
     /// Returns the next series, with the requested labels.
     pub(super) fn next(&mut self, ctx: &QueryContext, requested: &LabelHint) -> Result<Option<(Labels, Place)>> {
-        while self.labels.is_empty() && self.lanes.iter().any(|lane| lane.next.is_some()) {
+        while self.labels.is_empty() && !self.lanes.is_empty() {
             ctx.check()?;
             self.look_up(requested);
         }
@@ -118,28 +105,14 @@ impl HeadStream {
 
     /// Looks up the labels of a few hundred series.
     fn look_up(&mut self, requested: &LabelHint) {
-        let Self { store, heads, lanes, waiting, equal_symbols, labels, n_left } = self;
+        let Self { store, heads, lanes, labels, n_left } = self;
         let locked = lock(store, heads);
-        // Series may have been evicted since they were compared.
-        *waiting = (0..lanes.len()).filter(|&lane| lanes[lane].next.is_some()).collect();
-        equal_symbols.clear();
-        waiting.sort_unstable_by(|&a, &b| compare(&locked, &lanes[b], &lanes[a], equal_symbols));
-        for _ in 0..BATCH_SERIES {
-            let Some(first) = waiting.pop() else { break };
-            let Lane { head, next, rest } = &mut lanes[first];
-            let Some(of) = std::mem::replace(next, rest.next()) else { break };
-            *n_left = n_left.saturating_sub(1);
-            if locked[*head].is_current(of) {
-                let own = heads[*head].projection.labels(&locked[*head], of.slot, requested);
-                // There are fewer than 2^32 shards.
-                labels.push_back((own, Place { part: *head as u32, at: of.slot }));
-            }
-            if lanes[first].next.is_some() {
-                let after =
-                    |&lane: &usize| compare(&locked, &lanes[lane], &lanes[first], equal_symbols) == Ordering::Greater;
-                waiting.insert(waiting.partition_point(after), first);
-            }
-        }
+        let n_taken = lanes.take(&locked, BATCH_SERIES, |head, of| {
+            let own = heads[head].projection.labels(&locked[head], of.slot, requested);
+            // There are fewer than 2^32 shards.
+            labels.push_back((own, Place { part: head as u32, at: of.slot }));
+        });
+        *n_left = n_left.saturating_sub(n_taken as u64);
     }
 
     /// Returns `true` if the heads have labels of one of these names.
@@ -156,6 +129,10 @@ impl Slots {
             Self::Shared { wanted, .. } => wanted.len(),
         }
     }
+}
+
+impl Iterator for Slots {
+    type Item = SlotRef;
 
     fn next(&mut self) -> Option<SlotRef> {
         match self {
@@ -294,52 +271,4 @@ fn copy(
 
 fn lock<'a>(store: &'a Store, heads: &[SelectedHead]) -> Vec<RwLockReadGuard<'a, Head>> {
     heads.iter().map(|of| store.shards[of.shard].head()).collect()
-}
-
-/// Compares the labels of the next series of two lanes. An evicted series comes first, so that it is skipped
-/// immediately.
-fn compare(locked: &[RwLockReadGuard<'_, Head>], a: &Lane, b: &Lane, equal_symbols: &mut EqualSymbols) -> Ordering {
-    let current = |lane: &Lane| lane.next.filter(|&of| locked[lane.head].is_current(of));
-    let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
-        return current(a).is_some().cmp(&current(b).is_some());
-    };
-    let (head_a, head_b) = (&locked[a.head], &locked[b.head]);
-    head_a.compare(of_a.slot, head_b, of_b.slot, |text_a, text_b| {
-        equal_symbols.order((a.head, text_a), (b.head, text_b), || head_a.symbol(text_a).cmp(head_b.symbol(text_b)))
-    })
-}
-
-/// A cache of pairs of symbols of two heads with equal strings. Most labels have few values, and each head has its own
-/// symbol ids. The cache is valid while both heads are locked.
-#[derive(Default)]
-struct EqualSymbols {
-    /// Pairs of equal symbols, by a hash of the first symbol.
-    known: Vec<Option<(HeadSymbol, HeadSymbol)>>,
-}
-
-/// The index of a head, and one of its symbols.
-type HeadSymbol = (usize, SymbolId);
-
-/// Number of pairs in the cache.
-const EQUAL_SYMBOLS_MAX: usize = 512;
-
-impl EqualSymbols {
-    fn clear(&mut self) {
-        self.known.clear();
-        self.known.resize(EQUAL_SYMBOLS_MAX, None);
-    }
-
-    /// Returns the order of two strings. Calls `compare` unless the cache has the pair.
-    #[inline]
-    fn order(&mut self, a: HeadSymbol, b: HeadSymbol, compare: impl FnOnce() -> Ordering) -> Ordering {
-        let place = (a.1.0 as usize ^ a.0.rotate_right(8)) % EQUAL_SYMBOLS_MAX;
-        if self.known[place] == Some((a, b)) {
-            return Ordering::Equal;
-        }
-        let order = compare();
-        if order == Ordering::Equal {
-            self.known[place] = Some((a, b));
-        }
-        order
-    }
 }

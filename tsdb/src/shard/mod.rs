@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{
-    Appended, Bounds, GroupCounts, Head, NewSeries, Ranks, SeriesGroup, SeriesOrder, ShrinkTarget, SlotRef, SlotSort,
+    Appended, Bounds, GroupCounts, Head, NewSeries, SeriesGroup, SeriesOrder, ShrinkTarget, SlotRef, SlotSort,
     StaleSeries,
 };
 use crate::index::SymbolId;
@@ -385,12 +385,12 @@ impl Shard {
         Ok(sort.finish())
     }
 
-    /// Ranks all series, including new ones, and returns them in label order. Locks the head briefly: in steps, as
-    /// [`Shard::sort_slots`] does, and at the end to install the ranks. Only one thread ranks at a time. Others wait.
+    /// Returns all series in label order. Locks the head briefly, in steps, as [`Shard::sort_slots`] does. Only one
+    /// thread sorts all series at a time. Others wait.
     ///
     /// # Errors
-    /// If `ctx` is interrupted or exceeds its memory limit. The ranks do not change then.
-    pub(crate) fn rank_series(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
+    /// If `ctx` is interrupted or exceeds its memory limit.
+    pub(crate) fn sort_all(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
         let mut last = self.last_order.lock();
         let order = self.build_order(ctx)?;
         *last = Arc::downgrade(&order);
@@ -401,7 +401,7 @@ impl Shard {
     /// is cheaper to sort `slots`, or if a series was removed since `n_removed` was read.
     ///
     /// # Errors
-    /// The errors of [`Shard::rank_series`].
+    /// The errors of [`Shard::sort_all`].
     pub(crate) fn shared_order(
         &self,
         ctx: &QueryContext,
@@ -432,7 +432,7 @@ impl Shard {
         Ok(Some(order).filter(has_most))
     }
 
-    /// Builds an order of all series and installs their ranks. The caller holds the lock of `last_order`.
+    /// Builds an order of all series. The caller holds the lock of `last_order`.
     fn build_order(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
         let (n_removed, mut slots, mut charge) = (self.head().n_removed(), Vec::new(), ctx.charge());
         for step in 0.. {
@@ -443,9 +443,6 @@ impl Shard {
         }
         let sorted = self.sort_slots(ctx, &slots)?;
         drop(slots);
-        let ranks = Ranks::new(&sorted, n_removed);
-        // Drops the old ranks after the lock is released.
-        let _old = self.head_mut().set_ranks(ranks);
         charge.shrink(charge.size().saturating_sub(sorted.len() * ORDER_BYTES_PER_SERIES));
         Ok(Arc::new(SeriesOrder::new(sorted, n_removed, charge)))
     }

@@ -29,7 +29,7 @@ use crate::chunk::Damaged;
 use crate::compact::window_of;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::head::{Frozen, HeadCopies, Pair, SlotRef, StaleSeries};
+use crate::head::{Frozen, HeadCopies, Pair, SeriesOrder, SlotRef, StaleSeries};
 use crate::labels::Matcher;
 use crate::options::Options;
 use crate::sample::staleness::is_stale_nan;
@@ -129,7 +129,7 @@ impl Store {
 
     /// Writes the frozen samples and truncates the logs.
     fn finish(&self, flushing: &mut Flushing, stats: &mut FlushStats) -> Result<()> {
-        let frozen = self.frozen()?;
+        let frozen = self.frozen(flushing)?;
         if !frozen.is_empty() {
             let started = Instant::now();
             let (parts, stale) = self.write_parts(&frozen, flushing.number)?;
@@ -167,15 +167,18 @@ impl Store {
         Ok(())
     }
 
-    fn frozen(&self) -> Result<Vec<FrozenShard<'_>>> {
-        let mut all = Vec::new();
-        for (number, shard) in self.shards.iter().enumerate() {
-            let frozen = shard.head().frozen();
-            if let Some(frozen) = frozen {
-                all.push(FrozenShard::new((number, shard), frozen)?);
-            }
+    /// Returns the frozen samples of all shards that have any.
+    fn frozen(&self, flushing: &mut Flushing) -> Result<Vec<FrozenShard<'_>>> {
+        let frozen: Vec<_> = self.shards.iter().map(|shard| shard.head().frozen()).collect();
+        if frozen.iter().all(Option::is_none) {
+            return Ok(Vec::new());
         }
-        Ok(all)
+        let orders = self.rank_series(flushing)?;
+        let shards = self.shards.iter().zip(orders).zip(frozen).enumerate();
+        let frozen = shards.filter_map(|(number, ((shard, order), frozen))| {
+            frozen.map(|frozen| FrozenShard::new(number, shard, frozen, &order))
+        });
+        Ok(frozen.collect())
     }
 
     /// Writes all parts, and returns them with the stale series.
@@ -263,10 +266,9 @@ struct FrozenShard<'a> {
 }
 
 impl<'a> FrozenShard<'a> {
-    fn new((number, shard): (usize, &'a Shard), frozen: Arc<Frozen>) -> Result<Self> {
-        let order = shard.rank_series(&QueryContext::unbounded())?;
+    fn new(number: usize, shard: &'a Shard, frozen: Arc<Frozen>, order: &SeriesOrder) -> Self {
         let slots = order.sorted().iter().copied().filter(|slot_ref| frozen.has(slot_ref.slot)).collect();
-        Ok(Self { number, shard, frozen, slots })
+        Self { number, shard, frozen, slots }
     }
 
     /// Returns the series if its last frozen sample is a staleness marker.

@@ -36,6 +36,8 @@ pub(crate) struct Flushing {
     /// The epoch in which frozen samples were dropped, if no series was evicted since. Readers of earlier epochs may
     /// look these series up.
     pub(super) dropped: Option<u64>,
+    /// The number of the last ranking of series.
+    pub(super) ranking: u64,
 }
 
 impl Flushing {

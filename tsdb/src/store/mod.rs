@@ -7,6 +7,7 @@ mod flush;
 pub(crate) mod flush_state;
 pub(crate) mod import_writer;
 mod newest;
+mod ranking;
 mod snapshot;
 
 use std::path::PathBuf;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::background::LabelOrder;
+use crate::head::Ranks;
 
 #[test]
 fn series_are_ranked_once_few_new_ones_are_created() {
@@ -28,4 +29,47 @@ fn series_are_ranked_once_few_new_ones_are_created() {
     assert!(found.len() == 2200 && ordered.is_sorted() && ordered.len() == 2200);
     db.flush().unwrap();
     assert_eq!(n_unranked(), 0);
+}
+
+/// The ranks of two shards are compared only if they come from one ranking.
+#[test]
+fn series_of_many_shards_are_in_label_order_ranked_or_not_and_during_evictions() {
+    let (_dir, db) = fresh(Options { shards: 8, series_idle_ms: 1000, ..options() });
+    let add = |numbers: &[usize], at_ms: i64| {
+        let rejected = append(&db, &numbers.iter().map(|&i| (i, at_ms, 1.0)).collect::<Vec<_>>());
+        assert!(rejected.is_empty(), "{rejected:?}");
+    };
+    let check = |n_expected: usize, expected: &str| {
+        for range in [TimeRange::ALL, TimeRange { start_ms: NOW_MS + 1, end_ms: i64::MAX }] {
+            let set = db.select(&QueryContext::unbounded(), &[], range).unwrap();
+            let ordered: Vec<_> = set.map(|series| series.unwrap().labels().clone()).collect();
+            assert!(ordered.is_sorted_by(|a, b| a < b), "{expected} {range:?}");
+            assert!(range != TimeRange::ALL || ordered.len() == n_expected, "{expected}: {}", ordered.len());
+        }
+    };
+    let rankings = || db.store.shards.iter().map(|shard| shard.head().ranking()).collect::<Vec<_>>();
+    add(&(0..4000).step_by(2).collect::<Vec<_>>(), NOW_MS);
+    check(2000, "no ranks");
+    db.store.rank_series(&mut db.store.flushing()).unwrap();
+    assert_eq!(rankings(), [1; 8]);
+    check(2000, "all are ranked");
+    add(&(1..4000).step_by(2).collect::<Vec<_>>(), NOW_MS + 2000);
+    check(4000, "every second one is ranked");
+    // As during a ranking, when a read comes between two shards.
+    for shard in &db.store.shards[..3] {
+        let order = shard.sort_all(&QueryContext::unbounded()).unwrap();
+        let mut ranks = Ranks::new(&order);
+        order.sorted().iter().zip(0..).for_each(|(of, rank)| ranks.set(of.slot, rank));
+        shard.head_mut().set_ranks(ranks, 2);
+    }
+    check(4000, "three shards have other ranks");
+    db.flush().unwrap();
+    assert_eq!(rankings(), [2; 8]);
+    // The first series are idle and were evicted; others reuse their slots.
+    assert_eq!(db.store.shards.iter().map(|shard| shard.head().len()).sum::<usize>(), 2000);
+    add(&(4000..5500).collect::<Vec<_>>(), NOW_MS + 2000);
+    check(5500, "slots are reused");
+    db.store.rank_series(&mut db.store.flushing()).unwrap();
+    check(5500, "all are ranked again");
+    assert_eq!(db.store.shards.iter().map(|shard| shard.head().n_unranked()).sum::<usize>(), 0);
 }

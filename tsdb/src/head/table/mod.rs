@@ -59,8 +59,10 @@ pub(in crate::head) struct Table {
     hasher: DefaultHashBuilder,
     ids: IdAllocator,
     rows: Column<Row>,
-    /// Ranks by slot: positions in label order among the ranked series. See `label_order`.
+    /// Ranks by slot: positions in label order among the ranked series of all heads. See `label_order`.
     ranks: Column<u32>,
+    /// The number of the ranking that `ranks` come from.
+    ranking: u64,
     /// Generation of slots added at the end: the highest generation of any removed series.
     first_generation: u32,
     /// Number of series without a rank.
@@ -98,6 +100,7 @@ impl Table {
             ids: IdAllocator::default(),
             rows: Column::default(),
             ranks: Column::default(),
+            ranking: 0,
             first_generation: 0,
             n_unranked: 0,
             n_removed: 0,
@@ -383,13 +386,23 @@ impl Table {
 
     /// Replaces all ranks by the ranks of `n_ranked` series. Slots after the end of `ranks` have no rank. Returns the
     /// old ranks, so that the caller can drop them outside the lock.
-    pub(in crate::head) fn replace_ranks(&mut self, mut ranks: Column<u32>, n_ranked: usize) -> Column<u32> {
+    pub(in crate::head) fn replace_ranks(
+        &mut self,
+        mut ranks: Column<u32>,
+        n_ranked: usize,
+        ranking: u64,
+    ) -> Column<u32> {
         ranks.truncate(self.rows.len());
         while ranks.len() < self.rows.len() {
             ranks.push(UNRANKED);
         }
         self.n_unranked = self.len() - n_ranked;
+        self.ranking = ranking;
         std::mem::replace(&mut self.ranks, ranks)
+    }
+
+    pub(in crate::head) fn ranking(&self) -> u64 {
+        self.ranking
     }
 
     pub(in crate::head) fn n_unranked(&self) -> usize {
