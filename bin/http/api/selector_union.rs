@@ -18,9 +18,9 @@ impl SelectorUnion {
     /// Selects series with their samples.
     ///
     /// # Errors
-    /// The errors of [`Db::select`].
+    /// The errors of [`Db::select_each`].
     pub(crate) fn select(db: &Db, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<Self> {
-        let sets = selectors.iter().map(|matchers| db.select(ctx, matchers, range)).collect::<Result<Vec<_>>>()?;
+        let sets = db.select_each(ctx, selectors, range)?;
         let peeked = sets.iter().map(|_| None).collect();
         let mut union = Self { next: BinaryHeap::with_capacity(sets.len()), sets, peeked };
         (0..union.sets.len()).try_for_each(|idx| union.advance(idx))?;

@@ -28,6 +28,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock, list_if_exists};
 use crate::head::{GroupCounts, SeriesGroup};
+use crate::isolation::Reader;
 use crate::isolation::changes::{NameGroups, ReadVersion};
 use crate::labels::{Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Matcher, Metadata, NAME_LABELS, StringSet};
 use crate::options::{Options, WalSync};
@@ -309,11 +310,42 @@ impl Db {
         range: TimeRange,
         hints: SelectHints,
     ) -> Result<SeriesSet> {
+        self.select_as(&self.reader(ctx)?, ctx, matchers, range, hints)
+    }
+
+    /// Selects series as [`Db::select`] does, by each of the `selectors`.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn select_each(
+        &self,
+        ctx: &QueryContext,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<Vec<SeriesSet>> {
+        let reader = self.reader(ctx)?;
+        let select = |matchers: &Vec<Matcher>| self.select_as(&reader, ctx, matchers, range, SelectHints::default());
+        selectors.iter().map(select).collect()
+    }
+
+    fn select_as(
+        &self,
+        reader: &Arc<Reader>,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+        hints: SelectHints,
+    ) -> Result<SeriesSet> {
         ctx.check_range(range)?;
         let matchers = &*ctx.restricted(matchers);
         self.prepare(ctx, matchers, range)?;
         let need = if hints.only_newest { Need::Newest } else { Need::Samples };
-        SeriesSet::new(ctx, &self.store, matchers, range, need, hints)
+        SeriesSet::new(ctx, (&self.store, reader), matchers, range, need, hints)
+    }
+
+    /// Registers a reader of series.
+    fn reader(&self, ctx: &QueryContext) -> Result<Arc<Reader>> {
+        self.store.series_readers.enter(ctx).map(Arc::new)
     }
 
     /// Selects series as [`Db::select`] does, for callers that need only labels. Does not copy samples of the heads.
@@ -324,7 +356,8 @@ impl Db {
     pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
         let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
         self.prepare(ctx, matchers, range)?;
-        SeriesSet::new(ctx, &self.store, matchers, range, Need::Labels, SelectHints::default())
+        let reader = self.reader(ctx)?;
+        SeriesSet::new(ctx, (&self.store, &reader), matchers, range, Need::Labels, SelectHints::default())
     }
 
     /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::context::QueryContext;
+use crate::error::Result;
 pub(crate) use read_view::{ReadView, before};
 
 /// Maximum number of appends that change heads at the same time. Further appends wait for a slot.
@@ -87,9 +89,14 @@ impl Isolation {
 
     /// Begins an append. Waits while a [`Pause`] is held.
     pub(crate) fn begin_append(&self) -> AppendGuard<'_> {
+        let mut n_checks = 0;
         loop {
             wait_until(|| !self.paused.load(Ordering::SeqCst));
-            let slot = claim(&self.in_flight);
+            let Some(idx) = claim_free(&self.in_flight) else {
+                pause_before_check(&mut n_checks);
+                continue;
+            };
+            let slot = Slot(&self.in_flight[idx]);
             // Checks again after claiming the slot: `pause` sets the flag before it reads the slots.
             if !self.paused.load(Ordering::SeqCst) {
                 let id = self.next.fetch_add(1, Ordering::SeqCst);
@@ -107,14 +114,17 @@ impl Isolation {
     }
 
     /// Registers a reader and returns which appends it sees.
-    pub(crate) fn begin_read(&self) -> OpenRead<'_> {
-        let slot = claim(&self.open_reads);
+    ///
+    /// # Errors
+    /// If the request is interrupted while it waits for a slot.
+    pub(crate) fn begin_read(&self, ctx: &QueryContext) -> Result<OpenRead<'_>> {
+        let slot = Slot(&self.open_reads[claim(&self.open_reads, ctx)?]);
         let next = self.next.load(Ordering::SeqCst);
         let mut in_flight: Vec<u64> = self.in_flight().collect();
         in_flight.retain(|&id| id < next);
         slot.0.store(in_flight.iter().copied().min().unwrap_or(next), Ordering::SeqCst);
         let view = ReadView::new(next as u32, in_flight.into_iter().map(|id| id as u32).collect());
-        OpenRead { view, _slot: slot }
+        Ok(OpenRead { view, _slot: slot })
     }
 
     /// Returns an id below which every append has ended. Reads that begin after this call see these appends.
@@ -187,12 +197,16 @@ impl Readers {
         std::sync::Arc::new(Self { next: AtomicU64::new(1), inside: slots(READERS_MAX) })
     }
 
-    /// Registers a reader. It may see state that is unpublished after this call.
-    pub(crate) fn enter(self: &std::sync::Arc<Self>) -> Reader {
-        let slot = claim_index(&self.inside);
+    /// Registers a reader. It may see state that is unpublished after this call. A request with many selections
+    /// registers once: requests that wait for slots while they have some would wait for each other.
+    ///
+    /// # Errors
+    /// If the request is interrupted while it waits for a slot.
+    pub(crate) fn enter(self: &std::sync::Arc<Self>, ctx: &QueryContext) -> Result<Reader> {
+        let slot = claim(&self.inside, ctx)?;
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.inside[slot].store(number, Ordering::SeqCst);
-        Reader { readers: std::sync::Arc::clone(self), slot }
+        Ok(Reader { readers: std::sync::Arc::clone(self), slot })
     }
 
     /// Starts a new epoch and returns it.
@@ -222,43 +236,54 @@ fn slots(n: usize) -> Box<[AtomicU64]> {
     (0..n).map(|_| AtomicU64::new(FREE)).collect()
 }
 
-fn claim(slots: &[AtomicU64]) -> Slot<'_> {
-    Slot(&slots[claim_index(slots)])
-}
-
-fn claim_index(slots: &[AtomicU64]) -> usize {
-    let mut claimed = None;
-    wait_until(|| {
-        claimed = slots.iter().position(|slot| {
-            slot.load(Ordering::Relaxed) == FREE
-                && slot.compare_exchange(FREE, CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-        });
-        claimed.is_some()
-    });
-    claimed.expect("the wait ends when a slot was claimed")
-}
-
-/// Checks a condition repeatedly: first yields between checks, then sleeps briefly.
-fn wait_until(mut holds: impl FnMut() -> bool) {
-    let mut looks = 0;
-    while !holds() {
-        looks += 1;
-        if looks < SPINS { thread::yield_now() } else { thread::sleep(WAIT) }
+/// Claims a slot for a request and returns its index. Waits until one is free.
+fn claim(slots: &[AtomicU64], ctx: &QueryContext) -> Result<usize> {
+    let mut n_checks = 0;
+    loop {
+        if let Some(idx) = claim_free(slots) {
+            return Ok(idx);
+        }
+        ctx.check()?;
+        pause_before_check(&mut n_checks);
     }
+}
+
+/// Claims a slot if one is free, and returns its index.
+fn claim_free(slots: &[AtomicU64]) -> Option<usize> {
+    slots.iter().position(|slot| {
+        slot.load(Ordering::Relaxed) == FREE
+            && slot.compare_exchange(FREE, CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    })
+}
+
+/// Checks a condition until it holds.
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let mut n_checks = 0;
+    while !holds() {
+        pause_before_check(&mut n_checks);
+    }
+}
+
+/// Yields before the first checks of a wait. Sleeps briefly before later ones.
+fn pause_before_check(n_checks: &mut usize) {
+    *n_checks += 1;
+    if *n_checks < SPINS { thread::yield_now() } else { thread::sleep(WAIT) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::MemoryBudget;
+    use crate::error::{Error, Interrupt};
     use std::sync::Arc;
 
     #[test]
     fn a_reader_sees_finished_appends_and_no_others() {
-        let isolation = Isolation::new();
+        let (isolation, ctx) = (Isolation::new(), QueryContext::unbounded());
         let (first, second) = (isolation.begin_append(), isolation.begin_append());
         let (a, b) = (first.id(), second.id());
         drop(second);
-        let reader = isolation.begin_read();
+        let reader = isolation.begin_read(&ctx).unwrap();
         assert!(!reader.view.sees(a) && reader.view.sees(b));
         let third = isolation.begin_append();
         assert!(!reader.view.sees(third.id()));
@@ -267,7 +292,7 @@ mod tests {
         assert_eq!(isolation.horizon(), a, "the reader is still there");
         drop(reader);
         assert!(isolation.horizon() > b);
-        assert!(isolation.begin_read().view.sees(a));
+        assert!(isolation.begin_read(&ctx).unwrap().view.sees(a));
     }
 
     #[test]
@@ -293,9 +318,12 @@ mod tests {
         assert_eq!(one_more.join().unwrap(), last + 1);
 
         let readers = Readers::new();
-        let mut inside: Vec<_> = (0..READERS_MAX).map(|_| readers.enter()).collect();
+        let unbounded = QueryContext::unbounded();
+        let mut inside: Vec<_> = (0..READERS_MAX).map(|_| readers.enter(&unbounded).unwrap()).collect();
+        let ctx = QueryContext::new(Duration::from_millis(20), MemoryBudget::new("", 0));
+        assert!(matches!(readers.enter(&ctx), Err(Error::Interrupted(Interrupt::Deadline))));
         let other = Arc::clone(&readers);
-        let one_more = thread::spawn(move || drop(other.enter()));
+        let one_more = thread::spawn(move || drop(other.enter(&unbounded).unwrap()));
         assert!(!one_more.is_finished());
         inside.pop();
         one_more.join().unwrap();
@@ -303,10 +331,10 @@ mod tests {
 
     #[test]
     fn wait_for_returns_when_readers_of_earlier_epochs_have_left() {
-        let readers = Readers::new();
-        let before = readers.enter();
+        let (readers, ctx) = (Readers::new(), QueryContext::unbounded());
+        let before = readers.enter(&ctx).unwrap();
         let epoch = readers.advance_epoch();
-        let after = readers.enter();
+        let after = readers.enter(&ctx).unwrap();
         assert!(!readers.all_left(epoch));
         drop(before);
         readers.wait_for(epoch);

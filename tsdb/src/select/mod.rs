@@ -74,7 +74,7 @@ pub struct SeriesSet {
     /// Upper bound for the remaining series of all streams.
     left: u64,
     /// Prevents the eviction of series that this selection may still look up.
-    _reader: Reader,
+    _reader: Arc<Reader>,
     _charge: Charge,
 }
 
@@ -124,24 +124,23 @@ enum Stream {
 }
 
 impl SeriesSet {
-    /// Selects series.
+    /// Selects series. `reader` is the registration of the request among [`Store::series_readers`].
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit, and errors of reading blocks.
     pub(crate) fn new(
         ctx: &QueryContext,
-        store: &Arc<Store>,
+        (store, reader): (&Arc<Store>, &Arc<Reader>),
         matchers: &[Matcher],
         range: TimeRange,
         need: Need,
         hints: SelectHints,
     ) -> Result<Self> {
         let mut charge = ctx.charge();
-        let reader = store.series_readers.enter();
         // The order of these steps matters: see `isolation` and `flush`.
-        let copying = store.block_list_readers.enter();
+        let copying = store.block_list_readers.enter(ctx)?;
         let blocks = store.blocks.list();
-        let copy = store.isolation.begin_read();
+        let copy = store.isolation.begin_read(ctx)?;
         let selection = Selection { ctx, store, matchers, range, need, view: &copy.view };
         let heads = HeadStream::new(&selection, &mut charge)?;
         drop((copy, copying));
@@ -182,7 +181,7 @@ impl SeriesSet {
             projection,
             added: Arc::default(),
             left,
-            _reader: reader,
+            _reader: Arc::clone(reader),
             _charge: charge,
         })
     }
