@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io::{Read, Write};
 
 use prost::Message;
+use varve_ingest::GzipReader;
 use varve_tsdb::context::Charge;
 
 use super::status::{Code, Status};
@@ -60,7 +61,7 @@ impl Coding {
         let broken = |error: std::io::Error| Status::new(Code::InvalidArgument, format!("decompress: {error}"));
         let mut reader: Box<dyn Read + '_> = match self {
             Self::Identity => return Err(Status::new(Code::Internal, "compressed message without grpc-encoding")),
-            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(message)),
+            Self::Gzip => Box::new(GzipReader::new(message)),
             Self::Snappy => Box::new(snap::read::FrameDecoder::new(message)),
             Self::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(message).map_err(broken)?;

@@ -4,6 +4,7 @@
 //! of a shared computation cheap.
 
 mod time;
+mod yaml;
 
 use std::fmt;
 use std::ops::Deref;

@@ -2,6 +2,8 @@
 
 use std::io::{self, Cursor, Read};
 
+use flate2::bufread::GzDecoder;
+
 use crate::admission::memory::Reservation;
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
@@ -12,7 +14,7 @@ use crate::remote_write::snappy;
 pub enum Compression {
     /// None.
     Identity,
-    /// `gzip`, with any number of members.
+    /// `gzip`, with at most [`GZIP_MEMBERS_MAX`] members.
     Gzip,
     /// `deflate`: the zlib format, as in HTTP.
     Deflate,
@@ -72,7 +74,7 @@ impl Compression {
                 snappy::decompress(body, size, &mut bytes)?;
                 Box::new(Cursor::new(bytes))
             }
-            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(body)),
+            Self::Gzip => Box::new(GzipReader::new(body)),
             Self::Deflate => Box::new(flate2::read::ZlibDecoder::new(body)),
             Self::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(body).map_err(|error| self.malformed(&error))?;
@@ -91,6 +93,41 @@ impl Compression {
             Self::Snappy => "snappy",
         };
         Malformed::Encoding { encoding, reason: error.to_string() }.into()
+    }
+}
+
+/// Maximum number of members of a body in gzip. An empty member has 20 bytes, and costs as much time as some 10 kB of text.
+pub const GZIP_MEMBERS_MAX: usize = 1000;
+
+/// Decompresses gzip of at most [`GZIP_MEMBERS_MAX`] members.
+#[derive(Debug)]
+pub struct GzipReader<'a> {
+    member: GzDecoder<&'a [u8]>,
+    n_members: usize,
+}
+
+impl<'a> GzipReader<'a> {
+    /// Creates a reader of compressed bytes.
+    #[must_use]
+    pub fn new(coded: &'a [u8]) -> Self {
+        Self { member: GzDecoder::new(coded), n_members: 1 }
+    }
+}
+
+impl Read for GzipReader<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let n = self.member.read(out)?;
+            let rest = *self.member.get_ref();
+            if n > 0 || out.is_empty() || rest.is_empty() {
+                return Ok(n);
+            }
+            if self.n_members == GZIP_MEMBERS_MAX {
+                let text = format!("more than {GZIP_MEMBERS_MAX} gzip members");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+            }
+            (self.member, self.n_members) = (GzDecoder::new(rest), self.n_members + 1);
+        }
     }
 }
 
@@ -146,5 +183,24 @@ mod tests {
         }
         assert_eq!(Compression::from_content_encoding("br"), None);
         assert_eq!(memory.in_flight(), 0);
+    }
+
+    #[test]
+    fn members_of_gzip_are_bounded() {
+        let member = compressed(Compression::Gzip, b"ab");
+        let read = |n_members: usize, rest: &[u8]| {
+            let coded = [member.repeat(n_members), rest.to_vec()].concat();
+            let mut text = Vec::new();
+            GzipReader::new(&coded).read_to_end(&mut text).map(|_| text)
+        };
+        assert_eq!(read(1, b"").unwrap(), b"ab");
+        assert_eq!(read(GZIP_MEMBERS_MAX, b"").unwrap().len(), 2 * GZIP_MEMBERS_MAX);
+        for (n_members, rest, expect) in [
+            (GZIP_MEMBERS_MAX + 1, &b""[..], "more than 1000 gzip members"),
+            (2, b"x", "unexpected end of file"),
+            (2, b"another format", "invalid gzip header"),
+        ] {
+            assert_eq!(read(n_members, rest).unwrap_err().to_string(), expect);
+        }
     }
 }

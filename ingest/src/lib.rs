@@ -54,7 +54,7 @@ mod route;
 pub mod text;
 
 pub use admission::Origin;
-pub use compression::Compression;
+pub use compression::{Compression, GZIP_MEMBERS_MAX, GzipReader};
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written};

@@ -52,3 +52,33 @@ fn a_long_parameter_does_not_delay_other_requests() {
         }
     });
 }
+
+/// Each selection kept a registration of the request, and waited for the next one.
+#[test]
+fn thousands_of_selectors_do_not_block_other_requests() {
+    let server = Server::start(&[]);
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let body = format!("{}start=1&end=2", "match[]=up&".repeat(2000));
+    for path in ["/api/v1/export", "/api/v1/series"] {
+        server.http().post(path, &form, body.as_bytes()).expect_status(200);
+        server.http().query("/api/v1/query", &[("query", "up"), ("timeout", "5s")]).expect_status(200);
+    }
+}
+
+/// The YAML library needs minutes for such texts, and knows no deadline.
+#[test]
+fn deep_yaml_is_rejected() {
+    let server = Server::start(&[]);
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    for path in ["/api/v1/rules/backtest", "/api/v1/status/relabel/test"] {
+        let rejects = |rules: &str, expect: &str| {
+            let body = format!("start=0&end=1&series={{a=\"b\"}}&rules={rules}");
+            let rejected = server.http().post(path, &form, body.as_bytes()).expect_status(400);
+            assert!(rejected.text().contains(expect), "{path}: {}", rejected.text());
+        };
+        for piece in ["[", "{a: ", "- ", "? ", "a: "] {
+            rejects(&piece.repeat(200_000), "exceeds the limit of 500");
+        }
+        rejects(&"# comment\n".repeat(200_000), "YAML with a size of 2000000 exceeds the limit of 1048576");
+    }
+}

@@ -18,9 +18,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use flate2::read::ZlibDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use hyper::body::Frame;
+use varve_ingest::GzipReader;
 use varve_tsdb::context::Charge;
 
 use super::state::HttpState;
@@ -73,7 +74,7 @@ impl Coding {
     pub(crate) fn decode(self, coded: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>, ApiError> {
         let invalid = |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
         let mut reader: Box<dyn Read + '_> = match self {
-            Self::Gzip => Box::new(MultiGzDecoder::new(coded)),
+            Self::Gzip => Box::new(GzipReader::new(coded)),
             Self::Deflate => Box::new(ZlibDecoder::new(coded)),
             Self::Zstd => {
                 charge.grow(1 << ZSTD_FORM_WINDOW_LOG)?;

@@ -71,13 +71,11 @@ schema! {
 /// POST /api/v1/rules/backtest.
 pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
     let TimeRange { start_ms, end_ms } = form.time_range()?;
-    let options = file::Options { features: state.app.rules.features(), ..file::Options::default() };
-    let parsed = file::parse(form.first("rules"), &options).map_err(|errors| {
-        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        ApiError::invalid_parameter("rules", errors.join("; "))
-    })?;
-    let (timeout, app, path) = (form.timeout()?, state.app.clone(), form.first("file").to_owned());
+    let (timeout, app) = (form.timeout()?, state.app.clone());
     run(&state, RequestClass::Query, timeout, move |work| {
+        let mut charge = work.ctx.charge();
+        let parsed = parse(form.yaml("rules", &mut charge)?, app.rules.features())?;
+        let path = form.first("file");
         let (default_interval, settings) = app.rules.settings();
         // A backtest runs on the thread of its request.
         let settings = Settings { threads: Threads::new(0), ..settings };
@@ -88,7 +86,7 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
         let files = parsed.files.into_iter().map(only_alerts);
         for definition in files.flat_map(|file| file.groups).filter(|group| !group.rules.is_empty()) {
             let alerts_max = Arc::new(AlertsMax::new(ALERTS_MAX));
-            let group = Group::new(path.as_str().into(), definition, default_interval, false, &alerts_max);
+            let group = Group::new(path.into(), definition, default_interval, false, &alerts_max);
             let rules = run_group(work, &group, &settings, (start_ms, end_ms))?;
             out.rules.extend(rules);
         }
@@ -101,6 +99,14 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
         work.respond_json(&out)
     })
     .await
+}
+
+fn parse(text: &str, features: varve_query::promql::Features) -> Result<file::Parsed, ApiError> {
+    let options = file::Options { features, ..file::Options::default() };
+    file::parse(text, &options).map_err(|errors| {
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        ApiError::invalid_parameter("rules", errors.join("; "))
+    })
 }
 
 fn only_alerts(mut file: RuleFile) -> RuleFile {

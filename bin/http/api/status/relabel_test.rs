@@ -14,9 +14,6 @@ use crate::http::params::{Form, parse_selector};
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 
-/// Maximum size of the rules in bytes.
-const RULES_SIZE_MAX: usize = 1 << 20;
-
 schema! {
     /// The effect of relabel rules on a series.
     pub(crate) struct RelabelTest {
@@ -53,8 +50,9 @@ pub(crate) async fn test(State(state): State<HttpState>, form: Form) -> Result<R
 fn respond(work: &mut Work, form: &Form) -> Result<(), ApiError> {
     let labels = read_series(work, form.first("series"))?;
     let mut charge = work.ctx.charge();
+    let rules = form.yaml("rules", &mut charge)?;
     let charge = |size| charge.grow(size);
-    let RelabelPreview { steps, result } = match form.first("rules") {
+    let RelabelPreview { steps, result } = match rules {
         "" => work.store.receiver.preview_rules(&labels, charge)?,
         text => read_rules(text)?.preview(&labels, charge)?,
     };
@@ -79,11 +77,6 @@ fn read_series(work: &Work, text: &str) -> Result<Labels, ApiError> {
 
 fn read_rules(text: &str) -> Result<Rules, ApiError> {
     let invalid = |reason| ApiError::invalid_parameter("rules", reason);
-    let size = text.len();
-    if size > RULES_SIZE_MAX {
-        let reason = format!("rules of {size} bytes exceed the limit of {RULES_SIZE_MAX}");
-        return Err(invalid(reason).with_limit("relabel rules size"));
-    }
     config::parse_rules(text).map_err(|error| invalid(format!("{error:#}")))
 }
 
