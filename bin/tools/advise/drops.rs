@@ -45,9 +45,7 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
     }
     let (findings, bytes_per_sample) = find(args, &inputs.needs)?;
     let retention = print_duration(args.retention);
-    inputs
-        .notes
-        .push(format!("disk: {bytes_per_sample:.2} bytes per sample (--bytes-per-sample), {retention} (--retention)"));
+    inputs.notes.push(format!("disk: {bytes_per_sample}, {retention} (--retention)"));
     inputs.notes.extend(nameless_note(findings.nameless.len(), args.ignore_nameless));
     let report = Report {
         rules: relabel_rules::count(&findings, args.write_labels),
@@ -156,29 +154,34 @@ fn before_now_ms(duration: Duration) -> i64 {
     i64::try_from(now.saturating_sub(duration).as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Returns the findings, and the bytes per sample that they assume.
-fn find(args: &DropsArgs, needs: &Needs) -> Result<(Findings, f64)> {
+/// Returns the findings, and which bytes per sample they assume.
+fn find(args: &DropsArgs, needs: &Needs) -> Result<(Findings, String)> {
     let all = |(job, interval): &(Option<String>, Duration)| job.is_none().then_some(*interval);
     let interval = args.scrape_interval.iter().rev().find_map(all).unwrap_or(SCRAPE_INTERVAL);
     let intervals = args.scrape_interval.iter().filter_map(|(job, interval)| Some((job.clone()?, *interval))).collect();
-    let mut bytes_per_sample = args.bytes_per_sample;
+    let mut measured = None;
     let mut inventory: Box<dyn Inventory> = match args.server.given() {
         Some(_) => {
             let mut server = Server::new(args.server.client()?, interval, intervals);
-            bytes_per_sample = bytes_per_sample.or_else(|| server.bytes_per_sample());
+            measured = server.bytes_per_sample();
             Box::new(server)
         }
         None => Box::new(scrapes(args, interval, intervals)?),
+    };
+    let (bytes_per_sample, source) = match (args.bytes_per_sample, measured) {
+        (Some(given), _) => (given, "--bytes-per-sample"),
+        (None, Some(measured)) => (measured, "measured by the server"),
+        (None, None) => (BYTES_PER_SAMPLE, "the default of --bytes-per-sample"),
     };
     let options = findings::Options {
         by_job: args.by_job,
         ignore_nameless: args.ignore_nameless,
         labels: true,
-        bytes_per_sample: bytes_per_sample.unwrap_or(BYTES_PER_SAMPLE),
+        bytes_per_sample,
         retention: args.retention,
     };
-    let bytes_per_sample = options.bytes_per_sample;
-    Ok((findings::find(needs, &mut *inventory, options)?, bytes_per_sample))
+    let assumed = format!("{bytes_per_sample:.2} bytes per sample ({source})");
+    Ok((findings::find(needs, &mut *inventory, options)?, assumed))
 }
 
 fn scrapes(args: &DropsArgs, interval: Duration, intervals: BTreeMap<String, Duration>) -> Result<Scrapes> {

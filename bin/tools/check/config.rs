@@ -122,6 +122,8 @@ impl Checked {
         let global = top.get("global").cloned().unwrap_or_default();
         check_shared(top, &global)?;
         let default = duration(&global, "scrape_interval").context("global")?.unwrap_or(SCRAPE_INTERVAL);
+        let timeout = duration(&global, "scrape_timeout").context("global")?.unwrap_or_default();
+        ensure!(timeout <= default, "global: scrape_timeout is greater than scrape_interval");
         let mut names = BTreeSet::new();
         for (job, i) in items(top.get("scrape_configs")).zip(1..) {
             let name = text(job, "job_name").unwrap_or_default();
@@ -293,6 +295,7 @@ mod tests {
             "scrape_configs: [{job_name: a, scrape_interval: x}]",
             "scrape_configs: entry 1: scrape_interval: not a valid duration",
         );
+        fails("global: {scrape_interval: 5s, scrape_timeout: 10s}", "global: scrape_timeout is greater than");
         fails("scrape_configs: [{job_name: a, scrape_timeout: 2m}]", "job \"a\": scrape_timeout is greater than");
         fails(
             "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]",

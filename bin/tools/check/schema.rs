@@ -77,7 +77,13 @@ fn check_scalar(value: &Value, kind: &str) -> Result<()> {
             let is_valid = value.is_bool() || matches!(value.as_str(), Some("yes" | "no" | "on" | "off"));
             ensure!(is_valid, "expected true or false");
         }
+        "lists" => {
+            let is_list = |value: &Value| value.as_sequence().is_some_and(|texts| texts.iter().all(is_scalar));
+            let is_valid = value.as_mapping().is_some_and(|lists| lists.values().all(is_list));
+            ensure!(is_valid, "expected a mapping of lists of strings");
+        }
         "number" => ensure!(value.is_number(), "expected a number"),
+        "count" => ensure!(value.is_u64(), "expected a number that is not negative"),
         "duration" => {
             let text = value.as_str().context("expected a duration")?;
             parse_duration(text).map_err(anyhow::Error::msg)?;
@@ -126,6 +132,8 @@ mod tests {
                 "scrape_configs: [{job_name: a}, {job_name: b, static_configs: [{target: [c]}]}]",
                 "entry 2: static_configs: entry 1: unknown key target",
             ),
+            ("scrape_configs: [{job_name: a, sample_limit: -1}]", "sample_limit: expected a number that is not"),
+            ("scrape_configs: [{job_name: a, params: {a: b}}]", "params: expected a mapping of lists of strings"),
             ("scrape_configs: [{job_name: a, nonsense_sd_configs: []}]", "unknown key nonsense_sd_configs"),
             ("remote_read: [{url: x, dns_sd_configs: []}]", "unknown key dns_sd_configs"),
             ("alerting: {alertmanagers: [{api_version: v1}]}", "api_version: unknown value \"v1\""),

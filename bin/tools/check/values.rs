@@ -86,6 +86,17 @@ fn check_tree(value: &Value) -> Result<()> {
 }
 
 fn check_mapping(value: &Value) -> Result<()> {
+    check_proxy(value)?;
+    if let Some(tls) = value.get("tls_config") {
+        let [has_cert, has_key] = [["cert", "cert_file", "cert_ref"], ["key", "key_file", "key_ref"]]
+            .map(|keys| keys.iter().any(|key| is_set(tls, key)));
+        ensure!(has_cert == has_key, "tls_config: a client certificate needs cert or cert_file, and key or key_file");
+    }
+    if let Some(oauth2) = value.get("oauth2").filter(|oauth2| oauth2.is_mapping()) {
+        for key in ["client_id", "token_url"] {
+            ensure!(is_set(oauth2, key), "oauth2: {key} is empty");
+        }
+    }
     for keys in ALTERNATIVES.into_iter().chain([&AUTHENTICATION[..]]) {
         let set: Vec<_> = keys.iter().copied().filter(|key| is_set(value, key)).collect();
         ensure!(set.len() < 2, "at most one of {} may be set", set.join(", "));
@@ -108,6 +119,17 @@ fn check_mapping(value: &Value) -> Result<()> {
     if is("metric_name_validation_scheme", "legacy") && is("metric_name_escaping_scheme", "allow-utf-8") {
         bail!("metric_name_escaping_scheme: allow-utf-8 needs metric_name_validation_scheme: utf8");
     }
+    Ok(())
+}
+
+fn check_proxy(value: &Value) -> Result<()> {
+    let is_from_environment = value.get("proxy_from_environment").and_then(Value::as_bool) == Some(true);
+    let [has_url, has_exceptions, has_header] =
+        ["proxy_url", "no_proxy", "proxy_connect_header"].map(|key| is_set(value, key));
+    ensure!(!has_header || has_url || is_from_environment, "proxy_connect_header needs proxy_url");
+    ensure!(!(is_from_environment && has_url), "proxy_from_environment and proxy_url contradict each other");
+    ensure!(!(is_from_environment && has_exceptions), "proxy_from_environment and no_proxy contradict each other");
+    ensure!(has_url || !has_exceptions, "no_proxy needs proxy_url");
     Ok(())
 }
 
@@ -170,6 +192,12 @@ mod tests {
             ("scrape_configs: [{static_configs: [{targets: ['http://a']}]}]", "\"http://a\" is not a host"),
             ("scrape_configs: [{scrape_protocols: [a, b, a]}]", "scrape_protocols: a is repeated"),
             ("scrape_configs: [{body_size_limit: 100}]", "body_size_limit: expected a size with a unit"),
+            ("remote_write: [{url: a, oauth2: {client_id: b}}]", "entry 1: oauth2: token_url is empty"),
+            ("remote_read: [{url: a, tls_config: {cert_file: b}}]", "needs cert or cert_file, and key or key_file"),
+            ("remote_read: [{url: a, no_proxy: b}]", "entry 1: no_proxy needs proxy_url"),
+            ("scrape_configs: [{proxy_connect_header: {a: [b]}}]", "proxy_connect_header needs proxy_url"),
+            ("scrape_configs: [{proxy_url: a, proxy_from_environment: true}]", "and proxy_url contradict each other"),
+            ("scrape_configs: [{no_proxy: a, proxy_from_environment: true}]", "and no_proxy contradict each other"),
             (
                 "global: {metric_name_validation_scheme: legacy, metric_name_escaping_scheme: allow-utf-8}",
                 "global: metric_name_escaping_scheme: allow-utf-8 needs",
@@ -180,7 +208,8 @@ mod tests {
         }
         let valid = "remote_write: [{url: a, queue_config: {min_shards: 2}, bearer_token: ''}]\n\
                      scrape_configs: [{body_size_limit: 0}, {body_size_limit: 10MB, basic_auth: {password: a}}]\n\
-                     rule_files: ['rules/*.yml']\n";
+                     rule_files: ['rules/*.yml']\n\
+                     remote_read: [{url: a, proxy_url: b, no_proxy: c}, {url: d, proxy_from_environment: true}]\n";
         check(&serde_yaml_ng::from_str(valid).unwrap()).unwrap();
     }
 }
