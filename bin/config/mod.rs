@@ -5,6 +5,7 @@
 pub(crate) mod alerting;
 mod ingest;
 mod otlp;
+mod retention;
 pub(crate) mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,11 +21,12 @@ use varve_tsdb::exemplars::EXEMPLARS_MAX;
 use varve_tsdb::labels::METRIC_NAME;
 
 use crate::log;
-use crate::quantity::{parse_duration, parse_size, print_duration};
+use crate::quantity::{parse_duration, print_duration};
 use alerting::AlertingConfig;
 use ingest::IngestConfig;
 pub(crate) use ingest::parse_rules;
 use otlp::OtlpConfig;
+pub(crate) use retention::RetentionConfig;
 use rules::{MAX_WAIT_MAX, RulesConfig};
 
 /// The configuration file; [`Config::default`] if there is none.
@@ -121,20 +123,6 @@ pub(crate) struct TsdbConfig {
     pub(crate) retention: RetentionConfig,
 }
 
-/// Section `storage.tsdb.retention`. A missing key has the value of its flag.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RetentionConfig {
-    /// How long to retain samples. 0s: forever.
-    #[serde(deserialize_with = "optional_duration", serialize_with = "print_optional")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) time: Option<Duration>,
-    /// Maximum size of blocks and WAL. 0B: no limit.
-    #[serde(deserialize_with = "optional_size", serialize_with = "print_optional_size")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) size: Option<usize>,
-}
-
 impl Default for TsdbConfig {
     fn default() -> Self {
         Self {
@@ -201,6 +189,8 @@ impl Config {
         if config.storage.exemplars.max_exemplars > EXEMPLARS_MAX {
             bail!("storage.exemplars.max_exemplars: must be at most {EXEMPLARS_MAX}");
         }
+        let retention = &config.storage.tsdb.retention;
+        retention.rules(retention.time.unwrap_or_default())?;
         config.alerting.check()?;
         config.ingest.rules()?;
         config.ingest.budgets()?;
@@ -253,27 +243,6 @@ pub(crate) fn needs_restart(key: &str) -> bool {
 }
 
 const RETENTION: &str = "storage.tsdb.retention";
-
-fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    duration(deserializer).map(Some)
-}
-
-fn print_optional<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    print(&duration.unwrap_or_default(), serializer)
-}
-
-fn optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_size(&text).map(Some).map_err(serde::de::Error::custom)
-}
-
-fn print_optional_size<S: Serializer>(size: &Option<usize>, serializer: S) -> Result<S::Ok, S::Error> {
-    let size = size.unwrap_or_default();
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let (shift, unit) =
-        units.into_iter().find(|(shift, _)| size > 0 && size.is_multiple_of(1 << shift)).unwrap_or((0, "B"));
-    serializer.serialize_str(&format!("{}{unit}", size >> shift))
-}
 
 fn print<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&print_duration(*duration))

@@ -68,6 +68,8 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
     let web = WebConfig::load(args.web_config_file.as_deref())?;
     let settings = options::settings(&args, &memory, features, flags, web.current().tls.is_some());
+    // Checked before the store is opened, which may take long.
+    config.storage.tsdb.retention.rules(settings.retention(&config).0)?;
     let options = options::store_options(&args, &memory, config.clone(), features);
     let uploads = options::uploads(&args, &config)?;
     let query_log_file = config.global.query_log_file.clone();
@@ -131,7 +133,7 @@ async fn run(
         }
     };
     app.open_active_request_log(&of_error);
-    app.set_store(Arc::clone(&store));
+    app.set_store(Arc::clone(&store))?;
     notify(State::Ready);
     tracing::info!("Server is ready to receive web requests.");
     if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {

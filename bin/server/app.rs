@@ -119,11 +119,16 @@ impl App {
     }
 
     /// Starts to serve requests for data.
-    pub(crate) fn set_store(&self, store: Arc<Store>) {
+    ///
+    /// # Errors
+    /// The errors of [`Settings::retention_rules`].
+    pub(crate) fn set_store(&self, store: Arc<Store>) -> anyhow::Result<()> {
+        let config = self.config.current();
         store.receiver.refuse_new_series(self.pressure.refuses_new_series());
-        store.set_retention(self.settings.retention(&self.config.current()));
+        store.set_retention(self.settings.retention(&config), self.settings.retention_rules(&config)?);
         *self.store.write().unwrap_or_else(PoisonError::into_inner) = Some(store);
         self.phase.store(READY, Ordering::Release);
+        Ok(())
     }
 
     /// Returns the store, or `None` before it is open and after [`App::take_store`].
@@ -189,9 +194,10 @@ impl App {
     fn apply(&self, config: &Config) -> anyhow::Result<()> {
         let log = QueryLog::open(config.global.query_log_file.as_deref())?;
         let alerting = self.notifier.prepare(config)?;
+        let retention_rules = self.settings.retention_rules(config)?;
         if let Some(store) = self.store() {
             store.reload(config)?;
-            store.set_retention(self.settings.retention(config));
+            store.set_retention(self.settings.retention(config), retention_rules);
         }
         self.notifier.apply(alerting);
         self.query_log.write_to(log);

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::Result;
 use axum::http::StatusCode;
 use varve_query::promql::Features;
+use varve_tsdb::retention::RetentionRule;
 
 use super::external_url::{ExternalUrl, RoutePrefix};
 use super::rules::RulesOptions;
@@ -44,11 +46,27 @@ impl Settings {
     /// Returns the retention of a configuration, with the flags as defaults: time and bytes. 0 is no limit. With
     /// `--storage.tsdb.retention.local-after-upload` there is none: uploads remove blocks.
     pub(crate) fn retention(&self, config: &Config) -> (Duration, usize) {
-        let RetentionConfig { time, size } = config.storage.tsdb.retention;
+        let RetentionConfig { time, size, .. } = config.storage.tsdb.retention;
         match self.args.objstore.local_retention {
             Some(_) => (Duration::ZERO, 0),
             None => (time.unwrap_or(self.args.retention_time), size.unwrap_or(self.args.retention_size)),
         }
+    }
+
+    /// Returns the retention rules of a configuration. With `--storage.tsdb.retention.local-after-upload` there are
+    /// none.
+    ///
+    /// # Errors
+    /// If the time of a rule exceeds the time of [`Settings::retention`].
+    pub(crate) fn retention_rules(&self, config: &Config) -> Result<Vec<RetentionRule>> {
+        let rules = config.storage.tsdb.retention.rules(self.retention(config).0)?;
+        if rules.is_empty() || self.args.objstore.local_retention.is_none() {
+            return Ok(rules);
+        }
+        tracing::warn!(
+            "storage.tsdb.retention.rules have no effect together with --storage.tsdb.retention.local-after-upload"
+        );
+        Ok(Vec::new())
     }
 }
 

@@ -13,6 +13,7 @@ use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
 use varve_tsdb::fs::{Clock, RealFs, SystemClock};
 use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::retention::RetentionRule;
 use varve_tsdb::{Db, Error, Matcher, Options, QueryContext, TimeRange};
 
 use super::usage::{Requester, Usage};
@@ -227,10 +228,10 @@ impl Store {
         Ok(())
     }
 
-    /// Replaces the limits of retention, time and bytes. 0 is no limit.
-    pub(crate) fn set_retention(&self, (time, size): (Duration, usize)) {
+    /// Replaces the limits of retention, time and bytes, and its rules. 0 is no limit.
+    pub(crate) fn set_retention(&self, (time, size): (Duration, usize), rules: Vec<RetentionRule>) {
         let time_ms = i64::try_from(time.as_millis()).ok().filter(|&ms| ms > 0);
-        self.db.set_retention(time_ms, Some(size as u64).filter(|&size| size > 0));
+        self.db.set_retention(time_ms, Some(size as u64).filter(|&size| size > 0), rules);
     }
 }
 

@@ -99,6 +99,11 @@ pub mod exemplars {
     pub use crate::shard::exemplars::{EXEMPLAR_LABELS_SIZE, ExemplarSet, SeriesExemplars};
 }
 
+/// How long the samples of some series are retained.
+pub mod retention {
+    pub use crate::compact::retention::rules::RetentionRule;
+}
+
 /// Statistics of an open store.
 pub mod stats {
     pub use crate::compact::CompactionStats;

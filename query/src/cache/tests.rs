@@ -1,7 +1,8 @@
 mod random;
 
 use tempfile::TempDir;
-use varve_tsdb::{Db, Labels, Options, QueryContext, Sample, TimeRange, WriteBatch};
+use varve_tsdb::retention::RetentionRule;
+use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, TimeRange, WriteBatch};
 
 use super::*;
 use crate::engine::{Engine, EngineOptions, QueryResult, Request};
@@ -165,6 +166,23 @@ fn retention_invalidates_the_steps_of_removed_blocks() {
     check(&db, &engine, "sum(b)", (10, 300), 291);
     db.remove_blocks(&db.blocks().iter().map(|block| block.number).collect::<Vec<_>>()).unwrap();
     check(&db, &engine, "sum(b)", (10, 300), 250);
+}
+
+#[test]
+fn retention_rules_invalidate_the_steps_of_rewritten_blocks() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options { in_order_max_age_ms: i64::MAX, ..options() }).unwrap();
+    let engine = engine(CACHE_SIZE);
+    fill(&db, 0..110);
+    db.flush().unwrap();
+    append(&db, "b", 0, 260 * 60, 1.0);
+    check(&db, &engine, "sum(a)", (10, 300), 0);
+    check(&db, &engine, "sum(a)", (10, 300), 291);
+    let matchers = vec![Matcher::equal("i", "1")];
+    db.set_retention(None, None, vec![RetentionRule { matchers, time_ms: Some(3_600_000) }]);
+    db.compact().unwrap();
+    assert_eq!(db.stats().compaction.n_removed_by_rules, 2 * 220);
+    check(&db, &engine, "sum(a)", (10, 300), 0);
 }
 
 #[test]

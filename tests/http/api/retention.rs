@@ -69,3 +69,52 @@ fn a_reload_changes_retention() {
     assert_eq!(post("/-/reload"), 200);
     assert_eq!(state(), ("100d".to_owned(), [days(100.0), 0.0]));
 }
+
+#[test]
+fn a_reload_with_a_retention_rule_removes_the_old_samples_of_its_series() {
+    let config = ConfigFile::new("");
+    let flags = ["--web.enable-admin-api", "--web.enable-lifecycle", "--storage.tsdb.retention.time=30d"];
+    let server = Server::start(&[&flags[..], &[&*config.flag()]].concat());
+    let (http, now_ms) = (server.http(), now_ms());
+    let post = |path: &str| http.post(path, &[], b"").status;
+    for days in [8, 6, 4, 2, 0] {
+        let sample = [(now_ms - days * DAY_MS, 1.0)];
+        let all = ["dev", "slo", "prod"].map(|env| series(&[("__name__", "m"), ("env", env)], &sample));
+        http.write(&WriteRequest::new(all)).expect_status(204);
+        assert_eq!(post("/api/v1/admin/tsdb/compact"), 204);
+    }
+    let n_samples = || {
+        let time = (now_ms / 1000 + 1).to_string();
+        ["dev", "slo", "prod"].map(|env| {
+            let query = format!("count_over_time(m{{env=\"{env}\"}}[30d])");
+            let params = [("query", &*query), ("time", &*time)];
+            let n_samples = http.query("/api/v1/query", &params).data()["result"][0]["value"][1].clone();
+            n_samples.as_str().and_then(|n| n.parse::<u32>().ok()).unwrap_or_default()
+        })
+    };
+    let removed = || server.metric("varve_tsdb_retention_rules_removed_samples_total");
+    let rules = |rules: &str| config.write(&format!("storage: {{tsdb: {{retention: {{rules: [{rules}]}}}}}}"));
+    assert_eq!(n_samples(), [5, 5, 5]);
+    // Rejected files change nothing.
+    for (rule, status) in [("{match: '{env=\"dev\"}', time: 31d}", 500), ("{match: '{}', time: 3d}", 500)] {
+        rules(rule);
+        assert_eq!(post("/-/reload"), status, "{rule}");
+    }
+
+    rules("{match: 'm{env=\"slo\"}', time: 0s}, {match: 'm{env!=\"prod\"}', time: 7d}");
+    assert_eq!(post("/-/reload"), 200);
+    assert_eq!(post("/api/v1/admin/tsdb/compact"), 204);
+    wait_until("one block to be rewritten", || n_samples() == [4, 5, 5]);
+    assert_eq!((removed(), server.metric("varve_tsdb_blocks_held")), (1.0, 0.0));
+
+    // Three blocks at once need a confirmation.
+    rules("{match: 'm{env=\"slo\"}', time: 0s}, {match: 'm{env!=\"prod\"}', time: 1d}");
+    assert_eq!(post("/-/reload"), 200);
+    assert_eq!(post("/api/v1/admin/tsdb/compact"), 204);
+    wait_until("the blocks to be held", || server.metric("varve_tsdb_blocks_held") == 3.0);
+    assert_eq!(n_samples(), [4, 5, 5]);
+    assert_eq!(post("/api/v1/admin/tsdb/confirm_retention"), 204);
+    assert_eq!(post("/api/v1/admin/tsdb/compact"), 204);
+    wait_until("the held blocks to be rewritten", || n_samples() == [1, 5, 5]);
+    assert_eq!((removed(), server.metric("varve_tsdb_blocks_held")), (4.0, 0.0));
+}

@@ -7,21 +7,27 @@
 //! long downtime, an import of old samples or with a shorter retention. These are held until they are confirmed. Blocks
 //! that get too old later are removed meanwhile.
 
+pub(crate) mod rules;
+
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use crate::block::{BlockId, BlockMeta};
+use rules::RetentionRule;
 
 /// Maximum number of blocks that get too old at once without a confirmation. In a store with few blocks it is a quarter
 /// of them, but at least one.
 const TOO_OLD_MAX: usize = 4;
 
 /// Retention limits. `None` is unlimited.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Retention {
     /// Maximum age of samples in milliseconds.
     pub(crate) time_ms: Option<i64>,
     /// Maximum bytes of blocks and log.
     pub(crate) size: Option<u64>,
+    /// Rules for series. They affect samples inside of blocks, not which blocks are removed.
+    pub(crate) rules: Arc<[RetentionRule]>,
 }
 
 /// The blocks that exceed the limits.
@@ -53,9 +59,9 @@ impl Retention {
     /// A block is removed if its newest sample is at least [`time_ms`](Self::time_ms) older than `now_ms`; or if it,
     /// together with all newer blocks and the `log_size` bytes of the log, exceeds [`size`](Self::size). So a log above
     /// that size leaves no block. Blocks that are too old are held if `hold` says so.
-    pub(crate) fn expired(self, blocks: &[BlockMeta], now_ms: i64, log_size: u64, hold: Hold) -> Expired {
+    pub(crate) fn expired(&self, blocks: &[BlockMeta], now_ms: i64, log_size: u64, hold: Hold) -> Expired {
         let too_old_ms = self.time_ms.map(|time_ms| now_ms.saturating_sub(time_ms));
-        let held_ms = hold.held_ms(blocks, too_old_ms);
+        let held_ms = hold.held_ms(blocks, too_old_ms, |_| true);
         let mut newest_first: Vec<&BlockMeta> = blocks.iter().collect();
         newest_first.sort_unstable_by_key(|block| Reverse((block.range.end_ms, block.origin.id)));
         let (mut size, mut n_held) = (log_size, 0);
@@ -71,19 +77,24 @@ impl Retention {
 }
 
 impl Hold {
-    /// Returns the time up to which blocks are held. `None` if no block is.
-    fn held_ms(self, blocks: &[BlockMeta], too_old_ms: Option<i64>) -> Option<i64> {
+    /// Returns the time up to which blocks are held. `None` if no block is. Only blocks that `counts` can be too old.
+    fn held_ms(
+        self,
+        blocks: &[BlockMeta],
+        too_old_ms: Option<i64>,
+        counts: impl Fn(&BlockMeta) -> bool,
+    ) -> Option<i64> {
         let Self::Unconfirmed { held_ms } = self else { return None };
         // The clock may have been corrected.
         let held_ms = held_ms.min(too_old_ms);
         let others = blocks.iter().filter(|block| !is_until(block, held_ms));
-        let n_too_old = others.clone().filter(|block| is_until(block, too_old_ms)).count();
+        let n_too_old = others.clone().filter(|block| counts(block) && is_until(block, too_old_ms)).count();
         if n_too_old > (others.count() / 4).clamp(1, TOO_OLD_MAX) { too_old_ms } else { held_ms }
     }
 }
 
 /// Returns `true` if the newest sample of a block is not newer than a time.
-fn is_until(block: &BlockMeta, time_ms: Option<i64>) -> bool {
+pub(crate) fn is_until(block: &BlockMeta, time_ms: Option<i64>) -> bool {
     time_ms.is_some_and(|time_ms| block.range.end_ms <= time_ms)
 }
 
@@ -94,7 +105,7 @@ mod tests {
     use crate::sample::TimeRange;
 
     /// Creates blocks of `(first time, last time, size)`, numbered from 0.
-    fn metas(blocks: &[(i64, i64, u64)]) -> Vec<BlockMeta> {
+    pub(super) fn metas(blocks: &[(i64, i64, u64)]) -> Vec<BlockMeta> {
         let block = |(&(start_ms, end_ms, size), id)| {
             let range = TimeRange { start_ms, end_ms };
             let (id, flushes, sources) = (BlockId(id), (0, 0), vec![]);
@@ -108,7 +119,8 @@ mod tests {
     /// Asserts which blocks a confirmed removal removes at time 100 if the log takes 10 bytes.
     #[track_caller]
     fn check(blocks: &[(i64, i64, u64)], time_ms: Option<i64>, size: Option<u64>, expected: &[u64]) {
-        let expired = Retention { time_ms, size }.expired(&metas(blocks), 100, 10, Hold::Confirmed);
+        let expired =
+            Retention { time_ms, size, ..Retention::default() }.expired(&metas(blocks), 100, 10, Hold::Confirmed);
         let blocks = expected.iter().map(|&id| BlockId(id)).collect();
         assert_eq!(expired, Expired { blocks, ..Expired::default() });
     }
@@ -120,7 +132,12 @@ mod tests {
         {
             let blocks: Vec<_> = (0..n_blocks).map(|i| (0, if i < n_too_old { 10 } else { 90 }, 1)).collect();
             let expired = |size, hold| {
-                let found = Retention { time_ms: Some(50), size }.expired(&metas(&blocks), 100, 0, hold);
+                let found = Retention { time_ms: Some(50), size, ..Retention::default() }.expired(
+                    &metas(&blocks),
+                    100,
+                    0,
+                    hold,
+                );
                 (found.blocks.len(), found.n_held)
             };
             let held = if is_held { (0, n_too_old) } else { (n_too_old, 0) };
@@ -138,11 +155,10 @@ mod tests {
         // Six blocks of old samples, then one block for each day.
         let mut blocks =
             metas(&[[(0, 10, 1); 6].to_vec(), (1..40).map(|day| (day * 10, day * 10 + 9, 1)).collect()].concat());
-        let mut held_ms = None;
+        let (retention, mut held_ms) = (Retention { time_ms: Some(100), ..Retention::default() }, None);
         // Returns how many blocks are removed and held.
         let mut round = |now_ms, blocks: &mut Vec<BlockMeta>| {
-            let expired =
-                Retention { time_ms: Some(100), size: None }.expired(blocks, now_ms, 0, Hold::Unconfirmed { held_ms });
+            let expired = retention.expired(blocks, now_ms, 0, Hold::Unconfirmed { held_ms });
             held_ms = expired.held_ms;
             blocks.retain(|block| !expired.blocks.contains(&block.origin.id));
             (expired.blocks.len(), expired.n_held)

@@ -13,4 +13,16 @@ pub struct CompactionStats {
     pub n_expired: u64,
     /// Number of blocks that are too old and wait for [`Db::confirm_retention`](crate::Db::confirm_retention).
     pub n_held: u64,
+    /// Number of other blocks that are too old for a retention rule and wait for it.
+    pub n_held_by_rules: u64,
+    /// Number of samples that blocks lost when they were rewritten for retention rules.
+    pub n_removed_by_rules: u64,
+}
+
+impl CompactionStats {
+    /// Returns the number of blocks that wait for [`Db::confirm_retention`](crate::Db::confirm_retention).
+    #[must_use]
+    pub fn n_held_blocks(&self) -> u64 {
+        self.n_held + self.n_held_by_rules
+    }
 }

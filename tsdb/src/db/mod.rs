@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::background::{BackgroundTasks, ReplaySource, Replayer, WalSyncTask, replay};
 use crate::block::BlockSet;
 use crate::compact::retention::Retention;
+use crate::compact::retention::rules::RetentionRule;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Lock, list_if_exists};
@@ -504,7 +505,7 @@ impl Db {
     }
 
     /// Removes all blocks that exceed the retention limits. Without this call, retention keeps them if there are many,
-    /// because the clock may be wrong.
+    /// because the clock may be wrong. The next compactions rewrite all blocks that are too old for a rule.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be removed.
@@ -512,15 +513,16 @@ impl Db {
         self.store.confirm_retention()
     }
 
-    /// Replaces the retention limits of the options. The next compaction applies them. `None` is unlimited.
-    pub fn set_retention(&self, time_ms: Option<i64>, size_bytes: Option<u64>) {
-        *self.store.retention() = Retention { time_ms, size: size_bytes };
+    /// Replaces the retention limits of the options, and the rules. The next compaction applies them. `None` is
+    /// unlimited.
+    pub fn set_retention(&self, time_ms: Option<i64>, size_bytes: Option<u64>, rules: Vec<RetentionRule>) {
+        *self.store.retention() = Retention { time_ms, size: size_bytes, rules: rules.into() };
     }
 
     /// Returns the number of blocks that are too old and wait for [`Db::confirm_retention`].
     #[must_use]
     pub fn n_held_blocks(&self) -> u64 {
-        self.store.compaction_stats().n_held
+        self.store.compaction_stats().n_held_blocks()
     }
 
     /// Returns the time before which only imports add samples: all other samples are too old. `None` if the store is

@@ -14,6 +14,7 @@ mod label_order;
 mod label_queries;
 mod model;
 mod replaying;
+mod retention_rules;
 mod snapshot;
 
 use std::collections::BTreeMap;

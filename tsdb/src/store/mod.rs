@@ -8,6 +8,7 @@ pub(crate) mod flush_state;
 pub(crate) mod import_writer;
 mod newest;
 mod ranking;
+mod retention;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -87,7 +88,11 @@ impl Store {
             throttle: Throttle::new(options.compaction_bytes_per_second),
             reserve: Reserve::new(Arc::clone(&options.fs), &wal_dir),
             newest: Newest::new(&options, &wal_dir),
-            retention: Mutex::new(Retention { time_ms: options.retention_ms, size: options.retention_size_bytes }),
+            retention: Mutex::new(Retention {
+                time_ms: options.retention_ms,
+                size: options.retention_size_bytes,
+                ..Retention::default()
+            }),
             options,
             wal_dir,
             epoch,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{ImportWriter, Matcher, SampleColumns, WalSync};
+use varve_tsdb::{ImportWriter, MatchOp, SampleColumns, WalSync};
 
 use super::*;
 use crate::value::{MatrixSeries, Point};
@@ -107,7 +107,10 @@ impl World {
             series_idle_ms: HOUR_MS,
             ..Options::default()
         };
-        self.db = Some(Db::open(self.dir.path(), options).unwrap());
+        let db = Db::open(self.dir.path(), options).unwrap();
+        let matchers = vec![Matcher::new(MatchOp::Regexp, "i", ".*[13579]").unwrap()];
+        db.set_retention(Some(6 * HOUR_MS), None, vec![RetentionRule { matchers, time_ms: Some(2 * HOUR_MS) }]);
+        self.db = Some(db);
         // Small enough for evictions.
         self.engine = engine(self.random.pick(&[1 << 18, 1 << 22]));
     }

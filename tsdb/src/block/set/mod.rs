@@ -209,7 +209,7 @@ impl StoredBlock {
     }
 
     /// Returns the block with another rule, or the block itself if the rule affects none of its series.
-    fn without(self: &Arc<Self>, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
+    pub(crate) fn without(self: &Arc<Self>, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
         if series.is_empty() {
             return Arc::clone(self);
         }
@@ -456,15 +456,17 @@ impl BlockSet {
 
     /// Replaces the sources of a merge with its result, atomically for readers, and removes their files. `deletions` is
     /// the last delete rule that the merge applied. If a later rule affects a source, removes the result instead: it
-    /// might contain deleted samples.
+    /// might contain deleted samples. If the result has fewer samples for reads, `begin` begins the change, as for
+    /// [`BlockSet::remove`].
     ///
     /// # Errors
     /// The errors of [`BlockSet::remove`].
-    pub(crate) fn replace(
+    pub(crate) fn replace<'a>(
         &self,
         sources: &[Arc<StoredBlock>],
         result: Option<Arc<Block>>,
         deletions: u64,
+        begin: impl FnOnce() -> Option<AppendGuard<'a>>,
     ) -> Result<Replaced> {
         let mut tombstones = self.tombstones.lock();
         let is_affected = |source: &Arc<StoredBlock>| tombstones.rules_for(source.meta()).any(|r| r.number > deletions);
@@ -476,7 +478,7 @@ impl BlockSet {
         }
         let result = result.map(|block| StoredBlock::new(block, &tombstones)).transpose()?;
         let old: Vec<BlockId> = sources.iter().map(|source| source.meta().origin.id).collect();
-        self.remove_from_list(&old, result, None, &mut tombstones)?;
+        self.remove_from_list(&old, result, begin(), &mut tombstones)?;
         Ok(Replaced::Done)
     }
 

@@ -1,6 +1,7 @@
 //! Whole blocks, removed by retention and linked into snapshots, with failures at every operation.
 
 use super::*;
+use crate::retention::RetentionRule;
 
 const WINDOW_MS: i64 = 7_200_000;
 const RETENTION_MS: i64 = 2 * WINDOW_MS;
@@ -30,6 +31,43 @@ fn young_blocks_survive_whatever_operation_of_retention_fails() {
             let ended = age(&fs, &mut told);
             let newest_ms = told.sent.iter().map(|&(_, t)| t).max().unwrap_or(NOW_MS);
             told.maybe_deleted = told.sent.iter().copied().filter(|&(_, t)| newest_ms - t >= RETENTION_MS).collect();
+            for cut in [PowerCut::LosesAll, PowerCut::Seeded(operation)] {
+                check(&fs.crash(cut), &told, &format!("{:?}, then {ended:?}, then {cut:?}", fs.failed()));
+            }
+        }
+    }
+}
+
+/// Writes one window after the other, so that the samples of series 0 become too old for a rule.
+fn age_for_a_rule(fs: &MemFs, told: &mut Told) -> Result<()> {
+    let db = Db::open(DATA.as_ref(), options(fs, 2))?;
+    let matchers = vec![Matcher::equal("i", "0")];
+    db.set_retention(None, None, vec![RetentionRule { matchers, time_ms: Some(RETENTION_MS) }]);
+    for window in 0..4 {
+        let newest_ms = NOW_MS + window * WINDOW_MS;
+        write(&db, newest_ms, told)?;
+        db.flush()?;
+        let too_old = |&(i, t): &(usize, i64)| i == 0 && newest_ms - t >= RETENTION_MS;
+        told.maybe_deleted = told.sent.iter().copied().filter(too_old).collect();
+        db.compact()?;
+        // Once they are removed, they do not reappear.
+        told.deleted = told.maybe_deleted.clone();
+    }
+    Ok(())
+}
+
+#[test]
+fn a_rule_removes_only_its_series_and_for_good_whatever_operation_fails() {
+    let (fs, mut told) = (MemFs::new(), Told::default());
+    age_for_a_rule(&fs, &mut told).unwrap();
+    assert_eq!(told.deleted.len(), 2, "the rule rewrote two blocks");
+    let n_operations = fs.n_operations();
+    check(&fs, &told, "without a fault");
+    for operation in 0..n_operations {
+        for fault in [Fault::Dies, Fault::Cut] {
+            let (fs, mut told) = (MemFs::new(), Told::default());
+            fs.fail_at(operation, fault);
+            let ended = age_for_a_rule(&fs, &mut told);
             for cut in [PowerCut::LosesAll, PowerCut::Seeded(operation)] {
                 check(&fs.crash(cut), &told, &format!("{:?}, then {ended:?}, then {cut:?}", fs.failed()));
             }
