@@ -14,7 +14,7 @@ use varve_query::{Engine, EngineOptions};
 use varve_tsdb::fs::{Clock, RealFs, SystemClock};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::retention::RetentionRule;
-use varve_tsdb::{Db, Error, Matcher, Options, QueryContext, TimeRange};
+use varve_tsdb::{Db, Error, MatchOp, Matcher, Options, QueryContext, TimeRange};
 
 use super::usage::{Requester, Usage};
 use crate::config::Config;
@@ -160,8 +160,8 @@ impl Store {
             if rules.is_empty() || self.db.select_labels(ctx, matchers, recent)?.next().is_some() {
                 continue;
             }
-            let metric = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME).map_or("", Matcher::value);
-            for info in rules.iter().map(|rule| dropped_info(metric, rule)) {
+            let name = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME);
+            for info in rules.iter().map(|rule| dropped_info(name, rule)) {
                 if infos.len() < DROPPED_INFOS_MAX && !infos.contains(&info) {
                     infos.push(info);
                 }
@@ -241,11 +241,14 @@ fn uses(selectors: &[Vec<Matcher>], labels: &LabelSet) -> Vec<SelectorUse> {
     selectors.iter().map(used).collect()
 }
 
-fn dropped_info(metric: &str, DroppingRule { name, is_disabled }: &DroppingRule) -> String {
+fn dropped_info(metric: Option<&Matcher>, DroppingRule { name, is_disabled }: &DroppingRule) -> String {
+    let pattern = metric.map_or("", Matcher::value);
+    let is_name = metric.is_none_or(|matcher| matcher.op() == MatchOp::Equal);
+    let metric = if is_name { format!("metric {pattern:?}") } else { format!("a metric of {pattern:?}") };
     match is_disabled {
-        false => format!("metric {metric:?} is dropped by relabel rule {name:?}"),
+        false => format!("{metric} is dropped by relabel rule {name:?}"),
         true => format!(
-            "metric {metric:?} was dropped by relabel rule {name:?} until a query disabled the rule; new samples are stored"
+            "{metric} was dropped by relabel rule {name:?} until a query disabled the rule; new samples are stored"
         ),
     }
 }

@@ -107,6 +107,19 @@ fn check_mapping(value: &Value) -> Result<()> {
             ensure!(!target.contains('/'), "static_configs: entry {i}: {target:?} is not a host with a port");
         }
     }
+    for (name, header) in value.get("http_headers").and_then(Value::as_mapping).into_iter().flatten() {
+        let is_valid = |(kind, texts): (&Value, &Value)| {
+            matches!(kind.as_str(), Some("values" | "secrets" | "files")) && (texts.is_null() || texts.is_sequence())
+        };
+        let is_valid = header.is_null() || header.as_mapping().is_some_and(|lists| lists.iter().all(is_valid));
+        ensure!(
+            is_valid,
+            "http_headers: {}: expected lists: values, secrets, files",
+            name.as_str().unwrap_or_default()
+        );
+    }
+    let mut labels = value.get("required_matchers").and_then(Value::as_mapping).into_iter().flat_map(Mapping::keys);
+    ensure!(labels.all(|label| label.as_str() != Some("")), "required_matchers: a label name is empty");
     let mut protocols = BTreeSet::new();
     for protocol in items(value.get("scrape_protocols")).filter_map(Value::as_str) {
         ensure!(protocols.insert(protocol), "scrape_protocols: {protocol} is repeated");
@@ -194,6 +207,9 @@ mod tests {
             ("scrape_configs: [{body_size_limit: 100}]", "body_size_limit: expected a size with a unit"),
             ("remote_write: [{url: a, oauth2: {client_id: b}}]", "entry 1: oauth2: token_url is empty"),
             ("remote_read: [{url: a, tls_config: {cert_file: b}}]", "needs cert or cert_file, and key or key_file"),
+            ("remote_read: [{url: a, http_headers: {X: {values: b}}}]", "http_headers: X: expected lists: values"),
+            ("remote_read: [{url: a, http_headers: {X: {vals: [b]}}}]", "http_headers: X: expected lists: values"),
+            ("remote_read: [{url: a, required_matchers: {'': b}}]", "required_matchers: a label name is empty"),
             ("remote_read: [{url: a, no_proxy: b}]", "entry 1: no_proxy needs proxy_url"),
             ("scrape_configs: [{proxy_connect_header: {a: [b]}}]", "proxy_connect_header needs proxy_url"),
             ("scrape_configs: [{proxy_url: a, proxy_from_environment: true}]", "and proxy_url contradict each other"),
@@ -209,7 +225,7 @@ mod tests {
         let valid = "remote_write: [{url: a, queue_config: {min_shards: 2}, bearer_token: ''}]\n\
                      scrape_configs: [{body_size_limit: 0}, {body_size_limit: 10MB, basic_auth: {password: a}}]\n\
                      rule_files: ['rules/*.yml']\n\
-                     remote_read: [{url: a, proxy_url: b, no_proxy: c}, {url: d, proxy_from_environment: true}]\n";
+                     remote_read: [{url: a, proxy_url: b, no_proxy: c, http_headers: {X: {files: [d]}}}, {url: d, proxy_from_environment: true}]\n";
         check(&serde_yaml_ng::from_str(valid).unwrap()).unwrap();
     }
 }
