@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{Read, Write};
 
 use prost::Message;
-use varve_ingest::GzipReader;
+use varve_ingest::compression::GzipReader;
 use varve_tsdb::context::Charge;
 
 use super::status::{Code, Status};

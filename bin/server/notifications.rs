@@ -17,7 +17,8 @@ pub(crate) const STARTING_UP: &str = "Prometheus is starting and replaying the w
 pub(crate) const SHUTTING_DOWN: &str = "Prometheus is shutting down and gracefully stopping all operations.";
 
 /// Many blocks are too old at once.
-pub(crate) const RETENTION_HELD: &str = "Retention keeps many blocks that became too old at once, in case the clock is wrong. If the clock is right, send \
+pub(crate) const RETENTION_HELD: &str = "Retention, or a retention rule, keeps many blocks that became too old at once, \
+     in case the clock is wrong. If the clock is right, send \
      POST /api/v1/admin/tsdb/confirm_retention.";
 
 /// Maximum number of events that wait for a subscriber.

@@ -36,7 +36,7 @@
 pub mod admission;
 mod append;
 mod batch;
-mod compression;
+pub mod compression;
 mod error;
 mod forced_labels;
 pub mod ha;
@@ -54,7 +54,7 @@ mod route;
 pub mod text;
 
 pub use admission::Origin;
-pub use compression::{Compression, GZIP_MEMBERS_MAX, GzipReader};
+pub use compression::Compression;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written};

@@ -1,7 +1,8 @@
 //! Parameters in YAML: rule files and relabel rules that a client sends.
 //!
-//! The YAML library knows no deadline. Its time grows with the square of the depth, and its memory is a multiple of the
-//! size. So both are bounded before it reads the text, and the memory is charged.
+//! The YAML library knows no deadline. Its time grows with the square of the number of open brackets. Its memory is a
+//! multiple of the size, or more if aliases repeat a part of the text. So all three are bounded before it reads the
+//! text, and the memory is charged.
 
 use varve_tsdb::context::Charge;
 
@@ -10,8 +11,8 @@ use crate::http::error::ApiError;
 
 /// Maximum bytes of a parameter in YAML. All rules of kube-prometheus have some 400 KiB.
 pub(crate) const YAML_SIZE_MAX: usize = 1 << 20;
-/// Maximum depth of a parameter in YAML. Rule files have a depth below 10.
-pub(crate) const YAML_DEPTH_MAX: usize = 500;
+/// Maximum number of `[` and `{` of a parameter in YAML, also in strings. All rules of kube-prometheus have some 1,400.
+pub(crate) const YAML_BRACKETS_MAX: usize = 20_000;
 /// Bytes of memory per byte of text, for lists of short words.
 const YAML_MEMORY: usize = 128;
 
@@ -20,42 +21,36 @@ impl Form {
     /// reading it.
     ///
     /// # Errors
-    /// If it exceeds [`YAML_SIZE_MAX`] or [`YAML_DEPTH_MAX`], or memory is exhausted.
+    /// If it exceeds [`YAML_SIZE_MAX`] or [`YAML_BRACKETS_MAX`], has an alias, or memory is exhausted.
     pub(crate) fn yaml(&self, name: &'static str, charge: &mut Charge) -> Result<&str, ApiError> {
         let text = self.first(name);
         let check = |what: &'static str, found: usize, max: usize| {
             if found <= max {
                 return Ok(());
             }
-            let reason = format!("YAML with a {what} of {found} exceeds the limit of {max}");
+            let reason = format!("YAML with {found} {what} exceeds the limit of {max}");
             Err(ApiError::invalid_parameter(name, reason).with_limit(what))
         };
-        check("size", text.len(), YAML_SIZE_MAX)?;
-        check("depth", depth(text), YAML_DEPTH_MAX)?;
+        check("bytes", text.len(), YAML_SIZE_MAX)?;
+        check("brackets", text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count(), YAML_BRACKETS_MAX)?;
+        if let Some(line) = text.lines().find(|line| has_alias(line)) {
+            let start: String = line.trim().chars().take(40).collect();
+            return Err(ApiError::invalid_parameter(name, format!("YAML aliases are not supported: {start}")));
+        }
         charge.grow(text.len() * YAML_MEMORY)?;
         Ok(text)
     }
 }
 
-/// Returns an upper bound for the depth of a YAML text without anchors: the brackets that are open at once, and the
-/// indicators of sequences and mappings on one line. Brackets in strings count too. They are closed in PromQL and in
-/// templates.
-fn depth(text: &str) -> usize {
-    let (mut open, mut deepest) = (0_usize, 0);
-    for line in text.lines() {
-        let is_indicator = |word: &&str| matches!(*word, "-" | "?") || word.ends_with(':');
-        let n_indicators = line.split_ascii_whitespace().filter(is_indicator).count();
-        deepest = deepest.max(open + n_indicators);
-        for byte in line.bytes() {
-            match byte {
-                b'[' | b'{' => open += 1,
-                b']' | b'}' => open = open.saturating_sub(1),
-                _ => continue,
-            }
-            deepest = deepest.max(open);
-        }
-    }
-    deepest
+/// Returns `true` if a line may have an alias: `*name` where a value can begin.
+fn has_alias(line: &str) -> bool {
+    line.match_indices('*').any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + 1..]);
+        let is_name = after.starts_with(|c: char| !c.is_whitespace());
+        let is_apart = before.is_empty() || before.ends_with(|c: char| c.is_whitespace() || "[{,".contains(c));
+        let before = before.trim_end();
+        is_name && is_apart && (before.is_empty() || before.ends_with(['-', '?', ':', '[', '{', ',']))
+    })
 }
 
 #[cfg(test)]
@@ -63,16 +58,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_depth_is_an_upper_bound() {
-        for (text, expect) in [
-            ("", 0),
-            ("- a\n- b: [c, {d: e}]", 3),
-            ("a: [[[[", 4),
-            ("- - - ? x", 4),
-            ("[\n[\n- - ]", 4),
-            ("expr: rate(a{b=\"c\"}[5m])\n".repeat(9).as_str(), 1),
-        ] {
-            assert_eq!(depth(text), expect, "{text}");
+    fn aliases_are_found() {
+        for line in ["*a", "- *a", "expr: *e", "<<: *x", "[*a]", "{b: c,*d : e}", "? *k", "  *a"] {
+            assert!(has_alias(line), "{line}");
+        }
+        for line in ["expr: a * b", "a: b*c", "expr: sum(a) * on (b) c", "x: '.*'", "* on (a) b", "m: a-*b", "a: b *c"]
+        {
+            assert!(!has_alias(line), "{line}");
         }
     }
 }

@@ -21,7 +21,7 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use hyper::body::Frame;
-use varve_ingest::GzipReader;
+use varve_ingest::compression::GzipReader;
 use varve_tsdb::context::Charge;
 
 use super::state::HttpState;

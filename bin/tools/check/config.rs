@@ -121,7 +121,8 @@ impl Checked {
     fn check(&mut self, top: &Mapping) -> Result<()> {
         let global = top.get("global").cloned().unwrap_or_default();
         check_shared(top, &global)?;
-        let default = duration(&global, "scrape_interval").context("global")?.unwrap_or(SCRAPE_INTERVAL);
+        let interval = duration(&global, "scrape_interval").context("global")?.filter(|interval| !interval.is_zero());
+        let default = interval.unwrap_or(SCRAPE_INTERVAL);
         let timeout = duration(&global, "scrape_timeout").context("global")?.unwrap_or_default();
         ensure!(timeout <= default, "global: scrape_timeout is greater than scrape_interval");
         let mut names = BTreeSet::new();
@@ -200,7 +201,7 @@ pub(super) fn text(of: &Value, key: &str) -> Option<String> {
 }
 
 pub(super) fn duration(of: &Value, key: &str) -> Result<Option<Duration>> {
-    let Some(value) = of.get(key) else { return Ok(None) };
+    let Some(value) = of.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
     let text = value.as_str().with_context(|| format!("{key}: expected a duration"))?;
     parse_duration(text).map(Some).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))
 }

@@ -78,12 +78,13 @@ fn check_scalar(value: &Value, kind: &str) -> Result<()> {
             ensure!(is_valid, "expected true or false");
         }
         "lists" => {
-            let is_list = |value: &Value| value.as_sequence().is_some_and(|texts| texts.iter().all(is_scalar));
+            let is_list =
+                |value: &Value| value.is_null() || value.as_sequence().is_some_and(|texts| texts.iter().all(is_scalar));
             let is_valid = value.as_mapping().is_some_and(|lists| lists.values().all(is_list));
             ensure!(is_valid, "expected a mapping of lists of strings");
         }
         "number" => ensure!(value.is_number(), "expected a number"),
-        "count" => ensure!(value.is_u64(), "expected a number that is not negative"),
+        "count" => ensure!(value.as_f64().is_some_and(|n| n >= 0.0), "expected a number that is not negative"),
         "duration" => {
             let text = value.as_str().context("expected a duration")?;
             parse_duration(text).map_err(anyhow::Error::msg)?;

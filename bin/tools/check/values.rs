@@ -38,6 +38,8 @@ const RESERVED_HEADERS: [&str; 13] = [
     "x-prometheus-remote-write-version",
     "x-prometheus-remote-read-version",
 ];
+/// Mappings whose keys users choose.
+const NAMED_BY_USERS: [&str; 4] = ["labels", "external_labels", "params", "endpoint_params"];
 /// Settings of the queue of a remote write, which must be positive.
 const POSITIVE: [&str; 4] = ["max_shards", "min_shards", "max_samples_per_send", "capacity"];
 
@@ -77,9 +79,9 @@ fn check_tree(value: &Value) -> Result<()> {
         }
         Value::Mapping(keys) => {
             check_mapping(value)?;
-            keys.iter().try_for_each(|(key, value)| {
-                check_tree(value).with_context(|| key.as_str().unwrap_or_default().to_owned())
-            })
+            keys.iter().filter(|(key, _)| !key.as_str().is_some_and(|key| NAMED_BY_USERS.contains(&key))).try_for_each(
+                |(key, value)| check_tree(value).with_context(|| key.as_str().unwrap_or_default().to_owned()),
+            )
         }
         _ => Ok(()),
     }
@@ -136,13 +138,15 @@ fn check_mapping(value: &Value) -> Result<()> {
 }
 
 fn check_proxy(value: &Value) -> Result<()> {
-    let is_from_environment = value.get("proxy_from_environment").and_then(Value::as_bool) == Some(true);
-    let [has_url, has_exceptions, has_header] =
-        ["proxy_url", "no_proxy", "proxy_connect_header"].map(|key| is_set(value, key));
+    let is_true = |value: &Value| value.as_bool() == Some(true) || matches!(value.as_str(), Some("yes" | "on"));
+    let is_from_environment = value.get("proxy_from_environment").is_some_and(is_true);
+    let [has_url, has_exceptions] = ["proxy_url", "no_proxy"].map(|key| is_set(value, key));
+    let has_header = value.get("proxy_connect_header").and_then(Value::as_mapping).is_some_and(|all| !all.is_empty());
     ensure!(!has_header || has_url || is_from_environment, "proxy_connect_header needs proxy_url");
     ensure!(!(is_from_environment && has_url), "proxy_from_environment and proxy_url contradict each other");
     ensure!(!(is_from_environment && has_exceptions), "proxy_from_environment and no_proxy contradict each other");
-    ensure!(has_url || !has_exceptions, "no_proxy needs proxy_url");
+    // As in Prometheus, an empty URL counts here.
+    ensure!(value.get("proxy_url").is_some() || !has_exceptions, "no_proxy needs proxy_url");
     Ok(())
 }
 
@@ -226,6 +230,10 @@ mod tests {
                      scrape_configs: [{body_size_limit: 0}, {body_size_limit: 10MB, basic_auth: {password: a}}]\n\
                      rule_files: ['rules/*.yml']\n\
                      remote_read: [{url: a, proxy_url: b, no_proxy: c, http_headers: {X: {files: [d]}}}, {url: d, proxy_from_environment: true}]\n";
+        check(&serde_yaml_ng::from_str(valid).unwrap()).unwrap();
+        let valid = "global: {external_labels: {no_proxy: x}}\n\
+                     scrape_configs: [{proxy_url: '', no_proxy: a}, {proxy_connect_header: {}}, {params: {no_proxy: [y]}},\n\
+                       {proxy_from_environment: yes, proxy_connect_header: {a: [b]}}]\n";
         check(&serde_yaml_ng::from_str(valid).unwrap()).unwrap();
     }
 }

@@ -311,7 +311,7 @@ impl Db {
         range: TimeRange,
         hints: SelectHints,
     ) -> Result<SeriesSet> {
-        self.select_as(&self.reader(ctx)?, ctx, matchers, range, hints)
+        self.select_as(&mut None, ctx, matchers, range, hints)
     }
 
     /// Selects series as [`Db::select`] does, by each of the `selectors`.
@@ -324,14 +324,15 @@ impl Db {
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<Vec<SeriesSet>> {
-        let reader = self.reader(ctx)?;
-        let select = |matchers: &Vec<Matcher>| self.select_as(&reader, ctx, matchers, range, SelectHints::default());
-        selectors.iter().map(select).collect()
+        let mut reader = None;
+        let mut select = |matchers| self.select_as(&mut reader, ctx, matchers, range, SelectHints::default());
+        selectors.iter().map(|matchers| select(matchers)).collect()
     }
 
+    /// Selects series as [`Db::select_with`] does, for `reader`. Registers it if it is `None`.
     fn select_as(
         &self,
-        reader: &Arc<Reader>,
+        reader: &mut Option<Arc<Reader>>,
         ctx: &QueryContext,
         matchers: &[Matcher],
         range: TimeRange,
@@ -341,6 +342,10 @@ impl Db {
         let matchers = &*ctx.restricted(matchers);
         self.prepare(ctx, matchers, range)?;
         let need = if hints.only_newest { Need::Newest } else { Need::Samples };
+        let reader = match reader {
+            Some(reader) => reader,
+            None => reader.insert(self.reader(ctx)?),
+        };
         SeriesSet::new(ctx, (&self.store, reader), matchers, range, need, hints)
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct SlotSort {
     /// The merge in progress. It works from the ends of two inputs and writes its output in descending order.
     merging: Option<Merge>,
     n_removed: u64,
+    /// The number of the ranking of `by_rank`.
+    ranking: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -57,15 +59,18 @@ impl SlotSort {
             runs: VecDeque::new(),
             merging: None,
             n_removed,
+            ranking: None,
         }
     }
 
-    /// Adds slots with their ranks. Skips slots that another series has reused.
+    /// Adds slots with their ranks. Skips slots that another series has reused. Ranks are used only if they come from
+    /// the same ranking as the first ones.
     pub(crate) fn add(&mut self, head: &Head, slots: &[SlotRef]) {
+        let is_ranked = *self.ranking.get_or_insert(head.ranking()) == head.ranking();
         for &slot_ref in slots.iter().filter(|&&slot_ref| head.is_current(slot_ref)) {
-            match head.table.rank(slot_ref.slot) {
-                UNRANKED => self.unsorted.push(slot_ref),
-                rank => self.by_rank.push((rank, slot_ref)),
+            match head.rank(slot_ref.slot).filter(|_| is_ranked) {
+                None => self.unsorted.push(slot_ref),
+                Some(rank) => self.by_rank.push((rank, slot_ref)),
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The series of several heads as one sequence in label order.
 //!
-//! Used by `select::heads`, which reads the series of all shards, and by `store::ranking`. Each lane is an iterator over
-//! series of one head in label order. Lanes are compared by ranks if both heads have ranks of the same ranking, else
-//! label by label up to the first difference.
+//! A k-way merge, used by `select::heads`, which reads the series of all shards, and by `store::ranking`. Each input, or
+//! lane, is an iterator over series of one head in label order. Lanes are compared by ranks if both heads have ranks of
+//! the same ranking, and otherwise label by label.
 //!
 //! Threads: the heads are locked during [`Lanes::take`] only, so the caller decides how long.
 

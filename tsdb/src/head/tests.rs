@@ -298,9 +298,13 @@ fn sorted(head: &Head, slots: Vec<SlotRef>) -> Vec<SlotRef> {
 }
 
 fn ranks_of(head: &Head, sorted: &[SlotRef]) -> Ranks {
+    ranks_from(head, sorted, 0)
+}
+
+fn ranks_from(head: &Head, sorted: &[SlotRef], first: u32) -> Ranks {
     let order = SeriesOrder::new(sorted.to_vec(), head.n_removed(), QueryContext::unbounded().charge());
     let mut ranks = Ranks::new(&order);
-    sorted.iter().zip(0..).for_each(|(of, rank)| ranks.set(of.slot, rank));
+    sorted.iter().zip(first..).for_each(|(of, rank)| ranks.set(of.slot, rank));
     ranks
 }
 
@@ -346,13 +350,26 @@ fn slots_are_sorted_by_labels_ranked_or_not_and_during_evictions() {
     }
     let in_order: Vec<_> = sort.finish().into_iter().filter(|&of| head.is_current(of)).collect();
     assert!(in_order.len() == 14_000 - 2500 && is_sorted(&head, &in_order), "{}", in_order.len());
+    // A ranking replaces the ranks while slots are added.
+    let ranks = ranks_of(&head, &in_order);
+    head.set_ranks(ranks, 2);
+    let slots = all_slots(&head);
+    let (first, rest) = slots.split_at(slots.len() / 2);
+    let mut sort = SlotSort::new(head.n_removed());
+    sort.add(&head, first);
+    let higher = ranks_from(&head, &in_order, 5000);
+    head.set_ranks(higher, 3);
+    sort.add(&head, rest);
+    sort.sort_ranked();
+    while !sort.step(&head) {}
+    assert!(is_sorted(&head, &sort.finish()));
     // Series are evicted while ranks are computed, and others reuse their slots.
     let ranks = ranks_of(&head, &in_order);
     assert_eq!(evict(&mut head, 0, &mut from, 300), 300);
     (0..300).for_each(|i| {
         make(&mut head, 50_000 + i);
     });
-    head.set_ranks(ranks, 2);
+    head.set_ranks(ranks, 4);
     let slots = all_slots(&head);
     let in_order = sorted(&head, slots);
     assert!(in_order.len() == head.len() && is_sorted(&head, &in_order));

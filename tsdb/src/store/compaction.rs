@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use parking_lot::MutexGuard;
 use roaring::RoaringBitmap;
 
 use crate::block::{Block, BlockId, BlockMeta, Replaced, StoredBlock};
@@ -38,26 +39,18 @@ impl Store {
     /// # Errors
     /// The errors of [`merge`]. Completed merges stay.
     pub(crate) fn compact(&self, stop: &AtomicBool) -> Result<()> {
-        let mut compacting = self.compacting();
-        self.run_due(stop)?;
-        self.expire(&mut compacting, false)?;
-        while self.apply_next_rule(&mut compacting, stop)? {
-            self.run_due(stop)?;
-        }
-        Ok(())
-    }
-
-    fn run_due(&self, stop: &AtomicBool) -> Result<()> {
-        while let Some(newest_ms) = self.newest.accepted() {
-            let horizon = Horizon {
-                newest_ms,
-                out_of_order_window_ms: self.options.out_of_order_window_ms,
-                in_order_max_age_ms: self.options.in_order_max_age_ms,
-            };
-            let Some(next) = plan(&self.blocks.metas(), horizon) else { break };
-            self.run(&next, &RoaringBitmap::new(), stop)?;
-        }
-        Ok(())
+        self.compact_in_turns(stop, || {
+            while let Some(newest_ms) = self.newest.accepted() {
+                let horizon = Horizon {
+                    newest_ms,
+                    out_of_order_window_ms: self.options.out_of_order_window_ms,
+                    in_order_max_age_ms: self.options.in_order_max_age_ms,
+                };
+                let Some(next) = plan(&self.blocks.metas(), horizon) else { break };
+                self.run(&next, &RoaringBitmap::new(), stop)?;
+            }
+            Ok(())
+        })
     }
 
     /// Merges as much as possible, including windows and days that are still open.
@@ -65,13 +58,26 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::compact`].
     pub(crate) fn compact_fully(&self, stop: &AtomicBool) -> Result<()> {
-        let mut compacting = self.compacting();
-        while let Some(next) = full(&self.blocks.metas()) {
-            self.run(&next, &RoaringBitmap::new(), stop)?;
+        self.compact_in_turns(stop, || {
+            while let Some(next) = full(&self.blocks.metas()) {
+                self.run(&next, &RoaringBitmap::new(), stop)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs merges, then retention, then rewrites a block for a retention rule, until there is no such block. Other
+    /// changes of the blocks may come between two rewrites.
+    fn compact_in_turns(&self, stop: &AtomicBool, merge: impl Fn() -> Result<()>) -> Result<()> {
+        loop {
+            let mut compacting = self.compacting();
+            merge()?;
+            self.expire(&mut compacting, false)?;
+            if !self.apply_next_rule(&mut compacting, stop)? {
+                return Ok(());
+            }
+            MutexGuard::unlock_fair(compacting);
         }
-        self.expire(&mut compacting, false)?;
-        while self.apply_next_rule(&mut compacting, stop)? {}
-        Ok(())
     }
 
     /// Rewrites all blocks that contain deleted samples.

@@ -65,7 +65,7 @@ pub(crate) struct Store {
     pub(crate) newest: Newest,
     pub(crate) metadata: Mutex<FamilyTable>,
     flushing: Mutex<Flushing>,
-    compacting: Mutex<Compacting>,
+    compacting: parking_lot::Mutex<Compacting>,
     compaction_stats: Mutex<CompactionStats>,
     retention: Mutex<Retention>,
     /// Number of panics of background tasks.
@@ -106,7 +106,7 @@ impl Store {
             series_readers: Readers::new(),
             next_ref: AtomicU64::new(0),
             flushing: Mutex::default(),
-            compacting: Mutex::default(),
+            compacting: parking_lot::Mutex::default(),
             compaction_stats: Mutex::default(),
             n_background_panics: AtomicU64::new(0),
         }
@@ -208,8 +208,8 @@ impl Store {
     }
 
     /// Waits until no merge runs, and blocks other merges.
-    pub(crate) fn compacting(&self) -> MutexGuard<'_, Compacting> {
-        self.compacting.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn compacting(&self) -> parking_lot::MutexGuard<'_, Compacting> {
+        self.compacting.lock()
     }
 
     /// Locks the retention limits.

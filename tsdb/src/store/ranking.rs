@@ -6,7 +6,7 @@
 //!
 //! Threads: one ranking at a time, under the lock of flushes. Heads are locked for a few hundred series at a time, and
 //! at the end, one after the other, to set the ranks: meanwhile the ranks of two shards are not compared. Memory: 12
-//! bytes per series.
+//! bytes per series, and the buffers for sorting one shard.
 
 use std::sync::Arc;
 
@@ -30,12 +30,14 @@ impl Store {
         let mut ranks: Vec<Ranks> = orders.iter().map(|order| Ranks::new(order)).collect();
         let mut lanes = Lanes::default();
         orders.iter().enumerate().for_each(|(head, order)| lanes.push(head, order.sorted().iter().copied()));
-        // The last number is no rank. Series after it are compared label by label.
-        let mut next_rank = 0..u32::MAX;
+        // `u32::MAX` means that a series has no rank.
+        let mut free_ranks = 0..u32::MAX;
         while !lanes.is_empty() {
             let heads: Vec<_> = self.shards.iter().map(|shard| shard.head()).collect();
             lanes.take(&heads, BATCH_SERIES, |head, of| {
-                next_rank.by_ref().take(1).for_each(|rank| ranks[head].set(of.slot, rank));
+                if let Some(rank) = free_ranks.next() {
+                    ranks[head].set(of.slot, rank);
+                }
             });
         }
         flushing.ranking += 1;

@@ -38,7 +38,8 @@ impl Store {
     pub(crate) fn confirm_retention(&self) -> Result<()> {
         let mut compacting = self.compacting();
         self.expire(&mut compacting, true)?;
-        self.next_for_rules(&mut compacting, true, &AtomicBool::new(false)).map(drop)
+        let Some(now_ms) = self.newest.retention_ms() else { return Ok(()) };
+        self.next_for_rules(&mut compacting, now_ms, true, &AtomicBool::new(false)).map(drop)
     }
 
     /// Removes the blocks that exceed the retention limits, except held ones unless it `is_confirmed`.
@@ -79,7 +80,8 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::compact`]. The next call begins with another block.
     pub(super) fn apply_next_rule(&self, compacting: &mut Compacting, stop: &AtomicBool) -> Result<bool> {
-        let Some((stored, rules)) = self.next_for_rules(compacting, false, stop)? else { return Ok(false) };
+        let Some(now_ms) = self.newest.retention_ms() else { return Ok(false) };
+        let Some((stored, rules)) = self.next_for_rules(compacting, now_ms, false, stop)? else { return Ok(false) };
         let id = stored.meta().origin.id;
         let all = compacting.rules.rules();
         let rewritten = matches_in(&stored, all).and_then(|found| {
@@ -89,7 +91,7 @@ impl Store {
             self.run(&rewrite(stored.meta()), &removed, stop)
         });
         if rewritten.is_err() {
-            compacting.rules.failed(id);
+            compacting.rules.failed(id, now_ms);
         }
         rewritten.map(|()| true)
     }
@@ -98,10 +100,10 @@ impl Store {
     fn next_for_rules(
         &self,
         compacting: &mut Compacting,
+        now_ms: i64,
         is_confirmed: bool,
         stop: &AtomicBool,
     ) -> Result<Option<(Arc<StoredBlock>, Vec<usize>)>> {
-        let Some(now_ms) = self.newest.retention_ms() else { return Ok(None) };
         let Compacting { held_ms, rules: progress } = compacting;
         progress.set_rules(&self.retention().rules);
         let list = self.blocks.list();
@@ -119,6 +121,7 @@ impl Store {
                     progress.searched(stored.meta().origin.id, found.into_iter().map(|(rule, _)| rule).collect());
                 }
                 Err(error) => {
+                    progress.failed(stored.meta().origin.id, now_ms);
                     self.compaction_stats().n_failed += 1;
                     searched = Err(error);
                 }
