@@ -229,11 +229,12 @@ mod tests {
         let valid = "remote_write: [{url: a, queue_config: {min_shards: 2}, bearer_token: ''}]\n\
                      scrape_configs: [{body_size_limit: 0}, {body_size_limit: 10MB, basic_auth: {password: a}}]\n\
                      rule_files: ['rules/*.yml']\n\
-                     remote_read: [{url: a, proxy_url: b, no_proxy: c, http_headers: {X: {files: [d]}}}, {url: d, proxy_from_environment: true}]\n";
+                     remote_read: [{url: a, proxy_url: b, no_proxy: c, http_headers: {X: {files: [d]}}},\n\
+                       {url: d, proxy_from_environment: true}]\n";
         check(&serde_yaml_ng::from_str(valid).unwrap()).unwrap();
         let valid = "global: {external_labels: {no_proxy: x}}\n\
-                     scrape_configs: [{proxy_url: '', no_proxy: a}, {proxy_connect_header: {}}, {params: {no_proxy: [y]}},\n\
-                       {proxy_from_environment: yes, proxy_connect_header: {a: [b]}}]\n";
+                     scrape_configs: [{proxy_url: '', no_proxy: a}, {proxy_connect_header: {}},\n\
+                       {params: {no_proxy: [y]}}, {proxy_from_environment: yes, proxy_connect_header: {a: [b]}}]\n";
         check(&serde_yaml_ng::from_str(valid).unwrap()).unwrap();
     }
 }
