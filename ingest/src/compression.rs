@@ -96,7 +96,8 @@ impl Compression {
     }
 }
 
-/// Maximum number of members of a body in gzip. An empty member has 20 bytes, and costs as much time as some 10 kB of text.
+/// Maximum number of members of a body in gzip. An empty member has 20 bytes, and costs as much time as some 10 kB of
+/// text.
 pub const GZIP_MEMBERS_MAX: usize = 1000;
 
 /// Decompresses gzip of at most [`GZIP_MEMBERS_MAX`] members.

@@ -16,7 +16,8 @@ use crate::index::SymbolId;
 #[derive(Debug)]
 pub(crate) struct Lanes<S> {
     lanes: Vec<Lane<S>>,
-    /// The lanes that have a next series, in descending label order of that series. Empty between calls.
+    /// The lanes that have a next series, in descending label order of that series. Valid during a
+    /// call only.
     waiting: Vec<usize>,
     equal_symbols: EqualSymbols,
 }
