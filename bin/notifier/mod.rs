@@ -24,11 +24,12 @@ mod sender;
 mod target;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 use varve_ingest::relabel::Rules;
 
@@ -135,7 +136,7 @@ impl Notifier {
     /// # Panics
     /// Outside of a tokio runtime.
     pub(crate) fn apply(self: &Arc<Self>, Prepared(mut next): Prepared) {
-        let mut state = self.write();
+        let mut state = self.state.write();
         if state.is_stopped {
             return;
         }
@@ -163,7 +164,7 @@ impl Notifier {
 
     /// Queues alerts for all Alertmanagers. Returns at once.
     pub(crate) fn send(&self, alerts: Vec<Alert>) {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         if state.sets.is_empty() {
             return;
         }
@@ -187,7 +188,7 @@ impl Notifier {
 
     /// Returns the URLs of the Alertmanagers, and of the targets that relabel rules dropped.
     pub(crate) fn alertmanagers(&self) -> (Vec<String>, Vec<String>) {
-        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.read();
         let active = state.sets.iter().flat_map(|set| &set.senders).map(|sender| sender.url().to_owned());
         (active.collect(), state.sets.iter().flat_map(|set| &set.dropped).cloned().collect())
     }
@@ -195,7 +196,7 @@ impl Notifier {
     /// Stops the notifier. If `drain_on_shutdown` is set, sends queued alerts within `drain_time_max`. Drops the rest.
     pub(crate) async fn drain(&self) {
         let senders = {
-            let mut state = self.write();
+            let mut state = self.state.write();
             state.is_stopped = true;
             let senders = state.sets.iter_mut().flat_map(|set| set.senders.drain(..)).collect();
             self.close(&mut state, senders);
@@ -208,10 +209,6 @@ impl Notifier {
         };
         // Senders end in time, unless one has panicked.
         drop(tokio::time::timeout(2 * self.options.drain_time_max, all_ended).await);
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the senders of removed Alertmanagers end.
@@ -242,19 +239,19 @@ impl Notifier {
     }
 
     fn is_stopped(&self) -> bool {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).is_stopped
+        self.state.read().is_stopped
     }
 
     /// Returns the sources that are due.
     fn due_sources(&self) -> Vec<Source> {
-        let mut state = self.write();
+        let mut state = self.state.write();
         let discoveries = state.sets.iter_mut().flat_map(|set| &mut set.discoveries);
         discoveries.filter_map(Discovery::take_due).collect()
     }
 
     /// Sets the targets that a source has found.
     fn found(&self, source: &Source, groups: &[TargetGroup]) {
-        let mut state = self.write();
+        let mut state = self.state.write();
         let mut removed = Vec::new();
         for set in &mut state.sets {
             let mut changed =

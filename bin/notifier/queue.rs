@@ -1,9 +1,9 @@
 //! The bounded queue of one Alertmanager: encoded alerts, oldest first.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Maximum size of all alerts in a queue: 6 KiB each at the default capacity.
@@ -33,7 +33,7 @@ impl Queue {
     /// Appends alerts, and drops the oldest ones above the capacity. Returns the number of dropped alerts. Does nothing
     /// if the queue is closed.
     pub(super) fn push(&self, alerts: &[Bytes]) -> usize {
-        let mut pending = self.lock();
+        let mut pending = self.pending.lock();
         if pending.is_closed {
             return 0;
         }
@@ -55,7 +55,7 @@ impl Queue {
     pub(super) async fn next(&self, n_max: usize) -> Option<Vec<Bytes>> {
         loop {
             {
-                let mut pending = self.lock();
+                let mut pending = self.pending.lock();
                 let batch = pending.take(n_max);
                 if !batch.is_empty() {
                     return Some(batch);
@@ -70,16 +70,12 @@ impl Queue {
 
     /// Accepts no further alerts.
     pub(super) fn close(&self) {
-        self.lock().is_closed = true;
+        self.pending.lock().is_closed = true;
         self.wake.notify_one();
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().alerts.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().alerts.len()
     }
 }
 
@@ -110,7 +106,7 @@ mod tests {
     }
 
     fn take(queue: &Queue, n_max: usize) -> Vec<usize> {
-        queue.lock().take(n_max).iter().map(Bytes::len).collect()
+        queue.pending.lock().take(n_max).iter().map(Bytes::len).collect()
     }
 
     #[test]
@@ -120,7 +116,7 @@ mod tests {
         assert_eq!(queue.push(&alerts(&[3, 4])), 1);
         assert_eq!(queue.push(&alerts(&[5, 6, 7, 8])), 4);
         assert_eq!((take(&queue, 2), take(&queue, 2), take(&queue, 2)), (vec![6, 7], vec![8], vec![]));
-        assert_eq!(queue.lock().size_bytes, 0);
+        assert_eq!(queue.pending.lock().size_bytes, 0);
     }
 
     #[test]

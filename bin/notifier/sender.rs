@@ -1,11 +1,12 @@
 //! The sender of one Alertmanager: a task that sends its queue in batches.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::NotifierOptions;
@@ -79,7 +80,7 @@ impl Sender {
 
     /// Replaces the settings. The new ones apply from the next batch on.
     pub(super) fn set(&self, settings: SenderSettings) {
-        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
+        *self.settings.lock() = settings;
     }
 
     /// Queues encoded alerts.
@@ -229,7 +230,7 @@ impl Sender {
     }
 
     fn settings(&self) -> SenderSettings {
-        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.settings.lock().clone()
     }
 
     fn count_dropped(&self, n: usize) {

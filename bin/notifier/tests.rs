@@ -290,15 +290,15 @@ fn a_thousand_reloads_leave_nothing_behind() {
         let notifier = Arc::new(Notifier::new(options(), metrics.notifications()));
         let config_of = |i: usize| alerting(&[format!("{{static_configs: [{{targets: ['a:1', 'b{i}:1']}}]}}")]);
         reload(&notifier, &config_of(0));
-        let kept = Arc::clone(&notifier.state.read().unwrap().sets[0].senders[0]);
+        let kept = Arc::clone(&notifier.state.read().sets[0].senders[0]);
         for i in 1..=1000 {
             reload(&notifier, &config_of(i));
         }
-        assert!(Arc::ptr_eq(&kept, &notifier.state.read().unwrap().sets[0].senders[0]));
+        assert!(Arc::ptr_eq(&kept, &notifier.state.read().sets[0].senders[0]));
         assert_eq!(notifier.alertmanagers().0, ["http://a:1/api/v2/alerts", "http://b1000:1/api/v2/alerts"]);
         until("the end of removed senders", || {
             reload(&notifier, &config_of(1000));
-            n_series() == 2 && notifier.state.read().unwrap().closing.is_empty()
+            n_series() == 2 && notifier.state.read().closing.is_empty()
         })
         .await;
         assert_eq!(notifier.metrics.discovered.get(), 2);
@@ -350,13 +350,13 @@ fn alertmanagers_of_files_follow_the_files() {
             active() == names.iter().map(|name| format!("http://{name}/api/v2/alerts")).collect::<Vec<_>>()
         };
         until("two", || is_active(&["a:1", "b:1"])).await;
-        let kept = Arc::clone(&notifier.state.read().unwrap().sets[0].senders[1]);
+        let kept = Arc::clone(&notifier.state.read().sets[0].senders[1]);
         // A reload reads files at once. Until then the known targets remain.
         write("\"b:1\", \"c:1\"");
         reload(&notifier, &settings);
         assert_eq!(active().len(), 2);
         until("others", || is_active(&["b:1", "c:1"])).await;
-        assert!(Arc::ptr_eq(&kept, &notifier.state.read().unwrap().sets[0].senders[0]));
+        assert!(Arc::ptr_eq(&kept, &notifier.state.read().sets[0].senders[0]));
         std::fs::write(&file, "{").unwrap();
         reload(&notifier, &settings);
         notifier.drain().await;

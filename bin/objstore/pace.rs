@@ -1,9 +1,10 @@
 //! The bandwidth of a client, and the end of its work.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use parking_lot::{Condvar, Mutex};
 
 /// A request to end the work of a thread.
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ pub(crate) struct Pace {
 
 impl Stop {
     pub(crate) fn stop(&self) {
-        *self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.is_stopped.lock() = true;
         self.changed.notify_all();
     }
 
@@ -33,9 +34,8 @@ impl Stop {
     /// # Errors
     /// If the work is to end, also during the wait.
     pub(crate) fn wait(&self, duration: Duration) -> Result<()> {
-        let stopped = self.is_stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(stopped, duration, |is_stopped| !*is_stopped);
-        let (is_stopped, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut is_stopped = self.is_stopped.lock();
+        let _timeout = self.changed.wait_while_for(&mut is_stopped, |is_stopped| !*is_stopped, duration);
         if *is_stopped { bail!("the process is stopping") } else { Ok(()) }
     }
 }

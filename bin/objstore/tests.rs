@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::sign::{Signer, Unsigned};
 use super::*;
@@ -52,8 +53,8 @@ impl Server {
         server
     }
 
-    fn stored(&self) -> std::sync::MutexGuard<'_, Stored> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stored(&self) -> parking_lot::MutexGuard<'_, Stored> {
+        self.0.lock()
     }
 
     fn client(&self, secret: &str) -> ObjectStore {

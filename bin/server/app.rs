@@ -5,11 +5,12 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::bail;
 use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
 use prometheus::proto::MetricFamily;
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::context::scheduler::Scheduler;
@@ -126,19 +127,19 @@ impl App {
         let config = self.config.current();
         store.receiver.refuse_new_series(self.pressure.refuses_new_series());
         store.set_retention(self.settings.retention(&config), self.settings.retention_rules(&config)?);
-        *self.store.write().unwrap_or_else(PoisonError::into_inner) = Some(store);
+        *self.store.write() = Some(store);
         self.phase.store(READY, Ordering::Release);
         Ok(())
     }
 
     /// Returns the store, or `None` before it is open and after [`App::take_store`].
     pub(crate) fn store(&self) -> Option<Arc<Store>> {
-        self.store.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.store.read().clone()
     }
 
     /// Removes the store, to close it.
     pub(crate) fn take_store(&self) -> Option<Arc<Store>> {
-        self.store.write().unwrap_or_else(PoisonError::into_inner).take()
+        self.store.write().take()
     }
 
     /// Rejects further requests with 503.
@@ -164,7 +165,7 @@ impl App {
             tracing::warn!("No configuration was reloaded: the server was started without --config.file");
             bail!("the server was started without --config.file; restart it with a file, which may be empty");
         }
-        let _one_at_a_time = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.reloading.lock();
         // Before the store is open, the end of a reload must not be reported as the end of the start.
         let is_serving = self.stopping().is_none();
         if is_serving {

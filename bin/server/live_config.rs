@@ -3,10 +3,11 @@
 //! Invariant: an invalid file changes nothing. The previous configuration stays in force.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use jiff::Timestamp;
+use parking_lot::RwLock;
 
 use crate::config::{self, Config};
 
@@ -42,7 +43,7 @@ impl LiveConfig {
 
     /// Returns the configuration in force.
     pub(crate) fn current(&self) -> Arc<Config> {
-        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner).config)
+        Arc::clone(&self.state.read().config)
     }
 
     /// Returns `true` if the server was started with a configuration file.
@@ -52,7 +53,7 @@ impl LiveConfig {
 
     /// Returns the result of reloads.
     pub(crate) fn status(&self) -> ReloadStatus {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).status
+        self.state.read().status
     }
 
     /// Reads the file again and puts it into force. `apply` does the same for the rest of the server. Returns the
@@ -62,7 +63,7 @@ impl LiveConfig {
     /// The errors of [`Config::load`] and `apply`, and if a setting that needs a restart has changed.
     pub(crate) fn reload(&self, apply: impl FnOnce(&Config) -> Result<()>) -> Result<Vec<String>> {
         let read = self.path.as_deref().map(Config::load).transpose().map(Option::unwrap_or_default);
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         let checked = read.and_then(|config| {
             let changed = config.keys_that_differ(&state.config);
             if let Some(key) = changed.iter().find(|key| config::needs_restart(key)) {

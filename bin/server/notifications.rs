@@ -4,9 +4,9 @@
 //! most `--web.max-notifications-subscribers` subscribers.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 /// The last reload of the configuration failed.
@@ -108,7 +108,7 @@ impl Notifications {
 
     fn board(&self) -> MutexGuard<'_, Board> {
         // The state stays consistent after a panic, because it changes in single steps.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -6,10 +6,11 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use parking_lot::RwLock;
 use prometheus::{IntCounter, IntGauge};
 use serde_json::{Map, Value, json};
 
@@ -68,7 +69,7 @@ impl QueryLog {
     /// Directs further queries to this file. After a rotation it is a new file at the same path.
     pub(crate) fn write_to(&self, Opened(opened): Opened) {
         self.enabled.set(opened.is_some().into());
-        *self.file.write().unwrap_or_else(PoisonError::into_inner) = opened;
+        *self.file.write() = opened;
     }
 
     /// Returns `true` if queries are logged.
@@ -78,7 +79,7 @@ impl QueryLog {
 
     /// Appends a line.
     pub(crate) fn log(&self, query: &LoggedQuery<'_>) {
-        let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+        let file = self.file.read();
         let Some((path, file)) = &*file else { return };
         let mut line = query.to_json(Timestamp::now()).to_string();
         line.push('\n');

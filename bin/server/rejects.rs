@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use varve_ingest::{Example, Reject, WriteError, Written};
 
 /// Maximum size of an example's text.
@@ -91,7 +92,7 @@ impl RejectLog {
         mut example: Example,
     ) {
         example.text.truncate(example.text.floor_char_boundary(TEXT_SIZE_MAX));
-        let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reasons = self.reasons.lock();
         let before = reasons.get(reason).map_or((0, 0, 0), |of| (of.n_requests, of.count, of.n_samples));
         let last = Timestamp::now();
         let (n_requests, count, n_samples) = (before.0 + 1, before.1 + count, before.2 + n_samples);
@@ -100,7 +101,7 @@ impl RejectLog {
 
     /// Returns all reasons, the most recent first.
     pub(crate) fn list(&self) -> Vec<RejectStats> {
-        let reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let reasons = self.reasons.lock();
         let mut list: Vec<_> = reasons.values().cloned().collect();
         list.sort_by(|a, b| b.last.cmp(&a.last).then_with(|| a.reason.cmp(b.reason)));
         list

@@ -10,8 +10,9 @@
 //!    provided that its own user then has no more waiting than that one.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// Number of permits from which the last free one is reserved.
@@ -73,13 +74,9 @@ impl FairSemaphore {
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a permit if one is free for `user`.
     pub(super) fn try_acquire(&self, user: &Arc<str>) -> Option<FairPermit> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         (!state.is_closed && state.is_free_for(user)).then(|| state.grant(self, user))
     }
 
@@ -89,7 +86,7 @@ impl FairSemaphore {
     /// [`Denied`].
     pub(super) async fn acquire(&self, user: &Arc<str>, queued_max: usize) -> Result<FairPermit, Denied> {
         let (id, permit) = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             if state.is_closed {
                 return Err(Denied::Closed);
             }
@@ -99,12 +96,12 @@ impl FairSemaphore {
             state.enqueue(user, queued_max)?
         };
         let _waiting = Waiting { semaphore: self, user, id };
-        permit.await.map_err(|_removed| if self.lock().is_closed { Denied::Closed } else { Denied::QueueFull })
+        permit.await.map_err(|_removed| if self.0.lock().is_closed { Denied::Closed } else { Denied::QueueFull })
     }
 
     /// Denies permits to all waiting and further requests.
     pub(super) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.is_closed = true;
         state.queues.clear();
     }
@@ -157,7 +154,7 @@ impl State {
 
 impl Drop for FairPermit {
     fn drop(&mut self) {
-        let mut state = self.semaphore.lock();
+        let mut state = self.semaphore.0.lock();
         state.n_free += 1;
         if let Some(n_held) = state.held.get_mut(&self.user) {
             *n_held -= 1;
@@ -170,14 +167,14 @@ impl Drop for FairPermit {
             drop(state);
             // A request that has just left drops the permit, which serves the next request.
             drop(waiter.sender.send(permit));
-            state = self.semaphore.lock();
+            state = self.semaphore.0.lock();
         }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut state = self.semaphore.lock();
+        let mut state = self.semaphore.0.lock();
         if let Some(idx) = state.queue(self.user) {
             let queue = &mut state.queues[idx].1;
             queue.retain(|waiter| waiter.id != self.id);
@@ -266,11 +263,11 @@ mod tests {
             assert_eq!(poll(&mut rejected).unwrap().err(), Some(Denied::QueueFull));
         }
         drop(of_b);
-        assert_eq!(semaphore.lock().queues.len(), 1, "a request that is dropped leaves the queue");
+        assert_eq!(semaphore.0.lock().queues.len(), 1, "a request that is dropped leaves the queue");
         drop(held);
         drop(poll(&mut first).unwrap().unwrap());
         assert!(semaphore.try_acquire(&b).is_some());
-        assert!(semaphore.lock().held.is_empty());
+        assert!(semaphore.0.lock().held.is_empty());
     }
 
     #[test]

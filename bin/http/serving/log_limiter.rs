@@ -3,8 +3,9 @@
 //! While the disk is full, thousands of write requests a minute fail for one reason. The first message of a kind is
 //! logged, then one every [`INTERVAL`], with the number of suppressed messages.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Minimum time between two messages of a kind.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -33,7 +34,7 @@ impl LogLimiter {
     /// Returns the number of messages of a kind suppressed since the last logged one. Returns `None` if this message is
     /// to be suppressed too.
     pub(crate) fn admit(&self, name: &'static str, now: Instant) -> Option<u64> {
-        let mut all = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.kinds.lock();
         let Some(kind) = all.iter_mut().find(|kind| kind.name == name) else {
             all.push(Kind { name, logged: now, n_suppressed: 0 });
             return Some(0);

@@ -18,10 +18,11 @@
 //!    client.
 //! 5. No response is longer than `--web.max-response-size`.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use varve_tsdb::context::{Charge, scheduler};
@@ -428,7 +429,7 @@ mod tests {
         });
         assert_eq!(run.outcome, Outcome::Truncated(ApiError::bad_data("no")));
         let Some(Output::Stream(chunks)) = run.output else { panic!("{:?}", run.output) };
-        let body = ResponseBody::stream(chunks.lock().unwrap().take().unwrap(), cancel(&run.ctx));
+        let body = ResponseBody::stream(chunks.lock().take().unwrap(), cancel(&run.ctx));
         run.runtime.block_on(body.collect()).unwrap_err();
         assert_eq!(run.ctx.memory().used(), 0);
     }
@@ -455,7 +456,7 @@ mod tests {
                 assert_eq!(writer.finish(), Outcome::Complete);
             });
             let Ok(Output::Stream(chunks)) = receiver.await else { panic!("the response is larger than the buffer") };
-            let chunks = chunks.lock().unwrap().take().unwrap();
+            let chunks = chunks.lock().take().unwrap();
             ResponseBody::stream(chunks, cancel(&ctx)).collect().await.unwrap().to_bytes().len()
         });
         assert_eq!((size, ctx.memory().used()), (10 * CHUNK_SIZE / 100 * 100, 0));

@@ -10,7 +10,7 @@
 //! thread wakes the connection.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
@@ -310,7 +310,7 @@ fn respond(output: Output, guard: ComputationGuard) -> Result<Response, ApiError
         Output::Complete(bytes, charge) => Ok(json_body(ResponseBody::complete(bytes, charge, guard))),
         Output::Error(error) => Err(error),
         Output::Stream(chunks) => {
-            let chunks = chunks.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let chunks = chunks.lock().take();
             // Only one request reads a stream, and only once.
             chunks.map(|chunks| json_body(ResponseBody::stream(chunks, guard))).ok_or_else(ApiError::stopping)
         }

@@ -12,8 +12,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -62,7 +63,7 @@ impl Singleflight {
 
     /// Joins the computation of `key`, or creates one. `cancel` returns the guard that cancels it.
     pub(crate) fn join(self: &Arc<Self>, key: String, cancel: impl FnOnce() -> CancelOnDrop) -> Role {
-        let mut computations = self.computations();
+        let mut computations = self.computations.lock();
         if let Some(computation) = computations.get(&key).and_then(Weak::upgrade) {
             if computation.accepts_followers() {
                 return Role::Follower(computation);
@@ -70,7 +71,7 @@ impl Singleflight {
             // Drops the old computation after the lock, because its destructor takes the lock.
             drop(computations);
             drop(computation);
-            computations = self.computations();
+            computations = self.computations.lock();
         }
         let computation = Arc::new(Computation {
             key: key.clone(),
@@ -83,10 +84,6 @@ impl Singleflight {
         computations.insert(key, Arc::downgrade(&computation));
         Role::Leader(computation)
     }
-
-    fn computations(&self) -> MutexGuard<'_, HashMap<String, Weak<Computation>>> {
-        self.computations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Computation {
@@ -97,7 +94,7 @@ impl Computation {
 
     /// Records that the computation is about to read the store.
     pub(crate) fn begin(&self) {
-        let _ordered_with_join = self.group.computations();
+        let _ordered_with_join = self.group.computations.lock();
         self.began_at.get_or_init(|| self.group.n_writes.load(Ordering::SeqCst));
     }
 
@@ -120,7 +117,7 @@ impl Computation {
 
     /// Removes this computation from the list, unless another one has replaced it.
     fn remove(&self) {
-        let mut computations = self.group.computations();
+        let mut computations = self.group.computations.lock();
         if computations.get(&self.key).is_some_and(|listed| std::ptr::eq(listed.as_ptr(), self)) {
             computations.remove(&self.key);
         }
@@ -203,7 +200,7 @@ mod tests {
             assert!(matches!(computation.result().await, Output::Complete(ref bytes, _) if bytes == "1"));
         }
         drop(leader(join(&group, &ctx)));
-        assert!(group.computations().is_empty());
+        assert!(group.computations.lock().is_empty());
     }
 
     #[tokio::test]
@@ -223,7 +220,7 @@ mod tests {
         assert_eq!(ctx.interrupted(), None);
         drop(second);
         assert_eq!(ctx.interrupted(), Some(Interrupt::Canceled));
-        assert!(group.computations().is_empty());
+        assert!(group.computations.lock().is_empty());
     }
 
     #[test]

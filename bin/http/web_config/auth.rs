@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
@@ -201,7 +202,7 @@ impl Auth {
     /// Adds a request to the queue of comparisons. Returns `None` if the queue is full. Equal credentials take one
     /// slot.
     fn enqueue(self: &Arc<Self>, key: Digest, client: Option<IpAddr>) -> Option<Queued> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         let of_client = queue.values().filter(|(other, _)| *other == client).count();
         if !queue.contains_key(&key) && (queue.len() >= QUEUED_MAX || of_client >= QUEUED_PER_CLIENT_MAX) {
             return None;
@@ -211,11 +212,11 @@ impl Auth {
     }
 
     fn cached(&self, key: &Digest) -> Option<bool> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+        self.cache.lock().get(key).copied()
     }
 
     fn keep(&self, key: Digest, is_right: bool) {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if cache.len() >= CACHE_LEN_MAX {
             // Evicts failures first: guesses must not evict correct passwords.
             let wrong = cache.iter().find(|(_, is_right)| !**is_right).map(|(key, _)| *key);
@@ -228,7 +229,7 @@ impl Auth {
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        let mut queue = self.auth.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.auth.queue.lock();
         if let Entry::Occupied(mut entry) = queue.entry(self.key) {
             entry.get_mut().1 -= 1;
             if entry.get().1 == 0 {
@@ -358,7 +359,7 @@ mod tests {
     async fn comparisons_are_cached_within_a_bound() {
         let auth = auth();
         auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read, None).await.unwrap();
-        let kept = || auth.cache.lock().unwrap().len();
+        let kept = || auth.cache.lock().len();
         assert_eq!(kept(), 1);
         auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read, None).await.unwrap();
         assert_eq!(kept(), 1);
@@ -366,7 +367,7 @@ mod tests {
             auth.keep(sha256(&[&i.to_le_bytes()]), false);
         }
         assert_eq!(kept(), CACHE_LEN_MAX);
-        assert!(auth.cache.lock().unwrap().values().any(|&is_right| is_right), "guesses do not push out who is right");
+        assert!(auth.cache.lock().values().any(|&is_right| is_right), "guesses do not push out who is right");
     }
 
     #[tokio::test]
@@ -382,7 +383,7 @@ mod tests {
             .collect();
         assert!(auth.enqueue(key(QUEUED_MAX), client(200)).is_none());
         drop((queued, others));
-        assert!(auth.queue.lock().unwrap().is_empty());
+        assert!(auth.queue.lock().is_empty());
     }
 
     /// The response to an unknown user took another time than that to a user whose hash has a low cost.

@@ -17,11 +17,12 @@ mod tenants;
 mod tls;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 use axum::http::{HeaderName, HeaderValue};
+use parking_lot::{Mutex, RwLock};
 use prometheus::IntCounter;
 use tokio_rustls::rustls::ServerConfig;
 
@@ -78,13 +79,13 @@ impl WebConfig {
 
     /// Returns the configuration in force.
     pub(crate) fn current(&self) -> Arc<Loaded> {
-        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.loaded.read())
     }
 
     /// Reloads the file if it has changed, or a file that it names. Counts failures.
     pub(crate) fn reload_if_changed(&self, failures: &IntCounter) {
         let Some(path) = &self.path else { return };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let now: Vec<_> = seen.iter().map(|file| Fingerprint::of(&file.path)).collect();
         if now == *seen {
             return;
@@ -93,7 +94,7 @@ impl WebConfig {
         match loaded {
             Ok(loaded) => {
                 *seen = loaded.files.clone();
-                *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+                *self.loaded.write() = Arc::new(loaded);
                 tracing::info!(?path, "Web configuration reloaded");
             }
             Err(error) => {

@@ -6,10 +6,11 @@
 pub(crate) mod log;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use varve_tsdb::context::{MemoryBudget, MemoryReclaimer};
 use varve_tsdb::{Interrupt, QueryContext};
 
@@ -74,7 +75,7 @@ impl ActiveRequest {
             reason: reason.to_owned(),
             text: truncate(&context.parameters().text, log::TEXT_SIZE_MAX).to_owned(),
         };
-        log.write(&mut self.slot.lock().unwrap_or_else(PoisonError::into_inner), &record);
+        log.write(&mut self.slot.lock(), &record);
     }
 
     /// Records that work on the request begins.
@@ -128,18 +129,18 @@ impl ActiveRequests {
             queued: OnceLock::new(),
             slot: Mutex::new(None),
         });
-        self.requests().insert(request.context.id, Arc::clone(&request));
+        self.requests.lock().insert(request.context.id, Arc::clone(&request));
         Registration { all: Arc::clone(self), request }
     }
 
     /// Interrupts all requests.
     pub(crate) fn interrupt_all(&self, reason: Interrupt) {
-        self.requests().values().for_each(|request| request.ctx.interrupt(reason));
+        self.requests.lock().values().for_each(|request| request.ctx.interrupt(reason));
     }
 
     /// Interrupts a request for data. Returns `false` if there is none with this id.
     pub(crate) fn kill(&self, id: u64) -> bool {
-        let requests = self.requests();
+        let requests = self.requests.lock();
         requests
             .get(&id)
             .filter(|request| request.class != RequestClass::Write)
@@ -149,14 +150,14 @@ impl ActiveRequests {
 
     /// Returns all requests, the oldest first.
     pub(crate) fn list(&self) -> Vec<Arc<ActiveRequest>> {
-        let mut all: Vec<_> = self.requests().values().cloned().collect();
+        let mut all: Vec<_> = self.requests.lock().values().cloned().collect();
         all.sort_unstable_by_key(|request| request.context.id);
         all
     }
 
     /// Returns the number of requests.
     pub(crate) fn len(&self) -> usize {
-        self.requests().len()
+        self.requests.lock().len()
     }
 
     /// Interrupts the request that holds the most memory, unless an interrupted request still holds memory. Returns
@@ -168,7 +169,7 @@ impl ActiveRequests {
     /// Interrupts the heaviest request that holds more than `size` bytes, other than `asking`, unless an interrupted
     /// request still holds memory.
     fn interrupt_heavier_than(&self, size: usize, asking: Option<&MemoryBudget>, reason: Interrupt) -> bool {
-        let requests = self.requests();
+        let requests = self.requests.lock();
         let held = |request: &Arc<ActiveRequest>| request.ctx.memory().used();
         let others: Vec<_> = requests
             .values()
@@ -189,10 +190,6 @@ impl ActiveRequests {
         tracing::warn!(id = heaviest.context.id, query, bytes = held(heaviest), %reason, "Heaviest request interrupted");
         true
     }
-
-    fn requests(&self) -> MutexGuard<'_, HashMap<u64, Arc<ActiveRequest>>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Maximum bytes of a query in a log message.
@@ -202,7 +199,8 @@ impl MemoryReclaimer for ActiveRequests {
     fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool {
         let wanted = asking.used().saturating_add(size);
         let is_interrupted = self
-            .requests()
+            .requests
+            .lock()
             .values()
             .any(|request| asking.is(request.ctx.memory()) && request.ctx.interrupted().is_some());
         !is_interrupted && self.interrupt_heavier_than(wanted, Some(asking), Interrupt::Heaviest)
@@ -211,7 +209,7 @@ impl MemoryReclaimer for ActiveRequests {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.all.requests().remove(&self.request.context.id);
+        self.all.requests.lock().remove(&self.request.context.id);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Summaries: quantiles of recent observations, as of Prometheus' Go client.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Metric, MetricFamily, MetricType, Quantile, Summary};
 
@@ -49,7 +50,7 @@ impl SummaryVec {
     }
 
     pub(crate) fn observe(&self, label: &str, value: f64) {
-        let mut summaries = self.lock();
+        let mut summaries = self.summaries.lock();
         let observed = summaries.entry(label.to_owned()).or_default();
         observed.count += 1;
         observed.sum += value;
@@ -60,11 +61,7 @@ impl SummaryVec {
     }
 
     pub(crate) fn remove(&self, label: &str) {
-        self.lock().remove(label);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Observed>> {
-        self.summaries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.summaries.lock().remove(label);
     }
 }
 
@@ -85,7 +82,7 @@ impl Collector for SummaryVec {
         family.set_name(self.name.to_owned());
         family.set_help(of.help.to_owned());
         family.set_field_type(MetricType::SUMMARY);
-        family.set_metric(self.lock().iter().map(metric).collect());
+        family.set_metric(self.summaries.lock().iter().map(metric).collect());
         vec![family]
     }
 }
@@ -126,7 +123,8 @@ mod tests {
         let quantiles: Vec<_> = summary.get_quantile().iter().map(|of| (of.quantile(), of.value())).collect();
         assert_eq!(quantiles, [(0.5, 600.0), (0.9, 1000.0), (0.99, 1090.0)]);
         assert_eq!((summary.sample_count(), summary.sample_sum()), (1100, 605_550.0));
-        let later = summaries.lock()["a"].summary(Instant::now() + AGE_MAX + Duration::from_secs(1), QUANTILES);
+        let later =
+            summaries.summaries.lock()["a"].summary(Instant::now() + AGE_MAX + Duration::from_secs(1), QUANTILES);
         assert!(later.get_quantile().iter().all(|of| of.value().is_nan()) && later.sample_count() == 1100);
     }
 }

@@ -15,10 +15,11 @@ mod load;
 mod scheduler;
 mod storage;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Condvar, Mutex, RwLock};
 use varve_ingest::Written;
 use varve_query::promql::Features;
 use varve_rules::waiting::Senders;
@@ -128,19 +129,19 @@ impl Rules {
     /// Puts rules into force. Waits for running evaluations of groups that have changed or are removed. The caller
     /// applies one configuration at a time.
     pub(crate) fn apply(&self, Prepared { loaded, live }: Prepared) {
-        let is_first = !self.entries().is_loaded();
+        let is_first = !self.entries.lock().is_loaded();
         let old = self.live();
         let change = old.set.change_to(loaded, live.default_interval, is_first, &self.alerts_max);
         let now = now();
         let (set, removed) = change.apply(now, &live.settings);
-        self.entries().replace(&set, removed, now);
-        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Live { set: Arc::new(set), ..live };
+        self.entries.lock().replace(&set, removed, now);
+        *self.live.write() = Live { set: Arc::new(set), ..live };
         self.changed.notify_all();
     }
 
     /// Returns all groups.
     pub(crate) fn set(&self) -> Arc<RuleSet> {
-        Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner).set)
+        Arc::clone(&self.live.read().set)
     }
 
     /// Returns the default interval of groups, and the settings in force.
@@ -175,7 +176,7 @@ impl Rules {
 
     /// Waits for the end of all evaluations, after [`Rules::stop`].
     pub(crate) fn join(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self.running.lock().take();
         running.into_iter().for_each(RuleThreads::join);
     }
 
@@ -189,11 +190,7 @@ impl Rules {
     }
 
     fn live(&self) -> Live {
-        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.read().clone()
     }
 }
 

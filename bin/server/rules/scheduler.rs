@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
 use varve_rules::plan::{Next, Plan, Waiting};
 use varve_rules::{Group, Mode, RemovedGroup, RuleSet, Time};
 
@@ -160,7 +161,7 @@ pub(crate) fn start(app: &Arc<App>, store: &Arc<Store>) -> io::Result<()> {
     for _ in 0..n_workers {
         threads.push(spawn("rule-group", work)?);
     }
-    *app.rules.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(RuleThreads(threads));
+    *app.rules.running.lock() = Some(RuleThreads(threads));
     Ok(())
 }
 
@@ -169,8 +170,8 @@ fn schedule(app: &App, store: &Store) {
     let rules = &app.rules;
     while !rules.is_stopping() {
         let enqueued = unless_panicked(|| enqueue(app, store));
-        let (entries, sleep) = enqueued.unwrap_or_else(|| (rules.entries(), SLEEP_MAX));
-        drop(rules.changed.wait_timeout(entries, sleep).unwrap_or_else(PoisonError::into_inner));
+        let (mut entries, sleep) = enqueued.unwrap_or_else(|| (rules.entries.lock(), SLEEP_MAX));
+        rules.changed.wait_for(&mut entries, sleep);
     }
 }
 
@@ -180,11 +181,11 @@ fn enqueue<'a>(app: &'a App, store: &Store) -> (MutexGuard<'a, Entries>, Duratio
     plan_catch_up(app, store, &live);
     let now = now();
     end_removed_groups(app, store, now);
-    let catching_up = rules.entries().catching_up();
+    let catching_up = rules.entries.lock().catching_up();
     for group in catching_up {
         group.resend(now, &RuleStorage::new(app, store, group.schedule().interval()), &live.settings);
     }
-    let mut entries = rules.entries();
+    let mut entries = rules.entries.lock();
     let next_at = entries.enqueue_due(Waiting { senders: &rules.senders, max_wait: live.max_wait }, now);
     if !entries.queue.is_empty() {
         rules.changed.notify_all();
@@ -202,7 +203,7 @@ fn unless_panicked<T>(run: impl FnOnce() -> T) -> Option<T> {
 fn plan_catch_up(app: &App, store: &Store, live: &Live) {
     let rules = &app.rules;
     let new: Vec<Arc<Group>> = {
-        let entries = rules.entries();
+        let entries = rules.entries.lock();
         entries.by_key.values().filter(|entry| entry.is_new).map(|entry| Arc::clone(&entry.group)).collect()
     };
     for group in new {
@@ -210,7 +211,7 @@ fn plan_catch_up(app: &App, store: &Store, live: &Live) {
             return;
         }
         let last = caught_up_from(app, store, live, &group, now());
-        let mut entries = rules.entries();
+        let mut entries = rules.entries.lock();
         let Some(entry) = entries.entry(&group) else { continue };
         entry.is_new = false;
         if let Some(last) = last {
@@ -248,7 +249,7 @@ fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Tim
 }
 
 fn end_removed_groups(app: &App, store: &Store, now: Time) {
-    let due = app.rules.entries().take_removed(now);
+    let due = app.rules.entries.lock().take_removed(now);
     let storage = RuleStorage::new(app, store, SLEEP_MAX);
     let mut failed = Vec::new();
     for mut group in due {
@@ -259,7 +260,7 @@ fn end_removed_groups(app: &App, store: &Store, now: Time) {
         }
     }
     if !failed.is_empty() {
-        app.rules.entries().removed.extend(failed);
+        app.rules.entries.lock().removed.extend(failed);
     }
 }
 
@@ -274,14 +275,14 @@ fn work(app: &App, store: &Store) {
         if let Some(iteration) = unless_panicked(evaluate) {
             app.metrics.rules.note_end(&iteration);
         }
-        rules.entries().done(&job);
+        rules.entries.lock().done(&job);
         rules.changed.notify_all();
     }
 }
 
 /// Takes the next evaluation from the queue. Returns `None` when the rules are stopped.
 fn take(rules: &Rules) -> Option<Job> {
-    let mut entries = rules.entries();
+    let mut entries = rules.entries.lock();
     loop {
         if rules.is_stopping() {
             return None;
@@ -289,7 +290,7 @@ fn take(rules: &Rules) -> Option<Job> {
         if let Some(job) = entries.queue.pop_front() {
             return Some(job);
         }
-        entries = rules.changed.wait_timeout(entries, SLEEP_MAX).unwrap_or_else(PoisonError::into_inner).0;
+        rules.changed.wait_for(&mut entries, SLEEP_MAX);
     }
 }
 

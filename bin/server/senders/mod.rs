@@ -8,8 +8,9 @@ pub(crate) mod observer;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use varve_ingest::{WriteError, Written};
 
 use crate::server::rejects::Sender;
@@ -104,7 +105,7 @@ impl Senders {
     pub(crate) fn add(&self, now_ms: i64, sender: Sender, outcome: &Result<Written, WriteError>) {
         let name = sender.name(outcome.as_ref().ok().and_then(|written| written.replica.as_deref()));
         let id = SenderId::from(sender);
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         let is_known = all.get_mut(&id).is_some_and(|stats| !std::mem::take(&mut stats.has_vanished));
         if !is_known && all.len() < SENDERS_MAX {
             tracing::info!(sender = %id, "A sender has appeared");
@@ -139,7 +140,7 @@ impl Senders {
 
     /// Returns the senders that have vanished since the last call.
     pub(super) fn vanished(&self, now_ms: i64) -> Vec<SenderId> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         let silent = all.iter_mut().filter(|(_, stats)| now_ms - stats.last_ms > SILENT_MAX_MS && !stats.has_vanished);
         let vanished = silent.map(|(id, stats)| {
             stats.has_vanished = true;
@@ -150,7 +151,7 @@ impl Senders {
 
     /// Returns all senders, the most recent first.
     pub(crate) fn list(&self) -> Vec<(SenderId, SenderStats)> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all.lock();
         let mut list: Vec<_> = all.iter().map(|(id, stats)| (id.clone(), stats.clone())).collect();
         drop(all);
         list.sort_by_key(|(_, stats)| std::cmp::Reverse(stats.last_ms));

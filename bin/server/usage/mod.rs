@@ -19,8 +19,8 @@ pub(crate) mod top_queries;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_tsdb::fs::{Clock, RealFs, StateFileError, SystemClock};
 use varve_tsdb::labels::METRIC_NAME;
@@ -75,18 +75,18 @@ impl Usage {
     /// Records the uses of a query or metadata request.
     pub(crate) fn note(&self, who: &Requester, selectors: &[SelectorUse]) {
         let uses: Vec<Use> = selectors.iter().flat_map(uses).collect();
-        self.record().note(who, &uses, SystemClock.now_ms());
+        self.record.lock().note(who, &uses, SystemClock.now_ms());
         self.is_changed.store(true, Ordering::Release);
     }
 
     /// Returns a copy of the record.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.record().snapshot()
+        self.record.lock().snapshot()
     }
 
     /// Returns the size of the record.
     pub(crate) fn stats(&self) -> UsageStats {
-        self.record().stats()
+        self.record.lock().stats()
     }
 
     /// Writes the record to its file, if it has changed. Blocks.
@@ -98,12 +98,8 @@ impl Usage {
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        let payload = file::encode(&self.record());
+        let payload = file::encode(&self.record.lock());
         file::FILE.replace(&RealFs, path, &payload).inspect_err(|_| self.is_changed.store(true, Ordering::Release))
-    }
-
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -15,8 +15,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::server::request_context::{RequestContext, truncate};
 
@@ -57,7 +59,7 @@ impl QueryBreaker {
 
     /// Returns the reason why the query of a request is rejected, if it is.
     pub(crate) fn check(&self, request: &RequestContext, now: Instant) -> Option<String> {
-        let mut failed = self.lock();
+        let mut failed = self.failed.lock();
         // Fast path: no query has failed.
         if failed.is_empty() {
             return None;
@@ -72,7 +74,7 @@ impl QueryBreaker {
 
     /// Records the end of a query: with the error if it exceeded a memory limit, `None` if it succeeded.
     pub(crate) fn record(&self, request: &RequestContext, error: Option<&str>, now: Instant) {
-        let mut failed = self.lock();
+        let mut failed = self.failed.lock();
         if self.failures_max == 0 || (error.is_none() && failed.is_empty()) {
             return;
         }
@@ -101,14 +103,14 @@ impl QueryBreaker {
 
     /// Returns all queries that have failed, and for how long each is rejected. The last failure comes first.
     pub(crate) fn list(&self, now: Instant) -> Vec<(FailedQuery, Option<Duration>)> {
-        let mut all: Vec<_> = self.lock().values().cloned().collect();
+        let mut all: Vec<_> = self.failed.lock().values().cloned().collect();
         all.sort_by_key(|query| std::cmp::Reverse(query.failed_at));
         all.into_iter().map(|query| (query.clone(), self.rejected_for(&query, now))).collect()
     }
 
     /// Forgets all failures.
     pub(crate) fn reset(&self) {
-        self.lock().clear();
+        self.failed.lock().clear();
     }
 
     fn rejected_for(&self, query: &FailedQuery, now: Instant) -> Option<Duration> {
@@ -120,10 +122,6 @@ impl QueryBreaker {
         let times = request.times()?;
         let length_ms = times.end_ms.wrapping_sub(times.start_ms);
         Some(self.hasher.hash_one((&request.user, &request.parameters().text, times.step_ms, length_ms)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, FailedQuery>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,8 @@
 //! each of [`SHAPE_SIZE_MAX`] bytes. A full window keeps the shapes that took the most time.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::server::request_context::truncate;
 
@@ -63,7 +64,7 @@ impl TopQueries {
     pub(crate) fn add(&self, now_ms: i64, text: &str, cost: Cost) {
         let cost = Cost { example: truncate(text, SHAPE_SIZE_MAX).to_owned(), ..cost };
         let number = now_ms.div_euclid(WINDOW_MS);
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut windows = self.windows.lock();
         if windows.back().is_none_or(|newest| newest.number < number) {
             windows.push_back(Window { number, shapes: HashMap::new() });
             let n_outdated = windows.len().saturating_sub(WINDOWS);
@@ -78,7 +79,7 @@ impl TopQueries {
     /// Returns the cost of each shape in windows that end after `since_ms`, by time in descending order.
     pub(crate) fn list(&self, since_ms: i64) -> Vec<(String, Cost)> {
         let mut sums: HashMap<String, Cost> = HashMap::new();
-        let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let windows = self.windows.lock();
         for window in windows.iter().filter(|window| (window.number + 1) * WINDOW_MS > since_ms) {
             for (shape, cost) in &window.shapes {
                 sums.entry(shape.clone()).or_default().add(cost);

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io::{IsTerminal, stderr, stdout};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use parking_lot::Mutex;
 
 /// Redraws of the bar per second.
 const DRAWS_PER_S: u8 = 5;
@@ -76,7 +76,7 @@ impl Progress {
             self.bar.set_position(done);
             return;
         };
-        let mut line_at = line_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line_at = line_at.lock();
         if line_at.elapsed() >= LINE_INTERVAL {
             *line_at = Instant::now();
             eprintln!("{}: {}", self.what, line(self.unit, done, total, self.started.elapsed(), more));

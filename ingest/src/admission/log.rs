@@ -3,9 +3,10 @@
 //! A file system does not report free space: only a successful write does. So one waiter at a time retries the write
 //! every [`RETRY_INTERVAL`], and wakes the others when it succeeds.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use varve_tsdb::{Db, Error};
 
 use crate::error::WriteError;
@@ -34,13 +35,12 @@ impl LogGate {
         if let Ok(()) = self.db.ready() {
             return Ok(());
         }
-        let mut retrying = self.retrying.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retrying = self.retrying.lock();
         loop {
             match self.db.ready() {
                 Err(Error::Io { .. }) if Instant::now() < deadline => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    let wait = self.writable.wait_timeout(retrying, RETRY_INTERVAL.min(left));
-                    retrying = wait.unwrap_or_else(PoisonError::into_inner).0;
+                    self.writable.wait_for(&mut retrying, RETRY_INTERVAL.min(left));
                 }
                 ready => {
                     self.writable.notify_all();

@@ -4,8 +4,9 @@
 //! wait for each other's bytes would both wait until their deadlines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::error::WriteError;
 
@@ -54,7 +55,7 @@ impl Memory {
         if let Ok(reservation) = self.reserve(size) {
             return Ok(reservation);
         }
-        let mut checking = self.checking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checking = self.checking.lock();
         loop {
             let busy = match self.reserve(size) {
                 Err(busy @ WriteError::Busy { .. }) => busy,
@@ -64,7 +65,7 @@ impl Memory {
             if left.is_zero() {
                 return Err(busy);
             }
-            checking = self.released.wait_timeout(checking, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.released.wait_for(&mut checking, left);
         }
     }
 
@@ -113,7 +114,7 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.memory.in_flight.fetch_sub(self.size, Ordering::Relaxed);
-        drop(self.memory.checking.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.memory.checking.lock());
         self.memory.released.notify_all();
     }
 }

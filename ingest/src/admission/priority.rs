@@ -9,8 +9,9 @@
 //!
 //! Threads: one short lock, taken twice per request. A yielding thread blocks and holds only its permit.
 
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 /// Number of series created between two yields, which takes a fraction of a millisecond.
 pub(super) const SERIES_BETWEEN_YIELDS: usize = 64;
@@ -30,20 +31,20 @@ pub(super) struct PriorityGuard<'a>(&'a Priority);
 
 impl Priority {
     pub(super) fn enter(&self) -> PriorityGuard<'_> {
-        *self.n_active.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *self.n_active.lock() += 1;
         PriorityGuard(self)
     }
 
     /// Waits until no request of known series is active, for at most [`YIELD_MAX`].
     pub(super) fn yield_now(&self) {
-        let n_active = self.n_active.lock().unwrap_or_else(PoisonError::into_inner);
-        let _either = self.idle.wait_timeout_while(n_active, YIELD_MAX, |n| *n > 0);
+        let mut n_active = self.n_active.lock();
+        let _either = self.idle.wait_while_for(&mut n_active, |n| *n > 0, YIELD_MAX);
     }
 }
 
 impl Drop for PriorityGuard<'_> {
     fn drop(&mut self) {
-        let mut n_active = self.0.n_active.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut n_active = self.0.n_active.lock();
         *n_active -= 1;
         if *n_active == 0 {
             self.0.idle.notify_all();
@@ -67,7 +68,7 @@ mod tests {
             scope.spawn(|| priority.yield_now());
             drop(second);
         });
-        assert_eq!(*priority.n_active.lock().unwrap(), 0);
+        assert_eq!(*priority.n_active.lock(), 0);
         priority.yield_now();
     }
 }

@@ -1,6 +1,6 @@
 //! Queue slots: bounds the number of requests that wait while they hold a decoded body, and their bytes.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 /// The bounds of the queue, and its current length.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Queue {
     /// Reserves a slot for a request of `size` bytes. Returns `None` if the queue is full. An empty queue accepts a
     /// request of any size.
     pub(super) fn reserve(&self, size: usize) -> Option<QueueSlot<'_>> {
-        let mut length = self.lock();
+        let mut length = self.length.lock();
         let is_full =
             length.n_requests >= self.max.n_requests || length.size_bytes.saturating_add(size) > self.max.size_bytes;
         if is_full && length.n_requests > 0 {
@@ -43,17 +43,13 @@ impl Queue {
     }
 
     pub(super) fn length(&self) -> Length {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Length> {
-        self.length.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.length.lock()
     }
 }
 
 impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
-        let mut length = self.queue.lock();
+        let mut length = self.queue.length.lock();
         length.n_requests -= 1;
         length.size_bytes -= self.size;
     }

@@ -9,9 +9,10 @@
 //! may be hundreds.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl FifoSemaphore {
 
     /// Returns a permit if one is free and no thread waits.
     pub(super) fn try_acquire(&self) -> Option<SemaphorePermit<'_>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.n_held >= self.permits_max || !state.waiters.is_empty() {
             return None;
         }
@@ -50,7 +51,7 @@ impl FifoSemaphore {
 
     /// Waits for a permit. Returns `None` after the deadline.
     pub(super) fn acquire_until(&self, deadline: Instant) -> Option<SemaphorePermit<'_>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiters.push_back((ticket, thread::current()));
@@ -71,17 +72,13 @@ impl FifoSemaphore {
             drop(state);
             // Returns immediately if the thread was already unparked since it joined the queue.
             thread::park_timeout(left);
-            state = self.state();
+            state = self.state.lock();
         }
     }
 
     /// Returns the number of held permits.
     pub(super) fn n_held(&self) -> usize {
-        self.state().n_held
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().n_held
     }
 }
 
@@ -95,7 +92,7 @@ impl State {
 
 impl Drop for SemaphorePermit<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         state.n_held -= 1;
         state.wake_first(self.0.permits_max);
     }
@@ -117,16 +114,16 @@ mod tests {
                 let (semaphore, order) = (&semaphore, &order);
                 scope.spawn(move || {
                     let permit = semaphore.acquire_until(deadline).unwrap();
-                    order.lock().unwrap().push(i);
+                    order.lock().push(i);
                     drop(permit);
                 });
-                while semaphore.state().waiters.len() <= i {
+                while semaphore.state.lock().waiters.len() <= i {
                     thread::yield_now();
                 }
             }
             drop(first);
         });
-        assert_eq!((order.into_inner().unwrap(), semaphore.n_held()), (vec![0, 1, 2], 0));
+        assert_eq!((order.into_inner(), semaphore.n_held()), (vec![0, 1, 2], 0));
     }
 
     #[test]

@@ -23,9 +23,10 @@ mod file;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use varve_tsdb::Labels;
 use varve_tsdb::fs::{Clock, Fs, SystemClock};
 
@@ -71,13 +72,13 @@ impl Elections {
     /// Returns the clusters by name.
     #[must_use]
     pub fn clusters(&self) -> Vec<HaCluster> {
-        self.state().election.clusters(self.now())
+        self.state.lock().election.clusters(self.now())
     }
 
     /// Returns the number of failed writes of the file.
     #[must_use]
     pub fn n_write_failures(&self) -> u64 {
-        self.state().file.n_write_failures()
+        self.state.lock().file.n_write_failures()
     }
 
     /// Repeats a failed write. Waits for the disk.
@@ -85,12 +86,12 @@ impl Elections {
     /// # Errors
     /// If the write fails again. The file is unchanged then.
     pub fn save(&self) -> io::Result<()> {
-        let State { election, file } = &mut *self.state();
+        let State { election, file } = &mut *self.state.lock();
         file.save(|| file::encode(election))
     }
 
     fn decide(&self, pair: Pair<'_>, timeout: Duration) -> Decision {
-        let State { election, file } = &mut *self.state();
+        let State { election, file } = &mut *self.state.lock();
         let n_changes = election.n_changes();
         let decision = election.decide(pair.cluster, pair.replica, self.now(), timeout);
         if election.n_changes() != n_changes {
@@ -100,15 +101,11 @@ impl Elections {
     }
 
     fn count_deduplicated(&self, pair: Pair<'_>, n_samples: u64) {
-        self.state().election.count_deduplicated(pair.cluster, n_samples);
+        self.state.lock().election.count_deduplicated(pair.cluster, n_samples);
     }
 
     fn now(&self) -> Moment {
         Moment { since_start: self.started.elapsed(), wall_ms: SystemClock.now_ms() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

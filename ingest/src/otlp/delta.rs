@@ -11,8 +11,9 @@
 //! Bounds: at most [`STREAMS_MAX`] streams with [`SIZE_MAX_BYTES`] in all; others are rejected.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::labels::LabelMap;
 use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
@@ -96,7 +97,7 @@ impl DeltaStreams {
             identity.extend_from_slice(&[&[0xff], name.as_bytes(), &[0xff], value.as_bytes()].concat());
         }
         let key = self.hasher.hash(&identity);
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.streams.lock();
         streams.sweep(now);
         let (&mut start_ns, &mut time_ns) = point.times();
         let Streams { totals, size, .. } = &mut *streams;
@@ -135,7 +136,7 @@ impl DeltaStreams {
 
     /// Returns the number of streams.
     pub(crate) fn n_streams(&self) -> usize {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).totals.len()
+        self.streams.lock().totals.len()
     }
 }
 

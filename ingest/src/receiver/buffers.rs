@@ -1,6 +1,6 @@
 //! Buffers that write requests reuse.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
 
 use crate::append::Outgoing;
 use crate::batch::{DecodedBatch, RouteKey};
@@ -40,9 +40,9 @@ impl BufferPool {
     /// Calls `work` with unused buffers. Frees them afterwards if they take more than a quarter of the pool or do not
     /// fit in it, so that the memory of huge requests is not held forever.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Buffers) -> R) -> R {
-        let mut buffers = self.lock().pop().unwrap_or_default();
+        let mut buffers = self.free.lock().pop().unwrap_or_default();
         let result = work(&mut buffers);
-        let mut free = self.lock();
+        let mut free = self.free.lock();
         if buffers.size() <= self.size_max / 4 && size(&free) + buffers.size() <= self.size_max {
             free.push(buffers);
         }
@@ -51,16 +51,12 @@ impl BufferPool {
 
     /// Returns the bytes of memory of all unused buffers.
     pub(crate) fn size(&self) -> usize {
-        size(&self.lock())
+        size(&self.free.lock())
     }
 
     /// Frees all unused buffers.
     pub(crate) fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Buffers>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        self.free.lock().clear();
     }
 }
 

@@ -6,8 +6,9 @@ pub(crate) mod rule_samples;
 pub(crate) mod stats;
 
 use std::cell::RefCell;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use varve_tsdb::{Db, Labels, Matcher, QueryContext};
 
 use crate::admission::{AdmissionControl, Budgets, Origin, Permit, TeamStatus};
@@ -201,7 +202,7 @@ impl Receiver {
     }
 
     fn change_rules(&self, change: impl FnOnce(&ActiveRules) -> ActiveRules) -> Arc<Rules> {
-        let mut active = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let mut active = self.rules.write();
         *active = Arc::new(change(&active));
         let rules = Arc::clone(&active.rules);
         drop(active);
@@ -224,7 +225,7 @@ impl Receiver {
     /// Applies the settings of HA pairs, also to known series. `None` turns deduplication off.
     pub fn set_ha(&self, settings: Option<HaSettings>, elections: &Arc<Elections>) {
         let ha = settings.map(|settings| Arc::new(Ha::new(settings, Arc::clone(elections))));
-        *self.ha.write().unwrap_or_else(PoisonError::into_inner) = ha;
+        *self.ha.write() = ha;
     }
 
     /// Applies budgets, also to existing series. If the team label changes, each series is visited once during the
@@ -250,11 +251,11 @@ impl Receiver {
 
     /// Sets the translation of OTLP.
     pub fn set_otlp(&self, settings: OtlpSettings) {
-        *self.otlp.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.otlp.write() = Arc::new(settings);
     }
 
     fn rules(&self) -> Arc<ActiveRules> {
-        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.rules.read())
     }
 
     /// Runs `write` with reused buffers and counts its outcome.
@@ -299,7 +300,7 @@ impl Receiver {
     ) -> Result<Written, WriteError> {
         self.limits.check_body(body.len())?;
         let mut permit = self.admit(origin, body.len(), body.len())?;
-        let settings = Arc::clone(&self.otlp.read().unwrap_or_else(PoisonError::into_inner));
+        let settings = Arc::clone(&self.otlp.read());
         let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
         if encoding == otlp::Encoding::Json {
             message = otlp::transcode(&message, &self.limits, &mut permit.memory)?;
@@ -343,7 +344,7 @@ impl Receiver {
         let RequestBuffers { routes, order, outgoing } = buffers;
         let rules = &*self.rules();
         let forced = ForcedLabels::new(permit.labels, &self.hasher);
-        let ha = self.ha.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let ha = self.ha.read().clone();
         let ha = &HaContext::new(ha.as_deref(), message, batch, &self.hasher);
         let (team, budgets) = (permit.team(), self.admission.budgets());
         let scope = Scope::new(rules.generation ^ ha.salt(), budgets.generation(), team.unwrap_or_default());

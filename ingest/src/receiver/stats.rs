@@ -1,7 +1,8 @@
 //! Counters of ingestion.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::admission::{AdmissionStats, Exhausted};
 use crate::error::WriteError;
@@ -55,7 +56,7 @@ pub(crate) struct Counters(Mutex<Stats>);
 impl Counters {
     /// Counts a request.
     pub(crate) fn note(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
-        let stats = &mut *self.lock();
+        let stats = &mut *self.0.lock();
         stats.received_bytes += body_size as u64;
         let requests = match outcome.as_ref().map_err(WriteError::cause) {
             Ok(written) => {
@@ -80,14 +81,10 @@ impl Counters {
 
     /// Counts the samples of a rule.
     pub(crate) fn note_rule(&self, n_stored: u64) {
-        self.lock().samples_stored += n_stored;
+        self.0.lock().samples_stored += n_stored;
     }
 
     pub(crate) fn read(&self, route: RouteStats, admission: AdmissionStats) -> Stats {
-        Stats { route, admission, ..self.lock().clone() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Stats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Stats { route, admission, ..self.0.lock().clone() }
     }
 }

@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Instant;
+
+use parking_lot::{Mutex, RwLock};
 
 use super::rates::Rates;
 use crate::admission::Team;
@@ -58,13 +59,13 @@ impl Attributions {
         if rules.is_empty() && team == Team::NONE {
             return Attribution(0);
         }
-        let read = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let read = self.known.read();
         if let Some(&id) = read.ids.get(&*key_of(team, rules)) {
             read.counts[usize::from(id)].series.fetch_add(1, Ordering::Relaxed);
             return Attribution(id);
         }
         drop(read);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         let id = known.add(team, rules);
         known.counts[usize::from(id)].series.fetch_add(1, Ordering::Relaxed);
         Attribution(id)
@@ -97,7 +98,7 @@ impl Attributions {
         if samples.touched.is_empty() {
             return;
         }
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         for id in samples.touched.drain(..).map(usize::from) {
             each(&known.counts[id], std::mem::take(&mut samples.n_samples[id]));
         }
@@ -105,25 +106,25 @@ impl Attributions {
 
     /// Sets all numbers of series to 0, because every label set will be resolved and counted again.
     pub(super) fn reset_series(&self) {
-        for counts in &self.known.read().unwrap_or_else(PoisonError::into_inner).counts {
+        for counts in &self.known.read().counts {
             counts.series.store(0, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn team_of(&self, Attribution(id): Attribution) -> Team {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).counts[usize::from(id)].team
+        self.known.read().counts[usize::from(id)].team
     }
 
     /// Calls `each` with the rules, series and samples of each attribution.
     pub(super) fn for_each(&self, mut each: impl FnMut(&[u16], u64, u64)) {
-        for Counts { rules, series, samples, .. } in &self.known.read().unwrap_or_else(PoisonError::into_inner).counts {
+        for Counts { rules, series, samples, .. } in &self.known.read().counts {
             each(rules, series.load(Ordering::Relaxed), samples.load(Ordering::Relaxed));
         }
     }
 
     /// Returns the samples per second of each rule. `counts` is the current number of samples of each rule.
     pub(super) fn rates(&self, counts: Vec<u64>) -> Vec<f64> {
-        self.rates.lock().unwrap_or_else(PoisonError::into_inner).read(self.started.elapsed(), counts)
+        self.rates.lock().read(self.started.elapsed(), counts)
     }
 }
 

@@ -14,8 +14,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use varve_tsdb::fs::{Fs, StateFile};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -81,7 +82,7 @@ impl DisabledRules {
 
     /// Locks the state, so that no other thread applies or disables rules.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -11,8 +11,9 @@
 //! shared state without it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher, QueryContext, Result};
 
@@ -53,7 +54,7 @@ impl Footprints {
         let (metric, label) = (labels.get(METRIC_NAME), |name: &str| (name.into(), labels.get(name).into()));
         let footprint = Footprint { rule, labels: compared.filter(|name| *name != METRIC_NAME).map(label).collect() };
         let size = metric.len() + footprint.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_full = state.n_by_rule.get(&rule).is_some_and(|n_of_rule| *n_of_rule >= FOOTPRINTS_MAX)
             || state.n_total >= FOOTPRINTS_TOTAL_MAX
             || state.size + size > SIZE_MAX;
@@ -73,7 +74,7 @@ impl Footprints {
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
     pub(super) fn matching(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Vec<u16>> {
-        let state = Arc::clone(&self.state());
+        let state = Arc::clone(&self.state.lock());
         let named = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal);
         let mut found = BTreeSet::new();
         match named {
@@ -93,11 +94,7 @@ impl Footprints {
 
     /// Returns the number of footprints.
     pub(super) fn len(&self) -> usize {
-        self.state().n_total
-    }
-
-    fn state(&self) -> MutexGuard<'_, Arc<State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().n_total
     }
 }
 
@@ -164,9 +161,9 @@ mod tests {
         for matchers in [vec![], vec![Matcher::equal("__name__", "7")]] {
             assert!(footprints.matching(&interrupted, &matchers).is_err());
         }
-        let read = Arc::clone(&footprints.state());
+        let read = Arc::clone(&footprints.state.lock());
         note_one(1000);
-        assert_eq!((read.n_total, footprints.state().n_total), (1000, 1001));
+        assert_eq!((read.n_total, footprints.state.lock().n_total), (1000, 1001));
     }
 
     #[test]
@@ -176,7 +173,7 @@ mod tests {
             note(&footprints, 0, &["__name__", "job"], &[("__name__", "a"), ("job", "x"), ("pod", pod)]);
         }
         note(&footprints, 7, &["namespace"], &[("__name__", "b"), ("job", "x")]);
-        assert_eq!(footprints.state().n_total, 2);
+        assert_eq!(footprints.state.lock().n_total, 2);
         let check = |matchers: &[(MatchOp, &str, &str)], expect: &[u16]| {
             let matchers: Vec<_> =
                 matchers.iter().map(|&(op, name, value)| Matcher::new(op, name, value).unwrap()).collect();
@@ -202,19 +199,19 @@ mod tests {
         let footprints = Footprints::default();
         let metric = |i: usize| format!("m{i}");
         (0..=FOOTPRINTS_MAX).for_each(|i| note(&footprints, 0, &["__name__"], &[("__name__", &metric(i))]));
-        assert_eq!(footprints.state().n_total, FOOTPRINTS_MAX);
+        assert_eq!(footprints.state.lock().n_total, FOOTPRINTS_MAX);
         note(&footprints, 1, &["__name__"], &[("__name__", "m0")]);
         assert_eq!(matching(&footprints, &[Matcher::equal("__name__", "m0")]), [0, 1]);
         assert!(matching(&footprints, &[Matcher::equal("__name__", &metric(FOOTPRINTS_MAX))]).is_empty());
         for rule in 2..20 {
             (0..FOOTPRINTS_MAX).for_each(|i| note(&footprints, rule, &["__name__"], &[("__name__", &metric(i))]));
         }
-        assert_eq!(footprints.state().n_total, FOOTPRINTS_TOTAL_MAX);
+        assert_eq!(footprints.state.lock().n_total, FOOTPRINTS_TOTAL_MAX);
 
         let (footprints, value) = (Footprints::default(), "x".repeat(1 << 16));
         for i in 0..300 {
             note(&footprints, 0, &["job"], &[("__name__", &metric(i)), ("job", &value)]);
         }
-        assert_eq!(footprints.state().n_total, SIZE_MAX / (value.len() + "m100job".len()));
+        assert_eq!(footprints.state.lock().n_total, SIZE_MAX / (value.len() + "m100job".len()));
     }
 }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::RuleStats;
 use super::builder::Builder;
@@ -29,7 +30,7 @@ pub(super) struct FirstUse {
 impl FirstUse {
     /// Sets the query unless one is known. Returns `true` if it was set.
     pub(super) fn set(&self, by: DisabledByUse) -> bool {
-        let mut known = self.lock();
+        let mut known = self.by.lock();
         let is_first = known.is_none();
         known.get_or_insert(by);
         self.is_known.store(true, Ordering::Release);
@@ -38,21 +39,17 @@ impl FirstUse {
 
     /// Forgets the query. Returns `true` if there was one.
     pub(super) fn clear(&self) -> bool {
-        let mut known = self.lock();
+        let mut known = self.by.lock();
         self.is_known.store(false, Ordering::Release);
         known.take().is_some()
     }
 
     pub(super) fn get(&self) -> Option<DisabledByUse> {
-        self.lock().clone()
+        self.by.lock().clone()
     }
 
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Acquire)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<DisabledByUse>> {
-        self.by.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -14,9 +14,9 @@
 //!
 //! Threads: striped locks. A request takes the lock of each stripe once, for all its keys in that stripe.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use varve_tsdb::SeriesHandle;
 
 use crate::admission::Team;
@@ -147,7 +147,7 @@ where
 }
 
 fn lock(stripe: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    stripe.lock().unwrap_or_else(PoisonError::into_inner)
+    stripe.lock()
 }
 
 impl RouteKey {

@@ -1,9 +1,10 @@
 //! A rule of a running group: its definition, its alerts, and the outcome of its evaluations.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use varve_query::promql;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Labels, Matcher};
@@ -183,7 +184,7 @@ impl Rule {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, RuleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Checks whether the rule may have `n` alerts now.

@@ -19,10 +19,11 @@ mod join;
 mod query;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 use varve_tsdb::changes::ReadVersion;
 
 use crate::annotations::Annotations;
@@ -104,7 +105,7 @@ impl ResultCache {
     /// Removes all entries.
     pub(crate) fn clear(&self) {
         let old = {
-            let mut entries = self.entries();
+            let mut entries = self.entries.lock();
             let (n_uses, n_evicted) = (entries.n_uses, entries.n_evicted + entries.by_key.len() as u64);
             std::mem::replace(&mut *entries, Entries { n_uses, n_evicted, ..Entries::default() })
         };
@@ -116,7 +117,7 @@ impl ResultCache {
     pub(crate) fn stats(&self) -> CacheStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let Counts { n_hits, n_partial_hits, n_misses, n_steps } = &self.counts;
-        let entries = self.entries();
+        let entries = self.entries.lock();
         CacheStats {
             n_hits: read(n_hits),
             n_partial_hits: read(n_partial_hits),
@@ -129,7 +130,7 @@ impl ResultCache {
     }
 
     fn get(&self, key: &Arc<str>) -> Option<Arc<Entry>> {
-        let entries = &mut *self.entries();
+        let entries = &mut *self.entries.lock();
         let (entry, last_use) = entries.by_key.get_mut(key)?;
         entries.by_use.remove(last_use);
         entries.n_uses += 1;
@@ -148,7 +149,7 @@ impl ResultCache {
             return;
         }
         let mut evicted = Vec::new();
-        let entries = &mut *self.entries();
+        let entries = &mut *self.entries.lock();
         entries.size += entry.size;
         entries.n_uses += 1;
         let old = entries.by_key.insert(Arc::clone(&key), (Arc::new(entry), entries.n_uses));
@@ -170,9 +171,6 @@ impl ResultCache {
 
     // A panic under the lock leaves entries that are valid. At most one of them is missing from `by_use`. It leaves the
     // cache when it is replaced or the cache is cleared.
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::label_order::LabelOrder;
 use crate::error::{Error, Interrupt, Result};
@@ -63,7 +65,7 @@ impl Drop for BackgroundTasks {
     fn drop(&mut self) {
         self.stop.flag.store(true, Ordering::Relaxed);
         // Acquires the lock, so that no task is between its check of the flag and its sleep.
-        drop(self.stop.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.stop.lock.lock());
         self.stop.wake.notify_all();
         for thread in self.threads.drain(..) {
             // Panics of the task were caught.
@@ -75,9 +77,9 @@ impl Drop for BackgroundTasks {
 impl Stop {
     /// Sleeps. Returns `true` if the task must continue.
     fn sleep(&self, time: Duration) -> bool {
-        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.lock.lock();
         if !self.is_set() {
-            drop(self.wake.wait_timeout(guard, time));
+            self.wake.wait_for(&mut guard, time);
         }
         !self.is_set()
     }

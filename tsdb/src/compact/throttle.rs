@@ -1,8 +1,9 @@
 //! Limits the rate of background writes.
 
-use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Limits the average rate in bytes per second.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ impl Throttle {
             return;
         }
         let wait = {
-            let mut spent = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut spent = self.state.lock();
             // A smaller size means a new file.
             spent.bytes += if size >= spent.size { size - spent.size } else { size };
             spent.size = size;

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::{AppendFile, Fs, Lock, ReadFile, RealFs};
 
@@ -52,19 +54,15 @@ impl FaultFs {
     /// Makes positional reads of files whose names begin with `prefix` block until this is called again; with `None`,
     /// none block. Opening such a file, and reading its size or header, does not block.
     pub fn set_slow_files(&self, prefix: Option<&str>) {
-        *self.faults.slow_files() = prefix.map(str::to_owned);
+        *self.faults.slow_files.lock() = prefix.map(str::to_owned);
         self.faults.passable.notify_all();
     }
 }
 
 impl Faults {
-    fn slow_files(&self) -> MutexGuard<'_, Option<String>> {
-        self.slow_files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn pass(&self, name: &str) {
         let waits = |prefix: &mut Option<String>| prefix.as_ref().is_some_and(|prefix| name.starts_with(prefix));
-        drop(self.passable.wait_while(self.slow_files(), waits));
+        self.passable.wait_while(&mut self.slow_files.lock(), waits);
     }
 }
 

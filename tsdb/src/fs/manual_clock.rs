@@ -1,7 +1,9 @@
 //! A manual clock for tests.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::Clock;
 
@@ -23,7 +25,7 @@ impl ManualClock {
 
     /// Lets time pass until the wall clock shows `now_ms`.
     pub fn set(&self, now_ms: i64) {
-        let mut time = self.time();
+        let mut time = self.time.lock();
         let (before_ms, elapsed) = *time;
         let passed_ms = u64::try_from(now_ms.saturating_sub(before_ms)).unwrap_or(0);
         *time = (now_ms, elapsed + Duration::from_millis(passed_ms));
@@ -31,20 +33,16 @@ impl ManualClock {
 
     /// Changes the wall clock while no time passes.
     pub fn jump_to(&self, now_ms: i64) {
-        self.time().0 = now_ms;
-    }
-
-    fn time(&self) -> MutexGuard<'_, (i64, Duration)> {
-        self.time.lock().unwrap_or_else(PoisonError::into_inner)
+        self.time.lock().0 = now_ms;
     }
 }
 
 impl Clock for ManualClock {
     fn now_ms(&self) -> i64 {
-        self.time().0
+        self.time.lock().0
     }
 
     fn elapsed(&self) -> Duration {
-        self.time().1
+        self.time.lock().1
     }
 }

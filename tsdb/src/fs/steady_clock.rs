@@ -4,8 +4,10 @@
 //! sets it. Most such jumps are errors that NTP corrects soon. So a [`SteadyClock`] tells two times: the wall clock,
 //! and the time that the monotonic clock leads to expect. A caller chooses the one whose error does no harm.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::Clock;
 
@@ -61,7 +63,7 @@ impl SteadyClock {
 
     /// Expects a time of at least `data_ms`, the time of the newest data: it was written in the past.
     pub(crate) fn expect_at_least(&self, data_ms: i64) {
-        let mut expected = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut expected = self.state.lock();
         expected.time_ms = expected.time_ms.max(data_ms);
     }
 
@@ -69,7 +71,7 @@ impl SteadyClock {
     pub(crate) fn now(&self) -> Now {
         let (wall_ms, elapsed) = (self.clock.now_ms(), self.clock.elapsed());
         // Each change is a single step, so the state is valid after a panic.
-        let mut expected = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut expected = self.state.lock();
         let expected_ms = after(expected.time_ms, elapsed.saturating_sub(expected.at));
         let is_jump = wall_ms.abs_diff(expected_ms) > ADJUSTMENT_MAX_MS as u64;
         if is_jump && expected.differs_since.is_none() {

@@ -1,8 +1,9 @@
 //! The context of a replay: the stores it fills, the file system, the corruption policy and the stop flag.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64};
+
+use parking_lot::Mutex;
 
 use super::progress::ReplayProgress;
 use crate::fs::Fs;

@@ -20,8 +20,9 @@
 //! samples.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::progress::{ReplayProgress, replay_share};
 use super::stats::ReplayStats;
@@ -144,7 +145,7 @@ impl ReplayGate {
     /// # Errors
     /// The errors of [`ReplayGate::wait_for`].
     pub(crate) fn wait(&self, ctx: &QueryContext) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             state.check()?;
             if state.replay == ReplayState::Done {
@@ -156,7 +157,7 @@ impl ReplayGate {
                 Some(reason) => return Err(Error::Interrupted(reason)),
             }
             let time = ctx.remaining().map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
-            state = self.ended.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0;
+            self.ended.wait_for(&mut state, time);
         }
     }
 
@@ -165,7 +166,7 @@ impl ReplayGate {
     /// # Errors
     /// [`Error::ReplayFailed`].
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_done() { Ok(()) } else { self.state().check() }
+        if self.is_done() { Ok(()) } else { self.state.lock().check() }
     }
 
     /// Decides whether the samples of a request are appended or buffered. Returns `None` if they are appended, or a
@@ -189,7 +190,7 @@ impl ReplayGate {
     /// Keeps the charge of samples that were buffered, except the share of `n_rejected` samples.
     pub(crate) fn retain_buffer(&self, mut charge: Charge, n_rejected: usize) {
         charge.shrink(n_rejected * BUFFERED_SAMPLE_SIZE);
-        self.state().buffered.absorb(charge);
+        self.state.lock().buffered.absorb(charge);
     }
 
     /// Returns the reason why writes are rejected, or `None` if they are accepted.
@@ -197,7 +198,7 @@ impl ReplayGate {
         if self.is_done() {
             return None;
         }
-        if let ReplayState::Failed(reason) = &self.state().replay {
+        if let ReplayState::Failed(reason) = &self.state.lock().replay {
             return Some(format!("replay of the WAL failed: {reason}"));
         }
         let full = || format!("the buffer for samples written during the WAL replay is full; {}", self.progress);
@@ -206,13 +207,13 @@ impl ReplayGate {
 
     /// Returns the statistics of the replay. All are zero until it ends.
     pub(crate) fn stats(&self) -> ReplayStats {
-        self.state().stats
+        self.state.lock().stats
     }
 
     /// Returns the progress.
     pub(crate) fn status(&self) -> ReplayStatus {
         ReplayStatus {
-            state: self.state().replay.clone(),
+            state: self.state.lock().replay.clone(),
             n_files: self.progress.n_files(),
             n_files_total: self.progress.n_files_total(),
             n_bytes: self.progress.n_bytes(),
@@ -231,7 +232,7 @@ impl ReplayGate {
 
     /// Ends a successful replay. The caller ensures that no request is in flight.
     pub(crate) fn finish(&self, stats: ReplayStats) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.stats = stats;
         state.replay = ReplayState::Done;
         state.buffered = self.memory.charge();
@@ -241,14 +242,11 @@ impl ReplayGate {
 
     /// Ends a replay that failed.
     pub(crate) fn fail(&self, reason: String) {
-        self.state().replay = ReplayState::Failed(reason);
+        self.state.lock().replay = ReplayState::Failed(reason);
         self.ended.notify_all();
     }
 
     // Fields are replaced by whole values, so the state is valid after a panic.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl State {

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::context::ReplayContext;
@@ -489,7 +488,7 @@ fn file_size(fs: &dyn Fs, path: &Path) -> Result<u64> {
 }
 
 fn set_metadata(context: &ReplayContext<'_>, family: &str, metadata: Metadata) {
-    let mut all = context.metadata.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = context.metadata.lock();
     all.set(family, metadata);
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use super::ReplayStats;
 use super::context::ReplayContext;
@@ -58,7 +60,7 @@ fn replay(fs: &MemFs, on_corruption: WalOnCorruption) -> Replayed {
         large_frames: LargeFrameLock::default(),
     };
     let result = Replay::definitions(Path::new(ROOT), &epochs, &context).and_then(Replay::samples);
-    Replayed { result, progress, metadata: Arc::clone(metadata.into_inner().unwrap().families()) }
+    Replayed { result, progress, metadata: Arc::clone(metadata.into_inner().families()) }
 }
 
 fn stats(fs: &MemFs) -> (ReplayStats, u64) {

@@ -1,7 +1,7 @@
 //! The series of a selection in the heads of all shards, as one stream in label order.
 //!
 //! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few hundred series per
-//! acquisition of the locks. A shard sorts its series by rank or symbols, and `head::Lanes` merges the shards.
+//! acquisition of the locks. A shard sorts its series by rank or symbols, and `head::HeadMerge` merges the shards.
 //!
 //! Many concurrent requests may need the labels of millions of series. Therefore each selection has only a bitmap, and
 //! all selections share the order of the series (`head::SeriesOrder`, decision 0014).
@@ -16,7 +16,7 @@ use super::selection::{BATCH_SERIES, Need, Place, Selection};
 use crate::chunk::Damaged;
 use crate::context::{Charge, QueryContext};
 use crate::error::Result;
-use crate::head::{Head, HeadCopies, Lanes, Projection, SeriesOrder, SlotRef};
+use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
 use crate::labels::LabelHint;
 use crate::labels::Labels;
 use crate::sample::{SampleColumns, TimeRange};
@@ -28,7 +28,7 @@ pub(super) struct HeadStream {
     store: Arc<Store>,
     /// Ascending by shard, which is the lock order.
     heads: Vec<SelectedHead>,
-    lanes: Lanes<Slots>,
+    merge: HeadMerge<Slots>,
     labels: VecDeque<(Labels, Place)>,
     n_left: u64,
 }
@@ -72,12 +72,12 @@ impl HeadStream {
     /// Copies the samples of a selection from all heads, and returns its series. Returns `None` if no series is
     /// selected.
     pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<(Self, Vec<HeadReads>)>> {
-        let (mut heads, mut reads, mut lanes, mut n_left) = (Vec::new(), Vec::new(), Lanes::default(), 0);
+        let (mut heads, mut reads, mut merge, mut n_left) = (Vec::new(), Vec::new(), HeadMerge::default(), 0);
         for shard in 0..selection.store.shards.len() {
             let Some((selected, slots)) = HeadReads::new(selection, shard, charge)? else { continue };
             for slots in slots {
                 n_left += slots.len();
-                lanes.push(heads.len(), slots);
+                merge.push(heads.len(), slots);
             }
             heads.push(SelectedHead { shard, projection: Projection::default() });
             reads.push(selected);
@@ -86,7 +86,7 @@ impl HeadStream {
             return Ok(None);
         }
         let store = Arc::clone(selection.store);
-        Ok(Some((Self { store, heads, lanes, labels: VecDeque::new(), n_left }, reads)))
+        Ok(Some((Self { store, heads, merge, labels: VecDeque::new(), n_left }, reads)))
     }
 
     /// Returns an upper bound for the number of remaining series.
@@ -96,7 +96,7 @@ impl HeadStream {
 
     /// Returns the next series, with the requested labels.
     pub(super) fn next(&mut self, ctx: &QueryContext, requested: &LabelHint) -> Result<Option<(Labels, Place)>> {
-        while self.labels.is_empty() && !self.lanes.is_empty() {
+        while self.labels.is_empty() && !self.merge.is_empty() {
             ctx.check()?;
             self.look_up(requested);
         }
@@ -105,9 +105,9 @@ impl HeadStream {
 
     /// Looks up the labels of a few hundred series.
     fn look_up(&mut self, requested: &LabelHint) {
-        let Self { store, heads, lanes, labels, n_left } = self;
+        let Self { store, heads, merge, labels, n_left } = self;
         let locked = lock(store, heads);
-        let n_taken = lanes.take(&locked, BATCH_SERIES, |head, of| {
+        let n_taken = merge.take(&locked, BATCH_SERIES, |head, of| {
             let own = heads[head].projection.labels(&locked[head], of.slot, requested);
             // There are fewer than 2^32 shards.
             labels.push_back((own, Place { part: head as u32, at: of.slot }));

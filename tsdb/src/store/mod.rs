@@ -12,8 +12,10 @@ mod retention;
 mod snapshot;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::block::BlockSet;
 use crate::compact::retention::Retention;
@@ -190,35 +192,31 @@ impl Store {
 
     /// Locks the metadata.
     pub(crate) fn family_table(&self) -> MutexGuard<'_, FamilyTable> {
-        self.metadata.lock().unwrap_or_else(PoisonError::into_inner)
+        self.metadata.lock()
     }
 
     /// Waits until no flush runs, and blocks other flushes.
     pub(crate) fn flushing(&self) -> MutexGuard<'_, Flushing> {
-        self.flushing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flushing.lock()
     }
 
     /// Blocks flushes, unless one is running.
     pub(crate) fn flushing_if_free(&self) -> Option<MutexGuard<'_, Flushing>> {
-        match self.flushing.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.flushing.try_lock()
     }
 
     /// Waits until no merge runs, and blocks other merges.
-    pub(crate) fn compacting(&self) -> parking_lot::MutexGuard<'_, Compacting> {
+    pub(crate) fn compacting(&self) -> MutexGuard<'_, Compacting> {
         self.compacting.lock()
     }
 
     /// Locks the retention limits.
     pub(crate) fn retention(&self) -> MutexGuard<'_, Retention> {
-        self.retention.lock().unwrap_or_else(PoisonError::into_inner)
+        self.retention.lock()
     }
 
     /// Locks the statistics of merges.
     pub(crate) fn compaction_stats(&self) -> MutexGuard<'_, CompactionStats> {
-        self.compaction_stats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.compaction_stats.lock()
     }
 }

@@ -19,8 +19,10 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::fs::{CLOCK_JUMP_CONFIRMED_AFTER, Fs, Now, StateFile, SteadyClock, after};
@@ -144,7 +146,7 @@ impl Newest {
         // Rare: a clock was wrong, or only the process itself writes.
         if accepted_ms < newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {
             let found_sent_max_ms = if sent_ms < newest_ms { sent_ms.unwrap_or(i64::MIN) } else { i64::MAX };
-            self.mark().create(found_sent_max_ms, now.elapsed)?;
+            self.mark.lock().create(found_sent_max_ms, now.elapsed)?;
         }
         Ok((accepted_ms, now.latest_ms().saturating_add(self.ahead_max_ms)))
     }
@@ -169,19 +171,19 @@ impl Newest {
 
     /// Returns `true` if the WAL may contain samples of any age.
     pub(crate) fn is_unbounded(&self) -> bool {
-        self.mark().exists
+        self.mark.lock().exists
     }
 
     /// Begins a new part of the WAL. No append runs.
     pub(crate) fn freeze(&self) {
-        self.mark().is_needed = false;
+        self.mark.lock().is_needed = false;
     }
 
     /// Records that the WAL begins at the last freeze.
     pub(crate) fn cut(&self) {
         // After a restart, the file tells samples of the process from those of senders.
         let is_own_ahead = self.sent() < self.get().map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms));
-        let mut mark = self.mark();
+        let mut mark = self.mark.lock();
         if mark.exists && !mark.is_needed && !is_own_ahead {
             match mark.fs.remove(&mark.path) {
                 // After a power cut the file may exist again, which is harmless.
@@ -199,9 +201,6 @@ impl Newest {
     }
 
     // Every change is a single step, so the state is valid after a panic.
-    fn mark(&self) -> MutexGuard<'_, Mark> {
-        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Mark {

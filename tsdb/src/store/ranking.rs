@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::head::{Lanes, Ranks, SeriesOrder};
+use crate::head::{HeadMerge, Ranks, SeriesOrder};
 use crate::store::Store;
 use crate::store::flush_state::Flushing;
 
@@ -28,13 +28,13 @@ impl Store {
         let ctx = QueryContext::unbounded();
         let orders = self.shards.iter().map(|shard| shard.sort_all(&ctx)).collect::<Result<Vec<_>>>()?;
         let mut ranks: Vec<Ranks> = orders.iter().map(|order| Ranks::new(order)).collect();
-        let mut lanes = Lanes::default();
-        orders.iter().enumerate().for_each(|(head, order)| lanes.push(head, order.sorted().iter().copied()));
+        let mut merge = HeadMerge::default();
+        orders.iter().enumerate().for_each(|(head, order)| merge.push(head, order.sorted().iter().copied()));
         // `u32::MAX` means that a series has no rank.
         let mut free_ranks = 0..u32::MAX;
-        while !lanes.is_empty() {
+        while !merge.is_empty() {
             let heads: Vec<_> = self.shards.iter().map(|shard| shard.head()).collect();
-            lanes.take(&heads, BATCH_SERIES, |head, of| {
+            merge.take(&heads, BATCH_SERIES, |head, of| {
                 if let Some(rank) = free_ranks.next() {
                     ranks[head].set(of.slot, rank);
                 }

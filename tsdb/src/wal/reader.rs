@@ -5,7 +5,9 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::checkpoint::END;
 use super::file_name::SegmentKind;
@@ -294,7 +296,7 @@ impl<'a> Window<'a> {
             self.bytes.shrink_to(WINDOW_SIZE);
             self.holds_large = None;
         } else if self.holds_large.is_none() {
-            self.holds_large = Some(self.large_frames.0.lock().unwrap_or_else(PoisonError::into_inner));
+            self.holds_large = Some(self.large_frames.0.lock());
         }
         let have = self.bytes.len().min(size);
         self.bytes.reserve_exact(size - have);

@@ -4,10 +4,11 @@
 //! Recording rules of the file are not evaluated: alerts read their series from the store.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use parking_lot::Mutex;
 use varve_query::promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
@@ -170,7 +171,7 @@ fn run_group(
     for _ in 0..n_ticks {
         work.ctx.check()?;
         let _durations = group.evaluate(tick, Mode::Live, &history, settings);
-        history.firings().end_others(tick.ms());
+        history.firings.lock().end_others(tick.ms());
         for (rule, (n_failures, last_error)) in group.rules.iter().zip(&mut failures) {
             if let Some(error) = rule.status().last().and_then(|last| last.error.clone()) {
                 *n_failures += 1;
@@ -180,7 +181,7 @@ fn run_group(
         tick = schedule.after(tick);
     }
     work.ctx.check()?;
-    let mut firings = std::mem::take(&mut *history.firings()).finish();
+    let mut firings = std::mem::take(&mut *history.firings.lock()).finish();
     Ok(group
         .rules
         .iter()
@@ -265,13 +266,9 @@ fn end(ended: &mut BTreeMap<String, Vec<Firing>>, labels: &Labels, open: &Open, 
 }
 
 impl History<'_> {
-    fn firings(&self) -> std::sync::MutexGuard<'_, Firings> {
-        self.firings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the result of an expression at a time, which is computed for many times at once.
     fn result(&self, expr: &str, timestamp_ms: i64) -> Result<Vec<VectorSample>, String> {
-        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut results = self.results.lock();
         if results.get(expr).is_none_or(|found| timestamp_ms > found.until_ms) {
             let until_ms = (timestamp_ms + (STEPS_AT_ONCE - 1) * self.interval_ms).min(self.end_ms).max(timestamp_ms);
             let times = Times::Range { start_ms: timestamp_ms, end_ms: until_ms, step_ms: self.interval_ms };
@@ -303,7 +300,7 @@ impl Storage for History<'_> {
     }
 
     fn append(&self, _: &RuleRef<'_>, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
-        let mut firings = self.firings();
+        let mut firings = self.firings.lock();
         // `ALERTS` and `ALERTS_FOR_STATE` of an alert follow each other.
         for pair in samples.chunks_exact(2) {
             let [alert, since] = pair else { continue };

@@ -21,7 +21,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 pub(crate) use read::{LogFile, read};
 pub(crate) use slot::{Record, State};
@@ -76,7 +77,7 @@ impl ActiveRequestLog {
     /// Writes a record to the slot of a request, or to a free one. A record that comes after the end of its request is
     /// ignored.
     pub(crate) fn write(&self, slot: &mut Option<u32>, record: &Record) {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         let at = match *slot {
             Some(at) if slots.owners[at as usize] != record.id => return,
             Some(at) => at,
@@ -119,10 +120,6 @@ impl ActiveRequestLog {
         if self.file.write_all_at(bytes, offset).is_err() {
             self.n_dropped.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

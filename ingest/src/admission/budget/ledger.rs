@@ -8,10 +8,11 @@
 //! Crash: nothing is persisted. After a start, series of the log belong to the team of their label. Series of a team
 //! that the sender names belong to it again with their next sample.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use varve_tsdb::{Db, Labels};
 
 use super::policy::{Active, Policy};
@@ -66,7 +67,7 @@ impl Ledger {
     /// Applies budgets. If the team label changes, counts all series again by the new label.
     pub(crate) fn set(&self, budgets: Budgets) {
         let now = self.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_other_label = state.budgets.team_label != budgets.team_label;
         state.policy.set_total(&budgets, now);
         let label = budgets.team_label.clone();
@@ -99,13 +100,13 @@ impl Ledger {
     /// Returns the team that a sender names: [`Team::OTHER`] if the sender may not name it. So invented names neither
     /// get ids nor budgets of their own.
     pub(crate) fn team_sent(&self, name: &str, user: Option<&str>) -> Team {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.budgets.may_name(name, user) { self.team_in(&mut state, name) } else { Team::OTHER }
     }
 
     /// Returns the team of a label value.
     pub(crate) fn team_named(&self, name: &str) -> Team {
-        self.team_in(&mut self.state(), name)
+        self.team_in(&mut self.state.lock(), name)
     }
 
     /// Returns the team that the team label of a label set names.
@@ -114,7 +115,7 @@ impl Ledger {
         if !self.has_label.load(Ordering::Relaxed) {
             return Team::NONE;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let value = state.budgets.team_label.as_deref().and_then(|label| labels.get(label)).map(str::to_owned);
         value.map_or(Team::NONE, |name| self.team_in(&mut state, &name))
     }
@@ -137,7 +138,7 @@ impl Ledger {
     /// # Errors
     /// The reason of the denial.
     pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'_>, Denied> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let active = Active { team: self.db.n_series_of(team.group()), total: self.db.n_series() };
         state.policy.admit_series(team, active, self.now())?;
         Ok(Grant { ledger: self, team })
@@ -150,7 +151,7 @@ impl Ledger {
 
     /// Takes the samples of a request from the budgets of their teams. Calls `denied` for each team that must wait.
     pub(crate) fn admit_samples(&self, by_team: &[(Team, u64)], mut denied: impl FnMut(Team, Denied)) {
-        let (mut state, now) = (self.state(), self.now());
+        let (mut state, now) = (self.state.lock(), self.now());
         for &(team, n) in by_team {
             if let Err(reason) = state.policy.admit_samples(team, n, now) {
                 denied(team, reason);
@@ -160,12 +161,12 @@ impl Ledger {
 
     /// Takes samples of a team from its budget. The budget may go into debt.
     pub(crate) fn charge_samples(&self, team: Team, n: u64) {
-        self.state().policy.charge_samples(team, n);
+        self.state.lock().policy.charge_samples(team, n);
     }
 
     /// Counts the samples of a request.
     pub(crate) fn count_samples(&self, by_team: &[(Team, u64)]) {
-        let (mut state, now) = (self.state(), self.now());
+        let (mut state, now) = (self.state.lock(), self.now());
         by_team.iter().for_each(|&(team, n)| state.policy.count_samples(team, n, now));
     }
 
@@ -175,7 +176,7 @@ impl Ledger {
     /// The reason of the denial.
     pub(crate) fn check_samples(&self, team: Option<Team>) -> Result<(), Denied> {
         // Fast path: no budget bounds samples.
-        if self.bounds_samples() { self.state().check_samples(team, self.now()) } else { Ok(()) }
+        if self.bounds_samples() { self.state.lock().check_samples(team, self.now()) } else { Ok(()) }
     }
 
     /// Waits until samples would be admitted.
@@ -183,7 +184,7 @@ impl Ledger {
     /// # Errors
     /// The reason of the denial, at the deadline.
     pub(crate) fn wait_for_samples(&self, team: Option<Team>, deadline: Instant) -> Result<(), Denied> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             let Err(denied) = state.check_samples(team, self.now()) else { return Ok(()) };
             let left = deadline.saturating_duration_since(Instant::now());
@@ -191,25 +192,25 @@ impl Ledger {
                 Denied::Temporary(_, wait) if !left.is_zero() => wait.min(left),
                 _ => return Err(denied),
             };
-            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, wait);
         }
     }
 
     /// Waits until the timeout or a change of budgets.
     pub(crate) fn wait(&self, timeout: Duration) {
-        let state = self.state();
+        let mut state = self.state.lock();
         let n_changes = state.n_changes;
-        let _either = self.changed.wait_timeout_while(state, timeout, |state| state.n_changes == n_changes);
+        let _either = self.changed.wait_while_for(&mut state, |state| state.n_changes == n_changes, timeout);
     }
 
     /// Returns the name of a team.
     pub(crate) fn name(&self, team: Team) -> Arc<str> {
-        Arc::clone(self.state().names.name(team))
+        Arc::clone(self.state.lock().names.name(team))
     }
 
     /// Returns the status of all teams together, and of each team by name.
     pub(crate) fn status(&self) -> (TeamStatus, Vec<TeamStatus>) {
-        let (mut state, now) = (self.state(), self.now());
+        let (mut state, now) = (self.state.lock(), self.now());
         let State { names, policy, .. } = &mut *state;
         let mut teams: Vec<_> = names
             .iter()
@@ -223,10 +224,6 @@ impl Ledger {
 
     fn now(&self) -> Duration {
         self.started.elapsed()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -243,6 +240,6 @@ impl State {
 
 impl Drop for Grant<'_> {
     fn drop(&mut self) {
-        self.ledger.state().policy.settle_series(self.team);
+        self.ledger.state.lock().policy.settle_series(self.team);
     }
 }

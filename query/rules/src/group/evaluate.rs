@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use varve_query::{SharedScans, VectorSample};
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
@@ -65,7 +65,7 @@ struct Ran {
 impl Group {
     /// Evaluates all rules at `tick`. Waits for an evaluation that is running.
     pub fn evaluate(&self, tick: Time, mode: Mode, storage: &dyn Storage, settings: &Settings) -> Iteration {
-        let _running = self.run();
+        let _running = self.running.lock();
         if self.is_stopped() {
             return Iteration::default();
         }
@@ -81,8 +81,8 @@ impl Group {
                     return;
                 }
                 let (record, is_failure) = run.rule(&self.rules[idx]);
-                durations.lock().unwrap_or_else(PoisonError::into_inner).push(record.duration);
-                let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+                durations.lock().push(record.duration);
+                let mut totals = totals.lock();
                 totals.0 += record.n_results;
                 totals.1 += u64::from(is_failure);
                 drop(totals);
@@ -94,11 +94,11 @@ impl Group {
             run.scans.iter().for_each(|scans| scans.end(is_written));
         }
         run.write_stale();
-        let rules = durations.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (n_samples, n_failures) = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let rules = durations.into_inner();
+        let (n_samples, n_failures) = totals.into_inner();
         let iteration = Iteration { duration: clock.elapsed(), rules };
         let is_first = {
-            let status = &mut self.state().status;
+            let status = &mut self.state.lock().status;
             let is_first = status.last_tick.is_none();
             status.last_tick = Some(tick);
             status.last_evaluation = Some(started);
@@ -112,7 +112,7 @@ impl Group {
             is_first
         };
         // Not after the first evaluation: alerts may depend on recording rules that are not written yet.
-        if !is_first && self.state().restores {
+        if !is_first && self.state.lock().restores {
             self.restore(storage, settings);
         }
         iteration
@@ -132,7 +132,7 @@ impl Group {
             }
             rule.state().is_restored = true;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.restores = false;
         state.status.last_restore = clock.elapsed();
     }
@@ -217,7 +217,7 @@ impl Group {
             }
             rule.state().is_restored = true;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.restores = false;
         state.status.last_tick = Some(last);
         state.stale.extend(all_shared);
@@ -403,7 +403,7 @@ impl Run<'_> {
 
     /// Ends series of earlier rules that no rule has continued.
     fn write_stale(&self) {
-        let mut series = std::mem::take(&mut self.group.state().stale);
+        let mut series = std::mem::take(&mut self.group.state.lock().stale);
         for rule in &self.group.rules {
             let state = rule.state();
             series.retain(|labels| !state.written.contains(labels));
@@ -413,7 +413,7 @@ impl Run<'_> {
         }
         let outputs: Vec<Output> = series.iter().map(|labels| stale(labels.clone(), self.timestamp_ms())).collect();
         if self.storage.append(&self.group.of(""), OutputKind::Alerts, &outputs).is_err() {
-            self.group.state().stale = series;
+            self.group.state.lock().stale = series;
         }
     }
 

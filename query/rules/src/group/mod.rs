@@ -15,10 +15,11 @@ mod reload;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use varve_query::ScanPlan;
 use varve_tsdb::Labels;
 
@@ -168,12 +169,12 @@ impl Group {
     /// Returns the outcome of the evaluations so far.
     #[must_use]
     pub fn status(&self) -> GroupStatus {
-        self.state().status
+        self.state.lock().status
     }
 
     /// Counts missed evaluations.
     pub fn note_missed(&self, n_missed: u64) {
-        let status = &mut self.state().status;
+        let status = &mut self.state.lock().status;
         status.n_missed += n_missed;
         status.n_iterations += n_missed;
     }
@@ -185,21 +186,13 @@ impl Group {
 
     /// Waits until the group has ended, after [`Group::stop`].
     pub(crate) fn join(&self) {
-        drop(self.run());
+        drop(self.running.lock());
     }
 
     /// Returns `true` after [`Group::stop`].
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
-    }
-
-    fn run(&self) -> MutexGuard<'_, ()> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn of<'a>(&'a self, rule: &'a str) -> RuleRef<'a> {

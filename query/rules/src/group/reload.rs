@@ -49,7 +49,7 @@ impl Group {
                 rule.carry_over(same);
             }
         }
-        let (mut state, old_state) = (self.state(), from.state());
+        let (mut state, old_state) = (self.state.lock(), from.state.lock());
         state.restores = old_state.restores;
         state.stale = old_state.stale.clone();
         state.stale.extend(old.into_values().flatten().flat_map(|rule| rule.state().written.clone()));
@@ -65,7 +65,7 @@ impl Group {
             file: self.file.clone(),
             group: self.name().to_owned(),
             timestamp_ms: (now - self.query_offset(settings)).ms(),
-            series: written.chain(self.state().stale.clone()).collect(),
+            series: written.chain(self.state.lock().stale.clone()).collect(),
         }
     }
 }

@@ -44,7 +44,7 @@ fn labels(text: &str) -> Labels {
 
 impl Fake {
     fn set(&self, expr: &str, outcome: Outcome) {
-        self.outcomes.lock().unwrap().insert(expr.to_owned(), outcome);
+        self.outcomes.lock().insert(expr.to_owned(), outcome);
     }
 
     /// Takes what was written, as `name{…} value@seconds`.
@@ -55,7 +55,7 @@ impl Fake {
                 labels.iter().filter(|(n, _)| *n != METRIC_NAME).map(|(n, v)| format!("{n}={v}")).collect();
             format!("{}{{{}}} {value}@{}", labels.metric_name(), own.join(","), sample.timestamp_ms / 1000 - T0)
         };
-        std::mem::take(&mut *self.written.lock().unwrap()).iter().map(print).collect()
+        std::mem::take(&mut *self.written.lock()).iter().map(print).collect()
     }
 
     /// Takes what was sent, as `value of the label a: start..end`.
@@ -65,20 +65,20 @@ impl Fake {
             let start = alert.starts_at.map_or("none".to_owned(), |start| seconds(start).to_string());
             format!("{}: {start}..{}", alert.labels.get("a").unwrap_or_default(), seconds(alert.ends_at))
         };
-        std::mem::take(&mut *self.sent.lock().unwrap()).iter().map(print).collect()
+        std::mem::take(&mut *self.sent.lock()).iter().map(print).collect()
     }
 }
 
 impl Storage for Fake {
     fn query(&self, _: &RuleRef<'_>, &Query { expr, timestamp_ms, .. }: &Query<'_>) -> Result<Answer, Failure> {
         let sample = |labels, value| VectorSample { labels, point: Point { timestamp_ms, value }, histogram: None };
-        let outcome = self.outcomes.lock().unwrap().get(expr).cloned();
+        let outcome = self.outcomes.lock().get(expr).cloned();
         let samples: Vec<VectorSample> = match outcome {
             Some(Ok(series)) => series.iter().map(|(text, value)| sample(labels(text), *value)).collect(),
             Some(Err("panic")) => panic!("as the test wants"),
             Some(Err(message)) => return Err(Failure::new(message)),
             None => {
-                let written = self.written.lock().unwrap();
+                let written = self.written.lock();
                 let of_metric = written
                     .iter()
                     .filter(|(labels, sample)| labels.metric_name() == expr && sample.timestamp_ms == timestamp_ms);
@@ -89,19 +89,19 @@ impl Storage for Fake {
     }
 
     fn append(&self, _: &RuleRef<'_>, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
-        let denied = self.rejected.lock().unwrap();
+        let denied = self.rejected.lock();
         let is_denied = |output: &Output| denied.contains(&output.labels.metric_name());
         let stored = samples.iter().filter(|output| !is_denied(output));
-        self.written.lock().unwrap().extend(stored.map(|output| (output.labels.clone(), output.sample)));
+        self.written.lock().extend(stored.map(|output| (output.labels.clone(), output.sample)));
         let rejects = samples.iter().enumerate().filter(|(_, output)| is_denied(output));
-        let is_duplicate = *self.are_duplicates.lock().unwrap();
+        let is_duplicate = *self.are_duplicates.lock();
         let reason = if is_duplicate { "duplicate sample" } else { "too old sample" };
         Ok(rejects.map(|(idx, _)| Rejected { idx, reason: reason.into(), is_duplicate }).collect())
     }
 
     fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
         let mut newest = BTreeMap::new();
-        for (labels, sample) in self.written.lock().unwrap().iter() {
+        for (labels, sample) in self.written.lock().iter() {
             let passes = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).unwrap_or_default());
             if range.contains(sample.timestamp_ms) && matchers.iter().all(passes) {
                 newest.insert(labels.clone(), *sample);
@@ -111,11 +111,11 @@ impl Storage for Fake {
     }
 
     fn now(&self) -> Time {
-        *self.now.lock().unwrap()
+        *self.now.lock()
     }
 
     fn notify(&self, alerts: Vec<Notification>) {
-        self.sent.lock().unwrap().extend(alerts);
+        self.sent.lock().extend(alerts);
     }
 }
 
@@ -154,7 +154,7 @@ fn group_with(fields: &str, rules: &str) -> Arc<Group> {
 /// Evaluates a group `seconds` after T0.
 fn evaluate(group: &Group, fake: &Fake, seconds: i64) {
     let tick = Time::from_seconds(T0 + seconds);
-    *fake.now.lock().unwrap() = tick;
+    *fake.now.lock() = tick;
     group.evaluate(tick, Mode::Live, fake, &settings());
 }
 
@@ -352,7 +352,7 @@ fn rejected_samples_are_an_error_but_rejected_markers_are_not() {
     let group = group("{record: r, expr: e}");
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
     evaluate(&group, &fake, 0);
-    fake.rejected.lock().unwrap().push("r");
+    fake.rejected.lock().push("r");
     evaluate(&group, &fake, MINUTE);
     assert_eq!(error(&group, 0).unwrap(), "too old sample");
     assert_eq!(group.status().n_failures, 0, "as in Prometheus, the evaluation itself has succeeded");
@@ -371,9 +371,9 @@ fn a_series_ends_even_if_a_sample_of_it_was_rejected() {
         fake.set("e", if is_known { matched() } else { Ok(vec![]) });
         evaluate(&group, &fake, 0);
         fake.set("e", matched());
-        fake.rejected.lock().unwrap().push("r");
+        fake.rejected.lock().push("r");
         evaluate(&group, &fake, MINUTE);
-        fake.rejected.lock().unwrap().clear();
+        fake.rejected.lock().clear();
         fake.take_written();
         fake.set("e", Ok(vec![]));
         evaluate(&group, &fake, 2 * MINUTE);
@@ -389,8 +389,8 @@ fn only_duplicates_are_no_failure_of_a_repeated_evaluation() {
         (Mode::Live, true, Some("duplicate sample")),
     ] {
         let fake = Fake::default();
-        *fake.are_duplicates.lock().unwrap() = is_duplicate;
-        fake.rejected.lock().unwrap().push("r");
+        *fake.are_duplicates.lock() = is_duplicate;
+        fake.rejected.lock().push("r");
         let group = group("{record: r, expr: e}");
         fake.set("e", Ok(vec![("m a=1", 5.0)]));
         group.evaluate(Time::from_seconds(T0), mode, &fake, &settings());

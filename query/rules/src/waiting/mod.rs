@@ -14,8 +14,10 @@
 mod quantile;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::time::Time;
 use quantile::Quantiles;
@@ -78,7 +80,7 @@ pub enum Readiness {
 impl Senders {
     /// Notes a request with samples from `oldest_ms` to `newest_ms`.
     pub fn note(&self, name: &str, now: Time, oldest_ms: i64, newest_ms: i64) {
-        let mut senders = self.senders();
+        let mut senders = self.by_name.lock();
         if let Some(sender) = senders.get_mut(name) {
             return sender.note(now, Time::from_ms(oldest_ms), Time::from_ms(newest_ms));
         }
@@ -97,7 +99,7 @@ impl Senders {
     #[must_use]
     pub fn readiness(&self, tick: Time, now: Time, interval: Duration) -> Readiness {
         let mut ready_at = tick;
-        for sender in self.senders().values().filter(|sender| sender.is_live(now, interval)) {
+        for sender in self.by_name.lock().values().filter(|sender| sender.is_live(now, interval)) {
             if !sender.has_delivered(tick) {
                 return Readiness::Unknown;
             }
@@ -111,7 +113,7 @@ impl Senders {
     #[must_use]
     pub fn have_refilled(&self, now: Time, interval: Duration) -> bool {
         let is_recent = |sender: &Sender| now.since(sender.newest) <= sender.lag + sender.interval + BACKLOG_MAX;
-        self.senders().values().all(|sender| is_recent(sender) || !sender.is_live(now, interval))
+        self.by_name.lock().values().all(|sender| is_recent(sender) || !sender.is_live(now, interval))
     }
 
     /// Returns the progress of all senders, by name.
@@ -124,13 +126,9 @@ impl Senders {
             lag: sender.lag,
             interval: sender.interval,
         };
-        let mut all: Vec<_> = self.senders().iter().map(status).collect();
+        let mut all: Vec<_> = self.by_name.lock().iter().map(status).collect();
         all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         all
-    }
-
-    fn senders(&self) -> MutexGuard<'_, HashMap<Arc<str>, Sender>> {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

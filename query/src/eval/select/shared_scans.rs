@@ -10,9 +10,10 @@
 //! 2. A shared scan is charged to the context of all queries. If that fails, queries scan on their own.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 use varve_tsdb::select::{SelectHints, Series, SeriesSet};
 use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
 
@@ -139,7 +140,7 @@ impl SharedScans {
 
     /// Ends the scans whose selector passes `reads`: later queries scan again.
     pub fn end(&self, reads: impl Fn(&[Matcher]) -> bool) {
-        let mut scans = self.by_matchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scans = self.by_matchers.lock();
         scans.retain(|key, _| self.plan.by_matchers.get(key).is_none_or(|window| !reads(&window.matchers)));
     }
 
@@ -170,7 +171,7 @@ impl SharedScans {
             return None;
         }
         let scan = {
-            let mut scans = self.by_matchers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scans = self.by_matchers.lock();
             let new = || Arc::new(Scan { series: OnceLock::new(), n_uses_left: AtomicUsize::new(window.n_uses) });
             let scan = Arc::clone(scans.entry_ref(key.as_str()).or_insert_with(new));
             if scan.n_uses_left.fetch_sub(1, Ordering::Relaxed) == 1 {

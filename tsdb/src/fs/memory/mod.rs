@@ -29,7 +29,9 @@ mod power_cut;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{AppendFile, Fs, Lock, ReadFile};
 
@@ -239,7 +241,7 @@ impl Drop for MemLock {
 
 /// A test that failed with the lock held reports that itself; the disk is consistent after its last operation.
 fn lock(disk: &Mutex<Disk>) -> MutexGuard<'_, Disk> {
-    disk.lock().unwrap_or_else(PoisonError::into_inner)
+    disk.lock()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Character classes: `[a-z]`, `\d`, `\p{Greek}`, `[[:alpha:]]`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
+use parking_lot::Mutex;
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::RegexpError;
@@ -190,7 +191,7 @@ fn property(name: &str, fold_case: bool) -> Option<Arc<ClassUnicode>> {
         return None;
     }
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    let mut known = PROPERTIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = PROPERTIES.lock();
     let key = (name, fold_case);
     if let Some(class) = known.get(&key) {
         return Some(Arc::clone(class));

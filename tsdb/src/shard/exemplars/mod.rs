@@ -19,8 +19,7 @@
 
 pub(crate) mod ring;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use ring::Ring;
 pub use ring::{EXEMPLAR_LABELS_SIZE, ExemplarStats};
 
@@ -136,7 +135,7 @@ impl Exemplars {
 
     /// Locks the ring. If a panic occurred under the lock, continuing is better than rejecting all exemplars.
     pub(crate) fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock()
     }
 }
 

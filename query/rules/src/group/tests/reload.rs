@@ -50,7 +50,7 @@ fn a_series_that_a_new_group_writes_does_not_end_with_the_removed_group() {
     let (set, removed) = set_of(&set, "groups: [{name: new, rules: [{record: r, expr: f}]}]", &alerts_max);
     fake.set("f", Ok(vec![("m a=1", 5.0)]));
     evaluate(set.groups().next().unwrap(), &fake, MINUTE);
-    fake.written.lock().unwrap().retain(|(_, sample)| sample.timestamp_ms > T0 * 1000);
+    fake.written.lock().retain(|(_, sample)| sample.timestamp_ms > T0 * 1000);
     removed.iter().for_each(|group| group.end_series(&fake).unwrap());
     assert_eq!(fake.take_written(), ["r{a=1} 5@60", "r{a=2} stale@0", "s{a=1} stale@0", "s{a=2} stale@0"]);
 }

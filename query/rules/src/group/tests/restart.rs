@@ -32,7 +32,7 @@ fn alerts_are_restored_after_the_second_evaluation_as_in_prometheus() {
         ("{alert: A, expr: e, for: 20m}", 5, 70, 75),
     ] {
         let (group, fake, start) = restart(rule, before, down);
-        fake.written.lock().unwrap().retain(|(labels, _)| labels.metric_name() != "ALERTS");
+        fake.written.lock().retain(|(labels, _)| labels.metric_name() != "ALERTS");
         evaluate(&group, &fake, start * MINUTE);
         assert!(!fake.take_written_after(start * MINUTE), "nothing is written before the restoration");
         evaluate(&group, &fake, (start + 1) * MINUTE);
@@ -45,7 +45,7 @@ fn alerts_are_restored_after_the_second_evaluation_as_in_prometheus() {
 
 impl Fake {
     fn take_written_after(&self, seconds: i64) -> bool {
-        self.written.lock().unwrap().iter().any(|(_, sample)| sample.timestamp_ms >= (T0 + seconds) * 1000)
+        self.written.lock().iter().any(|(_, sample)| sample.timestamp_ms >= (T0 + seconds) * 1000)
     }
 }
 
@@ -72,7 +72,7 @@ fn a_group_that_catches_up_sends_its_firing_alerts_again() {
     let at = |minute| Time::from_seconds(T0 + minute * MINUTE);
     group.continue_from(at(6), at(6), &fake, &settings()).unwrap();
     group.resend(at(start), &fake, &settings());
-    assert_eq!(fake.sent.lock().unwrap()[0].annotations["x"], "5", "those of its last evaluation");
+    assert_eq!(fake.sent.lock()[0].annotations["x"], "5", "those of its last evaluation");
     assert_eq!(fake.take_sent(), ["1: 300..780"]);
     group.resend(at(start) + Duration::from_secs(59), &fake, &settings());
     assert!(fake.take_sent().is_empty(), "the resend delay has not passed");
@@ -179,6 +179,6 @@ fn the_last_evaluation_is_found_in_the_store() {
     assert_eq!((found(3600), found(99)), (Some(tick), None));
     // A sample of somebody else, not at an evaluation time.
     let foreign = Sample { timestamp_ms: (tick + Duration::from_secs(50)).ms(), value: 1.0 };
-    fake.written.lock().unwrap().push((labels("r a=1"), foreign));
+    fake.written.lock().push((labels("r a=1"), foreign));
     assert_eq!(found(3600), Some(tick));
 }

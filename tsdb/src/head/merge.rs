@@ -1,10 +1,10 @@
 //! The series of several heads as one sequence in label order.
 //!
-//! A k-way merge, used by `select::heads`, which reads the series of all shards, and by `store::ranking`. Each input, or
-//! lane, is an iterator over series of one head in label order. Lanes are compared by ranks if both heads have ranks of
+//! A k-way merge, used by `select::heads`, which reads the series of all shards, and by `store::ranking`. Each input
+//! is an iterator over series of one head in label order. Inputs are compared by ranks if both heads have ranks of
 //! the same ranking, and otherwise label by label.
 //!
-//! Threads: the heads are locked during [`Lanes::take`] only, so the caller decides how long.
+//! Threads: the heads are locked during [`HeadMerge::take`] only, so the caller decides how long.
 
 use std::cmp::Ordering;
 use std::ops::Deref;
@@ -14,9 +14,9 @@ use crate::index::SymbolId;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Lanes<S> {
-    lanes: Vec<Lane<S>>,
-    /// The lanes that have a next series, in descending label order of that series. Valid during a
+pub(crate) struct HeadMerge<S> {
+    inputs: Vec<Input<S>>,
+    /// The inputs that have a next series, in descending label order of that series. Valid during a
     /// call only.
     waiting: Vec<usize>,
     equal_symbols: EqualSymbols,
@@ -24,29 +24,29 @@ pub(crate) struct Lanes<S> {
 
 /// Series of a head in label order.
 #[derive(Debug)]
-struct Lane<S> {
+struct Input<S> {
     head: usize,
     next: Option<SlotRef>,
-    /// The rank of `next`, if it can be compared with the ranks of the other lanes.
+    /// The rank of `next`, if it can be compared with the ranks of the other inputs.
     rank: Option<u32>,
     rest: S,
 }
 
-impl<S> Default for Lanes<S> {
+impl<S> Default for HeadMerge<S> {
     fn default() -> Self {
-        Self { lanes: Vec::new(), waiting: Vec::new(), equal_symbols: EqualSymbols::default() }
+        Self { inputs: Vec::new(), waiting: Vec::new(), equal_symbols: EqualSymbols::default() }
     }
 }
 
-impl<S: Iterator<Item = SlotRef>> Lanes<S> {
+impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
     /// Adds series of the head with index `head`, in label order.
     pub(crate) fn push(&mut self, head: usize, mut rest: S) {
-        self.lanes.push(Lane { head, next: rest.next(), rank: None, rest });
+        self.inputs.push(Input { head, next: rest.next(), rank: None, rest });
     }
 
     /// Returns `true` if there are no more series.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.next.is_none())
+        self.inputs.iter().all(|input| input.next.is_none())
     }
 
     /// Takes up to `n_max` series, and calls `visit` with the index of the head and each series that was not evicted.
@@ -57,30 +57,30 @@ impl<S: Iterator<Item = SlotRef>> Lanes<S> {
         n_max: usize,
         mut visit: impl FnMut(usize, SlotRef),
     ) -> usize {
-        let Self { lanes, waiting, equal_symbols } = self;
+        let Self { inputs, waiting, equal_symbols } = self;
         let has_common_ranks = heads.windows(2).all(|pair| pair[0].ranking() == pair[1].ranking());
-        let rank = |lane: &Lane<S>| {
-            let of = lane.next.filter(|&of| has_common_ranks && heads[lane.head].is_current(of))?;
-            heads[lane.head].rank(of.slot)
+        let rank = |input: &Input<S>| {
+            let of = input.next.filter(|&of| has_common_ranks && heads[input.head].is_current(of))?;
+            heads[input.head].rank(of.slot)
         };
         // Since the last call, series may have been evicted and ranked.
-        lanes.iter_mut().for_each(|lane| lane.rank = rank(lane));
+        inputs.iter_mut().for_each(|input| input.rank = rank(input));
         equal_symbols.clear();
         waiting.clear();
-        waiting.extend((0..lanes.len()).filter(|&lane| lanes[lane].next.is_some()));
-        waiting.sort_unstable_by(|&a, &b| compare(heads, &lanes[b], &lanes[a], equal_symbols));
+        waiting.extend((0..inputs.len()).filter(|&input| inputs[input].next.is_some()));
+        waiting.sort_unstable_by(|&a, &b| compare(heads, &inputs[b], &inputs[a], equal_symbols));
         for n_taken in 0..n_max {
             let Some(first) = waiting.pop() else { return n_taken };
-            let lane = &mut lanes[first];
-            if let Some(of) = std::mem::replace(&mut lane.next, lane.rest.next())
-                && heads[lane.head].is_current(of)
+            let input = &mut inputs[first];
+            if let Some(of) = std::mem::replace(&mut input.next, input.rest.next())
+                && heads[input.head].is_current(of)
             {
-                visit(lane.head, of);
+                visit(input.head, of);
             }
-            lane.rank = rank(lane);
-            if lane.next.is_some() {
+            input.rank = rank(input);
+            if input.next.is_some() {
                 let after =
-                    |&lane: &usize| compare(heads, &lanes[lane], &lanes[first], equal_symbols) == Ordering::Greater;
+                    |&input: &usize| compare(heads, &inputs[input], &inputs[first], equal_symbols) == Ordering::Greater;
                 waiting.insert(waiting.partition_point(after), first);
             }
         }
@@ -88,19 +88,19 @@ impl<S: Iterator<Item = SlotRef>> Lanes<S> {
     }
 }
 
-/// Compares the labels of the next series of two lanes. An evicted series comes first, so that it is skipped
+/// Compares the labels of the next series of two inputs. An evicted series comes first, so that it is skipped
 /// immediately.
 fn compare<S, H: Deref<Target = Head>>(
     heads: &[H],
-    a: &Lane<S>,
-    b: &Lane<S>,
+    a: &Input<S>,
+    b: &Input<S>,
     equal_symbols: &mut EqualSymbols,
 ) -> Ordering {
     // Fast path: both are ranked, and so not evicted.
     if let (Some(rank_a), Some(rank_b)) = (a.rank, b.rank) {
         return rank_a.cmp(&rank_b);
     }
-    let current = |lane: &Lane<S>| lane.next.filter(|&of| heads[lane.head].is_current(of));
+    let current = |input: &Input<S>| input.next.filter(|&of| heads[input.head].is_current(of));
     let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
         return current(a).is_some().cmp(&current(b).is_some());
     };
