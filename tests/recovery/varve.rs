@@ -156,7 +156,8 @@ fn offline_tools_report_damage_of_the_wal_and_only_compact_changes_the_directory
     };
     check(0, &[]);
     let (path, offset, n_lost) = damage_frame(&dir, "samples", |item| item["timestamp_ms"] == T + 75_000);
-    let expect = [&format!("loses about {n_lost} samples (20.00 %): "), &*format!("{path}: byte {offset}: corrupt: ")];
+    let total = format!("/wal: missing: in total, a replay loses about {n_lost} samples (20.00 %): ");
+    let expect = [&*total, &*format!("{path}: byte {offset}: corrupt: ")];
     check(1, &expect);
     let (_, [printed, _]) = tool(&["tsdb", "dump"], &["--match=up"]);
     assert_eq!(printed.lines().count(), 80 - n_lost, "what is readable is printed");

@@ -22,7 +22,12 @@ pub(crate) fn damage_lines(damage: &DamageReport) -> String {
     let mut text = String::new();
     for damage in damage.entries().iter().take(DAMAGE_LISTED) {
         let kind = damage.kind.name();
-        text.push_str(&format!("\n{}: byte {}: {kind}: {}", damage.path.display(), damage.offset, damage.reason));
+        // A missing file, or a total over a directory, has no offset.
+        let offset = match (damage.kind, damage.offset) {
+            (DamageKind::Missing, 0) => String::new(),
+            (_, offset) => format!("byte {offset}: "),
+        };
+        text.push_str(&format!("\n{}: {offset}{kind}: {}", damage.path.display(), damage.reason));
     }
     let n_damaged = damage.n_damaged() + damage.count(DamageKind::TornTail);
     if n_damaged > DAMAGE_LISTED as u64 {

@@ -12,7 +12,7 @@ pub const DAMAGE_LISTED_MAX: usize = 10_000;
 pub struct Damage {
     /// The file, or the directory in which a file is missing.
     pub path: PathBuf,
-    /// Offset in the file, in bytes.
+    /// Offset in the file, in bytes. 0 for a directory and for a missing file.
     pub offset: u64,
     /// The kind of damage.
     pub kind: DamageKind,

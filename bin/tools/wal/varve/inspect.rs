@@ -69,7 +69,7 @@ fn lost(found: &Inspection) -> String {
 pub(crate) fn wal_damage(dir: &Path) -> Result<DamageReport> {
     let found = inspect::inspect(&RealFs, dir, &mut |_, _| {}).with_context(|| format!("read {dir:?}"))?;
     let mut damage = DamageReport::default();
-    damage.push(&dir.join("wal"), 0, DamageKind::Missing, format!("a replay loses {}", lost(&found)));
+    damage.push(&dir.join("wal"), 0, DamageKind::Missing, format!("in total, a replay loses {}", lost(&found)));
     damage.append(found.damage);
     Ok(damage)
 }

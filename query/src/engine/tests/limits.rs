@@ -39,13 +39,13 @@ fn a_query_over_its_sample_limit_fails_with_the_message_of_prometheus() {
 #[test]
 fn labels_that_a_query_builds_are_charged() {
     // The result of a single series fits into the memory, but not the values of which it is built.
-    for (series, n_parts) in [("m", 10_000), ("m{i=\"42\"}", 80_000)] {
+    for (series, n_parts, size_max) in [("m", 10_000, 1 << 19), ("m{i=\"42\"}", 80_000, 600_000)] {
         let [groups, sources] = ["$1", ",\"i\""].map(|part| part.repeat(n_parts));
         for query in [
             format!("label_replace({series}, \"d\", \"{groups}\", \"i\", \"(.*)\")"),
             format!("label_join({series}, \"d\", \"-\"{sources})"),
         ] {
-            let memory = MemoryBudget::new("query memory", 1 << 19);
+            let memory = MemoryBudget::new("query memory", size_max);
             let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
             let (engine, (_folder, db)) = (engine(usize::MAX), store());
             // The text has its own charge; see `the_text_of_a_query_is_charged_and_read_until_the_deadline`.
