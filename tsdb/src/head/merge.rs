@@ -16,8 +16,7 @@ use crate::index::SymbolId;
 #[derive(Debug)]
 pub(crate) struct HeadMerge<S> {
     inputs: Vec<Input<S>>,
-    /// The inputs that have a next series, in descending label order of that series. Valid during a
-    /// call only.
+    /// The inputs that have a next series, in descending label order of that series. Valid during a call only.
     waiting: Vec<usize>,
     equal_symbols: EqualSymbols,
 }
