@@ -8,7 +8,16 @@ use xxhash_rust::xxh3::xxh3_128_with_secret;
 #[derive(Clone)]
 pub struct RouteHasher {
     secret: Box<[u8; SECRET_SIZE]>,
+    /// Secret too, one for each lane.
+    multipliers: [u64; 2],
 }
+
+/// The combined hashes of the symbols of a label set: two polynomials of them modulo 2^64.
+///
+/// The hashes of different strings are independent, so two label sets collide with a probability of about 2^-128. A
+/// sender that knew the multipliers could repeat symbols so that their coefficients cancel.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KeyLanes([u64; 2]);
 
 /// A 128-bit hash of the encoded bytes of a label set: the first 32 bits select the stripe, the next 32 the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,8 +31,11 @@ impl RouteHasher {
     #[must_use]
     pub fn new() -> Self {
         let mut secret = Box::new([0; SECRET_SIZE]);
-        getrandom::fill(&mut secret[..]).expect("read random bytes from the operating system");
-        Self { secret }
+        let mut multipliers = [0; 16];
+        for bytes in [&mut secret[..], &mut multipliers] {
+            getrandom::fill(bytes).expect("read random bytes from the operating system");
+        }
+        Self { secret, multipliers: lanes(u128::from_le_bytes(multipliers)).map(multiplier) }
     }
 
     #[inline]
@@ -31,6 +43,32 @@ impl RouteHasher {
         let hash = xxh3_128_with_secret(labels, &self.secret[..]);
         RouteKey([hash as u32, (hash >> 32) as u32, (hash >> 64) as u32, (hash >> 96) as u32])
     }
+
+    /// Appends the hash of a symbol to those of a label set. The order of the symbols matters.
+    #[inline]
+    pub(crate) fn combine(&self, to: &mut KeyLanes, symbol: RouteKey) {
+        let [low, high] = lanes(symbol.to_bits());
+        let [low_multiplier, high_multiplier] = self.multipliers;
+        to.0[0] = to.0[0].wrapping_mul(low_multiplier).wrapping_add(low);
+        to.0[1] = to.0[1].wrapping_mul(high_multiplier).wrapping_add(high);
+    }
+}
+
+impl KeyLanes {
+    #[inline]
+    pub(crate) fn key(self) -> RouteKey {
+        let [low, high] = self.0;
+        RouteKey([low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32])
+    }
+}
+
+fn lanes(bits: u128) -> [u64; 2] {
+    [bits as u64, (bits >> 64) as u64]
+}
+
+/// Returns 5 modulo 8, so that powers with different exponents differ in low bits and no coefficient loses many bits.
+fn multiplier(bits: u64) -> u64 {
+    bits & !7 | 5
 }
 
 impl Default for RouteHasher {
@@ -53,8 +91,13 @@ impl RouteKey {
     }
 
     pub(crate) fn to_bytes(self) -> [u8; 16] {
+        self.to_bits().to_le_bytes()
+    }
+
+    #[inline]
+    fn to_bits(self) -> u128 {
         let [a, b, c, d] = self.0;
-        (u128::from(a) | u128::from(b) << 32 | u128::from(c) << 64 | u128::from(d) << 96).to_le_bytes()
+        u128::from(a) | u128::from(b) << 32 | u128::from(c) << 64 | u128::from(d) << 96
     }
 }
 

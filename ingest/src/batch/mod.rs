@@ -14,7 +14,7 @@ use varve_tsdb::{Sample, TimeRange};
 
 pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;
-pub(crate) use label_hash::RouteKey;
+pub(crate) use label_hash::{KeyLanes, RouteKey};
 
 /// A decoded write request. A decoder clears it and reuses its memory.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 //! place.
 //!
 //! Strings are in a symbol table. Label sets are references to symbols. Each symbol is hashed once, and the key of a
-//! label set is the hash of its symbols' hashes, so that known series need no strings. Proto3's rules, histograms and
+//! label set combines the hashes of its symbols, so that known series need no strings. Proto3's rules, histograms and
 //! exemplars are handled as in version 1.0.
 //!
 //! Bounds: a label set of a few bytes may refer to long symbols. The total size of all label sets of a request with
@@ -13,7 +13,7 @@ use varve_tsdb::labels::METRIC_NAME;
 
 use super::histogram;
 use super::wire::{Key, Reader, fixed64_key, len_key, varint_key};
-use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, Span, Symbol, Version};
+use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, KeyLanes, RouteHasher, Span, Symbol, Version};
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 
@@ -33,7 +33,7 @@ pub fn decode(
     batch.clear();
     batch.version = Version::V2;
     decode_symbols(message, hasher, limits, batch)?;
-    let mut decoder = Decoder { message, hasher, limits, batch, hashes: Vec::new(), resolved_size: 0 };
+    let mut decoder = Decoder { message, hasher, limits, batch, resolved_size: 0 };
     let mut reader = Reader::new(message);
     while let Some(key) = reader.key()? {
         match key {
@@ -74,8 +74,6 @@ struct Decoder<'a> {
     hasher: &'a RouteHasher,
     limits: &'a Limits,
     batch: &'a mut DecodedBatch,
-    /// The hashes of the symbols of the current label set.
-    hashes: Vec<u8>,
     /// Bytes of all label sets so far, with resolved symbols.
     resolved_size: u64,
 }
@@ -88,10 +86,12 @@ struct Fields {
     n_labels: usize,
     is_packed: bool,
     n_refs: usize,
+    /// The combined hashes of the symbols.
+    key: KeyLanes,
+    /// The value that follows is the metric name.
+    is_metric_name: bool,
     /// The symbol of the metric name.
     metric_name: Option<u32>,
-    /// The symbol of a name whose value follows.
-    name: Option<u32>,
     metadata: MetadataFields,
 }
 
@@ -106,7 +106,6 @@ impl Decoder<'_> {
     fn series(&mut self, mut reader: Reader<'_>) -> Result<(), WriteError> {
         let whole = reader.span();
         let mut fields = Fields { is_packed: true, ..Fields::default() };
-        self.hashes.clear();
         loop {
             let start = reader.at();
             let Some(key) = reader.key()? else { break };
@@ -124,9 +123,10 @@ impl Decoder<'_> {
             }
         }
         check_even(fields.n_refs)?;
+        self.limits.check_resolved(self.resolved_size)?;
         let is_contiguous = fields.is_packed && fields.n_labels <= 1;
         let labels = if is_contiguous { fields.labels } else { whole };
-        self.batch.push_series(labels, is_contiguous.then(|| self.hasher.hash(&self.hashes)));
+        self.batch.push_series(labels, is_contiguous.then(|| fields.key.key()));
         self.limits.check_series(self.batch.series.len())?;
         self.family(&fields)
     }
@@ -168,26 +168,25 @@ impl Decoder<'_> {
     #[inline]
     fn series_ref(&mut self, number: u32, fields: &mut Fields) -> Result<(), WriteError> {
         let symbol = self.symbol(number)?;
-        self.hashes.extend_from_slice(&symbol.hash.to_bytes());
-        fields.n_refs += 1;
-        match fields.name.take() {
-            None => fields.name = Some(number),
-            // This comparison is fast: most label names differ from `__name__` in size.
-            Some(name) if self.batch.symbols[name as usize].text.of(self.message) == METRIC_NAME.as_bytes() => {
-                fields.metric_name = Some(number);
-            }
-            Some(_) => {}
+        self.hasher.combine(&mut fields.key, symbol.hash);
+        if fields.n_refs.is_multiple_of(2) {
+            // Fast path: most label names differ from `__name__` in size.
+            fields.is_metric_name =
+                symbol.text.len() == METRIC_NAME.len() && symbol.text.of(self.message) == METRIC_NAME.as_bytes();
+        } else if fields.is_metric_name {
+            fields.metric_name = Some(number);
         }
+        fields.n_refs += 1;
         Ok(())
     }
 
-    /// Returns a symbol and adds its size to the total.
+    /// Returns a symbol and adds its size to the total, which the caller checks after each series.
     #[inline]
     fn symbol(&mut self, number: u32) -> Result<Symbol, WriteError> {
-        let n_symbols = self.batch.symbols.len();
-        let symbol = *self.batch.symbols.get(number as usize).ok_or(Malformed::Symbol { number, n_symbols })?;
+        let symbols = &self.batch.symbols;
+        let missing = || Malformed::Symbol { number, n_symbols: symbols.len() };
+        let symbol = *symbols.get(number as usize).ok_or_else(missing)?;
         self.resolved_size += symbol.text.len() as u64;
-        self.limits.check_resolved(self.resolved_size)?;
         Ok(symbol)
     }
 
@@ -220,11 +219,13 @@ impl Decoder<'_> {
     /// it once.
     fn family(&mut self, fields: &Fields) -> Result<(), WriteError> {
         let MetadataFields { kind, help, unit } = fields.metadata;
-        let string = |number: u32| self.batch.symbols.get(number as usize).map(|symbol| symbol.text);
+        let symbols = &self.batch.symbols;
+        let string = |number: u32| symbols.get(number as usize).map(|symbol| symbol.text);
         let optional = |number: u32| {
-            let n_symbols = self.batch.symbols.len();
             // A missing reference is 0. Symbol 0 is the empty string, also if the symbol table is empty.
-            string(number).or((number == 0).then(Span::default)).ok_or(Malformed::Symbol { number, n_symbols })
+            let text = string(number).or((number == 0).then(Span::default));
+            let Some(text) = text else { return Err(Malformed::Symbol { number, n_symbols: symbols.len() }) };
+            Ok(text)
         };
         let (help, unit) = (optional(help)?, optional(unit)?);
         let Some(name) = fields.metric_name.and_then(string) else { return Ok(()) };
