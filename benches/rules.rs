@@ -10,7 +10,7 @@
 //! valgrind --tool=callgrind --toggle-collect='*Receiver::write*' target/release/deps/rules-* --case 0 --series 2000 --rounds 40
 //! ```
 
-#[path = "../bin/allocator.rs"]
+#[path = "../bin/machine/allocator.rs"]
 mod allocator;
 #[path = "common/bodies.rs"]
 mod bodies;

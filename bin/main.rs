@@ -9,7 +9,6 @@
 #[macro_use]
 mod printing;
 
-mod allocator;
 mod cli;
 mod config;
 mod grpc;
@@ -30,6 +29,7 @@ mod version;
 use std::process::ExitCode;
 
 use cli::Command;
+use machine::allocator;
 use printing::exit_code;
 
 // Requests allocate and free on many threads, which this allocator is designed for.

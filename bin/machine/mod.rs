@@ -1,5 +1,6 @@
-//! Cores and memory of the machine, or of the cgroup of the process.
+//! Cores and memory of the machine, or of the cgroup of the process; settings of the allocator.
 
+pub(crate) mod allocator;
 pub(crate) mod process;
 
 use std::path::{Path, PathBuf};
