@@ -10,7 +10,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 
-use super::admin::{lifecycle, relabel as relabel_admin, tsdb as admin};
+use super::admin::{lifecycle, profile, relabel as relabel_admin, tsdb as admin};
 use super::document;
 use super::endpoint::{Endpoint, get, get_head, get_post, post, post_put, unavailable};
 use super::metadata::{families as metadata, labels, series};
@@ -480,6 +480,15 @@ fn administration() -> Vec<Endpoint> {
             .gives::<relabel_admin::Enabled>(),
         post("/api/v1/admin/rejected_queries/reset", queries::reset_rejected)
             .about("admin", "Evaluates rejected queries again"),
+        get("/debug/pprof/profile", profile::profile)
+            .about("admin", "Takes a CPU profile and returns it in the format of pprof, compressed with gzip")
+            .takes(const { &[optional("seconds", Integer, "Duration, from 1 to 120 seconds; 30 by default.")] })
+            .gives_other("application/octet-stream")
+            .always_open(),
+        get("/debug/pprof/heap", profile::heap)
+            .about("admin", "Responds that heap profiles are not supported")
+            .gives_other("text/plain")
+            .always_open(),
     ]
 }
 

@@ -19,7 +19,7 @@ impl Scope {
     pub(crate) fn of(method: &Method, path: &str) -> Self {
         let under =
             |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let admin = ["/api/v1/admin", "/-/quit", "/-/reload"].into_iter().any(under);
+        let admin = ["/api/v1/admin", "/debug", "/-/quit", "/-/reload"].into_iter().any(under);
         if admin || matches!(*method, Method::DELETE | Method::PUT) {
             Self::Admin
         } else if ["/api/v1/write", "/api/v1/otlp", "/api/v1/import", grpc::WRITE_PATH].into_iter().any(under) {
@@ -47,6 +47,7 @@ mod tests {
         check(Method::GET, "/api/v1/status/queries", Scope::Read);
         check(Method::DELETE, "/api/v1/status/queries/1", Scope::Admin);
         check(Method::POST, "/api/v1/admin/tsdb/snapshot", Scope::Admin);
+        check(Method::GET, "/debug/pprof/profile", Scope::Admin);
         check(Method::POST, "/-/reload", Scope::Admin);
     }
 }

@@ -9,6 +9,7 @@ mod histogram;
 mod lifecycle;
 mod messages;
 mod notifications;
+mod profile;
 pub(crate) mod remote_read;
 mod retention;
 mod schema;
