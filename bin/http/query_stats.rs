@@ -8,6 +8,15 @@ use varve_query::stats::{Operator, QueryStats, SampleStats, StatsMode, StepSampl
 
 use super::params::quotable;
 
+/// Duration from which a query is slow: the query log has its plan.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Maximum number of operators of a plan in the query log.
+const OPERATORS_MAX: usize = 50;
+
+/// Maximum bytes of the text of an operator in the query log.
+const OPERATOR_SIZE_MAX: usize = 256;
+
 /// The statistics of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StatsLevel {
@@ -69,9 +78,22 @@ pub(crate) fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, mem
     serde_json::to_writer(out, &object).expect("writing to a Vec cannot fail");
 }
 
-/// Returns timings and samples as an object, for the query log.
+/// Returns timings and samples as an object, for the query log. A slow query has the operators of its plan, too.
 pub(crate) fn to_json(stats: &QueryStats, queued: Duration) -> Value {
-    statistics(stats, queued, StatsLevel::All)
+    let mut object = statistics(stats, queued, StatsLevel::All);
+    if stats.timings.preparation + stats.timings.evaluation_time >= SLOW {
+        object["varve"]["plan"] = plan(&stats.operators);
+    }
+    object
+}
+
+/// Returns the first operators of a plan, with the beginning of their texts.
+fn plan(operators: &[Operator]) -> Value {
+    let short = |of: &Operator| {
+        let text = &of.text[..of.text.floor_char_boundary(OPERATOR_SIZE_MAX)];
+        operator(&Operator { text: text.to_owned(), ..of.clone() })
+    };
+    operators.iter().take(OPERATORS_MAX).map(short).collect()
 }
 
 /// Returns the statistics of a query that failed, in the same format.
@@ -128,4 +150,19 @@ fn operator(Operator { depth, text, runs, series, samples, bytes, time }: &Opera
         "bytes": bytes,
         "seconds": time.as_secs_f64(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plan_of_a_slow_query_is_bounded() {
+        let of = Operator { depth: 0, text: "ä".repeat(500), runs: 1, series: 1, samples: 1, bytes: 0, time: SLOW };
+        let plan = plan(&vec![of; 100]);
+        let operators = plan.as_array().unwrap();
+        assert_eq!(operators.len(), OPERATORS_MAX);
+        assert_eq!(operators[0]["operator"].as_str().map(str::len), Some(OPERATOR_SIZE_MAX));
+        assert_eq!(operators[0]["seconds"], 1.0);
+    }
 }

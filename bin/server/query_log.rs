@@ -36,7 +36,7 @@ pub(crate) struct LoggedQuery<'a> {
     pub(crate) step_s: i64,
     /// The reason why the query failed, if it did.
     pub(crate) error: Option<&'a str>,
-    /// Timings and samples, as `stats=all` returns them.
+    /// Timings and samples, as `stats=all` returns them, and the plan of a slow query.
     pub(crate) stats: Value,
     pub(crate) n_series: u64,
     pub(crate) memory_peak_bytes: usize,
@@ -105,7 +105,8 @@ impl LoggedQuery<'_> {
             line.insert("error".into(), error.into());
         }
         let mut stats = self.stats.clone();
-        stats["varve"] = json!({ "series": self.n_series, "memoryPeakBytes": self.memory_peak_bytes });
+        stats["varve"]["series"] = self.n_series.into();
+        stats["varve"]["memoryPeakBytes"] = self.memory_peak_bytes.into();
         line.insert("stats".into(), stats);
         line.insert("spanID".into(), "0000000000000000".into());
         line.insert("traceID".into(), "00000000000000000000000000000000".into());
