@@ -24,6 +24,7 @@ mod server;
 mod service_manager;
 mod tls;
 mod tools;
+mod traces;
 mod version;
 
 use std::process::ExitCode;

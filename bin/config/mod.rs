@@ -7,6 +7,7 @@ mod ingest;
 mod otlp;
 mod retention;
 pub(crate) mod rules;
+pub(crate) mod tracing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,9 +29,10 @@ pub(crate) use ingest::parse_rules;
 use otlp::OtlpConfig;
 pub(crate) use retention::RetentionConfig;
 use rules::{MAX_WAIT_MAX, RulesConfig};
+use tracing::TracingConfig;
 
 /// The configuration file; [`Config::default`] if there is none.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     pub(crate) global: GlobalConfig,
@@ -42,6 +44,9 @@ pub(crate) struct Config {
     /// Rule files: glob patterns, relative to the directory of the configuration file. Default none.
     pub(crate) rule_files: Vec<PathBuf>,
     pub(crate) rules: RulesConfig,
+    /// Default: no traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tracing: Option<TracingConfig>,
 }
 
 /// Section `global`.
@@ -152,6 +157,7 @@ impl Config {
         config.global.query_log_file = log_file.map(|file| folder.join(file));
         config.ingest.load_files(folder).and_then(|()| config.ingest.rules().map(drop)).with_context(about)?;
         config.alerting.set_folder(folder);
+        config.tracing.iter_mut().for_each(|tracing| tracing.set_folder(folder));
         config.rule_files = config.rule_files.iter().map(|pattern| folder.join(pattern)).collect();
         Ok(config)
     }
@@ -192,6 +198,7 @@ impl Config {
         let retention = &config.storage.tsdb.retention;
         retention.rules(retention.time.unwrap_or_default())?;
         config.alerting.check()?;
+        config.tracing.iter().try_for_each(TracingConfig::check)?;
         config.ingest.rules()?;
         config.ingest.budgets()?;
         config.ingest.ha()?;

@@ -114,6 +114,7 @@ async fn run(
     let listeners = Listeners { web: listener, grpc };
 
     app.notifier.apply(alerting);
+    app.tracer.apply(app.config.current().tracing.as_ref());
     app.notifications.set(STARTING_UP, true);
     housekeeping::start(Arc::downgrade(&app), Arc::clone(&state.web)).context("start a thread")?;
     if service_manager::is_present() {
@@ -236,6 +237,7 @@ async fn shut_down(
     let of_rules = Arc::clone(app);
     tokio::task::spawn_blocking(move || of_rules.rules.join()).await.context("stop the evaluation of rules")?;
     app.notifier.drain().await;
+    app.tracer.close().await;
     let Some(store) = app.take_store() else { return Ok(()) };
     let closed = tokio::task::spawn_blocking(move || close(store)).await;
     closed.context("close the store")??;

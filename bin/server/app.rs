@@ -36,6 +36,7 @@ use crate::config::Config;
 use crate::machine;
 use crate::notifier::Notifier;
 use crate::service_manager::{self, notify};
+use crate::traces::Tracer;
 
 /// The state that all requests share.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ pub(crate) struct App {
     pub(crate) senders: Senders,
     pub(crate) notifier: Arc<Notifier>,
     pub(crate) rules: Rules,
+    pub(crate) tracer: Tracer,
     pub(crate) top_queries: TopQueries,
     pub(crate) query_breaker: QueryBreaker,
     phase: AtomicU8,
@@ -104,6 +106,7 @@ impl App {
             senders: Senders::default(),
             notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications())),
             rules: Rules::new(settings.rules.clone()),
+            tracer: Tracer::new(metrics.traces()),
             top_queries: TopQueries::default(),
             query_breaker: QueryBreaker::new(settings.args.query_breaker_failures, settings.args.query_breaker_timeout),
             active_request_log: OnceLock::new(),
@@ -201,6 +204,7 @@ impl App {
             store.set_retention(self.settings.retention(config), retention_rules);
         }
         self.notifier.apply(alerting);
+        self.tracer.apply(config.tracing.as_ref());
         self.query_log.write_to(log);
         crate::log::set_level(config.runtime.log_level);
         Ok(())

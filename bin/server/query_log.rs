@@ -40,6 +40,8 @@ pub(crate) struct LoggedQuery<'a> {
     pub(crate) stats: Value,
     pub(crate) n_series: u64,
     pub(crate) memory_peak_bytes: usize,
+    /// The ids of the trace and of the span of the request, if it is sampled.
+    pub(crate) trace: Option<(String, String)>,
     pub(crate) origin: Origin<'a>,
 }
 
@@ -108,8 +110,9 @@ impl LoggedQuery<'_> {
         stats["varve"]["series"] = self.n_series.into();
         stats["varve"]["memoryPeakBytes"] = self.memory_peak_bytes.into();
         line.insert("stats".into(), stats);
-        line.insert("spanID".into(), "0000000000000000".into());
-        line.insert("traceID".into(), "00000000000000000000000000000000".into());
+        let (trace_id, span_id) = self.trace.clone().unwrap_or_else(|| ("0".repeat(32), "0".repeat(16)));
+        line.insert("spanID".into(), span_id.into());
+        line.insert("traceID".into(), trace_id.into());
         match &self.origin {
             Origin::Http { client_ip, method, path } => {
                 line.insert("httpRequest".into(), json!({ "clientIP": client_ip, "method": method, "path": path }))
@@ -141,6 +144,7 @@ mod tests {
             stats,
             n_series: 2,
             memory_peak_bytes: 100,
+            trace: None,
             origin: Origin::Http { client_ip: String::new(), method: "GET", path: "/api/v1/query_range" },
         }
     }

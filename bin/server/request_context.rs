@@ -16,6 +16,7 @@ use varve_tsdb::context::{Charge, MemoryBudget};
 use varve_tsdb::{Matcher, QueryContext};
 
 use super::rejects::Sender;
+use crate::traces::{Part, Trace};
 
 /// Bytes of a user agent that are kept.
 const USER_AGENT_SIZE_MAX: usize = 256;
@@ -102,6 +103,7 @@ pub(crate) struct RequestContext {
     parameters: OnceLock<(Parameters, Option<Charge>)>,
     times: OnceLock<Times>,
     stats: OnceLock<QueryStats>,
+    trace: OnceLock<Trace>,
     is_read: AtomicBool,
 }
 
@@ -152,6 +154,7 @@ impl RequestContext {
             parameters: OnceLock::new(),
             times: OnceLock::new(),
             stats: OnceLock::new(),
+            trace: OnceLock::new(),
             is_read: AtomicBool::new(false),
         })
     }
@@ -206,6 +209,21 @@ impl RequestContext {
     /// Returns the statistics of the query, once it is evaluated.
     pub(crate) fn stats(&self) -> Option<&QueryStats> {
         self.stats.get()
+    }
+
+    /// Sets the trace of a sampled request, once.
+    pub(crate) fn note_trace(&self, trace: Trace) {
+        self.trace.get_or_init(|| trace);
+    }
+
+    /// Returns the trace, if the request is sampled.
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.trace.get()
+    }
+
+    /// Starts the span of a part of the request, if it is sampled.
+    pub(crate) fn part(&self, name: &'static str) -> Option<Part<'_>> {
+        self.trace().map(|trace| trace.part(name))
     }
 
     /// Notes that the request only reads.

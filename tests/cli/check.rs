@@ -164,6 +164,31 @@ fn configurations_of_both_are_checked_with_their_rule_files() {
 }
 
 #[test]
+fn the_tracing_section_is_checked_as_promtool_checks_it() {
+    const ENDPOINT: &str = "endpoint: 'a:4317'";
+    let files = Files::new();
+    for (section, expect) in [
+        (format!("{{{ENDPOINT}}}"), 0),
+        (format!("{{{ENDPOINT}, client_type: http, compression: gzip, timeout: 5s, insecure: true}}"), 0),
+        (format!("{{{ENDPOINT}, sampling_fraction: 2, headers: {{x-team: a}}, tls_config: {{server_name: b}}}}"), 0),
+        ("{sampling_fraction: 0.1}".to_owned(), 1),
+        (format!("{{{ENDPOINT}, client_type: udp}}"), 1),
+        (format!("{{{ENDPOINT}, compression: snappy}}"), 1),
+        (format!("{{{ENDPOINT}, headers: {{authorization: a}}}}"), 1),
+        (format!("{{{ENDPOINT}, headers: {{Content-Type: a}}}}"), 1),
+        (format!("{{{ENDPOINT}, nonsense: 1}}"), 1),
+        (format!("{{{ENDPOINT}, sampling_fraction: half}}"), 1),
+    ] {
+        let file = files.write("tracing.yml", &format!("tracing: {section}\n"));
+        let args = ["check", "config", &file];
+        assert_eq!(varve(&args).status.code(), Some(expect), "{section}");
+        if !missing(&["promtool"]) {
+            assert_eq!(run("promtool", &args, "").status.code(), Some(expect), "promtool: {section}");
+        }
+    }
+}
+
+#[test]
 fn web_configurations_are_checked() {
     let files = Files::new();
     let (sound, bad) = (files.write("sound.yml", ""), files.write("bad.yml", "nonsense: 1\n"));

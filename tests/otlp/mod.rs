@@ -1,6 +1,8 @@
 //! OTLP: Varve and a real Prometheus with the same settings get requests with metrics of all types, and must store the
 //! same.
 
+mod traces;
+
 use std::process::Command;
 
 use prost::Message;

@@ -35,6 +35,7 @@ use crate::server::query_log::{LoggedQuery, Origin};
 use crate::server::request_context::RequestContext;
 use crate::server::store::Store;
 use crate::server::usage::top_queries::Cost;
+use crate::traces::Trace;
 
 pub(crate) use crate::server::active_requests::RequestClass;
 
@@ -46,6 +47,7 @@ pub(crate) struct Work {
     pub(crate) out: ResponseWriter,
     /// Time that the request was queued.
     pub(crate) queued: Duration,
+    pub(crate) context: Arc<RequestContext>,
 }
 
 impl Work {
@@ -219,7 +221,9 @@ fn spawn(
         let request = &registration.request;
         request.begin();
         let _run = app.scheduler.start(&ctx);
-        let work = Work { store, ctx, out, queued: request.queued() };
+        let (queued, context) = (request.queued(), Arc::clone(&request.context));
+        context.trace().inspect(|trace| trace.add_part("queue", queued));
+        let work = Work { store, ctx, out, queued, context };
         perform(&app, request, work, job);
     }));
 }
@@ -296,6 +300,7 @@ fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
         },
         n_series: request.ctx.n_series(),
         memory_peak_bytes: request.ctx.memory().peak(),
+        trace: context.trace().map(Trace::ids),
         origin: Origin::Http {
             client_ip: context.client.map(|client| client.ip().to_string()).unwrap_or_default(),
             method: context.method.as_str(),

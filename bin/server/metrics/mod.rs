@@ -23,6 +23,7 @@ use super::store::Store;
 use crate::notifier::{LATENCY_SECONDS, NotifierMetrics};
 use crate::objstore::{OPERATION_SECONDS, ObjstoreMetrics, UploadMetrics};
 use crate::server::rules::Rules;
+use crate::traces::TraceMetrics;
 use crate::version;
 pub(crate) use rules::RuleMetrics;
 use table::{describe, family, opts};
@@ -68,6 +69,7 @@ pub(crate) struct Metrics {
     query_seconds: SummaryVec,
     query_log: QueryLog,
     notifications: NotifierMetrics,
+    traces: TraceMetrics,
     pub(crate) rules: RuleMetrics,
     pub(crate) objstore: ObjstoreMetrics,
 }
@@ -122,6 +124,10 @@ impl Metrics {
                 queue_length: gauges("prometheus_notifications_queue_length")?,
                 queue_capacity: gauge("prometheus_notifications_queue_capacity")?,
                 discovered: gauge("prometheus_notifications_alertmanagers_discovered")?,
+            },
+            traces: TraceMetrics {
+                sent: counter("varve_traces_spans_sent_total")?,
+                dropped: counter("varve_traces_spans_dropped_total")?,
             },
             rules: RuleMetrics::new(&registry)?,
             objstore: ObjstoreMetrics {
@@ -185,6 +191,11 @@ impl Metrics {
     /// Returns the metrics of the notifier, which are registered here.
     pub(crate) fn notifications(&self) -> NotifierMetrics {
         self.notifications.clone()
+    }
+
+    /// Returns the metrics of traces, which are registered here.
+    pub(crate) fn traces(&self) -> TraceMetrics {
+        self.traces.clone()
     }
 
     /// Returns the histogram of the queue times of a class.

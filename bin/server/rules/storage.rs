@@ -23,6 +23,7 @@ use crate::server::query_log::{LoggedQuery, Origin};
 use crate::server::request_context::{Parameters, RequestContext, Times as RequestTimes};
 use crate::server::store::Store;
 use crate::server::usage::Requester;
+use crate::traces::{self, Trace};
 
 /// The path of rule queries in lists and logs.
 pub(crate) const ROUTE: &str = "rule";
@@ -53,12 +54,16 @@ impl<'a> RuleStorage<'a> {
         &self,
         from: &RuleRef<'_>,
         ctx: &QueryContext,
+        context: &RequestContext,
         &Query { expr, timestamp_ms, scans }: &Query<'_>,
         stats: StatsMode,
     ) -> Result<(Vec<VectorSample>, Option<Box<QueryStats>>), Error> {
+        let part = context.part("parse");
         let parsed = self.store.engine.parse(ctx, expr)?;
         let who = Requester { rule: from.rule.into(), ..Requester::default() };
         self.store.note_query(ctx, &who, &usage::of(parsed.expr()));
+        drop(part);
+        let _part = context.part("evaluate");
         let request = Request { stats, scans, ..Request::new(expr, Times::Instant(timestamp_ms)) };
         let result = self.store.engine.run_parsed(&self.store.db, ctx, parsed, &request)?;
         match result.value {
@@ -87,13 +92,20 @@ impl Storage for RuleStorage<'_> {
         let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
         context.note_parameters(Parameters { text, ..Parameters::default() }, None);
         context.note_times(RequestTimes { start_ms: timestamp_ms, end_ms: timestamp_ms, step_ms: 0 });
-        let registration = self.app.active_requests.register(context, RequestClass::Rule, &ctx);
+        if let Some(trace) = self.app.tracer.start(traces::Origin::Internal, || ROUTE.to_owned()) {
+            trace.note("rule.file", from.file);
+            trace.note("rule.group", from.group);
+            trace.note("rule.name", from.rule);
+            context.note_trace(trace);
+        }
+        let registration = self.app.active_requests.register(Arc::clone(&context), RequestClass::Rule, &ctx);
         let request = &registration.request;
         request.begin();
         self.app.record_start(request);
         let mode = if self.app.query_log.is_enabled() { StatsMode::AsWritten } else { StatsMode::Off };
-        let result = self.evaluate(from, &ctx, query, mode);
+        let result = self.evaluate(from, &ctx, &context, query, mode);
         let reason = result.as_ref().err().map(ToString::to_string);
+        context.trace().zip(reason.as_deref()).inspect(|(trace, reason)| trace.fail(*reason));
         self.app.record_end(request, reason.as_deref());
         if mode != StatsMode::Off {
             let stats = match &result {
@@ -109,6 +121,7 @@ impl Storage for RuleStorage<'_> {
                 stats,
                 n_series: ctx.n_series(),
                 memory_peak_bytes: ctx.memory().peak(),
+                trace: context.trace().map(Trace::ids),
                 origin: Origin::RuleGroup { file: from.file, name: from.group },
             });
         }

@@ -19,8 +19,7 @@ use crate::quantity::{parse_duration, print_duration};
 /// Sections that only a Varve file has.
 const VARVE_SECTIONS: [&str; 2] = ["ingest", "rules"];
 /// Sections that only a Prometheus file has.
-const PROMETHEUS_SECTIONS: [&str; 5] =
-    ["remote_read", "remote_write", "scrape_config_files", "scrape_configs", "tracing"];
+const PROMETHEUS_SECTIONS: [&str; 4] = ["remote_read", "remote_write", "scrape_config_files", "scrape_configs"];
 /// Keys that only Prometheus' `global` has, except rare ones.
 const PROMETHEUS_GLOBAL: [&str; 2] = ["scrape_interval", "scrape_timeout"];
 /// Maximum number of rule files.

@@ -1,4 +1,5 @@
-//! The HTTP/1.1 client of the tools, of the notifier and of object storage, with TLS.
+//! The HTTP client of the tools, of the notifier, of object storage and of traces, with TLS. It speaks HTTP/1.1, or
+//! HTTP/2 for gRPC.
 //!
 //! It uses hyper, which the server needs anyway. The tools run it on a tokio runtime of the calling thread.
 
@@ -19,10 +20,10 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::{http1, http2};
 use hyper::header::{HOST, HeaderMap};
 use hyper::http::request::Builder;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -52,12 +53,20 @@ pub(crate) struct Response {
 #[derive(Debug)]
 pub(crate) struct AsyncClient {
     url: Url,
-    connection: Option<SendRequest<Full<Bytes>>>,
+    connection: Option<Connection>,
+    is_http2: bool,
     /// Headers and TLS settings.
     access: Access,
     /// TLS configuration, if the URL is https.
     tls: Option<Arc<ClientConfig>>,
     options: ClientOptions,
+}
+
+/// An open connection.
+#[derive(Debug)]
+enum Connection {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 /// Limits of a client, and how it names itself.
@@ -173,7 +182,16 @@ impl AsyncClient {
             true => Some(Arc::new(tls::client_config(&access.tls)?)),
             false => None,
         };
-        Ok(Self { url: url.clone(), connection: None, access, tls, options })
+        Ok(Self { url: url.clone(), connection: None, is_http2: false, access, tls, options })
+    }
+
+    /// Speaks HTTP/2 from the first byte, as gRPC does.
+    pub(crate) fn with_http2(mut self) -> Self {
+        self.is_http2 = true;
+        if let Some(tls) = &mut self.tls {
+            Arc::make_mut(tls).alpn_protocols = vec![b"h2".to_vec()];
+        }
+        self
     }
 
     /// Sends JSON to the URL.
@@ -184,12 +202,21 @@ impl AsyncClient {
         self.send(Request::post(&*self.url.path).header("content-type", "application/json"), body).await
     }
 
-    async fn send(&mut self, request: Builder, body: Bytes) -> Result<Response> {
+    /// Sends a request as it is built. Its URI is a path and a query. Trailers of the response are among its headers.
+    ///
+    /// # Errors
+    /// If no response arrives within the timeout. Any status is a response.
+    pub(crate) async fn send(&mut self, request: Builder, body: Bytes) -> Result<Response> {
         let ClientOptions { timeout, user_agent, .. } = self.options;
         let has_host = request.headers_ref().is_some_and(|headers| headers.contains_key(HOST));
-        let request = if has_host { request } else { request.header(HOST, self.url.authority()) };
+        let request = if has_host || self.is_http2 { request } else { request.header(HOST, self.url.authority()) };
         let request = request.header("user-agent", user_agent);
         let mut request = request.body(Full::new(body)).context("build a request")?;
+        if self.is_http2 {
+            let scheme = if self.url.is_https { "https" } else { "http" };
+            let uri = format!("{scheme}://{}{}", self.url.authority(), request.uri());
+            *request.uri_mut() = uri.parse().context("build a request")?;
+        }
         for (name, value) in &self.access.headers {
             request.headers_mut().append(name, value.clone());
         }
@@ -214,42 +241,69 @@ impl AsyncClient {
             Some(sender) => sender,
             None => self.connect().await?,
         };
-        let sent = self.connection.insert(sender).send_request(request);
-        let response = sent.await.with_context(|| format!("send a request to {}", self.url))?;
-        let (head, body) = response.into_parts();
-        let body = collect(body, self.options.response_size_max).await;
+        let sent = self.connection.insert(sender).send(request).await;
+        let response = sent.with_context(|| format!("send a request to {}", self.url))?;
+        let (mut head, body) = response.into_parts();
+        let body = collect(body, self.options.response_size_max, &mut head.headers).await;
         let body = body.with_context(|| format!("read the response of {}", self.url))?;
         Ok(Response { status: head.status.as_u16(), headers: head.headers, body })
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
-        let Self { url, access, tls, .. } = self;
+    async fn connect(&self) -> Result<Connection> {
+        let Self { url, access, tls, is_http2, .. } = self;
         let authority = url.authority();
         let addresses = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
         let addresses: Vec<_> = addresses.with_context(|| format!("resolve {authority}"))?.collect();
         let stream = TcpStream::connect(&addresses[..]).await.with_context(|| format!("connect to {authority}"))?;
         stream.set_nodelay(true).context("open a connection")?;
-        let Some(tls) = tls else { return http1(stream).await };
+        let Some(tls) = tls else { return Connection::open(stream, *is_http2).await };
         let name = tls::server_name(&access.tls, &url.host)?;
         let tls = TlsConnector::from(Arc::clone(tls));
-        http1(tls.connect(name, stream).await.with_context(|| format!("TLS handshake with {authority}"))?).await
+        let stream = tls.connect(name, stream).await.with_context(|| format!("TLS handshake with {authority}"))?;
+        Connection::open(stream, *is_http2).await
     }
 }
 
-/// Reads a body to its end.
-async fn collect(mut body: Incoming, size_max: usize) -> Result<Bytes> {
+impl Connection {
+    async fn open(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, is_http2: bool) -> Result<Self> {
+        let stream = TokioIo::new(stream);
+        // Requests report the errors of the connection.
+        if is_http2 {
+            let opened = http2::handshake(TokioExecutor::new(), stream).await;
+            let (sender, connection) = opened.context("open a connection")?;
+            tokio::spawn(connection);
+            Ok(Self::Http2(sender))
+        } else {
+            let (sender, connection) = http1::handshake(stream).await.context("open a connection")?;
+            tokio::spawn(connection);
+            Ok(Self::Http1(sender))
+        }
+    }
+
+    async fn ready(&mut self) -> hyper::Result<()> {
+        match self {
+            Self::Http1(sender) => sender.ready().await,
+            Self::Http2(sender) => sender.ready().await,
+        }
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<hyper::Response<Incoming>> {
+        match self {
+            Self::Http1(sender) => sender.send_request(request).await,
+            Self::Http2(sender) => sender.send_request(request).await,
+        }
+    }
+}
+
+/// Reads a body to its end. Adds its trailers to `headers`.
+async fn collect(mut body: Incoming, size_max: usize, headers: &mut HeaderMap) -> Result<Bytes> {
     let mut read = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
-        read.extend_from_slice(&data);
+        match frame?.into_data() {
+            Ok(data) => read.extend_from_slice(&data),
+            Err(frame) => headers.extend(frame.into_trailers().ok().into_iter().flatten()),
+        }
         ensure!(read.len() <= size_max, "the response is longer than {size_max} bytes");
     }
     Ok(read.into())
-}
-
-async fn http1(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<SendRequest<Full<Bytes>>> {
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.context("open a connection")?;
-    // Requests report the errors of the connection.
-    tokio::spawn(connection);
-    Ok(sender)
 }

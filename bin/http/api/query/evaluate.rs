@@ -98,6 +98,7 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
         let QueryResult { value, annotations, stats, charge: _value_charge } = result;
         stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
+        let _part = context.part("encode");
         let shown = stats.as_deref().filter(|_| options.stats != StatsLevel::None).map(|stats| (stats, options.stats));
         let is_truncated = write_result(work, value, shown, options.limit.unwrap_or(usize::MAX))?;
         let mut warnings: Vec<String> = annotations.warnings().collect();
@@ -172,12 +173,16 @@ pub(crate) fn evaluate_in(
     request: &Request<'_>,
     note: Note,
 ) -> Result<(QueryResult, Vec<String>), ApiError> {
-    let Work { store, ctx, .. } = work;
+    let Work { store, ctx, context, .. } = work;
     let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = request.times;
+    let part = context.part("parse");
     let parsed = store.engine.parse(ctx, request.query)?;
     let selectors = usage::of(parsed.expr());
     note(store, ctx, who, &selectors);
+    drop(part);
+    let part = context.part("evaluate");
     let result = store.engine.run_parsed(&store.db, ctx, parsed, request)?;
+    drop(part);
     let mut infos: Vec<String> = result.annotations.infos().collect();
     let is_empty = match &result.value {
         Value::Vector(samples) => samples.is_empty(),

@@ -52,6 +52,7 @@ pub(crate) async fn ingest(
     let written = tokio::task::spawn_blocking(move || {
         let request = &registration.request;
         request.begin();
+        context.trace().inspect(|trace| trace.add_part("queue", request.queued()));
         app.record_start(request);
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
@@ -62,7 +63,9 @@ pub(crate) async fn ingest(
             labels: user.as_ref().and_then(|user| user.tenant.as_ref()).map_or(&[], |tenant| &tenant.labels),
             on_queued: Some(&release),
         };
+        let part = context.part("store");
         let written = work(&store.receiver, &origin, &body);
+        drop(part);
         app.rejects.add(|| context.sender(), &written);
         written.iter().for_each(|written| app.rules.note_progress(&context, written));
         app.senders.add(SystemClock.now_ms(), context.sender(), &written);
