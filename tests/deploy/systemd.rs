@@ -156,3 +156,15 @@ fn the_flags_of_the_unit_start_a_server() {
     assert!(server.terminate().success());
     assert!(data_dir.join("lock").exists());
 }
+
+#[test]
+fn the_unit_runs_under_a_real_systemd() {
+    let script = packaged("tests/deploy/systemd_pid1.sh");
+    let output = Command::new("sh").arg(script).args([env!("CARGO_BIN_EXE_varve"), UNIT]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    match output.status.code() {
+        Some(77) => eprintln!("{text}"),
+        Some(0) => assert!(text.contains("restarted after a kill and after a hang, and stopped"), "{text}"),
+        _ => panic!("{text}{}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
