@@ -13,7 +13,7 @@
 //! and the commit finds them written. If the write fails, `rotate` changes nothing.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -73,6 +73,8 @@ pub(crate) struct Wal {
     blocked: AtomicBool,
     /// The last error, while `blocked`.
     blocked_by: Mutex<String>,
+    /// Size of the records whose write failed.
+    blocked_bytes: AtomicUsize,
     poisoned: OnceLock<String>,
 }
 
@@ -138,6 +140,7 @@ impl Wal {
             synced: AtomicU64::new(0),
             blocked: AtomicBool::new(false),
             blocked_by: Mutex::default(),
+            blocked_bytes: AtomicUsize::new(0),
             poisoned: OnceLock::new(),
             options,
         })
@@ -308,10 +311,10 @@ impl Wal {
         Ok(())
     }
 
-    /// Returns the size of the records that are not written yet, in bytes.
+    /// Returns the size of the records that are not written yet, in bytes. Does not wait for the disk.
     pub(crate) fn pending_size(&self) -> usize {
         let pending = self.pending();
-        pending.series.size() + pending.samples.size()
+        pending.series.size() + pending.samples.size() + self.blocked_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the size of the log's files in bytes.
@@ -334,12 +337,15 @@ impl Wal {
         let write = |stream: &mut SegmentWriter| stream.write(&**fs, dir, *segment_size_bytes);
         match write(&mut files.series).and_then(|()| write(&mut files.samples)) {
             Ok(()) => {
+                self.blocked_bytes.store(0, Ordering::Relaxed);
                 self.blocked.store(false, Ordering::Release);
                 self.written.store(end, Ordering::Release);
                 Ok(())
             }
             Err(WriteError::Retryable(e)) => {
                 *self.blocked_by.lock() = e.to_string();
+                let size = files.series.frames.size() + files.samples.frames.size();
+                self.blocked_bytes.store(size, Ordering::Relaxed);
                 self.blocked.store(true, Ordering::Release);
                 Err(e)
             }

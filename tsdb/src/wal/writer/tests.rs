@@ -70,13 +70,14 @@ fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
         let appended: Vec<i64> = (0..3).filter(|&t| append(&wal, t).is_ok()).collect();
         assert!(appended.len() < 3, "room {room}");
         assert!(append(&wal, 3).is_err(), "blocked");
+        assert!(wal.pending_size() > 0, "room {room}: the rejected record waits");
         assert!(matches!(wal.health(), Health::Blocked(reason) if reason.contains("samples-")), "room {room}");
         let before = times(dir.path());
         assert_eq!(before, appended, "room {room}: only what was acknowledged is there");
         assert!(wal.rotate().is_err(), "pending records cannot be written, so nothing is rotated");
         fs.set_room(u64::MAX);
         append(&wal, 4).unwrap();
-        assert_eq!(wal.health(), Health::Ok);
+        assert_eq!((wal.health(), wal.pending_size()), (Health::Ok, 0));
         // The first rejected append was kept in memory. Appends while the log was blocked were not.
         let rejected = appended.len() as i64;
         let expected: Vec<i64> = appended.into_iter().chain([rejected, 4]).collect();
