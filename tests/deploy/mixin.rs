@@ -12,7 +12,7 @@ use super::{packaged, text};
 use crate::harness::kube_prometheus::{is_there, shared};
 use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_until};
 
-const MIXIN: &str = "docs/mixin/alerts.yaml";
+pub(super) const MIXIN: &str = "docs/mixin/alerts.yaml";
 const CLUSTER: &str = "docs/mixin/cluster/rules.yaml";
 /// The node exporter exports these on nodes with InfiniBand, of which no scrape is recorded.
 const INFINIBAND: [&str; 5] = [
@@ -45,7 +45,7 @@ fn string(of: &Value) -> &str {
 }
 
 /// Returns all rules of a file.
-fn rules(path: &str) -> Vec<Value> {
+pub(super) fn rules(path: &str) -> Vec<Value> {
     list(&yaml(path)["groups"]).iter().flat_map(|group| list(&group["rules"]).to_vec()).collect()
 }
 

@@ -2,6 +2,7 @@
 
 mod container;
 mod debian;
+mod faults;
 mod kubernetes;
 mod migration;
 mod mixin;

@@ -45,7 +45,7 @@ fn queries_over_100_000_series_end_at_their_deadline_and_free_their_memory() {
 }
 
 /// Writes four samples of each of `n_series` series, [`SERIES_PER_REQUEST`] per request.
-fn ingest(server: &Server, n_series: usize) {
+pub(crate) fn ingest(server: &Server, n_series: usize) {
     let samples = [0, 15_000, 30_000, 45_000].map(|after_ms| (T0 + after_ms, after_ms as f64));
     for first in (0..n_series).step_by(SERIES_PER_REQUEST) {
         let timeseries = (first..first + SERIES_PER_REQUEST).map(|i| {
@@ -109,7 +109,7 @@ fn a_disconnect_ends_the_query(server: &Server) {
 }
 
 /// Starts a query whose parts run one after the other, for longer than any test.
-fn endless_query(server: &Server) -> RawConnection {
+pub(crate) fn endless_query(server: &Server) -> RawConnection {
     let mut connection = server.http().connect();
     connection.send(endless("").as_bytes());
     wait_until("the query to run", || server.metric("varve_requests_active{class=\"query\"}") == 1.0);

@@ -160,3 +160,30 @@ fn queries_are_logged_with_their_error() {
     let killed = line(Some("an operator ended it"));
     assert_eq!((&killed["params"]["step"], server.metric("prometheus_engine_query_log_enabled")), (&1.into(), 1.0));
 }
+
+#[test]
+fn a_slow_query_is_logged_with_its_plan() {
+    let config = ConfigFile::new("global: {query_log_file: queries.log}");
+    let server = Server::start(&[&config.flag()]);
+    // Each step sorts six hours of seconds.
+    let logged = |n_steps: u32| {
+        let query = format!("sum(quantile_over_time(0.5, vector({n_steps})[6h:1s]))");
+        let range = [("query", &*query), ("start", "0"), ("end", &*n_steps.to_string()), ("step", "1")];
+        server.http().query("/api/v1/query_range", &range).expect_status(200);
+        wait_for("the query to be logged", || {
+            let text = std::fs::read_to_string(config.dir().join("queries.log")).expect("read the log");
+            let line = text.lines().find(|line| line.contains(&query))?;
+            Some(serde_json::from_str::<Value>(line).expect("a line is JSON")["stats"].take())
+        })
+    };
+    let seconds = |stats: &Value| stats["timings"]["evalTotalTime"].as_f64().expect("a time");
+    let slow = (0..14).map(|n| logged(1 << n)).find(|stats| {
+        let is_slow = seconds(stats) >= 1.0;
+        assert_eq!(stats["varve"]["plan"].is_array(), is_slow, "{stats}");
+        is_slow
+    });
+    let slow = slow.expect("a query that takes a second");
+    let plan = slow["varve"]["plan"].as_array().expect("it has a plan");
+    assert!(plan[0]["operator"].as_str().is_some_and(|text| text.starts_with("sum")), "{slow}");
+    assert!(plan.len() > 1 && plan[0]["seconds"].as_f64() >= plan[1]["seconds"].as_f64(), "{slow}");
+}
