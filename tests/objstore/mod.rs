@@ -1,5 +1,6 @@
 //! Object storage: what Varve uploads, as Thanos and promtool read it; import from a bucket; backups.
 
+mod backup_under_load;
 mod backups;
 mod s3;
 mod thanos;
