@@ -118,7 +118,11 @@ fn flush_task(store: &Store, stop: &Stop) {
             report("rank series", label_order.update(store));
             continue;
         }
-        report("flush the heads", flush(store));
+        let flushed = flush(store);
+        if flushed.as_ref().is_err_and(|error| !matches!(error, Error::Interrupted(_))) {
+            store.compaction_stats().n_failed += 1;
+        }
+        report("flush the heads", flushed);
         last = Instant::now();
     }
 }

@@ -1,11 +1,11 @@
 //! Statistics of merges.
 
-/// Statistics of merges since the store was opened.
+/// Statistics of merges, and failures of the flush task, since the store was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactionStats {
     /// Number of merges that succeeded.
     pub n_merges: u64,
-    /// Number of merges that failed. A failed merge changes no block.
+    /// Number of merges that failed, and of rounds of the flush task. A failed merge changes no block.
     pub n_failed: u64,
     /// Samples that were dropped because an earlier block has another value at their timestamp.
     pub n_conflicts: u64,
