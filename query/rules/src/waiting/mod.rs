@@ -7,7 +7,8 @@
 //! A sender has delivered time `t` if
 //! 1. it has sent a sample at `t` or later, or its next sample is due after `t`: at `t`, its newest sample is younger
 //!    than its usual interval;
-//! 2. its usual arrival lag (p99) has passed since `t`, because other connections of the sender may be slower.
+//! 2. its usual arrival lag (p99) has passed since `t`, because other connections of the sender may be slower. The
+//!    backlog of a sender that starts or returns says nothing about its usual lag.
 //!
 //! A sender that is silent for two intervals, of the group or its own, does not count.
 
@@ -26,6 +27,8 @@ use quantile::Quantiles;
 pub const SENDERS_MAX: usize = 1_000;
 /// A request whose oldest sample is older than this refills a gap. It says nothing about the usual lag.
 const LAG_MAX: Duration = Duration::from_secs(60);
+/// A sender that was silent for longer than this, and for two of its intervals, has a backlog when it returns.
+const PAUSE_MIN: Duration = Duration::from_secs(5);
 /// A longer pause between newest samples is an outage. It says nothing about the usual interval.
 const INTERVAL_MAX: Duration = Duration::from_secs(300);
 /// Number of intervals after which a silent sender does not count.
@@ -43,6 +46,10 @@ pub struct Senders {
 struct Sender {
     newest: Time,
     last_arrival: Time,
+    /// The first request, and the first one after each pause. Older samples have waited for it.
+    resumed: Time,
+    /// The last request with a sample that is older than `resumed`. Older samples may have waited behind the backlog.
+    drained: Time,
     lags: Quantiles,
     /// Differences between successive newest timestamps, each weighted by its length.
     intervals: Quantiles,
@@ -134,13 +141,27 @@ impl Senders {
 
 impl Sender {
     fn new(now: Time, newest: Time) -> Self {
-        let (lags, intervals) = (Quantiles::new(now), Quantiles::new(now));
-        Self { newest, last_arrival: now, lags, intervals, lag: Duration::ZERO, interval: Duration::ZERO }
+        Self {
+            newest,
+            last_arrival: now,
+            resumed: now,
+            drained: now,
+            lags: Quantiles::new(now),
+            intervals: Quantiles::new(now),
+            lag: Duration::ZERO,
+            interval: Duration::ZERO,
+        }
     }
 
     fn note(&mut self, now: Time, oldest: Time, newest: Time) {
+        if !self.interval.is_zero() && now.since(self.last_arrival) > PAUSE_MIN.max(self.interval * SILENT_INTERVALS) {
+            (self.resumed, self.drained) = (now, now);
+        }
+        if oldest < self.resumed {
+            self.drained = now;
+        }
         let lag = now.since(oldest);
-        if lag <= LAG_MAX {
+        if lag <= LAG_MAX && oldest >= self.drained {
             self.lags.add(now, lag, 1);
             self.lag = self.lags.get(0.99).unwrap_or_default();
         }

@@ -36,9 +36,10 @@ fn a_late_sender_is_waited_for_until_its_lag_has_passed() {
 #[test]
 fn one_slow_connection_of_a_sender_counts() {
     let senders = Senders::default();
-    for time in every(1.0, 0.0, 300.0) {
-        send(&senders, "a", [time], if (time as u64).is_multiple_of(10) { 20.0 } else { 5.0 });
-    }
+    let lag = |time: f64| if (time as u64).is_multiple_of(10) { 20.0 } else { 5.0 };
+    let mut requests: Vec<_> = every(1.0, 0.0, 300.0).map(|time| (time, lag(time))).collect();
+    requests.sort_by(|(a, of_a), (b, of_b)| (a + of_a).total_cmp(&(b + of_b)));
+    requests.into_iter().for_each(|(time, lag)| send(&senders, "a", [time], lag));
     assert!(matches!(senders.readiness(at(299.0), at(310.0), 30 * S), Readiness::At(ready) if ready > at(319.0)));
     assert_eq!(senders.readiness(at(299.0), at(321.5), 30 * S), Readiness::Ready);
 }
@@ -74,6 +75,25 @@ fn a_refill_changes_neither_lag_nor_interval() {
     assert!(senders.have_refilled(at(961.0), 30 * S), "a sender that has gone silent does not count");
     senders.note("a", at(905.0), at(500.0).ms(), at(904.0).ms());
     assert!(senders.have_refilled(at(905.0), 30 * S));
+}
+
+#[test]
+fn a_backlog_does_not_change_the_usual_lag() {
+    let senders = Senders::default();
+    // A sender starts with 40 s of samples, then pauses for 30 s. It needs 2 s to send a backlog.
+    let backlog = |from_s: f64, to_s: f64| {
+        for time in every(1.0, from_s, to_s) {
+            let arrival = at(to_s + 2.0 * (time - from_s) / (to_s - from_s));
+            senders.note("a", arrival, at(time).ms(), at(time).ms());
+        }
+    };
+    backlog(0.0, 40.0);
+    send(&senders, "a", every(1.0, 41.0, 100.0), 1.0);
+    assert_eq!(senders.readiness(at(99.0), at(101.0), 30 * S), Readiness::Ready);
+    backlog(101.0, 131.0);
+    send(&senders, "a", every(1.0, 132.0, 160.0), 1.0);
+    assert_eq!(senders.readiness(at(159.0), at(161.0), 30 * S), Readiness::Ready);
+    assert!(senders.status()[0].lag < 2 * S, "{:?}", senders.status());
 }
 
 #[test]
