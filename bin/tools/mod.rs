@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod check;
 pub(crate) mod client;
 mod directory;
+mod features;
 pub(crate) mod manual;
 mod output;
 pub(crate) mod query;

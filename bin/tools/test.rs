@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use varve_query::promql::Features;
 use varve_rules::unit_test::{Settings, TestFile, TestResult};
 use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{Db, Options, QueryContext, WalSync};
 
+use super::features::FeatureArgs;
 use super::scratch_dir::ScratchDir;
 use crate::printing::error_chain;
 
@@ -48,6 +48,9 @@ pub(crate) struct RulesArgs {
     /// Ignore unknown fields in rule files
     #[arg(long)]
     ignore_unknown_fields: bool,
+
+    #[command(flatten)]
+    features: FeatureArgs,
 }
 
 /// Maximum number of rule files of a test file.
@@ -93,7 +96,7 @@ fn test_rules(args: &RulesArgs) -> Result<bool> {
         Db::open(&path, options).map_err(|error| error.to_string())
     };
     let settings = Settings {
-        features: Features::default(),
+        features: args.features.features(),
         ignore_unknown_fields: args.ignore_unknown_fields,
         diff: args.diff,
         debug: args.debug,

@@ -91,6 +91,31 @@ fn rule_files_are_checked_as_promtool_checks_them() {
 }
 
 #[test]
+fn rules_are_valid_where_promtool_finds_them_valid() {
+    if missing(&["promtool"]) {
+        return;
+    }
+    let files = Files::new();
+    let of = |expr: &str| format!("groups:\n- name: g\n  rules:\n  - record: a\n    expr: {expr}\n");
+    let check = |flags: &[&str], text: &str, status: i32| {
+        let file = files.write("rules.yml", text);
+        for tool in [env!("CARGO_BIN_EXE_varve"), "promtool"] {
+            let output = run(tool, &[&["check", "rules"], flags, &[&file]].concat(), "");
+            assert_eq!(output.status.code(), Some(status), "{tool} {text:?}: {output:?}");
+        }
+    };
+    check(&[], &format!("\u{feff}{}", of("up")), 0);
+    check(&[], "groups:\n- {name: g, limit: 5.5, rules: [null, {record: a, expr: up}]}\n-\n", 0);
+    check(&[], "groups:\n- {name: g, limit: x}\n", 1);
+    check(&[], "groups:\n- {name: g, limit: 1e30}\n", 1);
+    // A server has these features only with the same flag.
+    let experimental = of("mad_over_time(m[5m])");
+    check(&[], &experimental, 1);
+    check(&["--enable-feature=promql-experimental-functions"], &experimental, 0);
+    check(&[], &of("a + fill(0) b"), 1);
+}
+
+#[test]
 fn invalid_rules_are_errors_whatever_the_lints() {
     let files = Files::new();
     let unknown = files.write("unknown.yml", "groups:\n- {name: g, rules: [], nonsense: 1}\n");

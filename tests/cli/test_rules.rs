@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{run, text, varve};
+use super::{check_alike, run, text, varve};
 use crate::harness::missing;
 
 fn shared(path: &str) -> PathBuf {
@@ -40,6 +40,23 @@ fn the_unit_tests_of_kubernetes_mixin_pass() {
 /// Files whose messages are those of Go's YAML and regular expressions, or of promtool's own parser.
 const OTHER_MESSAGES: [&str; 5] =
     ["bad-input-series.yml", "bad-rules-syntax-test.yml", "rules_run_extrafields.yml", "rules.yml", "rules-bad.yml"];
+
+/// Native histograms, offsets, limits, the order of groups, start times and so on.
+#[test]
+fn unusual_tests_have_the_output_of_promtool() {
+    if missing(&["promtool"]) {
+        return;
+    }
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/rules");
+    let entries = std::fs::read_dir(dir).expect("read a directory");
+    let names = entries.map(|entry| entry.expect("read a directory").path().display().to_string());
+    let tests: Vec<_> = names.filter(|name| name.ends_with(".test.yml")).collect();
+    assert!(tests.len() >= 9, "{tests:?}");
+    for test in &tests {
+        let output = check_alike(&["test", "rules", test], "");
+        assert!(text(&output.stderr).contains("got:"), "{test}: {output:?}");
+    }
+}
 
 #[test]
 fn fixtures_have_the_verdicts_of_promtool() {

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::quantity::parse_duration;
 use crate::tools::client::ServerArgs;
+use crate::tools::features::FeatureArgs;
 
 /// `varve check ...`.
 #[derive(Debug, Subcommand)]
@@ -39,6 +40,9 @@ pub(super) struct LintArgs {
     /// Ignore unknown fields in rule files
     #[arg(long)]
     pub(super) ignore_unknown_fields: bool,
+
+    #[command(flatten)]
+    pub(super) features: FeatureArgs,
 }
 
 /// Arguments of `varve check config`.

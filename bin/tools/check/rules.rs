@@ -5,7 +5,6 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use varve_query::promql::Features;
 use varve_rules::file::{self, Options, RuleFile, Texts};
 
 use super::args::{LintArgs, RulesArgs};
@@ -43,7 +42,7 @@ fn standard_input() -> Result<String> {
 
 /// Checks a text. `place` precedes each error.
 fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
-    let options = Options { ignore_unknown_fields: lint.ignore_unknown_fields, features: Features::all() };
+    let options = Options { ignore_unknown_fields: lint.ignore_unknown_fields, features: lint.features.features() };
     let parsed = text.map_err(|error| vec![error_chain(&error)]).and_then(|text| {
         file::parse(&text, &options).map_err(|errors| errors.iter().map(ToString::to_string).collect())
     });

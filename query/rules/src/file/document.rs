@@ -38,7 +38,8 @@ impl RawFile {
 /// # Errors
 /// The first syntax error, value of a wrong type, or repeated key.
 pub fn read(text: &str) -> Result<Vec<RawFile>, FileError> {
-    let text: Arc<str> = text.into();
+    // YAML allows a byte order mark.
+    let text: Arc<str> = text.strip_prefix('\u{feff}').unwrap_or(text).into();
     let mut files = Vec::new();
     for (number, document) in serde_yaml_ng::Deserializer::from_str(&text).enumerate() {
         let Some(Mapped(document)) = Option::<Mapped<Document>>::deserialize(document)? else { continue };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::Texts;
 
@@ -97,6 +97,39 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
+/// An integer. As in Go, a float loses its fraction.
+#[derive(Debug)]
+pub(super) struct Integer(pub(super) i64);
+
+impl<'de> Deserialize<'de> for Integer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IntegerVisitor)
+    }
+}
+
+struct IntegerVisitor;
+
+impl Visitor<'_> for IntegerVisitor {
+    type Value = Integer;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an integer")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Integer, E> {
+        Ok(Integer(number))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Integer, E> {
+        i64::try_from(number).map(Integer).map_err(E::custom)
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Integer, E> {
+        let is_in_range = number.abs() < i64::MAX as f64;
+        if is_in_range { Ok(Integer(number as i64)) } else { Err(E::invalid_value(Unexpected::Float(number), &self)) }
+    }
+}
+
 impl Mapping for Texts {
     const WHAT: &str = "a mapping of names to texts";
 
@@ -117,10 +150,10 @@ pub(super) fn next_mapping<'de, M: Mapping, A: MapAccess<'de>>(values: &mut A) -
     Ok(values.next_value::<Option<Mapped<M>>>()?.map_or_else(M::default, |Mapped(mapping)| mapping))
 }
 
-/// Reads the sequence of mappings that is the next value. Null is an empty sequence.
+/// Reads the sequence of mappings that is the next value. Null is an empty sequence, and as in Go no item of one.
 pub(super) fn next_mappings<'de, M: Mapping, A: MapAccess<'de>>(values: &mut A) -> Result<Vec<M>, A::Error> {
     let items = values.next_value::<Option<Vec<Option<Mapped<M>>>>>()?.unwrap_or_default();
-    Ok(items.into_iter().map(|item| item.map_or_else(M::default, |Mapped(mapping)| mapping)).collect())
+    Ok(items.into_iter().flatten().map(|Mapped(mapping)| mapping).collect())
 }
 
 /// Reads and drops the next value.

@@ -3,7 +3,7 @@
 use serde::de::MapAccess;
 
 use super::Texts;
-use super::mapping::{Mapping, Text, next_mapping, next_mappings, skip};
+use super::mapping::{Integer, Mapping, Text, next_mapping, next_mappings, skip};
 
 /// A group as written.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ impl Mapping for RawGroup {
             "name" => self.name = values.next_value::<Text>()?.0,
             "interval" => self.interval = values.next_value()?,
             "query_offset" => self.query_offset = values.next_value()?,
-            "limit" => self.limit = values.next_value()?,
+            "limit" => self.limit = values.next_value::<Option<Integer>>()?.map(|Integer(limit)| limit),
             "state" => self.state = values.next_value()?,
             "labels" => self.labels = next_mapping(values)?,
             "rules" => self.rules = next_mappings(values)?,

@@ -201,7 +201,9 @@ fn humanize_duration(seconds: f64) -> String {
         let (number, prefix) = if seconds == 0.0 { (seconds, "") } else { with_prefix(seconds) };
         return format!("{}{prefix}s", significant(number, 4));
     }
-    let (sign, whole) = (if seconds < 0.0 { "-" } else { "" }, seconds.abs() as i64);
+    // What does not fit becomes the least integer, as in Go on most machines.
+    let whole = if seconds.abs() < i64::MAX as f64 { seconds.abs() as i64 } else { i64::MIN };
+    let sign = if seconds < 0.0 { "-" } else { "" };
     let (s, m, h, d) = (whole % 60, whole / 60 % 60, whole / 3600 % 24, whole / 86_400);
     match (d, h, m) {
         (0, 0, 0) => format!("{sign}{}s", significant(seconds.abs(), 4)),

@@ -124,9 +124,11 @@ impl Number {
         {
             return number(None, Some(unsigned as f64));
         }
-        match text.parse::<f64>() {
-            Ok(_) if !text.contains(['.', 'e', 'E']) => Err(format!("integer overflow: {}", quoted(text))),
+        let float = if radix == 16 { hexadecimal_float(&plain).ok_or(()) } else { text.parse().map_err(drop) };
+        match float {
+            Ok(_) if !text.contains(['.', 'e', 'E', 'p', 'P']) => Err(format!("integer overflow: {}", quoted(text))),
             Ok(float) if float.is_finite() => {
+                let float = if sign == "-" { -f64::abs(float) } else { float };
                 let int = float as i64;
                 number((int as f64 == float).then_some(int), Some(float))
             }
@@ -136,9 +138,19 @@ impl Number {
 
     /// Returns `true` if the literal is a float where any type is allowed.
     pub(super) fn is_float_literal(&self) -> bool {
-        let is_hex = self.text.trim_start_matches(['+', '-']).to_ascii_lowercase().starts_with("0x");
+        let text = self.text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+        let is_hex = text.starts_with("0x") && !text.contains('p');
         !is_hex && !self.text.starts_with('\'') && self.text.contains(['.', 'e', 'E', 'p', 'P'])
     }
+}
+
+/// Parses the digits of a hexadecimal float, which has an exponent of 2: `1.8p-1`.
+fn hexadecimal_float(digits: &str) -> Option<f64> {
+    let (mantissa, exponent) = digits.split_once(['p', 'P'])?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let number = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok()?;
+    let exponent = exponent.parse::<i32>().ok()?.checked_sub(4 * i32::try_from(fraction.len()).ok()?)?;
+    Some(number as f64 * 2.0_f64.powi(exponent))
 }
 
 impl Located for Node {

@@ -64,9 +64,12 @@ impl<'a> Run<'a> {
         };
         let input = |series: &super::InputSeries| {
             let labels = sequence::parse_labels(series.series.trim(), &context.settings.features)?;
-            Ok(Input { labels, sequence: sequence::parse(&series.values)?, next: 0, last: None })
+            let sequence = sequence::parse(&series.values)?;
+            Ok((labels.clone(), Input { labels, sequence, next: 0, last: None }))
         };
-        let series = test.input_series.iter().map(input).collect::<Result<_, _>>().map_err(one)?;
+        // As in promtool, the last one of several with the same labels counts.
+        let series = test.input_series.iter().map(input).collect::<Result<BTreeMap<_, _>, _>>().map_err(one)?;
+        let series = series.into_values().collect();
         let features = context.settings.features;
         let engine = Engine::new(EngineOptions {
             samples_max: usize::MAX,
