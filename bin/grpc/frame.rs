@@ -137,12 +137,17 @@ pub(super) fn read<'a>(
 #[derive(Debug)]
 pub(super) struct Frames {
     coding: Coding,
+    /// The open message, if it is to be compressed. Otherwise it is in the buffer of the response.
     message: Vec<u8>,
+    /// Offset of the frame of the open message in the buffer of the response.
+    start: Option<usize>,
+    /// Size of the last message, to which the buffer grows at once.
+    last_size: usize,
 }
 
 impl Frames {
     pub(super) fn new(coding: Coding) -> Self {
-        Self { coding, message: Vec::new() }
+        Self { coding, message: Vec::new(), start: None, last_size: 0 }
     }
 
     /// Sends a message.
@@ -158,10 +163,38 @@ impl Frames {
     /// # Errors
     /// As [`Frames::send`].
     pub(super) fn send_encoded(&mut self, work: &mut Work, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
+        encode(self.open(work));
+        self.close(work)
+    }
+
+    /// Returns the buffer to append the open message to, which begins at the first call after [`Frames::close`]. The
+    /// buffer has other bytes before it.
+    pub(super) fn open<'a>(&'a mut self, work: &'a mut Work) -> &'a mut Vec<u8> {
+        let out = if self.coding == Coding::Identity { work.out.buffer() } else { &mut self.message };
+        if self.start.is_none() {
+            self.start = Some(out.len());
+            out.reserve(HEADER_SIZE + self.last_size);
+            if self.coding == Coding::Identity {
+                out.extend_from_slice(&[0; HEADER_SIZE]);
+            }
+        }
+        out
+    }
+
+    /// Sends the open message: a whole frame at a time, because the response is cut only between frames.
+    ///
+    /// # Errors
+    /// As [`Frames::send`].
+    pub(super) fn close(&mut self, work: &mut Work) -> Result<(), ApiError> {
+        let Some(start) = self.start.take() else { return Ok(()) };
+        let out = work.out.buffer();
+        let written = match self.coding {
+            Coding::Identity => end_frame(out, start),
+            coding => write(coding, &self.message, out),
+        };
+        written.map_err(ApiError::internal)?;
+        self.last_size = if self.coding == Coding::Identity { out.len() - start } else { self.message.len() };
         self.message.clear();
-        encode(&mut self.message);
-        // A whole frame at a time: the response is cut only between frames.
-        write(self.coding, &self.message, work.out.buffer()).map_err(ApiError::internal)?;
         work.out.step()
     }
 }
@@ -171,6 +204,11 @@ pub(super) fn write(coding: Coding, message: &[u8], out: &mut Vec<u8>) -> std::i
     let start = out.len();
     out.extend_from_slice(&[u8::from(coding != Coding::Identity), 0, 0, 0, 0]);
     coding.compress(message, out)?;
+    end_frame(out, start)
+}
+
+/// Sets the size in the header of a frame that begins at `start` and ends with the buffer.
+fn end_frame(out: &mut [u8], start: usize) -> std::io::Result<()> {
     let size = u32::try_from(out.len() - start - HEADER_SIZE).map_err(std::io::Error::other)?;
     #[expect(clippy::big_endian_bytes, reason = "the protocol demands it")]
     out[start + 1..start + HEADER_SIZE].copy_from_slice(&size.to_be_bytes());

@@ -1,4 +1,5 @@
-//! Encodes `SeriesResponse` messages: labels and chunks go from the store into the message without a copy.
+//! Encodes `SeriesResponse` messages: labels and chunks go from the store into the response without a copy. Sizes precede
+//! contents, so each size is a varint of fixed length that is set at the end.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use varve_prometheus::chunk::{Chunk, Encoder, StartTimestamps};
@@ -12,18 +13,18 @@ use crate::http::serving::run::Work;
 
 /// Size of a message in bytes from which it is sent. A longer series continues in the next message.
 const MESSAGE_SIZE: usize = 256 << 10;
-/// Copies of a series in memory: columns, chunks, in its message, in the frame.
+/// Copies of a series in memory: columns, chunks, in its message, and compressed.
 const COPIES: usize = 4;
+/// Length of a size that is set later: 35 bits.
+const LATER_SIZE: usize = 5;
 
 /// Writes series as messages of up to `batch_size` series.
 pub(super) struct SeriesWriter<'a> {
     out: &'a mut Frames,
     batch_size: usize,
-    /// The encoded series of the next message.
-    batch: Vec<u8>,
+    /// Where the batch, or the series without a batch, begins in the buffer of the open message.
+    start: usize,
     n_series: usize,
-    /// The encoded labels of the current series, and its chunks.
-    series: Vec<u8>,
     columns: SampleColumns,
     encoder: Encoder,
 }
@@ -31,22 +32,13 @@ pub(super) struct SeriesWriter<'a> {
 impl<'a> SeriesWriter<'a> {
     pub(super) fn new(out: &'a mut Frames, batch_size: usize) -> Self {
         let encoder = Encoder::new(StartTimestamps::Drop);
-        Self {
-            out,
-            batch_size,
-            batch: Vec::new(),
-            n_series: 0,
-            series: Vec::new(),
-            columns: SampleColumns::default(),
-            encoder,
-        }
+        Self { out, batch_size, start: 0, n_series: 0, columns: SampleColumns::default(), encoder }
     }
 
     /// Writes a series without chunks.
     pub(super) fn write_labels(&mut self, work: &mut Work, labels: &Labels) -> Result<(), ApiError> {
-        self.series.clear();
-        put_labels(labels, &mut self.series);
-        self.add_series(work)
+        let start = self.begin_series(work, labels);
+        self.end_series(work, start)
     }
 
     /// Writes a series with its samples, unless it has none.
@@ -59,38 +51,46 @@ impl<'a> SeriesWriter<'a> {
         let mut charge = work.ctx.charge();
         charge.grow(COPIES * (size_of_columns(&self.columns) + labels.size()))?;
         self.encoder.push_aligned(&self.columns);
-        self.series.clear();
-        put_labels(labels, &mut self.series);
-        let size_of_labels = self.series.len();
+        let mut start = self.begin_series(work, labels);
         for chunk in self.encoder.finish() {
-            if self.series.len() >= MESSAGE_SIZE {
-                self.add_series(work)?;
-                self.series.truncate(size_of_labels);
+            if self.out.open(work).len() - start >= MESSAGE_SIZE {
+                self.end_series(work, start)?;
+                start = self.begin_series(work, labels);
             }
-            put_chunk(&chunk, &mut self.series);
+            put_chunk(&chunk, self.out.open(work));
         }
-        self.add_series(work)
+        self.end_series(work, start)
     }
 
-    fn add_series(&mut self, work: &mut Work) -> Result<(), ApiError> {
-        put_bytes(1, &self.series, &mut self.batch);
+    /// Appends the labels of a series. Returns where it begins.
+    fn begin_series(&mut self, work: &mut Work, labels: &Labels) -> usize {
+        let message = self.out.open(work);
+        if self.n_series == 0 {
+            // `SeriesResponse.batch`; without one, the series is `SeriesResponse.series`.
+            self.start = if self.batch_size > 1 { begin_field(4, message) } else { message.len() };
+        }
+        // `SeriesResponse.series` and `SeriesBatch.series` both are field 1.
+        let start = begin_field(1, message);
+        put_labels(labels, message);
+        start
+    }
+
+    /// Ends a series that begins at `start`.
+    fn end_series(&mut self, work: &mut Work, start: usize) -> Result<(), ApiError> {
+        let message = self.out.open(work);
+        end_field(start, message);
         self.n_series += 1;
-        let is_full = self.n_series >= self.batch_size || self.batch.len() >= MESSAGE_SIZE;
+        let is_full = self.n_series >= self.batch_size || message.len() - self.start >= MESSAGE_SIZE;
         if is_full { self.flush(work) } else { Ok(()) }
     }
 
     /// Sends the series that were not sent yet.
     pub(super) fn flush(&mut self, work: &mut Work) -> Result<(), ApiError> {
-        if self.n_series > 0 {
-            let (batch, is_batch) = (&self.batch, self.batch_size > 1);
-            // `SeriesResponse.series` and `SeriesBatch.series` both are field 1.
-            self.out.send_encoded(work, |out| {
-                if is_batch { put_bytes(4, batch, out) } else { out.extend_from_slice(batch) }
-            })?;
-            self.batch.clear();
-            self.n_series = 0;
+        if self.n_series > 0 && self.batch_size > 1 {
+            end_field(self.start, self.out.open(work));
         }
-        Ok(())
+        self.n_series = 0;
+        self.out.close(work)
     }
 }
 
@@ -103,6 +103,24 @@ fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
     encode_key(tag, WireType::LengthDelimited, out);
     encode_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
+}
+
+/// Begins a field of bytes whose size is set by [`end_field`]. Returns where its contents begin.
+fn begin_field(tag: u32, out: &mut Vec<u8>) -> usize {
+    encode_key(tag, WireType::LengthDelimited, out);
+    out.extend_from_slice(&[0; LATER_SIZE]);
+    out.len()
+}
+
+/// Sets the size of a field whose contents begin at `start` and end with the buffer.
+fn end_field(start: usize, out: &mut [u8]) {
+    let mut size = out.len() - start;
+    for byte in &mut out[start - LATER_SIZE..start] {
+        *byte = size as u8 & 0x7f | 0x80;
+        size >>= 7;
+    }
+    // The last byte has no continuation bit.
+    out[start - 1] &= 0x7f;
 }
 
 fn put_integer(tag: u32, value: i64, out: &mut Vec<u8>) {

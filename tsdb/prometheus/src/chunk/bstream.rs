@@ -103,6 +103,13 @@ impl BitWriter {
         Self { bytes: vec![0; size], ..Self::default() }
     }
 
+    /// Creates a writer that starts after a header of `size` bytes, with room for `capacity` bytes.
+    pub(super) fn with_capacity(size: usize, capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(capacity);
+        bytes.resize(size, 0);
+        Self { bytes, ..Self::default() }
+    }
+
     /// Returns the size in bytes, including an incomplete last byte.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.n_pending.div_ceil(8) as usize

@@ -17,6 +17,8 @@ use super::{Chunk, Encoding};
 pub const SAMPLES_PER_CHUNK: u32 = 120;
 /// Size in bytes from which a float chunk is full: another sample could make it larger than 1024 bytes.
 const FLOAT_SIZE_FULL: usize = 1005;
+/// Initial capacity of the buffer of a float chunk that is complete at once: most chunks have fewer bytes.
+const FLOAT_CAPACITY: usize = 640;
 /// The longest period of a chunk of [`Encoder::push_aligned`]: two hours, as of Prometheus' blocks. It can be halved
 /// eight times, to 28.125 s.
 const PERIOD_MS: i64 = 2 * 3600 * 1000;
@@ -115,6 +117,10 @@ impl Encoder {
     }
 
     fn push_rows(&mut self, columns: &SampleColumns, rows: Range<usize>) {
+        // Fast path: only floats.
+        if columns.histograms.is_empty() && self.open.is_none() && self.starts == StartTimestamps::Drop {
+            return self.push_floats(&columns.timestamps_ms[rows.clone()], &columns.values[rows]);
+        }
         for idx in rows {
             let sample = Sample { timestamp_ms: columns.timestamps_ms[idx], value: columns.values[idx] };
             let start_ms = columns.start_ms(idx);
@@ -122,6 +128,31 @@ impl Encoder {
                 Some(histogram) => self.push_histogram(sample.timestamp_ms, Arc::clone(histogram), start_ms),
                 None => self.push(sample, start_ms),
             }
+        }
+    }
+
+    /// Appends floats without start timestamps to an encoder without an open chunk: as [`Encoder::push`], but the state
+    /// of the chunk stays in registers, and its buffer does not grow.
+    fn push_floats(&mut self, timestamps_ms: &[i64], values: &[f64]) {
+        let mut samples =
+            timestamps_ms.iter().zip(values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value });
+        let mut next = samples.next();
+        while let Some(first) = next {
+            let (mut state, mut bits) = (XorState::default(), BitWriter::with_capacity(2, FLOAT_CAPACITY));
+            let (mut n_samples, mut last) = (0, first);
+            while let Some(sample) = next
+                && !is_full(n_samples, bits.size())
+            {
+                state.put(&mut bits, n_samples, sample);
+                n_samples += 1;
+                last = sample;
+                next = samples.next();
+            }
+            let (min_ms, max_ms) = (first.timestamp_ms, last.timestamp_ms);
+            let run = FloatAppender { state: FloatState::Xor(state), bits, n_samples, min_ms, max_ms };
+            // The last chunk stays open.
+            self.close();
+            self.open = Some(Appender::Float(run));
         }
     }
 
