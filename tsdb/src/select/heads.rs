@@ -14,7 +14,7 @@ use roaring::RoaringBitmap;
 
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
 use crate::chunk::Damaged;
-use crate::context::{Charge, QueryContext};
+use crate::context::{Charge, QueryContext, scheduler};
 use crate::error::Result;
 use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
 use crate::labels::LabelHint;
@@ -204,6 +204,7 @@ fn find(selection: &Selection<'_>, store_shard: &Shard, charge: &mut Charge) -> 
     let mut slots = slots.into_iter().peekable();
     while slots.peek().is_some() {
         ctx.check()?;
+        scheduler::pause();
         let head = store_shard.head();
         if head.n_removed() != n_removed {
             return Ok(None);
@@ -248,6 +249,8 @@ fn copy(
     let mut n_copied = 0;
     for first in (0..slots.len()).step_by(BATCH_SERIES) {
         ctx.check()?;
+        // Otherwise many selections take the cores from writes, and lock the head in turn.
+        scheduler::pause();
         let before = copies.size();
         let head = store_shard.head();
         for at in first..slots.len().min(first + BATCH_SERIES) {
