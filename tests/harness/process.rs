@@ -43,6 +43,13 @@ impl Process {
         fields.skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number") / 100.0).sum()
     }
 
+    /// Returns the largest resident size of the process so far, in bytes.
+    pub(crate) fn resident_size_max(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("read /proc");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a process has a resident size");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("VmHWM is a number of kB") << 10
+    }
+
     /// Returns the retained output.
     pub(crate) fn output(&self) -> String {
         let lines = self.output.lock().unwrap();

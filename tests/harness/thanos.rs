@@ -14,7 +14,7 @@ use super::{WriteRequest, wait_until};
 /// A running component.
 #[derive(Debug)]
 pub(crate) struct Thanos {
-    _process: Process,
+    process: Process,
     http: Http,
     grpc: SocketAddr,
     _dir: TempDir,
@@ -55,6 +55,16 @@ impl Thanos {
         (router, http)
     }
 
+    /// Starts an ingestor that stores what it receives, and returns it and its remote-write client.
+    pub(crate) fn ingestor() -> (Self, Http) {
+        let address = free_address();
+        let listen = format!("--remote-write.address={address}");
+        let ingestor = Self::start("receive", &["--tsdb.path=data", "--label=replica=\"a\"", &listen]);
+        let http = Http::new(address);
+        wait_until("the ingestor to listen", || http.try_connect().is_some());
+        (ingestor, http)
+    }
+
     /// Starts a store gateway, and waits until it has loaded the blocks of its bucket.
     pub(crate) fn store(flags: &[&str]) -> Self {
         Self::start("store", &[&["--data-dir=."], flags].concat())
@@ -65,13 +75,17 @@ impl Thanos {
         let mut command = Command::new("thanos");
         command.current_dir(dir.path()).arg(component).args(flags);
         command.args([format!("--http-address={address}"), format!("--grpc-address={grpc}")]);
+        if component == "receive" {
+            // Its default is a fixed port.
+            command.arg(format!("--receive.capnproto-address={}", free_address()));
+        }
         let mut process = Process::start(&format!("thanos {component}"), &mut command);
         let http = Http::new(address);
         wait_until(&format!("thanos {component} to be ready"), || {
             assert!(process.is_running(), "thanos {component} has exited:\n{}", process.output());
             http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)
         });
-        Self { _process: process, http, grpc, _dir: dir }
+        Self { process, http, grpc, _dir: dir }
     }
 
     /// Returns the stores of a querier that have no error.
@@ -79,6 +93,10 @@ impl Thanos {
         let stores = self.http.get("/api/v1/stores").data();
         let stores = stores.as_object().expect("stores by type").values().filter_map(Value::as_array).flatten();
         stores.filter(|store| store["lastError"].is_null()).cloned().collect()
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
     }
 
     pub(crate) fn http(&self) -> &Http {

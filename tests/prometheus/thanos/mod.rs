@@ -2,6 +2,7 @@
 //!
 //! tests/promql/differential compares a querier on Varve with a querier on Prometheus, query by query.
 
+mod cost;
 mod distributed;
 mod ingest;
 mod leaf;
