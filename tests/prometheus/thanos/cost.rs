@@ -123,8 +123,10 @@ fn a_series_call_costs_less_than_that_of_a_sidecar_and_of_receive() {
             ..SeriesRequest::default()
         };
         let message = request.encode_to_vec();
-        stores.iter_mut().for_each(|store| drop(store.call(&message)));
-        stores.iter_mut().for_each(|store| store.cpu = 0.0);
+        for store in &mut stores {
+            store.call(&message);
+            store.cpu = 0.0;
+        }
         for _ in 0..N_ROUNDS {
             for store in &mut stores {
                 let size = store.call(&message);
