@@ -297,6 +297,33 @@ fn the_sdk_of_opentelemetry_writes_protobuf_and_json() {
     }
 }
 
+/// At the limit, deltas of known streams are still added up, and those of others are rejected.
+#[test]
+fn the_sdk_of_opentelemetry_fills_the_streams_with_deltas() {
+    let Some(python) = python_with("opentelemetry.exporter.otlp.proto.http") else { return };
+    let varve = Server::start(&["--enable-feature=otlp-deltatocumulative"]);
+    let url = varve.http().url("/api/v1/otlp/v1/metrics");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/otlp/fill.py");
+    let output = Command::new(&python).args([script, &url]).output().expect("run python");
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (filling, beyond) = log.split_once("full\n").unwrap_or_else(|| panic!("the streams are not full: {log}"));
+    assert!(output.status.success() && !filling.contains("Failed"), "{log}");
+    assert!(beyond.contains("code: 400"), "{log}");
+    let further =
+        Sum { points: vec![number(now_ms().cast_unsigned() / 1000, 1.0)], temporality: DELTA, is_monotonic: true };
+    let rejected = send(varve.http(), &resource(vec![metric("further", "", Data::Sum(further))], Vec::new()));
+    let reason = "OTLP that cannot be translated: 1 data point, e.g. metric \"further\": 100000 streams with delta \
+                  temporality have ";
+    let text = rejected.expect_status(400).text();
+    assert!(text.starts_with(reason) && text.contains("the limits are 100000 and 134217728"), "{text}");
+    assert_eq!(varve.metric("varve_ingest_delta_streams"), 100_000.0);
+    let count =
+        |expr: &str| varve.http().query("/api/v1/query", &[("query", expr)]).data()["result"][0]["value"].take();
+    for (expr, n) in [("filled_total == 3", "1000"), ("filled_total == 1", "99000"), ("filled_total", "100000")] {
+        assert_eq!(count(&format!("count({expr})"))[1], n, "{expr}");
+    }
+}
+
 fn metric(name: &str, unit: &str, data: Data) -> Metric {
     Metric { name: name.to_owned(), description: format!("What {name} is."), unit: unit.to_owned(), data: Some(data) }
 }
