@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::api::{CALLS, NEW, ask};
 use crate::harness::{
-    Access, Http, MetricType, Server, WriteRequest, exemplar, family, now_ms, otlp, series, v2, wait_until,
+    Access, Http, MetricType, Random, Server, WriteRequest, exemplar, family, now_ms, otlp, series, v2, wait_until,
 };
 
 const ADMIN: &str = "Bearer adm1n";
@@ -16,7 +16,7 @@ const TENANTS: [&str; 2] = ["a", "b"];
 struct Fixture {
     server: Server,
     now_ms: i64,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Fixture {
@@ -53,7 +53,7 @@ impl Fixture {
         let access = Access { authorization: Some(ADMIN.to_owned()), ..Access::default() };
         let flags: Vec<&str> = flags.iter().copied().chain(more_flags.iter().copied()).collect();
         let server = Server::start_as(&flags, &access);
-        let fixture = Self { server, now_ms: now_ms() - 60_000, _dir: dir };
+        let fixture = Self { server, now_ms: now_ms() - 60_000, dir };
         for name in TENANTS {
             fixture.write(name);
         }
@@ -106,6 +106,11 @@ impl Fixture {
         let request = otlp::Request { resources: vec![otlp::ResourceMetrics { resource: Some(resource), scopes }] };
         let headers = [("Content-Type", "application/x-protobuf")];
         http.post("/api/v1/otlp/v1/metrics", &headers, &request.encode_to_vec()).expect_status(200);
+    }
+
+    /// Returns how often a limit was reached.
+    fn hits(&self, limit: &str) -> f64 {
+        self.server.metric(&format!("varve_limits_hit_total{{limit=\"{limit}\"}}"))
     }
 
     fn query(&self, http: &Http, expr: &str) -> Json {
@@ -185,27 +190,13 @@ fn no_endpoint_shows_anything_of_another_tenant() {
     assert!(n_ok > 50, "{n_ok} calls succeeded");
 }
 
-/// What a tenant sees equals what an unrestricted user sees with the matcher added by hand.
+/// What a tenant sees equals what an unrestricted user sees with the matcher added by hand: random selectors.
 #[test]
 fn a_tenant_sees_what_the_matcher_selects() {
-    let fixture = Fixture::new();
-    let selectors = [
-        "",
-        "shared",
-        "i=~\"0|1\"",
-        "i!=\"0\"",
-        "v=\"\"",
-        "team=\"b\"",
-        "team!=\"b\"",
-        "team=~\".*\"",
-        "team=\"\"",
-        "__name__=~\"s.+\"",
-        "__name__!~\"s.+\"",
-        "secret_b=\"\"",
-        "secret_a!=\"\"",
-        "job=~\"varve|\"",
-    ];
-    let wrappers = [
+    const SEED: u64 = 26;
+    const NAMES: [&str; 8] = ["__name__", "i", "v", "team", "job", "secret_a", "secret_b", "absent"];
+    const VALUES: [&str; 11] = ["", "a", "b", "0", "0|1", ".*", ".+", "x|", "s.+", "secret_a|shared", "[^b]*"];
+    const WRAPPERS: [&str; 9] = [
         "@",
         "count(@)",
         "count by (team) (@)",
@@ -216,35 +207,31 @@ fn a_tenant_sees_what_the_matcher_selects() {
         "group by (__name__) (@ or on () vector(1))",
         "scalar(count(@))",
     ];
-    let mut n_compared = 0;
-    for (i, first) in selectors.iter().enumerate() {
-        for second in selectors[i..].iter().step_by(4) {
-            let matchers: Vec<_> = [first, second]
-                .into_iter()
-                .filter(|text| !text.is_empty())
-                .map(|text| if text.contains(['=', '~']) { (*text).to_owned() } else { format!("__name__=\"{text}\"") })
-                .collect();
-            for wrapper in wrappers {
-                for tenant in TENANTS {
-                    let selector = |own: &str| {
-                        let own = (!own.is_empty()).then(|| own.to_owned());
-                        format!("{{{}}}", matchers.iter().cloned().chain(own).collect::<Vec<_>>().join(","))
-                    };
-                    let expect = fixture
-                        .query(fixture.server.http(), &wrapper.replace('@', &selector(&format!("team=\"{tenant}\""))));
-                    let seen = fixture.query(&fixture.reader(tenant), &wrapper.replace('@', &selector("")));
-                    if seen == 400 {
-                        continue;
-                    }
-                    // The labels of absent() are those of the expression.
-                    let is_same = seen == expect || wrapper.contains("absent") && is_empty(&seen) == is_empty(&expect);
-                    assert!(is_same, "{tenant}: {wrapper} of {matchers:?}: {seen}, expected {expect}");
-                    n_compared += 1;
-                }
-            }
+    let fixture = Fixture::new();
+    let mut random = Random::new(SEED);
+    let mut pick = |list: &[&'static str]| list[random.below(list.len() as u64) as usize];
+    let (mut n_compared, mut n_nonempty) = (0, 0);
+    while n_compared < 400 {
+        let mut matchers = Vec::new();
+        while matchers.is_empty() || (matchers.len() < 3 && pick(&["more", "end"]) == "more") {
+            matchers.push(format!("{}{}\"{}\"", pick(&NAMES), pick(&["=", "!=", "=~", "!~"]), pick(&VALUES)));
         }
+        let (wrapper, tenant) = (pick(&WRAPPERS), pick(&TENANTS));
+        let selected = |matchers: &[String]| wrapper.replace('@', &format!("{{{}}}", matchers.join(",")));
+        let seen = fixture.query(&fixture.reader(tenant), &selected(&matchers));
+        // A selector must not match the empty label set.
+        if seen == 400 {
+            continue;
+        }
+        matchers.push(format!("team=\"{tenant}\""));
+        let expect = fixture.query(fixture.server.http(), &selected(&matchers));
+        // The labels of absent() are those of the expression.
+        let is_same = seen == expect || wrapper.contains("absent") && is_empty(&seen) == is_empty(&expect);
+        assert!(is_same, "seed {SEED}, {tenant}: {wrapper} of {matchers:?}: {seen}, expected {expect}");
+        n_compared += 1;
+        n_nonempty += usize::from(!is_empty(&seen));
     }
-    assert!(n_compared > 250, "{n_compared}");
+    assert!(n_nonempty > 150, "{n_nonempty}");
 }
 
 fn is_empty(result: &Json) -> bool {
@@ -332,6 +319,7 @@ fn limits_of_a_tenant_leave_others_alone() {
     assert_eq!(admin.get(path).data(), Json::Array(Vec::new()));
     let again = fixture.reader("a").query("/api/v1/query", &count).expect_status(422);
     assert!(!again.text().contains("in a row"), "{again:?}");
+    assert!(fixture.hits("tenants.limits.memory") >= 4.0);
 
     let fixture = Fixture::with(", limits: {samples: 3, range: 10m}");
     // Three series of "shared", each with four samples.
@@ -348,6 +336,7 @@ fn limits_of_a_tenant_leave_others_alone() {
     check("a", "/api/v1/query", &long, 422, "tenants.limits.range: 3600 exceeds the limit of 600");
     check("b", "/api/v1/query", &long, 200, "");
     check("a", "/api/v1/export", &[("match[]", "secret_a")], 422, "tenants.limits.range");
+    assert_eq!((fixture.hits("tenants.limits.samples"), fixture.hits("tenants.limits.range")), (1.0, 2.0));
     // Clients request names and values for all of time.
     check("a", "/api/v1/labels", &[], 200, "secret_a");
     check("a", "/api/v1/label/i/values", &[("start", "0")], 200, "\"0\"");
@@ -368,7 +357,34 @@ fn limits_of_a_tenant_leave_others_alone() {
     wait_until("the query to run", || fixture.server.metric("varve_requests_active{class=\"query\"}") == 1.0);
     let queued = fixture.reader("a").get("/api/v1/query?query=shared").expect_status(503);
     assert!(queued.text().contains("tenants.limits.concurrency"), "{queued:?}");
+    assert_eq!(fixture.hits("tenants.limits.concurrency"), 1.0);
     fixture.reader("b").get("/api/v1/query?query=shared").expect_status(200);
     drop(slow);
     wait_until("the permit to be free", || fixture.reader("a").get("/api/v1/query?query=shared").status == 200);
+}
+
+/// The breaker opens after failures in a row, evaluates the query again after its timeout, and closes when it succeeds.
+#[test]
+fn the_breaker_of_a_query_opens_and_closes() {
+    let dir = TempDir::new().expect("make a temporary directory");
+    let fixture = Fixture::start(dir, ", limits: {memory: 1KiB}", &["--query.breaker-timeout=4s"]);
+    let ask = || fixture.reader("a").query("/api/v1/query", &[("query", "count({i=~\"0|1\"})")]);
+    let is_rejected = |n_failures: usize| {
+        let text = ask().expect_status(422).text();
+        text.contains(&format!("failed {n_failures} times in a row and is not evaluated"))
+    };
+    let hits = || fixture.hits("--query.breaker-failures");
+    (0..3).for_each(|_| assert!(!is_rejected(0)));
+    assert!(is_rejected(3));
+    assert_eq!(hits(), 1.0);
+    wait_until("the query to be evaluated again", || !is_rejected(3));
+    let n_rejected = hits();
+    assert!(is_rejected(4), "one failure opens it again");
+    assert_eq!(hits(), n_rejected + 1.0);
+    let web = fixture.dir.path().join("web.yml");
+    let text = std::fs::read_to_string(&web).expect("read a file");
+    std::fs::write(&web, text.replace("memory: 1KiB", "memory: 1GiB")).expect("write a file");
+    wait_until("the query to succeed", || ask().status == 200);
+    let list = || fixture.server.http().get("/api/v1/status/rejected_queries").data();
+    assert_eq!(list(), Json::Array(Vec::new()), "a success closes it");
 }

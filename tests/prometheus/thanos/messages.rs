@@ -83,6 +83,19 @@ messages! {
         end_time_seconds: i64 = [int64, tag = 3],
         interval_seconds: i64 = [int64, tag = 4],
     }
+
+    /// A request of `Query/Query` or, with milliseconds, of `Exemplars`.
+    QueryRequest {
+        query: String = [string, tag = 1],
+        start: i64 = [int64, tag = 2],
+        end: i64 = [int64, tag = 3],
+    }
+
+    /// A request of `LabelNames`.
+    LabelNamesRequest {
+        start: i64 = [int64, tag = 3],
+        end: i64 = [int64, tag = 4],
+    }
 }
 
 impl Matcher {

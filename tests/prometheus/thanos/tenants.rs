@@ -5,8 +5,11 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::T0;
-use super::messages::{LabelValuesRequest, Matcher, QueryRangeRequest, RoutedWrite, SeriesRequest, Texts, series_of};
-use crate::harness::{Access, Call, ConfigFile, Http2, Server, series};
+use super::messages::{
+    LabelNamesRequest, LabelValuesRequest, Matcher, QueryRangeRequest, QueryRequest, RoutedWrite, SeriesRequest, Texts,
+    series_of,
+};
+use crate::harness::{Access, Call, ConfigFile, Http2, Server, exemplar, series};
 
 const ADMIN: &str = "Bearer adm1n";
 /// Methods that show more than the series of a tenant.
@@ -40,7 +43,9 @@ fn a_token_of_a_tenant_reads_and_writes_only_its_series() {
     for (name, other) in [("a", "b"), ("b", "a")] {
         // The sender claims the other tenant's label.
         let (own, samples) = (format!("secret_{name}"), [(T0, 1.0)]);
-        let timeseries = ["shared", &own].map(|metric| series(&[("__name__", metric), ("team", other)], &samples));
+        let labels = |metric| [("__name__", metric), (&*own, "x"), ("team", other)];
+        let mut timeseries = ["shared", &own].map(|metric| series(&labels(metric), &samples));
+        timeseries[0].exemplars.push(exemplar(&[("trace_id", &own)], 1.0, T0));
         let request = RoutedWrite { timeseries: timeseries.to_vec(), tenant: other.to_owned(), replica: 0 };
         assert_eq!(call(name, "/thanos.WriteableStore/RemoteWrite", &request.encode_to_vec()).status, "0");
     }
@@ -71,6 +76,25 @@ fn a_token_of_a_tenant_reads_and_writes_only_its_series() {
             QueryRangeRequest { query, start_time_seconds: time_s, end_time_seconds: time_s, interval_seconds: 1 };
         let count = |token| call(token, "/thanos.Query/QueryRange", &range.encode_to_vec()).messages;
         assert!(!count(name).is_empty() && count(name) != count("adm1n"));
+        // Requests for everything, and whether an answer names something that only one tenant has.
+        let (query, start, end) = ("{__name__=~\".+\"}".to_owned(), time_s, 0);
+        let instant = QueryRequest { query, start, end }.encode_to_vec();
+        let exemplars = QueryRequest { query: "shared".to_owned(), start: 0, end: i64::MAX }.encode_to_vec();
+        let names = LabelNamesRequest { start: 0, end: i64::MAX }.encode_to_vec();
+        let all = [
+            ("/thanos.Query/Query", instant),
+            ("/thanos.Exemplars/Exemplars", exemplars),
+            ("/thanos.Store/LabelNames", names),
+        ];
+        for (path, request) in all {
+            let has = |token: &str, secret: &str| {
+                let call = call(token, path, &request);
+                assert_eq!(call.status, "0", "{path} {}", call.message);
+                let secret = format!("secret_{secret}");
+                call.messages.iter().any(|(_, bytes)| bytes.windows(secret.len()).any(|part| part == secret.as_bytes()))
+            };
+            assert!(has("adm1n", other) && has(name, name) && !has(name, other), "{path} {name}");
+        }
         for path in DENIED {
             // PermissionDenied.
             assert_eq!(call(name, path, b"").status, "7", "{path}");
