@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Mixed(MixedArgs),
     /// Request all series from many clients at once during writes
     Unbounded(UnboundedArgs),
+    /// Send small queries of one user beside heavy queries of another
+    NoisyNeighbor(NoisyNeighborArgs),
     /// Run Varve and its peers one after the other under the same load and compare them
     Compare(CompareArgs),
 }
@@ -189,6 +191,46 @@ pub(crate) struct UnboundedArgs {
     /// Process id of the server; reports its memory
     #[arg(long, value_name = "PID")]
     pub(crate) pid: u32,
+}
+
+/// Flags of `varve-bench noisy-neighbor`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct NoisyNeighborArgs {
+    /// Server that stores a fleet, for example http://127.0.0.1:9898
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    pub(crate) url: String,
+
+    /// Time of the last scrape; queries cover the hour before it
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) time: i64,
+
+    /// Bearer token of the small queries
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+
+    /// Bearer token of the heavy queries
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) heavy_token: Option<String>,
+
+    /// Clients that send heavy queries in a loop
+    #[arg(long, value_name = "N", default_value = "50", value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
+    pub(crate) clients: u64,
+
+    /// Heavy query; `@` becomes a matcher that is different in each query
+    #[arg(
+        long,
+        value_name = "EXPR",
+        default_value = "sum by (namespace) (last_over_time({__name__=~\"container_.+\",@}[5m]))"
+    )]
+    pub(crate) heavy: String,
+
+    /// Time between a small query and the next
+    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = parse_duration)]
+    pub(crate) pause: Duration,
+
+    /// Time of all phases
+    #[arg(long, value_name = "DURATION", default_value = "40s", value_parser = parse_duration)]
+    pub(crate) duration: Duration,
 }
 
 /// Flags of `varve-bench compare`.

@@ -23,6 +23,8 @@ const TEXT_SIZE_MAX: usize = 500;
 pub(crate) struct Client {
     agent: Agent,
     url: String,
+    /// Value of the header `Authorization` of GET requests.
+    authorization: Option<String>,
 }
 
 /// A response.
@@ -41,7 +43,12 @@ impl Client {
     pub(crate) fn new(url: &str) -> Self {
         let config = Agent::config_builder().http_status_as_error(false).max_redirects(0).proxy(None);
         let config = config.max_redirects_will_error(false).user_agent("varve-bench");
-        Self { agent: config.build().into(), url: url.to_owned() }
+        Self { agent: config.build().into(), url: url.to_owned(), authorization: None }
+    }
+
+    /// Sends a bearer token with each GET request.
+    pub(crate) fn with_token(self, token: Option<&str>) -> Self {
+        Self { authorization: token.map(|token| format!("Bearer {token}")), ..self }
     }
 
     /// Sends a GET request to `path` below the URL.
@@ -49,7 +56,11 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached or aborts the response.
     pub(crate) fn get(&self, path: &str) -> Result<Response> {
-        let request = self.agent.get(format!("{}{path}", self.url)).config().timeout_global(Some(READ_TIMEOUT)).build();
+        let mut request =
+            self.agent.get(format!("{}{path}", self.url)).config().timeout_global(Some(READ_TIMEOUT)).build();
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
         receive(request.call())
     }
 

@@ -18,6 +18,7 @@ mod compare;
 mod fleet;
 mod message;
 mod mixed;
+mod noisy_neighbor;
 mod peer;
 #[path = "../../../bin/machine/process.rs"]
 mod process;
@@ -45,6 +46,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         Command::Verify(args) => verify::verify(args),
         Command::Mixed(args) => mixed::mixed(args),
         Command::Unbounded(args) => unbounded::unbounded(args),
+        Command::NoisyNeighbor(args) => noisy_neighbor::noisy_neighbor(args),
         Command::Compare(args) => compare::compare(args),
     }
 }
