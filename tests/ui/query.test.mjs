@@ -116,6 +116,21 @@ describe("query page", { skip: missing() }, () => {
     await close();
   });
 
+  test("all panels take the range of one, and an axis is logarithmic", async () => {
+    const first = "g0.expr=node_load1&g0.tab=graph&g0.range_input=20m&g0.display_mode=log";
+    const { page, problems, close } = await open(`/query?${first}&g1.expr=vector(-1)&g1.tab=graph&g1.display_mode=log`);
+    await page.locator(".plot canvas").nth(1).waitFor();
+    await settle(page);
+    strictEqual(await page.getByLabel("Display").first().inputValue(), "log");
+    await page.getByRole("button", { name: "Range to all" }).first().click();
+    await page.waitForURL(/g1\.range_input=20m/);
+    await page.getByLabel("Display").first().selectOption("lines");
+    await page.waitForURL((url) => !url.searchParams.has("g0.display_mode"));
+    await page.locator(".plot canvas").nth(1).waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
   test("exemplars lie on the graph and show their labels", async () => {
     const now = Math.floor(Date.now() / 1000);
     const lines = ["# TYPE requests counter"];

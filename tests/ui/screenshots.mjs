@@ -37,7 +37,18 @@ const PAGES = {
   store: "store",
 };
 
-const CONFIG = `ingest:
+const RULES = `groups:
+- name: nodes
+  interval: 5s
+  rules:
+  - {record: 'instance:node_cpu:rate5m', expr: sum by (instance) (rate(node_cpu_seconds_total[5m]))}
+  - {alert: HighLoad, expr: node_load1 > 10, labels: {severity: warning}, annotations: {summary: 'Load of {{ $labels.instance }} is {{ $value }}.'}}
+  - {alert: NoMemory, expr: node_memory_MemAvailable_bytes < 1e9, for: 5m, labels: {severity: critical}}
+  - {alert: Waits, expr: count(node_load1) > 0, for: 1h}
+`;
+const CONFIG = `rule_files: [rules.yaml]
+rules: {wait: none}
+ingest:
   team_label: namespace
   budget: {active_series: 100000, new_series_per_second: 20000}
   teams:
@@ -50,7 +61,7 @@ const CONFIG = `ingest:
 async function main() {
   const reason = missing();
   if (reason) return console.log(`skipped: ${reason}`);
-  const server = await startServer({ flags: ["--config.file", "DIR/varve.yaml", "--self-scrape-interval=5s"], files: { "varve.yaml": CONFIG } });
+  const server = await startServer({ flags: ["--config.file", "DIR/varve.yaml", "--self-scrape-interval=5s"], files: { "varve.yaml": CONFIG, "rules.yaml": RULES } });
   writeFleet(server, { duration: "240m" });
   const headers = { "User-Agent": "Grafana/12.3", "X-Dashboard-Uid": "node-exporter" };
   for (const metric of ["node_load1", "node_memory_MemAvailable_bytes", "node_filesystem_avail_bytes"]) {

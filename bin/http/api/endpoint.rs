@@ -215,7 +215,7 @@ pub(crate) fn post_put<H: Handler<T, HttpState>, T: 'static>(path: &'static str,
 async fn deny_tenants(request: Request, next: Next) -> Response {
     match RequestContext::current().tenant {
         None => next.run(request).await,
-        Some(_) => plain(StatusCode::FORBIDDEN, "Forbidden: it shows more than the series of a tenant\n"),
+        Some(_) => plain(StatusCode::FORBIDDEN, "Forbidden: the endpoint shows more than the series of a tenant\n"),
     }
 }
 

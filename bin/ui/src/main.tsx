@@ -16,4 +16,5 @@ startTheme();
 startRouter();
 addEventListener("click", followLink);
 const root = document.getElementById("root");
+root?.replaceChildren();
 if (root) render(<Shell />, root);

@@ -33,6 +33,12 @@ test("a range that ends now ends at a multiple of its step", () => {
   deepStrictEqual(rangeOf(panel, 100_000_007), { startMs: 96_390_000, endMs: 99_990_000, stepMs: 15_000 });
 });
 
+test("a step is round, and the graph has at most the points of its density", () => {
+  const minutes = (rangeMs: number) => rangeOf({ ...newPanel("up"), tab: "graph" as const, rangeMs }, 0).stepMs / 60_000;
+  deepStrictEqual([3, 6, 24, 7 * 24, 28 * 24, 3650 * 24].map((hours) => minutes(hours * 3_600_000)), [0.75, 1.5, 6, 45, 180, 15 * 1440]);
+  strictEqual(minutes(60_000), 1 / 60);
+});
+
 check("positions in messages", (text: string, query: string) => annotate("error", text, query).position, [
   [['invalid parameter "query": 1:5: parse error: x', "sum("], 4],
   [["PromQL info: metric might not be a counter (2:3)", "sum(\n  up)"], 7],

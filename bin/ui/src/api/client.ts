@@ -42,6 +42,11 @@ export type Waiting = "no" | "credentials" | "rejected credentials" | "store";
 /** The condition that requests wait for now. The shell shows it and calls [`resume`]. */
 export const waiting = createStore<Waiting>("no");
 
+/** True once the server has said that the credentials are those of a tenant. They see series and rules, nothing else. */
+export const isTenant = createStore(false);
+/** The reason of a 403 that only users of a tenant get. */
+const TENANT_REASON = "shows more than the series of a tenant";
+
 /** Credentials live in memory only: they end with the page. */
 let authorization: string | undefined;
 let resumed: Array<() => void> = [];
@@ -49,6 +54,7 @@ let resumed: Array<() => void> = [];
 /** Sets credentials: a bearer token, or a user with a password. An empty secret removes them. */
 export function setCredentials(user: string, secret: string): void {
   const basic = () => "Basic " + btoa(String.fromCharCode(...new TextEncoder().encode(`${user}:${secret}`)));
+  isTenant.set(false);
   authorization = secret === "" ? undefined : user === "" ? `Bearer ${secret}` : basic();
   resume();
 }
@@ -125,6 +131,7 @@ async function send(url: string, options: RequestOptions): Promise<Received> {
       const text = await response.text().catch((cause: unknown) => {
         throw unreachable(cause, "the connection broke before the response was complete");
       });
+      if (response.status === 403 && text.includes(TENANT_REASON)) isTenant.set(true);
       return { status: response.status, headers: response.headers, text, started };
     }
   }

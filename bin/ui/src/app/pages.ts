@@ -19,17 +19,19 @@ export interface PageEntry {
   /** The key that opens the page after `g`. */
   key: string;
   view: ComponentType;
+  /** True if the page shows nothing but series and rules, which users of a tenant may read. */
+  isForTenants?: boolean;
 }
 
-const QUERY: PageEntry = { id: "query", title: "Query", key: "q", view: Query };
+const QUERY: PageEntry = { id: "query", title: "Query", key: "q", view: Query, isForTenants: true };
 
 export const PAGES: readonly PageEntry[] = [
   QUERY,
-  { id: "explore", title: "Metrics", key: "m", view: Metrics },
+  { id: "explore", title: "Metrics", key: "m", view: Metrics, isForTenants: true },
   { id: "cardinality", title: "Cardinality", key: "c", view: Cardinality },
   { id: "churn", title: "Churn", key: "h", view: Churn },
   { id: "usage", title: "Usage", key: "u", view: Usage },
-  { id: "rules", title: "Rules", key: "r", view: Rules },
+  { id: "rules", title: "Rules", key: "r", view: Rules, isForTenants: true },
   { id: "running", title: "Running queries", key: "n", view: Running },
   { id: "teams", title: "Teams and rejects", key: "t", view: Teams },
   { id: "senders", title: "Senders", key: "e", view: Senders },

@@ -1,9 +1,10 @@
 /** The frame of all pages: navigation, notices, credentials, and the progress of the replay. */
 
 import { useEffect, useState } from "preact/hooks";
-import { waiting } from "../api/client";
+import { isTenant, waiting } from "../api/client";
 import { isUtc } from "../parts/time";
 import { useStore } from "../parts/store";
+import { Page } from "../parts/view";
 import { Credentials } from "./credentials";
 import { Help } from "./help";
 import { Notices } from "./notices";
@@ -20,14 +21,15 @@ export function Shell() {
   useEffect(() => {
     document.title = `${active.title} · Varve`;
   }, [active]);
-  const View = active.view;
+  const isRestricted = useStore(isTenant);
+  const View = isRestricted && !active.isForTenants ? NotForTenants : active.view;
   return (
     <>
       <a class="skip" href="#main">Skip to content</a>
       <Head />
       {needsCredentials && <Credentials isRejected={reason === "rejected credentials"} />}
       {reason === "store" && <Replay isBlocking />}
-      <Notices />
+      {!isRestricted && <Notices />}
       {/* Requests that wait keep the page mounted, so that it continues where it was. */}
       <div hidden={reason !== "no"}>
         <View key={active.id} />
@@ -37,12 +39,23 @@ export function Shell() {
   );
 }
 
+/** Stands in for a page about the whole server. */
+function NotForTenants() {
+  const { page } = useAddress();
+  return (
+    <Page title={pageOf(page).title}>
+      <p class="card empty">This page shows the whole server. Your credentials are those of a tenant, whose users see its series and rules.</p>
+    </Page>
+  );
+}
+
 function Head() {
   const { page } = useAddress();
   const [isOpen, setIsOpen] = useState(false);
   const shownTheme = useStore(theme);
   const utc = useStore(isUtc);
   useEffect(() => setIsOpen(false), [page]);
+  const isRestricted = useStore(isTenant);
   const active = pageOf(page).id;
   return (
     <header class="head">
@@ -56,7 +69,7 @@ function Head() {
         {pageOf(page).title} <span aria-hidden="true">▾</span>
       </button>
       <nav id="nav" aria-label="Pages" class={isOpen ? "open" : ""}>
-        {PAGES.map(({ id, title }) => (
+        {PAGES.filter(({ isForTenants }) => isForTenants || !isRestricted).map(({ id, title }) => (
           <a key={id} data-page href={pageUrl(id)} aria-current={id === active ? "page" : undefined}>{title}</a>
         ))}
       </nav>

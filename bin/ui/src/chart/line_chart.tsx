@@ -12,7 +12,8 @@ import { Plot } from "./plot";
 
 interface Props {
   grid: Grid;
-  mode: "lines" | "stacked" | "bars";
+  /** `log` draws lines on a logarithmic axis, without values of 0 and below. */
+  mode: "lines" | "log" | "stacked" | "bars";
   /** Lines that are not drawn. */
   hidden: ReadonlySet<number>;
   /** The line that the legend points at. */
@@ -55,13 +56,14 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
   const data = useMemo<uPlot.AlignedData>(() => {
     const lines = shown.map((i) => grid.lines[i]?.values ?? []);
     // A stack draws its top line first, so that lower lines are drawn over it.
-    const drawn = mode === "lines" ? lines : stack(lines).reverse();
+    const drawn = mode === "lines" ? lines : mode === "log" ? lines.map(positive) : stack(lines).reverse();
     return [grid.times, ...drawn];
   }, [grid, shown, mode]);
-  const order = useMemo(() => (mode === "lines" ? shown : [...shown].reverse()), [shown, mode]);
+  const isStack = mode === "stacked" || mode === "bars";
+  const order = useMemo(() => (isStack ? [...shown].reverse() : shown), [shown, isStack]);
   const series = useMemo(() => order.map((i) => seriesOptions(i, mode, grid.times.length)), [order, mode, grid]);
-  const scales = useMemo(() => ({ y: { range: yRange(mode) } }), [mode]);
-  const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map(format), ...(format === bytes && { incrs: BINARY_INCREMENTS }) }), [format]);
+  const scales = useMemo<uPlot.Scales>(() => ({ y: { range: yRange(mode), ...(mode === "log" && { distr: 3 }) } }), [mode]);
+  const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map((value) => (value == null ? "" : format(value))), ...(format === bytes && { incrs: BINARY_INCREMENTS }) }), [format]);
   const marks = useMemo(() => exemplars.flatMap(marksOf), [exemplars]);
   const highlight = (plot: uPlot) => drawHighlight(plot, overlay.current, data, order, pointed ?? nearest.current);
   const point = (plot: uPlot, index: number | undefined) => {
@@ -109,7 +111,7 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
 function seriesOptions(index: number, mode: Props["mode"], nTimes: number): uPlot.Series {
   const color = seriesColor(index);
   const base = { stroke: color, width: 1.5, spanGaps: false };
-  if (mode === "lines") return { ...base, points: { show: nTimes < 2, size: 5, fill: color } };
+  if (mode === "lines" || mode === "log") return { ...base, points: { show: nTimes < 2, size: 5, fill: color } };
   if (mode === "bars") {
     return { ...base, width: 0, fill: color, paths: uPlot.paths.bars?.({ size: [0.85, 40] }), points: { show: false } };
   }
@@ -118,10 +120,15 @@ function seriesOptions(index: number, mode: Props["mode"], nTimes: number): uPlo
 
 function yRange(mode: Props["mode"]): uPlot.Range.Function {
   return (_self, min, max) => {
+    if (mode === "log") return min == null || max == null ? [1, 10] : uPlot.rangeLog(min, max, 10, false);
     if (min == null || max == null) return [0, 1];
     if (mode !== "lines") return uPlot.rangeNum(Math.min(0, min), Math.max(0, max), 0.05, true);
     return min === max ? uPlot.rangeNum(min - Math.abs(min || 1) * 0.1, max + Math.abs(max || 1) * 0.1, 0, false) : uPlot.rangeNum(min, max, 0.08, true);
   };
+}
+
+function positive(values: Array<number | null>): Array<number | null> {
+  return values.map((value) => (value !== null && value > 0 ? value : null));
 }
 
 /** Returns the drawn line nearest to the pointer at a time, or undefined if none is near. */

@@ -9,7 +9,7 @@ import { labelName, metricSelector, quote } from "../parts/labels";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime, parseDateTime, toInput } from "../parts/time";
-import { Ago, Figures, Page, PageLink, QueryLink, Section, Select, Show } from "../parts/view";
+import { Ago, Figures, Name, Page, PageLink, QueryLink, Section, Select, Show } from "../parts/view";
 import { type CountRow, type Cardinality as Data, type SortKey, countAt, loadCardinality } from "./cardinality_data";
 import { nameOf } from "./requesters";
 
@@ -114,20 +114,20 @@ function Lists({ now, before, selector, focus, sort }: ListsProps) {
       />
       {focus !== "" && (
         <Section title={`Values of ${focus}`} note={<>{count(now.nValues)} values. <button type="button" class="quiet" onClick={() => setParams({ focus: undefined })}>Close</button></>}>
-          <CountTable id="v" noun="value" rows={compare(now.values, before?.values)} {...shared} link={(name) => <QueryLink tab="table" expr={`count by (__name__) (${match(focus, name)})`}><code>{name}</code></QueryLink>} />
+          <CountTable id="v" noun="value" rows={compare(now.values, before?.values)} {...shared} link={(name) => <QueryLink tab="table" expr={`count by (__name__) (${match(focus, name)})`}><Name text={name} /></QueryLink>} />
           <WhoNeeds label={focus} />
         </Section>
       )}
       <div class="columns halves">
         <Section title="Metrics">
-          <CountTable id="m" noun="metric" rows={compare(now.metrics, before?.metrics)} hasUse {...shared} link={(name) => <PageLink page="explore" params={{ metric: name }}><code>{name}</code></PageLink>} />
+          <CountTable id="m" noun="metric" rows={compare(now.metrics, before?.metrics)} hasUse {...shared} link={(name) => <PageLink page="explore" params={{ metric: name }}><Name text={name} /></PageLink>} />
         </Section>
         <Section title="Labels">
-          <CountTable id="l" noun="label" rows={compare(now.labels, before?.labels)} counted="Values" sort={sort === "series" ? "count" : sort} link={(name) => <PageLink page="cardinality" params={link({ focus: name })}><code>{name}</code></PageLink>} />
+          <CountTable id="l" noun="label" rows={compare(now.labels, before?.labels)} counted="Values" sort={sort === "series" ? "count" : sort} link={(name) => <PageLink page="cardinality" params={link({ focus: name })}><Name text={name} /></PageLink>} />
         </Section>
         {now.pairs.length > 0 && (
           <Section title="Pairs of label and value">
-            <CountTable id="p" noun="pair" rows={now.pairs} {...shared} link={(name) => <PageLink page="cardinality" params={link({ match: withPair(selector, name) })}><code>{name}</code></PageLink>} />
+            <CountTable id="p" noun="pair" rows={now.pairs} {...shared} link={(name) => <PageLink page="cardinality" params={link({ match: withPair(selector, name) })}><Name text={name} /></PageLink>} />
           </Section>
         )}
       </div>
@@ -204,7 +204,7 @@ function CountTable({ id, noun, rows, counted = "Series", sort, whole, hasUse, l
     columns.push({ id: "change", title: "Change", value: ({ change = 0 }) => change, cell: ({ change = 0 }) => signed(change), isNumber: true });
   }
   if (rows.some(({ cost }) => cost)) {
-    columns.push(size("memoryBytes", "Memory", "memory"), size("diskBytes", "Disk", "disk"));
+    columns.push(size("memoryBytes", "Memory", "memory"), { ...size("diskBytes", "Disk", "disk"), isMinor: true });
     if (hasUse) columns.push({ id: "used", title: "Last used", value: ({ lastUsedMs }) => -(lastUsedMs ?? 0), cell: ({ lastUsedMs }) => <Ago ms={lastUsedMs ?? 0} />, isMinor: true });
   }
   return <DataTable id={id} caption={`${noun}s`} columns={columns} rows={rows} rowKey={({ name }) => name} text={({ name }) => name} sort={sort} noun={noun} isShort empty="No series match." />;

@@ -8,7 +8,7 @@ import { labelName, metricSelector } from "../parts/labels";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime, parseDateTime, toInput } from "../parts/time";
-import { Figures, Page, PageLink, QueryLink, Section, Show } from "../parts/view";
+import { Figures, Name, Page, PageLink, QueryLink, Section, Show } from "../parts/view";
 import { MetricChart } from "./metric_chart";
 
 type LabelRow = ChurnData["labels"][number];
@@ -78,7 +78,7 @@ function Findings({ churn }: { churn: ChurnData }) {
 
 function LabelTable({ labels }: { labels: LabelRow[] }) {
   const columns: Array<Column<LabelRow>> = [
-    { id: "label", title: "Label", value: ({ label }) => label, cell: ({ label }) => <PageLink page="cardinality" params={{ focus: label }}><code>{label}</code></PageLink>, isName: true },
+    { id: "label", title: "Label", value: ({ label }) => label, cell: ({ label }) => <PageLink page="cardinality" params={{ focus: label }}><Name text={label} /></PageLink>, isName: true },
     { id: "new", title: "New series", value: ({ newSeries }) => newSeries, cell: ({ newSeries, percent: share }) => `${count(newSeries)} (${percent(share / 100)})`, isNumber: true, bar: true },
     { id: "alone", title: "Alone", hint: "New series that no other label caused", value: ({ newSeriesAlone }) => newSeriesAlone, cell: ({ newSeriesAlone }) => count(newSeriesAlone), isNumber: true },
     { id: "values", title: "New values", value: ({ newValues }) => newValues, cell: ({ newValues }) => count(newValues), isNumber: true },
@@ -89,7 +89,7 @@ function LabelTable({ labels }: { labels: LabelRow[] }) {
 
 function MetricTable({ metrics }: { metrics: MetricRow[] }) {
   const columns: Array<Column<MetricRow>> = [
-    { id: "metric", title: "Metric", value: ({ metric }) => metric, cell: ({ metric }) => <PageLink page="explore" params={{ metric }}><code>{metric}</code></PageLink>, isName: true },
+    { id: "metric", title: "Metric", value: ({ metric }) => metric, cell: ({ metric }) => <PageLink page="explore" params={{ metric }}><Name text={metric} /></PageLink>, isName: true },
     { id: "new", title: "New series", value: ({ newSeries }) => newSeries, cell: ({ newSeries }) => count(newSeries), isNumber: true, bar: true },
     {
       id: "label",

@@ -8,7 +8,7 @@ import { bytes, count, percent, short } from "../parts/format";
 import { labelName, metricSelector } from "../parts/labels";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
-import { Figures, PageLink, QueryLink, Section, Show } from "../parts/view";
+import { Figures, Name, PageLink, QueryLink, Section, Show } from "../parts/view";
 import { Requesters } from "./requesters";
 import type { Stored } from "./stored";
 
@@ -63,12 +63,12 @@ export function MetricDetail({ metric, stored }: { metric: string; stored: Store
   });
   return (
     <>
-      <p class="about">{row?.help || "No help text was sent with this metric."}</p>
-      <Costs metric={metric} type={type} unit={row?.unit ?? ""} newSeries={row?.newSeries ?? 0} />
-      <Rate metric={metric} bytesPerSample={stored.bytesPerSample} />
+      <p class="muted">{row?.help || "No help text was sent with this metric."}</p>
+      {stored.costs && <Costs metric={metric} type={type} unit={row?.unit ?? ""} newSeries={row?.newSeries ?? 0} />}
+      <Rate metric={metric} bytesPerSample={stored.costs?.bytesPerSample ?? 0} />
       <p>Open: <QueryLink expr={query}><code>{query}</code></QueryLink></p>
       <Show loaded={loaded}>{(series) => <LabelTables metric={metric} series={series} />}</Show>
-      <Section title="Who uses it"><Requesters usage={row?.usage} /></Section>
+      {stored.costs && <Section title="Who uses it"><Requesters usage={row?.usage} /></Section>}
     </>
   );
 }
@@ -118,7 +118,7 @@ function LabelTables({ metric, series }: { metric: string; series: Labels[] }) {
   const focus = params.get("label") ?? "";
   const rows = [...counts].map(([label, values]) => toRow(label, values));
   const columns: Array<Column<LabelRow>> = [
-    { id: "label", title: "Label", value: ({ label }) => label, cell: ({ label }) => <PageLink page="explore" params={{ metric, label }}><code>{label}</code></PageLink>, wraps: true },
+    { id: "label", title: "Label", value: ({ label }) => label, cell: ({ label }) => <PageLink page="explore" params={{ metric, label }}><Name text={label} /></PageLink>, wraps: true },
     { id: "values", title: "Values", value: ({ values }) => values, cell: ({ values }) => count(values), isNumber: true, bar: true },
     { id: "series", title: "Series with it", value: ({ series: n }) => n, cell: ({ series: n }) => count(n), isNumber: true },
     { id: "top", title: "Most frequent", value: ({ top }) => top, isMinor: true, wraps: true },

@@ -4,7 +4,7 @@ import { setParams, useAddress } from "../app/router";
 import { bytes, count, short } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
-import { Figures, Page, PageLink, Show } from "../parts/view";
+import { Figures, Name, Page, PageLink, Show } from "../parts/view";
 import { MetricDetail } from "./metric_detail";
 import { LastUse } from "./requesters";
 import { METRICS_MAX, type MetricRow, type Stored, loadStored } from "./stored";
@@ -17,7 +17,7 @@ export function Metrics() {
     <Page
       title={metric === "" ? "Metrics" : metric}
       controls={metric !== "" && <button type="button" onClick={() => setParams({ metric: undefined, label: undefined })}>All metrics</button>}
-      about={metric === "" && "Metrics with series in memory. Memory is estimated from the average of all series; new series are those of the last hour."}
+      about={metric === "" && loaded.data?.costs && "Metrics with series in memory. Memory is estimated from the average of all series; new series are those of the last hour."}
     >
       <Show loaded={loaded}>
         {(stored) => (metric === "" ? <MetricList stored={stored} /> : <MetricDetail metric={metric} stored={stored} />)}
@@ -26,12 +26,16 @@ export function Metrics() {
   );
 }
 
+/** Columns that need no view of the whole server. */
+const NAME_COLUMNS = ["name", "type", "help"];
+
 function MetricList({ stored }: { stored: Stored }) {
-  const { metrics, status, bytesPerSeries, bytesPerSample } = stored;
+  const { metrics, costs } = stored;
   const unused = metrics.filter(({ usage }) => !usage);
   const unusedSeries = unused.reduce((sum, { series }) => sum + series, 0);
-  const columns: Array<Column<MetricRow>> = [
-    { id: "name", title: "Metric", value: ({ name }) => name, cell: ({ name }) => <PageLink page="explore" params={{ metric: name }}><code>{name}</code></PageLink>, isName: true },
+  const { series: seriesInMemory, bytesPerSeries, bytesPerSample } = costs ?? { series: 0, bytesPerSeries: 0, bytesPerSample: 0 };
+  const all: Array<Column<MetricRow>> = [
+    { id: "name", title: "Metric", value: ({ name }) => name, cell: ({ name }) => <PageLink page="explore" params={{ metric: name }}><Name text={name} /></PageLink>, isName: true },
     { id: "type", title: "Type", value: ({ type }) => type, cell: ({ type }) => <span class="tag">{type}</span> },
     { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, bar: true },
     { id: "memory", title: "≈ Memory", hint: "Series times the average memory of a series", value: ({ series }) => series, cell: ({ series }) => bytes(series * bytesPerSeries), isNumber: true, isMinor: true },
@@ -39,17 +43,18 @@ function MetricList({ stored }: { stored: Stored }) {
     { id: "used", title: "Last used", value: ({ usage }) => -(usage?.lastMs ?? 0), cell: ({ usage }) => <LastUse usage={usage} />, isMinor: true, wraps: true },
     { id: "help", title: "Help", value: ({ help }) => help, isMinor: true, wraps: true },
   ];
+  const columns = costs ? all : all.filter(({ id }) => NAME_COLUMNS.includes(id));
   return (
     <>
-      <Figures
+      {costs && <Figures
         items={[
           ["Metrics", count(metrics.length)],
-          ["Series in memory", count(status.headStats.numSeries)],
+          ["Series in memory", count(seriesInMemory)],
           ["Memory per series", bytes(bytesPerSeries), "Series, labels and samples in the head"],
           ["Disk per sample", bytesPerSample > 0 ? `${short(bytesPerSample)} B` : "–", "Average of all blocks"],
           ["Series of unused metrics", count(unusedSeries), "No query used their metric since the usage record began"],
         ]}
-      />
+      />}
       <DataTable
         id="m"
         caption="Metrics"
@@ -57,10 +62,10 @@ function MetricList({ stored }: { stored: Stored }) {
         rows={metrics}
         rowKey={({ name }) => name}
         text={({ name, help, type }) => `${name} ${type} ${help}`}
-        sort="series"
+        sort={costs ? "series" : undefined}
         noun="metric"
-        empty="The store has no series in memory."
-        controls={metrics.length >= METRICS_MAX && <span class="muted">the {count(METRICS_MAX)} with the most series</span>}
+        empty={costs ? "The store has no series in memory." : "There are no series that you may see."}
+        controls={metrics.length >= METRICS_MAX && <span class="muted">{costs ? `the ${count(METRICS_MAX)} with the most series` : `the first ${count(METRICS_MAX)}`}</span>}
       />
     </>
   );

@@ -19,7 +19,7 @@ export function RelabelRules() {
     { id: "state", title: "State", value: ({ state }) => state, cell: (rule) => <State rule={rule} onChange={loaded.reload} />, wraps: true },
     { id: "series", title: "Series", hint: "Label sets that the rule dropped or changed, or would have", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true },
     { id: "samples", title: "Samples", value: ({ samples }) => samples, cell: ({ samples }) => count(samples), isNumber: true, isMinor: true },
-    { id: "rate", title: "Samples/s", value: ({ samplesPerSecond }) => samplesPerSecond, cell: ({ samplesPerSecond }) => short(samplesPerSecond), isNumber: true },
+    { id: "rate", title: "Samples/s", value: ({ samplesPerSecond }) => samplesPerSecond, cell: ({ samplesPerSecond }) => short(samplesPerSecond), isNumber: true, isMinor: true },
   ];
   return (
     <>

@@ -60,7 +60,7 @@ function SenderTable({ senders }: { senders: Sender[] }) {
     { id: "samples", title: "Samples", value: ({ samples }) => samples, cell: ({ samples }) => count(samples), isNumber: true, isMinor: true },
     { id: "requests", title: "Requests", value: ({ requests }) => requests, cell: ({ requests }) => count(requests), isNumber: true, isMinor: true },
     { id: "last", title: "Last request", value: ({ lastMs }) => lastMs, cell: ({ lastMs }) => <span class={now - lastMs > SILENT_MS ? "tag warn" : ""}><Ago ms={lastMs} /></span>, isNumber: true },
-    { id: "lag", title: "Lag", hint: "Age of the newest sample of the latest request when it was stored", value: ({ lagMs }) => lagMs ?? -1, cell: ({ lagMs, newestSampleMs }) => (lagMs === null ? "–" : <span class={lagMs > LAG_MS ? "tag warn" : ""} title={newestSampleMs === null ? "" : `Newest sample at ${dateTime(newestSampleMs)}`}>{seconds(lagMs / 1000)}</span>), isNumber: true },
+    { id: "lag", title: "Lag", hint: "Age of the newest sample of the latest request when it was stored", value: ({ lagMs }) => lagMs ?? -1, cell: ({ lagMs, newestSampleMs }) => (lagMs === null ? "–" : <span class={lagMs > LAG_MS ? "tag warn" : ""} title={newestSampleMs === null ? "" : `Newest sample at ${dateTime(newestSampleMs)}`}>{seconds(lagMs / 1000)}</span>), isNumber: true, isMinor: true },
     { id: "failed", title: "Failed", hint: "Requests of which not everything was stored", value: ({ failed }) => failed, cell: ({ failed }) => (failed > 0 ? <span class="tag bad">{count(failed)}</span> : "0"), isNumber: true },
     { id: "error", title: "Last error", value: ({ lastError }) => lastError, cell: ({ lastError, lastErrorMs }) => (lastError === "" ? "–" : <>{lastError} <span class="muted"><Ago ms={lastErrorMs} /></span></>), isMinor: true, wraps: true },
   ];
@@ -77,9 +77,9 @@ function Pairs({ clusters }: { clusters: HaCluster[] }) {
     { id: "cluster", title: "Cluster", value: ({ cluster }) => cluster },
     { id: "leader", title: "Leader", value: ({ leader }) => leader?.replica ?? "", cell: ({ leader }) => (leader ? `${leader.replica}, silent for ${seconds(leader.silentMs / 1000)}` : "–") },
     { id: "standbys", title: "Standbys", value: ({ standbys }) => standbys.length, cell: ({ standbys }) => standbys.map(({ replica, silentMs }) => `${replica} (${seconds(silentMs / 1000)})`).join(", ") || "none", wraps: true },
-    { id: "since", title: "Leads since", value: ({ sinceMs }) => sinceMs, cell: ({ sinceMs }) => <Ago ms={sinceMs} />, isNumber: true },
-    { id: "changes", title: "Changes", value: ({ changes }) => changes, isNumber: true },
-    { id: "deduplicated", title: "Deduplicated samples", value: ({ samplesDeduplicated }) => samplesDeduplicated, cell: ({ samplesDeduplicated }) => count(samplesDeduplicated), isNumber: true },
+    { id: "since", title: "Leads since", value: ({ sinceMs }) => sinceMs, cell: ({ sinceMs }) => <Ago ms={sinceMs} />, isNumber: true, isMinor: true },
+    { id: "changes", title: "Changes", value: ({ changes }) => changes, isNumber: true, isMinor: true },
+    { id: "deduplicated", title: "Deduplicated samples", value: ({ samplesDeduplicated }) => samplesDeduplicated, cell: ({ samplesDeduplicated }) => count(samplesDeduplicated), isNumber: true, isMinor: true },
   ];
   return <DataTable id="h" caption="HA pairs" columns={columns} rows={clusters} rowKey={({ cluster }) => cluster} noun="pair" empty="No HA pairs are configured (ingest.ha), or none sent samples yet." />;
 }

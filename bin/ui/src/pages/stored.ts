@@ -1,6 +1,6 @@
 /** The stored metrics: series, type, last use, churn, and estimated cost per series. */
 
-import { request } from "../api/client";
+import { isTenant, request } from "../api/client";
 import type { Churn, Metadata, NameCount, TsdbStatus, Usage, UsageEntry } from "../api/types";
 import { loadOwnMetrics } from "./own_metrics";
 
@@ -19,8 +19,13 @@ export interface MetricRow {
 
 export interface Stored {
   metrics: MetricRow[];
-  status: TsdbStatus;
-  usage: Usage;
+  /** What the whole server stores; undefined for users of a tenant, who see names and metadata only. */
+  costs?: Costs;
+}
+
+export interface Costs {
+  /** Series in memory. */
+  series: number;
   /** Average memory of a series with its samples in the head; 0 if unknown. */
   bytesPerSeries: number;
   /** Average disk usage of a sample in blocks; 0 if there are no blocks. */
@@ -37,8 +42,30 @@ export function metadataOf(name: string, all: Record<string, Metadata[]>): Metad
   return suffix === undefined ? undefined : all[name.slice(0, -suffix.length)]?.[0];
 }
 
-/** Loads and joins everything. */
+/** Loads and joins everything that the user may see. */
 export async function loadStored(signal: AbortSignal): Promise<Stored> {
+  try {
+    return await loadAll(signal);
+  } catch (error) {
+    if (!isTenant.get()) throw error;
+    return loadNames(signal);
+  }
+}
+
+async function loadNames(signal: AbortSignal): Promise<Stored> {
+  const [names, metadata] = await Promise.all([
+    request<string[]>("label/__name__/values", { params: { limit: METRICS_MAX }, signal }),
+    request<Record<string, Metadata[]>>("metadata", { params: { limit: 2 * METRICS_MAX }, signal }),
+  ]);
+  return { metrics: names.data.map((name) => toRow(name, metadata.data)) };
+}
+
+function toRow(name: string, metadata: Record<string, Metadata[]>): MetricRow {
+  const { type = "unknown", unit = "", help = "" } = metadataOf(name, metadata) ?? {};
+  return { name, series: 0, type, unit, help, newSeries: 0 };
+}
+
+async function loadAll(signal: AbortSignal): Promise<Stored> {
   const [status, metadata, usage, churn, own] = await Promise.all([
     request<TsdbStatus>("status/tsdb", { params: { limit: METRICS_MAX }, signal }),
     request<Record<string, Metadata[]>>("metadata", { params: { limit: 2 * METRICS_MAX }, signal }),
@@ -49,15 +76,13 @@ export async function loadStored(signal: AbortSignal): Promise<Stored> {
   const used = new Map(usage.data.metrics.map((entry) => [entry.metric ?? "", entry]));
   const created = new Map(churn.data.metrics.map(({ metric, newSeries }) => [metric, newSeries]));
   const metrics = status.data.seriesCountByMetricName.map(({ name, value }: NameCount) => {
-    const { type = "unknown", unit = "", help = "" } = metadataOf(name, metadata.data) ?? {};
-    return { name, series: value, type, unit, help, usage: used.get(name), newSeries: created.get(name) ?? 0 };
+    return { ...toRow(name, metadata.data), series: value, usage: used.get(name), newSeries: created.get(name) ?? 0 };
   });
   const [series, samples] = [own.value("prometheus_tsdb_head_series"), own.value("varve_tsdb_blocks_samples")];
-  return {
-    metrics,
-    status: status.data,
-    usage: usage.data,
+  const costs = {
+    series: status.data.headStats.numSeries,
     bytesPerSeries: series > 0 ? own.value("varve_tsdb_head_size_bytes") / series : 0,
     bytesPerSample: samples > 0 ? own.value("prometheus_tsdb_storage_blocks_bytes") / samples : 0,
   };
+  return { metrics, costs };
 }

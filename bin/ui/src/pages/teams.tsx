@@ -36,7 +36,7 @@ function Budgets({ data: { teamLabel, all, teams } }: { data: TeamsData }) {
     value: ({ use }) => use[key] ?? 0,
     cell: ({ use, maximum }) => <Use use={use[key]} maximum={maximum[key]} format={count} />,
     isNumber: true,
-    isMinor: key === "newSeriesPerSecond",
+    isMinor: key !== "activeSeries",
   });
   const columns: Array<Column<Team>> = [
     { id: "team", title: teamLabel ? `Team (${teamLabel})` : "Team", value: ({ team }) => team, cell: ({ team }) => <TeamName team={team} label={teamLabel} />, wraps: true },

@@ -7,7 +7,7 @@ import { bytes, count, percent, plural, short } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime } from "../parts/time";
-import { Ago, Figures, Page, PageLink, Section, Select, Show, download } from "../parts/view";
+import { Ago, download, Figures, Name, Page, PageLink, Section, Select, Show } from "../parts/view";
 import { RelabelRules } from "./relabel_rules";
 
 const DAY_S = 86_400;
@@ -32,7 +32,7 @@ function Advice({ advice, days, labels }: { advice: Data; days: string; labels: 
   const { totals, unused, sinceMs } = advice;
   const isYoung = Date.now() - sinceMs < 7 * DAY_S * 1000;
   const columns: Array<Column<Unused>> = [
-    { id: "metric", title: "Metric", value: ({ metric }) => metric, cell: ({ metric }) => <PageLink page="explore" params={{ metric }}><code>{metric}</code></PageLink>, isName: true },
+    { id: "metric", title: "Metric", value: ({ metric }) => metric, cell: ({ metric }) => <PageLink page="explore" params={{ metric }}><Name text={metric} /></PageLink>, isName: true },
     ...(unused.some(({ kind }) => kind !== "metric") ? [KIND] : []),
     { id: "job", title: "Job", value: ({ job }) => job, isMinor: true, wraps: true },
     { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, bar: true },

@@ -1,6 +1,6 @@
 /** Completion in the editor: names, labels and values of the store. Each request is bounded. */
 
-import { request } from "../api/client";
+import { isTenant, request } from "../api/client";
 import type { Labels, Metadata } from "../api/types";
 import { printLabels } from "../parts/labels";
 
@@ -59,7 +59,7 @@ export const completionClient = {
   metricMetadata: (): Promise<Record<string, Metadata[]>> => orNothing(load("metadata", { limit: OFFERED_MAX }), {}),
   // Series would be unbounded; names and values suffice for a completion.
   series: async (): Promise<Map<string, string>[]> => [],
-  flags: (): Promise<Record<string, string>> => orNothing(load("status/flags"), {}),
+  flags: async (): Promise<Record<string, string>> => (isTenant.get() ? {} : orNothing(load("status/flags"), {})),
 };
 
 export type CompletionClient = typeof completionClient;

@@ -11,7 +11,7 @@ interface Props {
 }
 
 const RANGES = ["5m", "15m", "30m", "1h", "2h", "6h", "12h", "1d", "2d", "1w", "2w", "4w"];
-const MODES: Array<[Mode, string]> = [["lines", "Lines"], ["stacked", "Stacked"], ["bars", "Bars"], ["heatmap", "Heat map"]];
+const MODES: Array<[Mode, string]> = [["lines", "Lines"], ["log", "Logarithmic"], ["stacked", "Stacked"], ["bars", "Bars"], ["heatmap", "Heat map"]];
 const DENSITIES: Array<[Density, string]> = [["low", "100 points"], ["medium", "250 points"], ["high", "1000 points"]];
 
 export function Controls({ panel, onChange }: Props) {

@@ -10,7 +10,7 @@ import { printDuration } from "../parts/time";
 import { Cost } from "./cost";
 import { ExplainView } from "./explain_view";
 import { Legend } from "./legend";
-import type { Panel } from "./panel_state";
+import type { Mode, Panel } from "./panel_state";
 import { ResultTable } from "./result_table";
 import type { Outcome } from "./run";
 
@@ -64,7 +64,7 @@ function GraphView({ panel, outcome, onChange }: GraphProps) {
   if (heatMap) return <HeatChart map={heatMap} onZoom={zoom} />;
   if (grid.lines.length === 0) return <OnlyHistograms elements={elements} onChange={onChange} />;
   const hasTooManyBars = panel.mode === "bars" && grid.lines.length * grid.times.length > BARS_MAX;
-  const mode = hasTooManyBars ? "stacked" : (panel.mode as "lines");
+  const mode = hasTooManyBars ? "stacked" : (panel.mode as Exclude<Mode, "heatmap">);
   return (
     <>
       <LineChart grid={grid} mode={mode} hidden={hidden} pointed={pointed} exemplars={exemplars} onZoom={zoom} />

@@ -59,6 +59,7 @@ export function Query() {
           refreshSeconds={Number(refresh)}
           onChange={(next) => change(i, next)}
           onCopy={() => slots.length < PANELS_MAX && insert(i + 1, { ...panel })}
+          onSpread={() => goTo(slots.map((slot) => ({ ...slot, panel: { ...slot.panel, rangeMs: panel.rangeMs, endMs: panel.endMs } })))}
           onRemove={() => goTo(slots.filter((_, other) => other !== i))}
         />
       ))}

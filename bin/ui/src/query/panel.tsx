@@ -21,12 +21,14 @@ interface Props {
   refreshSeconds: number;
   onChange: (panel: Panel) => void;
   onCopy: () => void;
+  /** Gives all panels the range of this one. */
+  onSpread: () => void;
   onRemove: () => void;
 }
 
 const TABS: ReadonlyArray<[Tab, string]> = [["table", "Table"], ["graph", "Graph"], ["explain", "Explain"]];
 
-export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCopy, onRemove }: Props) {
+export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCopy, onSpread, onRemove }: Props) {
   const [text, setText] = useState(panel.expr);
   const [round, setRound] = useState(0);
   const { outcome, error, startedAt, cancel } = useRun(panel, round, refreshSeconds);
@@ -76,6 +78,7 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
           <button type="button" class="quiet" disabled={text.trim() === ""} onClick={() => formatQuery(text).then((formatted) => (setFormatError(undefined), setText(formatted)), setFormatError)}>Format</button>
           <Download outcome={outcome} />
           <button type="button" class="quiet" onClick={onCopy}>Copy panel</button>
+          {count > 1 && <button type="button" class="quiet" title="Give all panels the range and the end of this one" onClick={onSpread}>Range to all</button>}
           {count > 1 && <button type="button" class="quiet" aria-label={`Remove query ${index + 1}`} onClick={onRemove}>Remove</button>}
         </div>
       </div>

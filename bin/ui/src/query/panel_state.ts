@@ -3,7 +3,7 @@
 import { parseDateTime, parseDuration, printDuration } from "../parts/time";
 
 export type Tab = "table" | "graph" | "explain";
-export type Mode = "lines" | "stacked" | "bars" | "heatmap";
+export type Mode = "lines" | "log" | "stacked" | "bars" | "heatmap";
 export type Density = "low" | "medium" | "high";
 
 export interface Panel {
@@ -21,7 +21,7 @@ export interface Panel {
 }
 
 export const RANGE_DEFAULT_MS = 3_600_000;
-/** Number of points of a graph at each density. */
+/** Maximum number of points of a graph at each density. */
 export const POINTS: Record<Density, number> = { low: 100, medium: 250, high: 1000 };
 
 export function newPanel(expr = ""): Panel {
@@ -29,7 +29,14 @@ export function newPanel(expr = ""): Panel {
 }
 
 const TABS: Record<string, Tab> = { "0": "graph", "1": "table", graph: "graph", table: "table", explain: "explain" };
-const MODES: readonly Mode[] = ["lines", "stacked", "bars", "heatmap"];
+const MODES: readonly Mode[] = ["lines", "log", "stacked", "bars", "heatmap"];
+const [SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS] = [1000, 60_000, 3_600_000, 86_400_000];
+/** Steps that are easy to read and divide a larger unit. */
+const STEPS_MS = [
+  ...[1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45].map((n) => n * SECOND_MS),
+  ...[1, 1.5, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 45].map((n) => n * MINUTE_MS),
+  ...[1, 1.5, 2, 3, 4, 6, 8, 12].map((n) => n * HOUR_MS),
+];
 
 /** Reads all panels of an address; there is at least one. */
 export function parsePanels(params: URLSearchParams): Panel[] {
@@ -99,10 +106,15 @@ export interface Range {
   stepMs: number;
 }
 
+/** Returns the least round step that is not below `least`: whole days above the largest one. */
+function roundStep(leastMs: number): number {
+  return STEPS_MS.find((stepMs) => stepMs >= leastMs) ?? Math.ceil(leastMs / DAY_MS) * DAY_MS;
+}
+
 /** Returns the time range of a graph and its step. A range that ends now ends at a multiple of the step, so that points
  * stay where they are when it is refreshed, and identical requests share a result. */
 export function rangeOf(panel: Panel, nowMs: number): Range {
-  const stepMs = panel.stepMs ?? Math.max(1000, Math.ceil(panel.rangeMs / POINTS[panel.density] / 1000) * 1000);
+  const stepMs = panel.stepMs ?? roundStep(panel.rangeMs / POINTS[panel.density]);
   const endMs = panel.endMs ?? Math.floor(nowMs / stepMs) * stepMs;
   return { startMs: endMs - panel.rangeMs, endMs, stepMs };
 }

@@ -1,7 +1,7 @@
 /** Rules and alerts: groups, state, evaluations, active alerts, and the history of an alert. */
 
 import { useState } from "preact/hooks";
-import { request } from "../../api/client";
+import { isTenant, request } from "../../api/client";
 import type { Labels } from "../../api/types";
 import { setParams, useAddress } from "../../app/router";
 import { printLabels, quote } from "../../parts/labels";
@@ -132,7 +132,7 @@ function RuleBody({ group, rule }: { group: Group; rule: Rule }) {
         {rule.duration !== undefined && rule.duration > 0 && <span class="muted">for {printDuration(rule.duration * 1000)}</span>}
         {rule.keepFiringFor !== undefined && rule.keepFiringFor > 0 && <span class="muted">keeps firing for {printDuration(rule.keepFiringFor * 1000)}</span>}
       </p>
-      {rule.type === "alerting" && <AlertQuestions group={group} rule={rule} />}
+      {rule.type === "alerting" && !isTenant.get() && <AlertQuestions group={group} rule={rule} />}
       {rule.lastError && <p class="message error">{rule.lastError}</p>}
       {rule.labels && Object.keys(rule.labels).length > 0 && <p><code>{printLabels(rule.labels)}</code></p>}
       {Object.entries(rule.annotations ?? {}).map(([name, text]) => <p key={name}><span class="muted">{name}: </span>{text}</p>)}
