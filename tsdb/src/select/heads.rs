@@ -231,7 +231,7 @@ fn sort(ctx: &QueryContext, store_shard: &Shard, slots: &[SlotRef], charge: &mut
     // Charges runs and merged runs, in addition to the list itself.
     let sorting_size = size_of_val(slots) * 3;
     charge.grow(sorting_size)?;
-    let sorted = store_shard.sort_slots(ctx, slots)?;
+    let sorted = store_shard.sort_slots(ctx, slots, scheduler::pause)?;
     charge.shrink(sorting_size);
     Ok(sorted)
 }

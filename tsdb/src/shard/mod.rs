@@ -369,11 +369,11 @@ impl Shard {
     }
 
     /// Sorts slots by label set. Drops slots that another series has reused since. Locks the head for a few thousand
-    /// comparisons at a time.
+    /// comparisons at a time, and calls `between` without a lock in between.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
-    pub(crate) fn sort_slots(&self, ctx: &QueryContext, slots: &[SlotRef]) -> Result<Vec<SlotRef>> {
+    pub(crate) fn sort_slots(&self, ctx: &QueryContext, slots: &[SlotRef], between: fn()) -> Result<Vec<SlotRef>> {
         let mut sort = SlotSort::new(self.head().n_removed());
         for slots in slots.chunks(BATCH_SLOTS) {
             sort.add(&self.head(), slots);
@@ -381,6 +381,7 @@ impl Shard {
         sort.sort_ranked();
         while !sort.step(&self.head()) {
             ctx.check()?;
+            between();
         }
         Ok(sort.finish())
     }
@@ -441,7 +442,8 @@ impl Shard {
             charge.grow(step_slots.len() * ORDER_BUILD_BYTES_PER_SERIES)?;
             slots.extend(head.slot_refs(step_slots));
         }
-        let sorted = self.sort_slots(ctx, &slots)?;
+        // Not in turns: others wait for the order.
+        let sorted = self.sort_slots(ctx, &slots, || ())?;
         drop(slots);
         charge.shrink(charge.size().saturating_sub(sorted.len() * ORDER_BYTES_PER_SERIES));
         Ok(Arc::new(SeriesOrder::new(sorted, n_removed, charge)))
