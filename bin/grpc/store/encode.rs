@@ -1,5 +1,5 @@
-//! Encodes `SeriesResponse` messages: labels and chunks go from the store into the response without a copy. Sizes precede
-//! contents, so each size is a varint of fixed length that is set at the end.
+//! Encodes `SeriesResponse` messages: labels and chunks go from the store into the response without a copy. Sizes
+//! precede contents, so each size is a varint of fixed length that is set at the end.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use varve_prometheus::chunk::{Chunk, Encoder, StartTimestamps};
