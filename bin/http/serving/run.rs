@@ -220,7 +220,7 @@ fn spawn(
     drop(tokio::task::spawn_blocking(move || {
         let request = &registration.request;
         request.begin();
-        let _run = app.scheduler.start(&ctx);
+        let _run = app.scheduler.start(&ctx, &request.context.user);
         let (queued, context) = (request.queued(), Arc::clone(&request.context));
         context.trace().inspect(|trace| trace.add_part("queue", queued));
         let work = Work { store, ctx, out, queued, context };

@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //! 1. A query has at most [`BATCHES_PER_THREAD`] batches per thread in flight, so concurrent queries share the threads
-//!    fairly, and the memory of a query is bounded.
+//!    fairly, and the memory of a query is bounded. If there are requests for all cores, a query computes its batches
+//!    on its own thread, in its turns.
 //! 2. After an error, batches that have not started are skipped. No thread works for a query that has ended.
 //!
 //! Threads: the pool, and the query's own thread, which reads labels, aggregates and waits. A panic in a batch
@@ -61,6 +62,8 @@ impl Workers {
         let Some(first) = next()? else { return Ok(()) };
         // Fast path: a single batch runs on this thread, without waking another one.
         let Some(second) = next()? else { return take(work(first)?) };
+        let mut first = [first, second].into_iter();
+        let mut next = || first.next().map_or_else(&mut next, |batch| Ok(Some(batch)));
         let stopped = AtomicBool::new(false);
         let work = |batch| if stopped.load(Ordering::Relaxed) { Err(ended()) } else { work(batch) };
         pool.in_place_scope(|scope| {
@@ -70,7 +73,7 @@ impl Workers {
                 waiting: VecDeque::new(),
                 n_max: BATCHES_PER_THREAD * pool.current_num_threads(),
             };
-            let outcome = in_flight.run([first, second], &mut next, &mut take);
+            let outcome = in_flight.run(&mut next, &mut take);
             stopped.store(true, Ordering::Relaxed);
             outcome
         })
@@ -89,25 +92,30 @@ struct InFlight<'a, 'scope, R, W> {
 impl<'scope, R: Send + 'scope, W> InFlight<'_, 'scope, R, W> {
     fn run<B: Send + 'scope>(
         mut self,
-        first: [B; 2],
         next: &mut impl FnMut() -> Result<Option<B>>,
         take: &mut impl FnMut(R) -> Result<()>,
     ) -> Result<()>
     where
         W: Fn(B) -> Result<R> + Sync,
     {
-        first.into_iter().for_each(|batch| self.send(batch));
         let mut at_end = false;
         loop {
-            while !at_end && self.waiting.len() < self.n_max {
+            while !at_end && self.waiting.len() < self.n_max && !scheduler::is_crowded() {
                 match next()? {
                     Some(batch) => self.send(batch),
                     None => at_end = true,
                 }
             }
+            if !at_end && self.waiting.is_empty() {
+                match next()? {
+                    Some(batch) => take((self.work)(batch)?)?,
+                    None => at_end = true,
+                }
+                continue;
+            }
             let Some(oldest) = self.waiting.pop_front() else { return Ok(()) };
             let result = match oldest.try_recv() {
-                Err(TryRecvError::Empty) => scheduler::blocking(|| oldest.recv()).ok(),
+                Err(TryRecvError::Empty) => scheduler::waiting_for_workers(|| oldest.recv()).ok(),
                 done => done.ok(),
             };
             // A batch that panicked sends no result. The scope propagates the panic.

@@ -9,8 +9,11 @@
 //! 1. At each [`pause`], a long request gives up its core if other requests need all cores. At least one long request
 //!    runs. An interrupted request continues without a turn, so that it can end.
 //! 2. Long requests get their turns in the order in which they began to wait.
-//! 3. A request in [`blocking`] does not count as running. Its batches may still run on the worker pool, whose threads
-//!    have no turns.
+//! 3. A request in [`blocking`] or [`waiting_for_workers`] does not count as running. The threads of the worker pool
+//!    have no turns, so requests avoid the pool while it [`is_crowded`].
+//! 4. While short requests of one user come and go, the long requests of others leave a core free, if there are two or
+//!    more: a thread that wakes up on a busy core waits for the time slice of another. Without authentication all
+//!    requests have the same user.
 //!
 //! Threads: a request runs on one thread at a time, the one that called [`Scheduler::start`] or [`attach`]. Threads of
 //! a pool do not wait.
@@ -35,6 +38,8 @@ const TURN: Duration = Duration::from_millis(10);
 const RECHECK_AFTER: Duration = Duration::from_micros(200);
 /// Maximum time until a waiting request notices its interrupt.
 const CHECK_AFTER: Duration = Duration::from_millis(20);
+/// How long a core remains reserved after a short request of another user.
+const RESERVED_FOR: Duration = Duration::from_millis(100);
 
 /// The running requests of a server. Clones share them.
 #[derive(Debug, Clone)]
@@ -50,9 +55,19 @@ struct Shared {
 struct State {
     n_short: usize,
     n_long: usize,
-    /// The threads of long requests that wait for their turn.
-    waiting: VecDeque<Thread>,
+    /// Requests that run, wait for their turn or wait for the worker pool.
+    n_active: usize,
+    /// The long requests that wait for their turn.
+    waiting: VecDeque<Waiting>,
     waited: Duration,
+    /// The two users whose short requests ended last, the latest first.
+    short_ended: [Option<(Arc<str>, Instant)>; 2],
+}
+
+#[derive(Debug)]
+struct Waiting {
+    thread: Thread,
+    user: Arc<str>,
 }
 
 /// A request that runs until the value is dropped.
@@ -64,10 +79,12 @@ pub struct Run(PhantomData<Rc<()>>);
 pub struct Current {
     scheduler: Scheduler,
     ctx: QueryContext,
+    user: Arc<str>,
     started: Instant,
     turn_began: Instant,
     checked: Instant,
     level: Level,
+    is_active: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,11 +104,30 @@ pub fn pause() {
     CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::pause));
 }
 
+/// Returns `true` if there are requests for all cores. Then a request gains nothing from the worker pool.
+#[must_use]
+pub fn is_crowded() -> bool {
+    CURRENT.with_borrow(|current| {
+        current
+            .as_ref()
+            .is_some_and(|Current { scheduler, .. }| scheduler.0.state.lock().n_active >= scheduler.0.n_cores)
+    })
+}
+
 /// Calls `wait` without counting the request as running. Afterwards a long request waits for its next turn.
 pub fn blocking<R>(wait: impl FnOnce() -> R) -> R {
+    without_core(false, wait)
+}
+
+/// As [`blocking`], while threads of the worker pool run for the request.
+pub fn waiting_for_workers<R>(wait: impl FnOnce() -> R) -> R {
+    without_core(true, wait)
+}
+
+fn without_core<R>(is_active: bool, wait: impl FnOnce() -> R) -> R {
     let Some(mut current) = detach() else { return wait() };
     // If `wait` panics, the request ends.
-    let is_long = current.release();
+    let is_long = current.release(is_active);
     let result = wait();
     current.acquire(is_long);
     attach(Some(current));
@@ -122,37 +158,58 @@ impl Scheduler {
         self.0.state.lock().waited
     }
 
-    /// Starts a request on this thread.
+    /// Starts a request of a user on this thread.
     #[must_use]
-    pub fn start(&self, ctx: &QueryContext) -> Run {
+    pub fn start(&self, ctx: &QueryContext, user: &Arc<str>) -> Run {
         let started = Instant::now();
-        self.0.state.lock().n_short += 1;
+        let mut state = self.0.state.lock();
+        state.n_short += 1;
+        state.n_active += 1;
+        drop(state);
         attach(Some(Current {
             scheduler: self.clone(),
             ctx: ctx.clone(),
+            user: Arc::clone(user),
             started,
             turn_began: started,
             checked: started,
             level: Level::Short,
+            is_active: true,
         }));
         Run(PhantomData)
     }
 }
 
 impl Shared {
-    /// Returns `true` if a core is free for a long request.
-    fn has_room(&self, state: &State) -> bool {
-        state.n_long == 0 || state.n_short + state.n_long < self.n_cores
+    /// Returns `true` if a core is free for a long request of a user.
+    fn has_room(&self, state: &State, user: &str, now: Instant) -> bool {
+        state.n_long == 0 || state.n_taken(user, now) + state.n_long < self.n_cores
     }
 
     /// Starts turns while cores are free.
-    fn start_turns(&self, state: &mut State) {
-        while self.has_room(state)
-            && let Some(thread) = state.waiting.pop_front()
+    fn start_turns(&self, state: &mut State, now: Instant) {
+        while let Some(next) = state.waiting.front()
+            && self.has_room(state, &next.user, now)
+            && let Some(next) = state.waiting.pop_front()
         {
             state.n_long += 1;
-            thread.unpark();
+            next.thread.unpark();
         }
+    }
+}
+
+impl State {
+    /// Returns the number of cores that long requests of a user leave to short ones.
+    fn n_taken(&self, user: &str, now: Instant) -> usize {
+        let is_other = |(other, ended): &(Arc<str>, Instant)| **other != *user && now < *ended + RESERVED_FOR;
+        self.n_short.max(usize::from(self.short_ended.iter().flatten().any(is_other)))
+    }
+
+    fn note_short(&mut self, user: &Arc<str>, now: Instant) {
+        if self.short_ended[0].as_ref().is_none_or(|(latest, _)| latest != user) {
+            self.short_ended.swap(0, 1);
+        }
+        self.short_ended[0] = Some((Arc::clone(user), now));
     }
 }
 
@@ -176,28 +233,29 @@ impl Current {
             self.level = Level::Long;
         } else {
             let is_over = now - self.turn_began >= TURN && !state.waiting.is_empty();
-            if !is_over && (state.n_long == 1 || state.n_short + state.n_long <= shared.n_cores) {
+            let has_core = state.n_long == 1 || state.n_taken(&self.user, now) + state.n_long <= shared.n_cores;
+            if !is_over && has_core {
                 return;
             }
             state.n_long -= 1;
         }
-        shared.start_turns(&mut state);
+        shared.start_turns(&mut state, now);
         self.wait_for_turn(shared, state, now);
     }
 
     fn wait_for_turn<'a>(&mut self, shared: &'a Shared, mut state: MutexGuard<'a, State>, started: Instant) {
-        if state.waiting.is_empty() && shared.has_room(&state) {
+        if state.waiting.is_empty() && shared.has_room(&state, &self.user, started) {
             state.n_long += 1;
             self.turn_began = started;
             return;
         }
         let own = thread::current();
-        state.waiting.push_back(own.clone());
+        state.waiting.push_back(Waiting { thread: own.clone(), user: Arc::clone(&self.user) });
         loop {
             drop(state);
             thread::park_timeout(CHECK_AFTER);
             state = shared.state.lock();
-            let Some(at) = state.waiting.iter().position(|thread| thread.id() == own.id()) else { break };
+            let Some(at) = state.waiting.iter().position(|waiting| waiting.thread.id() == own.id()) else { break };
             // A request that must end does not wait: it holds memory that others may need.
             if self.ctx.interrupted().is_some() {
                 state.waiting.remove(at);
@@ -210,17 +268,20 @@ impl Current {
         self.turn_began = now;
     }
 
-    /// Stops counting the request. Returns `true` if it was long.
-    fn release(&mut self) -> bool {
+    /// Stops counting the request as running. Returns `true` if it was long.
+    fn release(&mut self, is_active: bool) -> bool {
         let level = std::mem::replace(&mut self.level, Level::Released);
         let shared = &*self.scheduler.0;
         let mut state = shared.state.lock();
+        if std::mem::replace(&mut self.is_active, is_active) && !is_active {
+            state.n_active -= 1;
+        }
         match level {
             Level::Short => state.n_short -= 1,
             Level::Long => state.n_long -= 1,
             Level::Released => {}
         }
-        shared.start_turns(&mut state);
+        shared.start_turns(&mut state, Instant::now());
         level == Level::Long
     }
 
@@ -228,6 +289,9 @@ impl Current {
     fn acquire(&mut self, is_long: bool) {
         let scheduler = self.scheduler.clone();
         let mut state = scheduler.0.state.lock();
+        if !std::mem::replace(&mut self.is_active, true) {
+            state.n_active += 1;
+        }
         if is_long {
             self.level = Level::Long;
             self.wait_for_turn(&scheduler.0, state, Instant::now());
@@ -240,7 +304,10 @@ impl Current {
 
 impl Drop for Current {
     fn drop(&mut self) {
-        self.release();
+        if self.level == Level::Short {
+            self.scheduler.0.state.lock().note_short(&self.user, Instant::now());
+        }
+        self.release(false);
     }
 }
 
@@ -260,6 +327,10 @@ mod tests {
 
     fn context() -> QueryContext {
         QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 0))
+    }
+
+    fn user(name: &str) -> Arc<str> {
+        Arc::from(name)
     }
 
     /// Works until the request is long, then ends its turn.
@@ -290,7 +361,7 @@ mod tests {
         thread::scope(|scope| {
             for n_turns in &turns {
                 scope.spawn(|| {
-                    let _run = scheduler.start(&context());
+                    let _run = scheduler.start(&context(), &user("a"));
                     blocking(|| all_long.wait());
                     become_long();
                     // Until every request has had several turns.
@@ -315,17 +386,17 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let _run = scheduler.start(&context());
+                    let _run = scheduler.start(&context(), &user("a"));
                     while !stopped.load(Ordering::Relaxed) {
                         become_long();
                     }
                 });
             }
             wait_for_counts(&scheduler, (0, 2, 0));
-            let short = scheduler.start(&context());
+            let short = scheduler.start(&context(), &user("a"));
             wait_for_counts(&scheduler, (1, 1, 1));
             let another = scope.spawn(|| {
-                let _run = scheduler.start(&context());
+                let _run = scheduler.start(&context(), &user("a"));
                 wait_for_counts(&scheduler, (2, 1, 1));
             });
             another.join().unwrap();
@@ -336,9 +407,62 @@ mod tests {
     }
 
     #[test]
+    fn long_requests_leave_a_core_free_for_short_ones_of_another_user() {
+        let scheduler = Scheduler::new(2);
+        let (stopped, holder) = (AtomicBool::new(false), user("a"));
+        let check = |of: &str, expect: (usize, usize, usize)| {
+            let started = Instant::now();
+            while counts(&scheduler) != expect {
+                assert!(started.elapsed() < Duration::from_secs(60), "{of}: {:?}", counts(&scheduler));
+                // Ends while it is short.
+                drop(scheduler.start(&context(), &user(of)));
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let _run = scheduler.start(&context(), &holder);
+                    while !stopped.load(Ordering::Relaxed) {
+                        become_long();
+                    }
+                });
+            }
+            check("a", (0, 2, 0));
+            check("b", (0, 1, 1));
+            // Short requests of the same user do not hide those of the other.
+            drop(scheduler.start(&context(), &holder));
+            assert_eq!(scheduler.0.state.lock().n_taken("a", Instant::now()), 1);
+            // Without short requests the core is used again.
+            wait_for_counts(&scheduler, (0, 2, 0));
+            stopped.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn requests_for_all_cores_are_a_crowd() {
+        let scheduler = Scheduler::new(2);
+        assert!(!is_crowded());
+        let first = scheduler.start(&context(), &user("a"));
+        assert!(!is_crowded());
+        thread::scope(|scope| {
+            let other = || {
+                let _run = scheduler.start(&context(), &user("a"));
+                assert!(is_crowded());
+                waiting_for_workers(|| assert_eq!(scheduler.0.state.lock().n_active, 2));
+                blocking(|| assert_eq!(scheduler.0.state.lock().n_active, 1));
+                assert!(is_crowded());
+            };
+            scope.spawn(other).join().unwrap();
+        });
+        drop(first);
+        assert_eq!(scheduler.0.state.lock().n_active, 0);
+    }
+
+    #[test]
     fn a_request_that_waits_for_something_takes_no_core() {
         let scheduler = Scheduler::new(1);
-        let first = scheduler.start(&context());
+        let first = scheduler.start(&context(), &user("a"));
         blocking(|| {
             assert_eq!(counts(&scheduler), (0, 0, 0));
             blocking(|| assert_eq!(counts(&scheduler), (0, 0, 0)));
@@ -355,7 +479,7 @@ mod tests {
     #[test]
     fn a_request_can_move_to_another_thread() {
         let scheduler = Scheduler::new(1);
-        let run = scheduler.start(&context());
+        let run = scheduler.start(&context(), &user("a"));
         let moved = detach();
         let back = thread::scope(|scope| {
             let on_it = || {
@@ -369,21 +493,21 @@ mod tests {
         assert_eq!(counts(&scheduler), (0, 1, 0));
         drop(run);
         assert_eq!(counts(&scheduler), (0, 0, 0));
-        let _lost = scheduler.start(&context());
+        let _lost = scheduler.start(&context(), &user("a"));
         // A second request on the thread ends the first one.
-        let _run = scheduler.start(&context());
+        let _run = scheduler.start(&context(), &user("a"));
         assert_eq!(counts(&scheduler), (1, 0, 0));
     }
 
     #[test]
     fn an_interrupted_request_stops_waiting() {
         let scheduler = Scheduler::new(1);
-        let first = scheduler.start(&context());
+        let first = scheduler.start(&context(), &user("a"));
         become_long();
         let ctx = context();
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _run = scheduler.start(&ctx);
+                let _run = scheduler.start(&ctx, &user("a"));
                 become_long();
             });
             wait_for_counts(&scheduler, (0, 1, 1));
