@@ -34,10 +34,10 @@ async function draw(browser, url, nSeries, nPoints) {
     };
     globalThis.measureRun = async (button) => {
       tasks.length = 0;
+      globalThis.received = undefined;
       button.click();
       const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-      await frame();
-      while (document.querySelector('[aria-busy="true"]') || !document.querySelector(".plot canvas")) await frame();
+      while (globalThis.received === undefined || document.querySelector('[aria-busy="true"]') || !document.querySelector(".plot canvas")) await frame();
       await frame();
       const drawn = performance.now() - globalThis.received;
       // The browser reports tasks later.

@@ -41,7 +41,7 @@ const RULES = `groups:
 - name: nodes
   interval: 5s
   rules:
-  - {record: 'instance:node_cpu:rate5m', expr: sum by (instance) (rate(node_cpu_seconds_total[5m]))}
+  - {record: 'instance:node_cpu:rate5m', expr: 'sum by (instance) (rate(node_cpu_seconds_total[5m]))'}
   - {alert: HighLoad, expr: node_load1 > 10, labels: {severity: warning}, annotations: {summary: 'Load of {{ $labels.instance }} is {{ $value }}.'}}
   - {alert: NoMemory, expr: node_memory_MemAvailable_bytes < 1e9, for: 5m, labels: {severity: critical}}
   - {alert: Waits, expr: count(node_load1) > 0, for: 1h}

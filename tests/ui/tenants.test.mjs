@@ -60,7 +60,10 @@ describe("tenants", { skip: missing() }, () => {
     test(`a tenant sees its series and rules, ${width} px`, async () => {
       for (const [path, text] of PAGES) {
         const { page, problems, close } = await open(path, width);
-        await page.getByText(text).filter({ visible: true }).first().waitFor();
+        const found = page.getByText(text).filter({ visible: true }).first();
+        await found.waitFor().catch(async () => {
+          throw new Error(`${path} does not show ${text}: ${await page.locator("body").innerText()}`);
+        });
         await settle(page);
         const shown = await page.locator("body").innerText();
         for (const secret of ["secret_b", "only_b", "AlertOf_b", "Help of b"]) ok(!shown.includes(secret), `${path} shows ${secret}: ${shown}`);

@@ -43,8 +43,8 @@ function toLine(element: MatrixElement, without: ReadonlySet<string>, nTimes: nu
     const index = Math.round((time * 1000 - startMs) / stepMs);
     if (!Number.isFinite(value) || index < 0 || index >= nTimes) continue;
     values[index] = value;
-    min = Math.min(min, value);
-    max = Math.max(max, value);
+    if (value < min) min = value;
+    if (value > max) max = value;
     sum += value;
     n += 1;
   }
@@ -55,7 +55,10 @@ function toLine(element: MatrixElement, without: ReadonlySet<string>, nTimes: nu
 
 /** Parses a value of the API: a number, `NaN`, `+Inf` or `-Inf`. */
 export function toNumber(text: string): number {
-  return text === "+Inf" ? Infinity : text === "-Inf" ? -Infinity : Number(text);
+  const value = Number(text);
+  // Fast path: a number.
+  if (value === value) return value;
+  return text === "+Inf" ? Infinity : text === "-Inf" ? -Infinity : NaN;
 }
 
 /** Returns the cumulative sums of lines, the first line at the bottom. A gap counts as 0 unless all lines have it. */

@@ -1,6 +1,6 @@
 /** Lines, stacked areas or bars of a range query, with exemplars and the values at the pointer. */
 
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import type { ExemplarSeries } from "../api/types";
 import { seriesColor, token } from "../app/theme";
@@ -8,6 +8,7 @@ import { bytes, short } from "../parts/format";
 import { printLabels } from "../parts/labels";
 import { dateTime } from "../parts/time";
 import { type Grid, stack, toNumber } from "./grid";
+import { SLICED_FROM, createPainter } from "./painter";
 import { Plot } from "./plot";
 
 interface Props {
@@ -61,7 +62,13 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
   }, [grid, shown, mode]);
   const isStack = mode === "stacked" || mode === "bars";
   const order = useMemo(() => (isStack ? [...shown].reverse() : shown), [shown, isStack]);
-  const series = useMemo(() => order.map((i) => seriesOptions(i, mode, grid.times.length)), [order, mode, grid]);
+  const painter = useMemo(createPainter, []);
+  useEffect(() => painter.stop, [data]);
+  const isSliced = !isStack && order.length >= SLICED_FROM;
+  const series = useMemo(
+    () => order.map((i) => ({ ...seriesOptions(i, mode, grid.times.length), ...(isSliced && { paths: () => null }) })),
+    [order, mode, grid, isSliced],
+  );
   const scales = useMemo<uPlot.Scales>(() => ({ y: { range: yRange(mode), ...(mode === "log" && { distr: 3 }) } }), [mode]);
   const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map((value) => (value == null ? "" : format(value))), ...(format === bytes && { incrs: BINARY_INCREMENTS }) }), [format]);
   const marks = useMemo(() => exemplars.flatMap(marksOf), [exemplars]);
@@ -92,7 +99,8 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
         label={`Graph of ${grid.lines.length} series; the table below lists them`}
         onZoom={onZoom}
         draw={(plot) => {
-          drawMarks(plot, marks);
+          if (isSliced) painter.paint(plot, data, order.map(seriesColor), () => drawMarks(plot, marks));
+          else drawMarks(plot, marks);
           highlight(plot);
         }}
         onPoint={point}

@@ -23,7 +23,7 @@ export function ExplainView({ explained }: { explained: Explained }) {
             <th scope="col" class="number" title="Time of the operator without its operands">Own time</th>
             <th scope="col" class="number minor" title="Time with operands">Time</th>
             <th scope="col" class="number minor" title="Evaluations; 0 if the result of an equal operator was used, or if the operator is part of its parent">Runs</th>
-            <th scope="col" class="number">Series</th>
+            <th scope="col" class="number minor">Series</th>
             <th scope="col" class="number minor">Samples</th>
             <th scope="col" class="number minor" title="Size of the result, if it was held as a whole; 0 if series were streamed">Held</th>
           </tr>
@@ -37,7 +37,7 @@ export function ExplainView({ explained }: { explained: Explained }) {
               <td class="number"><Bar share={total > 0 ? node.ownSeconds / total : 0}>{node.runs === 0 ? "–" : `${seconds(node.ownSeconds)} (${percent(total > 0 ? node.ownSeconds / total : 0)})`}</Bar></td>
               <td class="number minor">{node.runs === 0 ? "–" : seconds(node.seconds)}</td>
               <td class="number minor">{node.runs}</td>
-              <td class="number">{node.runs === 0 ? "–" : count(node.series)}</td>
+              <td class="number minor">{node.runs === 0 ? "–" : count(node.series)}</td>
               <td class="number minor">{node.runs === 0 ? "–" : count(node.samples)}</td>
               <td class="number minor">{node.bytes === 0 ? "–" : bytes(node.bytes)}</td>
             </tr>

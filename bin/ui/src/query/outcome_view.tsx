@@ -3,7 +3,6 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import type { MatrixElement } from "../api/types";
 import { toHeatMap } from "../chart/buckets";
-import { toGrid } from "../chart/grid";
 import { HeatChart } from "../chart/heat_chart";
 import { LineChart } from "../chart/line_chart";
 import { printDuration } from "../parts/time";
@@ -46,14 +45,13 @@ interface GraphProps {
 }
 
 function GraphView({ panel, outcome, onChange }: GraphProps) {
-  const { answer, range, exemplars } = outcome;
+  const { answer, range, grid, exemplars } = outcome;
   const elements = answer.data.resultType === "matrix" ? answer.data.result : [];
   const { startMs, endMs, stepMs } = range;
   const [hidden, setHidden] = useState<ReadonlySet<number>>(new Set());
   const [pointed, setPointed] = useState<number>();
   const names = useMemo(() => elements.map(({ metric }) => JSON.stringify(metric)).join(), [outcome]);
   useEffect(() => setHidden(new Set()), [names]);
-  const grid = useMemo(() => toGrid(elements, startMs, endMs, stepMs), [outcome]);
   const isHeatMap = panel.mode === "heatmap";
   const heatMap = useMemo(() => (isHeatMap ? toHeatMap(elements, startMs, endMs, stepMs) : undefined), [outcome, isHeatMap]);
   if (elements.length === 0) return <p class="empty">The result is empty: no series matches in this range.</p>;

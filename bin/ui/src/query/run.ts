@@ -1,12 +1,13 @@
 /** Runs the query of a panel: instant, range or explain. */
 
 import { type Answer, type Params, request } from "../api/client";
+import { type Grid, toGrid } from "../chart/grid";
 import type { ExemplarSeries, Explained, QueryData } from "../api/types";
 import { type Panel, type Range, rangeOf } from "./panel_state";
 
 export type Outcome =
   | { kind: "table"; answer: Answer<QueryData>; timeMs: number }
-  | { kind: "graph"; answer: Answer<QueryData>; range: Range; exemplars: ExemplarSeries[] }
+  | { kind: "graph"; answer: Answer<QueryData>; range: Range; grid: Grid; exemplars: ExemplarSeries[] }
   | { kind: "explain"; answer: Answer<Explained> };
 
 /** Maximum number of series in a graph of few points. The server truncates the result and returns a warning. */
@@ -39,9 +40,16 @@ export async function runPanel(panel: Panel, signal: AbortSignal): Promise<Outco
     post<QueryData>("query_range", { ...times, stats: "true", limit }),
     panel.hasExemplars ? post<ExemplarSeries[]>("query_exemplars", { start: times.start, end: times.end }) : undefined,
   ]);
-  // Parsing a large response and putting it on a grid are tasks of their own, so that the page responds between them.
-  await new Promise((resolve) => setTimeout(resolve));
-  return { kind: "graph", answer, range, exemplars: exemplars?.data ?? [] };
+  // Parsing a large response, putting it on a grid and showing it are separate tasks, so that the page responds between them.
+  await nextTask();
+  const elements = answer.data.resultType === "matrix" ? answer.data.result : [];
+  const grid = toGrid(elements, range.startMs, range.endMs, range.stepMs);
+  await nextTask();
+  return { kind: "graph", answer, range, grid, exemplars: exemplars?.data ?? [] };
+}
+
+function nextTask(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve));
 }
 
 /** Returns the formatted text of an expression. */
