@@ -51,6 +51,27 @@ describe("access", { skip: missing() }, () => {
     await close();
   });
 
+  test("a request that was sent before the credentials, and denied after, is repeated", async () => {
+    const { page, close } = await openPage(browser, "about:blank", { expected: UNAUTHORIZED });
+    let isLate = false;
+    let deny;
+    const denied = new Promise((resolve) => (deny = resolve));
+    await page.route("**/api/v1/notifications", async (route) => {
+      if (isLate) return route.continue();
+      isLate = true;
+      await denied;
+      return route.fulfill({ status: 401, body: "" });
+    });
+    await page.goto(guarded.url + PATH);
+    await signIn(page, "read-secret");
+    await cell(page).waitFor();
+    deny();
+    await page.waitForResponse((response) => response.url().endsWith("notifications") && response.status() === 200);
+    await cell(page).waitFor();
+    strictEqual(await page.getByLabel("Token or password").count(), 0);
+    await close();
+  });
+
   test("a read-only token reads, and is told that it may not cancel", async () => {
     const { page, close } = await openPage(browser, `${guarded.url}/running`, { expected: UNAUTHORIZED });
     await signIn(page, "read-secret");

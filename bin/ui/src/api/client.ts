@@ -122,8 +122,11 @@ interface Received {
 async function send(url: string, options: RequestOptions): Promise<Received> {
   for (;;) {
     const started = performance.now();
+    const sent = authorization;
     const response = await fetchFromServer(url, options);
     if (response.status === 401) {
+      // The user may have entered credentials since the request was sent.
+      if (sent !== authorization) continue;
       await wait(authorization === undefined ? "credentials" : "rejected credentials", options.signal);
     } else if (response.status === 503 && response.headers.get("X-Prometheus-Stopping") === "false") {
       await wait("store", options.signal);
