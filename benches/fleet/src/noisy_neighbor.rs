@@ -47,7 +47,7 @@ pub(crate) fn noisy_neighbor(args: &NoisyNeighborArgs) -> Result<()> {
     let header = ["small query", "alone, ms", "beside, ms", "ratio"].map(str::to_owned);
     print!("{}", table(&header, &rows));
     println!(
-        "{} small queries alone, {} beside {} clients, which sent {n_heavy} heavy queries, {n_rejected} of them rejected",
+        "{} small queries alone, {} beside {} clients, which sent {n_heavy} heavy queries, {n_rejected} rejected",
         alone.len(),
         beside.len(),
         args.clients
