@@ -1,13 +1,12 @@
-//! The newest time of a store, and the limit up to which it is accepted.
+//! The newest time of a store, from which all age limits count back.
 //!
 //! A sample may be ahead of the clock by at most `ahead_max_ms`. A newer sample shows that a clock was wrong: now, when
-//! the sample was written, or while an earlier process ran. All age limits are relative to the newest time. If such a
-//! sample moved it, real samples would be too old until the clock has caught up, series would be idle, and retention
-//! would remove blocks that are not old.
+//! the sample was written, or while an earlier process ran. Such a sample must not move the newest time. Otherwise,
+//! until the clock has caught up, correct samples would be rejected as too old, active series would count as idle, and
+//! retention would remove blocks too early.
 //!
 //! Invariants
-//! 1. Samples of the process itself never make a sample of a sender too old, also after a restart, apart from
-//!    `ahead_max_ms`.
+//! 1. Samples of the process itself make samples of senders too old by at most `ahead_max_ms`, also after a restart.
 //! 2. The accepted newest time is at most `ahead_max_ms` later than the earlier of wall clock and expected time
 //!    ([`SteadyClock`]).
 //! 3. While new samples are compared with a time more than `ahead_max_ms` before the newest sample, the WAL may contain
@@ -28,11 +27,11 @@ use crate::error::{Error, Result};
 use crate::fs::{CLOCK_JUMP_CONFIRMED_AFTER, Fs, Now, StateFile, SteadyClock, after};
 use crate::options::Options;
 
-/// Name of the file in the WAL directory that says that samples of any age may be in the WAL.
+/// Name of the file in the WAL directory whose existence means that the WAL may contain samples of any age.
 const UNBOUNDED: &str = "unbounded";
-/// Its contents: the newest timestamp that senders wrote, `i64::MAX` if the process wrote no newer one.
+/// Its contents: the newest timestamp that senders wrote, or `i64::MAX` if the process itself wrote no newer one.
 const UNBOUNDED_FILE: StateFile = StateFile { magic: *b"VUNB", version: 1, payload_size_max: size_of::<i64>() };
-/// How far the samples of senders may lag behind those of the process itself until they are no longer expected.
+/// Maximum lag of senders behind the samples of the process itself. Older samples of senders are not waited for.
 const LAG_MAX_MS: i64 = 24 * 3_600_000;
 /// Minimum time between two attempts to create the file.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,14 +47,14 @@ pub(crate) struct Newest {
     own_ms: AtomicI64,
     /// Newest timestamp that startup has found so far. `i64::MIN` if there is none.
     pub(crate) found_ms: AtomicI64,
-    /// Newer timestamps that startup finds are of the process itself.
+    /// Newest timestamp of a sender that startup can find. The process itself wrote all newer ones.
     found_sent_max_ms: i64,
-    /// Newest timestamp that was found at startup, and when.
+    /// The first timestamp passed to [`Newest::opened_at`], and when.
     at_open: OnceLock<(i64, Duration)>,
     mark: Mutex<Mark>,
 }
 
-/// The file [`UNBOUNDED`].
+/// The file [`UNBOUNDED`]. Every change is a single step, so the state is valid after a panic.
 #[derive(Debug)]
 struct Mark {
     fs: Arc<dyn Fs>,
@@ -87,13 +86,13 @@ impl Newest {
         }
     }
 
-    /// Records the newest timestamp found at startup: at first in blocks and checkpoints, then in the WAL. Retention
-    /// uses the first.
+    /// Records the newest timestamp found at startup. The first call is for blocks and checkpoints, later ones are for
+    /// the WAL. Retention uses only the first.
     pub(crate) fn opened_at(&self, newest_ms: i64) {
         self.found_ms.fetch_max(newest_ms, Ordering::Relaxed);
         let now = self.clock.now();
         self.at_open.get_or_init(|| (newest_ms, now.elapsed));
-        // Samples that are so much newer were written when the clock, now or then, was wrong.
+        // The clock is wrong now, or was wrong when the samples were written.
         let sent_ms = newest_ms.min(self.found_sent_max_ms);
         if sent_ms > now.wall_ms.saturating_add(self.ahead_max_ms) {
             self.clock.expect_at_least(sent_ms);
@@ -117,12 +116,12 @@ impl Newest {
         newest([self.sent_ms.load(Ordering::Relaxed), found_ms])
     }
 
-    /// Returns the newest time to which idle series and closed windows are compared.
+    /// Returns the newest time that decides which series are idle and which windows are closed.
     pub(crate) fn accepted(&self) -> Option<i64> {
         self.get().map(|newest_ms| self.limited(newest_ms, self.clock.now()))
     }
 
-    /// Returns the newest time to which the age of new samples is compared.
+    /// Returns the newest time from which the age of new samples is measured.
     pub(crate) fn accepted_sent(&self) -> Option<i64> {
         self.sent().map(|sent_ms| self.limited(sent_ms, self.clock.now()))
     }
@@ -134,8 +133,8 @@ impl Newest {
         Some(self.accepted_sent().map_or(accepted_ms, |sent_ms| sent_ms.max(accepted_ms.saturating_sub(LAG_MAX_MS))))
     }
 
-    /// Returns the newest time to which the age of samples is compared before they are appended, and their greatest
-    /// allowed timestamp. `is_own` if the process itself wrote them, at times up to the wall clock.
+    /// Returns the bounds of an append: the newest time from which the age of its samples is measured, and the greatest
+    /// allowed timestamp. `is_own` if the process itself wrote the samples, at times up to the wall clock.
     ///
     /// # Errors
     /// [`Error::Io`] if samples of any age may be appended and [`UNBOUNDED`] cannot be created.
@@ -151,8 +150,8 @@ impl Newest {
         Ok((accepted_ms, now.latest_ms().saturating_add(self.ahead_max_ms)))
     }
 
-    /// Returns the timestamp for samples of the process itself: the earlier of wall clock and expected time. A later
-    /// one would remain after a wrong clock is set right.
+    /// Returns the timestamp for samples of the process itself: the earlier of wall clock and expected time. If the
+    /// clock is fast and then corrected, samples in the future would remain.
     pub(crate) fn own_now_ms(&self) -> i64 {
         self.clock.now().earliest_ms()
     }
@@ -174,12 +173,12 @@ impl Newest {
         self.mark.lock().exists
     }
 
-    /// Begins a new part of the WAL. No append runs.
+    /// Records a freeze of the heads, which begins a new part of the WAL. The caller ensures that no append runs.
     pub(crate) fn freeze(&self) {
         self.mark.lock().is_needed = false;
     }
 
-    /// Records that the WAL begins at the last freeze.
+    /// Records that the WAL has been truncated to the last freeze. Removes the file if no sample needs it.
     pub(crate) fn cut(&self) {
         // After a restart, the file tells samples of the process from those of senders.
         let is_own_ahead = self.sent() < self.get().map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms));
@@ -199,12 +198,10 @@ impl Newest {
         let earliest_ms = now.earliest_ms();
         if newest_ms > earliest_ms.saturating_add(self.ahead_max_ms) { earliest_ms } else { newest_ms }
     }
-
-    // Every change is a single step, so the state is valid after a panic.
 }
 
 impl Mark {
-    /// Creates the file, unless it exists since the last freeze.
+    /// Creates or rewrites the file, unless that was done since the last freeze.
     fn create(&mut self, found_sent_max_ms: i64, elapsed: Duration) -> Result<()> {
         if self.exists && self.is_needed {
             return Ok(());
@@ -225,7 +222,7 @@ impl Mark {
     }
 }
 
-/// Returns the newest of timestamps that are `i64::MIN` if there is none.
+/// Returns the newest timestamp. `i64::MIN` stands for no timestamp.
 fn newest<const N: usize>(timestamps_ms: [i64; N]) -> Option<i64> {
     timestamps_ms.into_iter().max().filter(|&newest_ms| newest_ms != i64::MIN)
 }

@@ -116,7 +116,8 @@ impl ServerReport {
 }
 
 impl fmt::Display for Report {
-    /// Prints the table. A column after each other server shows the ratio of the first server to it.
+    /// Prints the table: a column for the first server, then two for each other server, its value and the ratio of the
+    /// first server's value to it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} series, {} samples each", self.n_series, self.n_samples_per_series)?;
         self.servers.iter().try_for_each(|found| writeln!(f, "{}: {}", found.name, found.version))?;
@@ -135,7 +136,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Returns the cells of a row: the first value, then each other value and the ratio of the first to it.
+/// Returns the cells of a row: the first value, then each other value followed by the ratio of the first value to it.
 fn cells(medians: &[Option<f64>], decimals: usize) -> Vec<String> {
     let shown = |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.decimals$}"));
     let mut cells = Vec::new();

@@ -33,7 +33,7 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    /// Returns the slot of the pod whose end ends the series of the row.
+    /// Returns the slot of the pod with which the series of the row end.
     pub(super) fn slot(self) -> Option<u16> {
         match self {
             Self::Machine => None,

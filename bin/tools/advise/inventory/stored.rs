@@ -1,4 +1,4 @@
-//! The series of the store of this process that have a sample in the last minutes.
+//! The series of the server's own store that have a sample in the last minutes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ const METRIC_SIZE: usize = 256;
 /// Approximate memory of a hash in a set.
 const HASH_SIZE: usize = 20;
 
-/// A store, and the time range whose series exist.
+/// A store, and the time range in which a series must have a sample to be counted.
 pub(in super::super) struct Stored<'a> {
     db: &'a Db,
     ctx: &'a QueryContext,

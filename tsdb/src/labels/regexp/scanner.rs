@@ -9,7 +9,7 @@ pub(super) struct Scanner<'p> {
     pub(super) flags: Flags,
     /// `false` if classes are only checked and counted.
     pub(super) builds: bool,
-    /// `true` once `:]` was not found. It does not follow later either, and a second search would be quadratic.
+    /// `true` once a search for `:]` has failed. Later searches would fail, too, and repeating them would be quadratic.
     pub(super) has_no_posix_end: bool,
 }
 
