@@ -13,6 +13,7 @@ use crate::db::cardinality::Cardinality;
 use crate::error::Result;
 use crate::fs::RealFs;
 use crate::fs::damage::DamageReport;
+use crate::head::SeriesGroup;
 use crate::replay::ReplayStats;
 use crate::sample::TimeRange;
 use crate::shard::exemplars::ExemplarStats;
@@ -88,6 +89,32 @@ pub struct BlockSummary {
 }
 
 impl Db {
+    /// Returns the number of series in memory.
+    #[must_use]
+    pub fn n_series(&self) -> u64 {
+        self.store.group_counts.total()
+    }
+
+    /// Returns the number of series in memory that belong to a group.
+    #[must_use]
+    pub fn n_series_of(&self, group: SeriesGroup) -> u64 {
+        self.store.group_counts.of(group)
+    }
+
+    /// Returns the time range of the samples. It may include deleted samples.
+    pub fn time_range(&self) -> Option<TimeRange> {
+        let blocks = self.store.blocks.list();
+        let block_ranges = blocks.iter().map(|stored| stored.meta().range);
+        let head_ranges = self.store.shards.iter().filter_map(|shard| shard.head().range());
+        block_ranges.chain(head_ranges).reduce(TimeRange::hull)
+    }
+
+    /// Returns statistics of the store.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.store, self.n_appended.load(Ordering::Relaxed), self.n_histograms.load(Ordering::Relaxed))
+    }
+
     /// Computes the label cardinality of the series in memory, with the `limit` largest counts of each kind. Waits for
     /// the replay of the WAL.
     ///

@@ -19,12 +19,20 @@ mod snapshot;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use super::*;
+use super::Db;
 use crate::chunk::histogram::{Layout, encode_counts};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
 use crate::fs::{FaultFs, Fs, ManualClock, RealFs};
-use crate::labels::METRIC_NAME;
+use crate::isolation::changes::NameGroups;
+use crate::labels::{Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, METRIC_NAME, Matcher, Metadata};
+use crate::options::{Options, WalSync};
 use crate::sample::histogram::{Histogram, ResetHint};
+use crate::sample::{TimeRange, WriteBatch};
+use crate::select::SelectHints;
 use crate::{MatchOp, RejectReason, Sample, SampleColumns};
 
 const NOW_MS: i64 = 1_700_000_000_000;

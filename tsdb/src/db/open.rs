@@ -1,0 +1,155 @@
+//! Opens a data directory: its lock, its WAL and blocks, and the replay.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::Db;
+use crate::background::{BackgroundTasks, ReplaySource, Replayer, WalSyncTask, replay};
+use crate::block::BlockSet;
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::fs::{Fs, Lock, list_if_exists};
+use crate::head::GroupCounts;
+use crate::options::{Options, WalSync};
+use crate::replay::{ReplayStatus, check_versions};
+use crate::shard::{Shard, ShardLog};
+use crate::store::Store;
+use crate::wal::{Epoch, Wal, WalOptions};
+
+impl Db {
+    /// Opens a data directory and replays its WAL. Creates the directory if it does not exist.
+    ///
+    /// Returns when the WAL is replayed. With [`Options::wal_replay_in_background`] it returns as soon as the WAL's
+    /// series are known. Appends are then accepted and acknowledged as usual, and become visible when the WAL is
+    /// replayed. Reads of a range for which the WAL may have samples wait for the replay until their deadline
+    /// ([`Error::Replaying`]), or return partial results ([`QueryContext::with_partial_results`]). Flushes, deletions,
+    /// snapshots and [`Db::compact_fully`] wait. If the replay fails, all these operations fail with
+    /// [`Error::ReplayFailed`]. See [`Db::wait_replayed`] and [`Db::replay_status`].
+    ///
+    /// # Errors
+    /// [`Error::Options`], [`Error::Locked`] if another process has the directory open, [`Error::Io`],
+    /// [`Error::Version`] if a file has a newer format, [`Error::Corrupt`] if a log frame with a correct checksum holds
+    /// an unknown record or the file of delete rules is damaged.
+    pub fn open(path: &Path, options: Options) -> Result<Self> {
+        options.check()?;
+        let fs = Arc::clone(&options.fs);
+        create_data_dir(&*fs, path)?;
+        let lock = lock(&*fs, &path.join("lock"))?;
+        let wal_dir = path.join("wal");
+        let epochs = epochs(&*fs, &wal_dir)?;
+        let epoch = current_epoch(&epochs, options.n_logs())?;
+        // Checked before the first change, so that files of a newer version stay unchanged.
+        check_versions(&*fs, &wal_dir, &epochs)?;
+        let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes)?;
+        let logs = open_logs(&wal_dir, epoch, &options)?;
+        let group_counts = GroupCounts::default();
+        let shards = make_shards(&wal_dir, &logs, &options, &group_counts)?;
+        // New directories must survive a power cut. The log syncs only the entries of its segments.
+        for dir in [&epoch.dir(&wal_dir), &wal_dir, blocks.dir(), path] {
+            fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        }
+
+        let source = ReplaySource { wal_dir: wal_dir.clone(), epochs, quarantine: path.join("quarantine") };
+        let store = Arc::new(Store::new(options, (wal_dir, epoch), (logs, shards), group_counts, blocks));
+        let replayer = if store.options.wal_replay_in_background {
+            Some(Replayer::start(&store, source)?)
+        } else {
+            replay(&store, &source, || {})?;
+            None
+        };
+        let interval = store.options.wal_sync == WalSync::Interval;
+        let wal_sync = interval.then(|| WalSyncTask::start(Arc::clone(&store))).transpose();
+        let tasks = store.options.background.then(|| BackgroundTasks::start(&store)).transpose();
+        Ok(Self {
+            _replayer: replayer,
+            _tasks: tasks.map_err(Error::io("start a thread for", path))?,
+            _wal_sync: wal_sync.map_err(Error::io("start a thread for", path))?,
+            store,
+            path: path.to_owned(),
+            n_appended: AtomicU64::new(0),
+            n_histograms: AtomicU64::new(0),
+            _lock: lock,
+        })
+    }
+
+    /// Waits until the WAL is replayed. Returns at once unless the replay runs in the background.
+    ///
+    /// # Errors
+    /// [`Error::ReplayFailed`], [`Error::Replaying`] at the deadline of `ctx`, [`Error::Interrupted`].
+    pub fn wait_replayed(&self, ctx: &QueryContext) -> Result<()> {
+        self.store.replay.wait(ctx)
+    }
+
+    /// Returns the progress of the replay.
+    #[must_use]
+    pub fn replay_status(&self) -> ReplayStatus {
+        self.store.replay.status()
+    }
+}
+
+/// Creates the data directory and its missing parents durably.
+fn create_data_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.list(dir).is_err();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    fs.create_dir(path).map_err(Error::io("create", path))?;
+    for dir in missing {
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs.sync_dir(parent).map_err(Error::io("sync", parent))?;
+    }
+    Ok(())
+}
+
+/// Acquires the lock that excludes other processes.
+fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
+    fs.lock(path).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: path.to_owned() },
+        _ => Error::io("lock", path)(error),
+    })
+}
+
+/// Returns the epochs of the log, oldest first.
+fn epochs(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Epoch>> {
+    let names = list_if_exists(fs, wal_dir).map_err(Error::io("list", wal_dir))?;
+    let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
+    epochs.sort_unstable();
+    Ok(epochs)
+}
+
+/// Returns the epoch to write to: the newest epoch if it has `logs` logs, otherwise a new one.
+fn current_epoch(epochs: &[Epoch], logs: usize) -> Result<Epoch> {
+    match epochs.last() {
+        Some(last) if last.logs == logs => Ok(*last),
+        Some(last) => last.next(logs),
+        None => Ok(Epoch { number: 0, logs }),
+    }
+}
+
+fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc<ShardLog>]>> {
+    let open = |number| {
+        let wal = Wal::open(WalOptions {
+            number,
+            dir: epoch.log_dir(wal_dir, number),
+            fs: Arc::clone(&options.fs),
+            sync: options.wal_sync,
+            segment_size_bytes: options.wal_segment_size_bytes,
+        })?;
+        Ok(ShardLog::new(wal))
+    };
+    (0..epoch.logs).map(open).collect()
+}
+
+fn make_shards(
+    wal_dir: &Path,
+    logs: &[Arc<ShardLog>],
+    options: &Options,
+    counts: &GroupCounts,
+) -> Result<Box<[Shard]>> {
+    let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
+    let size_max = options.head_size_max_bytes / options.shards;
+    let log = |idx: u16| Arc::clone(&logs[usize::from(idx) % logs.len()]);
+    Ok((0..options.shards as u16)
+        .map(|idx| Shard::new(idx, seed, log(idx), size_max).with_group_counts(counts))
+        .collect())
+}

@@ -1,0 +1,200 @@
+//! Reads: selections, labels, exemplars, and which samples changed.
+
+use std::sync::Arc;
+
+use super::Db;
+use crate::context::QueryContext;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::isolation::Reader;
+use crate::isolation::changes::{NameGroups, ReadVersion};
+use crate::labels::{Families, Matcher, NAME_LABELS, StringSet};
+use crate::sample::TimeRange;
+use crate::select::{Need, SelectHints, SeriesSet};
+use crate::shard::Shard;
+use crate::shard::exemplars::ExemplarSet;
+
+impl Db {
+    /// Selects the series that pass all matchers (all series if there are none) and have samples in `range`, ascending
+    /// by labels. Sees all requests that were acknowledged before the call, and no part of later ones.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds a limit of its context, [`Error::Io`] and
+    /// [`Error::Corrupt`] if a block cannot be read, [`Error::Replaying`] and [`Error::ReplayFailed`].
+    pub fn select(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        self.select_with(ctx, matchers, range, SelectHints::default())
+    }
+
+    /// Selects series as [`Db::select`] does, for callers that need only some labels or samples.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn select_with(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+        hints: SelectHints,
+    ) -> Result<SeriesSet> {
+        self.select_as(&mut None, ctx, matchers, range, hints)
+    }
+
+    /// Selects series as [`Db::select`] does, by each of the `selectors`.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn select_each(
+        &self,
+        ctx: &QueryContext,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<Vec<SeriesSet>> {
+        let mut reader = None;
+        let mut select = |matchers| self.select_as(&mut reader, ctx, matchers, range, SelectHints::default());
+        selectors.iter().map(|matchers| select(matchers)).collect()
+    }
+
+    /// Selects series as [`Db::select_with`] does, for `reader`. Registers it if it is `None`.
+    fn select_as(
+        &self,
+        reader: &mut Option<Arc<Reader>>,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+        hints: SelectHints,
+    ) -> Result<SeriesSet> {
+        ctx.check_range(range)?;
+        let matchers = &*ctx.restricted(matchers);
+        self.prepare(ctx, matchers, range)?;
+        let need = if hints.only_newest { Need::Newest } else { Need::Samples };
+        let reader = match reader {
+            Some(reader) => reader,
+            None => reader.insert(self.reader(ctx)?),
+        };
+        SeriesSet::new(ctx, (&self.store, reader), matchers, range, need, hints)
+    }
+
+    /// Registers a reader of series.
+    fn reader(&self, ctx: &QueryContext) -> Result<Arc<Reader>> {
+        self.store.series_readers.enter(ctx).map(Arc::new)
+    }
+
+    /// Selects series as [`Db::select`] does, for callers that need only labels. Does not copy samples of the heads.
+    /// The caller must not read the samples of the returned series.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
+        self.prepare(ctx, matchers, range)?;
+        let reader = self.reader(ctx)?;
+        SeriesSet::new(ctx, (&self.store, &reader), matchers, range, Need::Labels, SelectHints::default())
+    }
+
+    /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Replaying`] and
+    /// [`Error::ReplayFailed`].
+    pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
+        ctx.check_range(range)?;
+        let selectors: Vec<_> = selectors.iter().map(|matchers| ctx.restricted(matchers).into_owned()).collect();
+        // The WAL may have exemplars of any time.
+        self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
+        self.store.exemplars.select(ctx, &selectors, range)
+    }
+
+    /// Returns the label names of all series that pass all matchers, ascending.
+    ///
+    /// As in Prometheus, `range` only selects the heads and blocks to read: those with samples in `range`.
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<StringSet> {
+        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
+        self.prepare(ctx, matchers, range)?;
+        let mut names = StringSet::new(ctx);
+        for shard in self.shards_in(range) {
+            shard.head().label_names(ctx, matchers, &mut names)?;
+        }
+        for stored in self.store.blocks.list().iter().filter(|stored| stored.meta().range.overlaps(range)) {
+            stored.label_names(ctx, matchers, &mut names)?;
+        }
+        Ok(names)
+    }
+
+    /// Returns the values of a label in all series that pass all matchers, ascending. `range` has the same meaning as
+    /// in [`Db::label_names`].
+    ///
+    /// # Errors
+    /// The errors of [`Db::select`].
+    pub fn label_values(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<StringSet> {
+        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
+        self.prepare(ctx, matchers, range)?;
+        let mut values = StringSet::new(ctx);
+        for shard in self.shards_in(range) {
+            shard.head().label_values(ctx, name, matchers, &mut values)?;
+        }
+        for stored in self.store.blocks.list().iter().filter(|stored| stored.meta().range.overlaps(range)) {
+            stored.label_values(ctx, name, matchers, &mut values)?;
+        }
+        Ok(values)
+    }
+
+    /// Returns `true` if a series may have one of [`NAME_LABELS`]: without them, several series of a metric may have
+    /// the same labels.
+    #[must_use]
+    pub fn has_name_labels(&self) -> bool {
+        let in_head = |shard: &Shard| {
+            let head = shard.head();
+            NAME_LABELS.iter().any(|name| head.has_label(name))
+        };
+        self.store.shards.iter().any(in_head)
+            || self.store.blocks.list().iter().any(|stored| stored.block.has_name_labels())
+    }
+
+    /// Returns the current metadata of all metric families without copying it.
+    #[must_use]
+    pub fn metadata(&self) -> Arc<Families> {
+        self.store.metadata()
+    }
+
+    /// Returns the current read version. Reads that begin after this call see at least every change before it. Returns
+    /// `None` until the WAL is replayed.
+    #[must_use]
+    pub fn read_version(&self) -> Option<ReadVersion> {
+        self.store.replay.is_done().then(|| ReadVersion(self.store.isolation.all_ended_before()))
+    }
+
+    /// Returns the parts of `range` in which samples of metrics in `names` may have changed: a read that began after
+    /// `since` was taken may return other samples than a read that begins after this call. Samples in other parts are
+    /// the same for both.
+    #[must_use]
+    pub fn changes(&self, since: ReadVersion, names: NameGroups, range: TimeRange) -> Vec<TimeRange> {
+        self.store.changes.since(since, names, range)
+    }
+
+    /// Compiles the matchers, before any lock is taken, and waits for the replay of a range.
+    pub(super) fn prepare<'a>(
+        &self,
+        ctx: &QueryContext,
+        matchers: impl IntoIterator<Item = &'a Matcher>,
+        range: TimeRange,
+    ) -> Result<()> {
+        matchers.into_iter().try_for_each(|matcher| matcher.compile(ctx))?;
+        self.store.replay.wait_for(ctx, range)
+    }
+
+    fn shards_in(&self, range: TimeRange) -> &[Shard] {
+        let shards = &self.store.shards;
+        let covered = shards.iter().any(|shard| shard.head().range().is_some_and(|head| head.overlaps(range)));
+        if covered { shards } else { &[] }
+    }
+}
