@@ -16,7 +16,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use varve_tsdb::SeriesHandle;
 
 use crate::admission::Team;
@@ -90,28 +90,28 @@ impl RouteCache {
         for (stripe, &end) in self.stripes.iter().zip(&ends) {
             let wanted = &order[std::mem::replace(&mut start, end)..end];
             if !wanted.is_empty() {
-                lock(stripe).find_all(wanted, found);
+                stripe.lock().find_all(wanted, found);
             }
         }
     }
 
     /// Caches a route, replacing an earlier route of the key.
     pub(crate) fn insert(&self, key: RouteKey, route: Route) {
-        lock(&self.stripes[key.stripe()]).insert(key, route, self.slots_max, Instant::now());
+        self.stripes[key.stripe()].lock().insert(key, route, self.slots_max, Instant::now());
     }
 
     /// Removes all routes.
     pub(crate) fn clear(&self) {
         for stripe in &self.stripes {
-            let Table { hits, misses, evicted, .. } = *lock(stripe);
-            *lock(stripe) = Table { hits, misses, evicted, ..Table::default() };
+            let Table { hits, misses, evicted, .. } = *stripe.lock();
+            *stripe.lock() = Table { hits, misses, evicted, ..Table::default() };
         }
     }
 
     pub(crate) fn stats(&self) -> RouteStats {
         let mut sum = RouteStats::default();
         for stripe in &self.stripes {
-            let Table { slots, len, hits, misses, evicted, .. } = &*lock(stripe);
+            let Table { slots, len, hits, misses, evicted, .. } = &*stripe.lock();
             sum.hits += hits;
             sum.misses += misses;
             sum.evicted += evicted;
@@ -144,10 +144,6 @@ where
         }
     }
     ends
-}
-
-fn lock(stripe: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    stripe.lock()
 }
 
 impl RouteKey {

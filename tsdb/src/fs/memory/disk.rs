@@ -5,8 +5,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Component, Path};
 
 use super::contents::Contents;
-use super::faults::broken;
-use super::faults::{Fault, Faults};
+use super::faults::{Fault, Faults, broken};
 
 /// The id of a file or directory, never reused.
 pub(super) type NodeId = u64;

@@ -31,7 +31,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::{AppendFile, Fs, Lock, ReadFile};
 
@@ -54,38 +54,38 @@ impl MemFs {
 
     /// Sets the free space in bytes. Truncating a file, or removing one that is not open, frees space.
     pub fn set_room(&self, size: u64) {
-        self.disk().faults.room = size;
+        self.disk.lock().faults.room = size;
     }
 
     /// Makes every sync of files and directories fail, or none.
     pub fn set_sync_fails(&self, fails: bool) {
-        self.disk().faults.sync_fails = fails;
+        self.disk.lock().faults.sync_fails = fails;
     }
 
     /// Makes the operation with an index fail. Operations are creates, appends, truncates, syncs, renames, links and
     /// removes of files, creates, syncs and removes of directories, counted together from 0. [`Fs::truncate`] counts as
     /// two, a truncate and a sync; [`Fs::create_dir`] as one per created directory.
     pub fn fail_at(&self, operation: u64, fault: Fault) {
-        self.disk().faults.at.insert(operation, fault);
+        self.disk.lock().faults.at.insert(operation, fault);
     }
 
     /// Returns the number of operations so far, which is the index of the next one.
     #[must_use]
     pub fn n_operations(&self) -> u64 {
-        self.disk().faults.n_operations
+        self.disk.lock().faults.n_operations
     }
 
     /// Returns the last operation that [`MemFs::fail_at`] made fail, for messages of tests.
     #[must_use]
     pub fn failed(&self) -> Option<String> {
-        self.disk().faults.failed.clone()
+        self.disk.lock().faults.failed.clone()
     }
 
     /// Returns the disk after a power cut now: its contents are durable, nothing is open or locked, space is unlimited
     /// and no fault is set; bad sectors remain.
     #[must_use]
     pub fn crash(&self, cut: PowerCut) -> Self {
-        Self::with(self.disk().crash(cut))
+        Self::with(self.disk.lock().crash(cut))
     }
 
     /// Makes reads of a byte range of a file fail from now on.
@@ -93,7 +93,7 @@ impl MemFs {
     /// # Errors
     /// `NotFound` if the file does not exist.
     pub fn set_bad_sector(&self, path: &Path, range: Range<u64>) -> io::Result<()> {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let node = disk.find(path)?;
         disk.contents_mut(node)?.set_bad(range);
         Ok(())
@@ -105,7 +105,7 @@ impl MemFs {
     /// # Errors
     /// `NotFound` if the file does not exist.
     pub fn edit(&self, path: &Path, edit: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let node = disk.find(path)?;
         disk.contents_mut(node)?.edit(edit);
         Ok(())
@@ -113,10 +113,6 @@ impl MemFs {
 
     fn with(disk: Disk) -> Self {
         Self { disk: Arc::new(Mutex::new(disk)) }
-    }
-
-    fn disk(&self) -> MutexGuard<'_, Disk> {
-        lock(&self.disk)
     }
 
     fn handle(&self, node: NodeId, path: &Path) -> Arc<MemFile> {
@@ -132,56 +128,56 @@ impl Default for MemFs {
 
 impl Fs for MemFs {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk().create_dir(path)
+        self.disk.lock().create_dir(path)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk().list(dir)
+        self.disk.lock().list(dir)
     }
 
     fn read(&self, path: &Path, size_max: u64) -> io::Result<Vec<u8>> {
-        self.disk().read(path, size_max)
+        self.disk.lock().read(path, size_max)
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        let node = self.disk().create(path)?;
+        let node = self.disk.lock().create(path)?;
         Ok(self.handle(node, path))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        let node = self.disk().open(path)?;
+        let node = self.disk.lock().open(path)?;
         Ok(self.handle(node, path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk().rename(from, to)
+        self.disk.lock().rename(from, to)
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk().hard_link(from, to)
+        self.disk.lock().hard_link(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk().remove(path)
+        self.disk.lock().remove(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk().remove_dir(path)
+        self.disk.lock().remove_dir(path)
     }
 
     fn truncate(&self, path: &Path, size: u64) -> io::Result<()> {
-        let mut disk = self.disk();
+        let mut disk = self.disk.lock();
         let node = disk.find(path)?;
         disk.truncate(node, path, size)?;
         disk.sync(node, path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk().sync_dir(path)
+        self.disk.lock().sync_dir(path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
-        let node = self.disk().lock(path)?;
+        let node = self.disk.lock().lock(path)?;
         Ok(Box::new(MemLock { disk: Arc::clone(&self.disk), node }))
     }
 }
@@ -197,31 +193,31 @@ struct MemFile {
 
 impl AppendFile for MemFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        lock(&self.disk).append(self.node, &self.path, bytes)
+        self.disk.lock().append(self.node, &self.path, bytes)
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
-        lock(&self.disk).truncate(self.node, &self.path, size)
+        self.disk.lock().truncate(self.node, &self.path, size)
     }
 
     fn sync(&self) -> io::Result<()> {
-        lock(&self.disk).sync(self.node, &self.path)
+        self.disk.lock().sync(self.node, &self.path)
     }
 }
 
 impl ReadFile for MemFile {
     fn size(&self) -> io::Result<u64> {
-        lock(&self.disk).size(self.node)
+        self.disk.lock().size(self.node)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        lock(&self.disk).read_at(self.node, buf, offset)
+        self.disk.lock().read_at(self.node, buf, offset)
     }
 }
 
 impl Drop for MemFile {
     fn drop(&mut self) {
-        lock(&self.disk).close(self.node);
+        self.disk.lock().close(self.node);
     }
 }
 
@@ -235,13 +231,8 @@ impl Lock for MemLock {}
 
 impl Drop for MemLock {
     fn drop(&mut self) {
-        lock(&self.disk).unlock(self.node);
+        self.disk.lock().unlock(self.node);
     }
-}
-
-/// A test that failed with the lock held reports that itself; the disk is consistent after its last operation.
-fn lock(disk: &Mutex<Disk>) -> MutexGuard<'_, Disk> {
-    disk.lock()
 }
 
 #[cfg(test)]

@@ -384,8 +384,8 @@ fn unreachable_files_are_removed() {
         fs.remove(path("/a")).unwrap();
         fs.sync_dir(path("/")).unwrap();
     }
-    assert!(fs.disk().nodes.len() <= 2);
-    assert!(fs.disk().changes.is_empty());
+    assert!(fs.disk.lock().nodes.len() <= 2);
+    assert!(fs.disk.lock().changes.is_empty());
 }
 
 #[derive(Debug, Clone)]
