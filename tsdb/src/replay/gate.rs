@@ -26,8 +26,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::progress::{ReplayProgress, replay_share};
 use super::stats::ReplayStats;
-use crate::context::QueryContext;
-use crate::context::{Charge, MemoryBudget};
+use crate::context::{Charge, MemoryBudget, QueryContext};
 use crate::error::{Error, Interrupt, Result};
 use crate::options::Options;
 use crate::sample::TimeRange;

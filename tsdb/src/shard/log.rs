@@ -22,8 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::sample::Sample;
-use crate::sample::SeriesRef;
+use crate::sample::{Sample, SeriesRef};
 use crate::wal::{CheckpointPosition, LoggedHistogram, Position, SampleColumn, StartTimestamp, StartTimestamps, Wal};
 
 /// Number of series refs that a log reserves at a time. Senders write series in the order in which they were created,

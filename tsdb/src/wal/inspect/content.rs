@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::labels::Labels;
-use crate::labels::Metadata;
-use crate::sample::Sample;
-use crate::sample::SeriesRef;
+use crate::labels::{Labels, Metadata};
 use crate::sample::exemplar::Exemplar;
 use crate::sample::histogram::Histogram;
 use crate::sample::start_timestamps::Order;
+use crate::sample::{Sample, SeriesRef};
 use crate::wal::checkpoint::{self, Entry, Loader};
 use crate::wal::compression::Decompressor;
 use crate::wal::file_name::SegmentKind;

@@ -6,8 +6,7 @@
 //! ```
 
 use crate::chunk::varint::{VARINT_SIZE_MAX, put_u64, take_bytes, take_u64};
-use crate::labels::Metadata;
-use crate::labels::{Labels, LabelsBuilder};
+use crate::labels::{Labels, LabelsBuilder, Metadata};
 use crate::sample::SeriesRef;
 
 /// Record number of series definitions.

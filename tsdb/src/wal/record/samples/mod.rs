@@ -21,8 +21,7 @@ use self::timestamps::{TimeRuns, Times, decode_runs, decode_steps, decode_table,
 use self::values::{Seen, decode_values, encode_values};
 use super::start_timestamps::{RECORD_SAMPLES_MAX, StartTimestamps};
 use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
-use crate::sample::Sample;
-use crate::sample::SeriesRef;
+use crate::sample::{Sample, SeriesRef};
 
 /// Record number of samples.
 pub(crate) const SAMPLES: u8 = 2;
