@@ -9,9 +9,10 @@
 
 use std::fmt;
 
+use base64::Engine as _;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::value::base64_bytes;
+use super::value::BASE64;
 use crate::admission::memory::Reservation;
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
@@ -374,7 +375,7 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_> {
         match &self.field.kind {
             kind if self.is_list() => Err(E::invalid_type(Unexpected::Str(text), &expected(kind))),
             Kind::String => self.output.put_bytes(number, text.as_bytes()),
-            kind @ Kind::Base64 => self.output.put_bytes(number, &base64_bytes(text).ok_or_else(|| invalid(kind))?),
+            kind @ Kind::Base64 => self.output.put_bytes(number, &BASE64.decode(text).map_err(|_| invalid(kind))?),
             Kind::Hex(_) if text.is_empty() => Ok(()),
             kind @ Kind::Hex(size) => {
                 let bytes = hex_bytes(text).filter(|bytes| bytes.len() == *size).ok_or_else(|| invalid(kind))?;

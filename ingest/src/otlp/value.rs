@@ -2,7 +2,10 @@
 //! JSON as Go encodes it without escapes for HTML.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 use super::message::{AnyValue, KeyValue, Value};
 
@@ -24,7 +27,7 @@ pub(crate) fn print(value: Option<&AnyValue>) -> String {
             format!("json: unsupported value: {name}")
         }
         Some(Value::Double(value)) => float(*value),
-        Some(Value::Bytes(bytes)) => base64(bytes),
+        Some(Value::Bytes(bytes)) => BASE64.encode(bytes),
         Some(nested @ (Value::Array(_) | Value::Map(_))) => {
             let mut json = String::new();
             // Go rejects NaN and infinities in JSON. `pdata` then returns an empty string.
@@ -41,7 +44,7 @@ fn put_json(json: &mut String, value: &Value) -> bool {
         Value::Int(value) => json.push_str(&value.to_string()),
         Value::Double(value) if !value.is_finite() => return false,
         Value::Double(value) => json.push_str(&float(*value)),
-        Value::Bytes(bytes) => put_string(json, &base64(bytes)),
+        Value::Bytes(bytes) => put_string(json, &BASE64.encode(bytes)),
         Value::Array(array) => {
             json.push('[');
             for (i, value) in array.values.iter().enumerate() {
@@ -84,24 +87,10 @@ fn put_map(json: &mut String, attributes: &[KeyValue]) -> bool {
     true
 }
 
+/// Appends a string as Go encodes it: unlike `serde_json`, Go escapes the line separators of Unicode.
 fn put_string(json: &mut String, text: &str) {
-    json.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            '\n' => json.push_str("\\n"),
-            '\r' => json.push_str("\\r"),
-            '\t' => json.push_str("\\t"),
-            '\u{8}' => json.push_str("\\b"),
-            '\u{c}' => json.push_str("\\f"),
-            '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
-                write!(json, "\\u{:04x}", u32::from(c)).expect("writing to a String cannot fail");
-            }
-            _ => json.push(c),
-        }
-    }
-    json.push('"');
+    let quoted = serde_json::Value::from(text).to_string();
+    json.push_str(&quoted.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"));
 }
 
 /// Prints a finite number as in JavaScript.
@@ -114,34 +103,9 @@ fn float(value: f64) -> String {
     value.to_string()
 }
 
-/// Decodes base64 with padding. Returns `None` if the text is invalid.
-pub(super) fn base64_bytes(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let unpadded = text.trim_end_matches('=');
-    if !text.len().is_multiple_of(4) || text.len() - unpadded.len() > 2 {
-        return None;
-    }
-    for chunk in unpadded.as_bytes().chunks(4) {
-        let digit = |byte: &u8| DIGITS.iter().position(|digit| digit == byte);
-        let bits = chunk.iter().try_fold(0, |bits, byte| Some(bits << 6 | digit(byte)?))? << (6 * (4 - chunk.len()));
-        bytes.extend((0..chunk.len() - 1).map(|i| (bits >> (16 - 8 * i)) as u8));
-    }
-    Some(bytes)
-}
-
-fn base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().chain(&[0, 0]).take(3).fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte));
-        for i in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
-            text.push(if i <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
-}
-
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Base64 with padding. As in Go, unused bits of the last digit may be set.
+pub(super) const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 #[cfg(test)]
 mod tests {
@@ -175,15 +139,16 @@ mod tests {
         }
         for (bytes, expect) in [(&b""[..], ""), (b"a", "YQ=="), (b"ab", "YWI="), (b"abc", "YWJj")] {
             check(Value::Bytes(bytes.to_vec()), expect);
-            assert_eq!(base64_bytes(expect).as_deref(), Some(bytes));
+            assert_eq!(BASE64.decode(expect).ok().as_deref(), Some(bytes));
         }
+        assert_eq!(BASE64.decode("YR==").ok().as_deref(), Some(&b"a"[..]), "unused bits");
         for invalid in ["YQ", "YQ=", "Y===", "*Q==", "=QQ="] {
-            assert_eq!(base64_bytes(invalid), None, "{invalid}");
+            assert_eq!(BASE64.decode(invalid).ok(), None, "{invalid}");
         }
         let entry = |key: &str, value| KeyValue { key: key.into(), value };
         let list = Value::Array(ArrayValue { values: vec![any(Value::Int(1)), AnyValue { value: None }] });
-        let map = vec![entry("b", Some(any(list))), entry("a", Some(any(Value::String("<\n".into()))))];
-        check(Value::Map(Attributes { attributes: map }), r#"{"a":"<\n","b":[1,null]}"#);
+        let map = vec![entry("b", Some(any(list))), entry("a", Some(any(Value::String("<\n\u{2028}\u{1}".into()))))];
+        check(Value::Map(Attributes { attributes: map }), r#"{"a":"<\n\u2028\u0001","b":[1,null]}"#);
         check(Value::Array(ArrayValue { values: vec![any(Value::Double(f64::NAN))] }), "");
     }
 }
