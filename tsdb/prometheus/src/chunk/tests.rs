@@ -321,6 +321,21 @@ proptest! {
     }
 }
 
+/// Values of all widths, so that chunks end by their number of samples and by their size.
+#[test]
+fn floats_at_once_have_the_chunks_of_floats_one_by_one() {
+    let value = |i: i64| f64::from_bits((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i / 300 % 40));
+    let samples: Vec<_> = (0..6000).map(|i| (i * 15_000 + i % 7, value(i))).collect();
+    let columns = floats(&samples);
+    let mut encoder = Encoder::default();
+    for &(timestamp_ms, value) in &samples {
+        encoder.push(Sample { timestamp_ms, value }, 0);
+    }
+    let one_by_one = encoder.finish();
+    assert!(one_by_one.iter().any(|chunk| chunk.n_samples < 120), "a chunk ends by its size");
+    assert_eq!(encode(&columns, StartTimestamps::Drop), one_by_one);
+}
+
 fn encode_aligned(columns: &SampleColumns) -> Vec<Chunk> {
     let mut encoder = Encoder::default();
     encoder.push_aligned(columns);
