@@ -12,8 +12,9 @@ use std::collections::BTreeSet;
 use varve_tsdb::Matcher;
 use varve_tsdb::labels::METRIC_NAME;
 
-use crate::promql::ast::VectorMatching;
-use crate::promql::ast::{Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, ValueType};
+use crate::promql::ast::{
+    Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, ValueType, VectorMatching,
+};
 
 /// Maximum number of names in a set; a larger set becomes [`LabelSet::all`].
 pub const LABELS_MAX: usize = 64;

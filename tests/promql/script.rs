@@ -1,9 +1,8 @@
 //! The parser of test scripts, in the language of Prometheus' `promqltest`.
 
 use varve_query::Times;
-use varve_query::promql::Features;
 use varve_query::promql::ast::{Expr, ExprKind};
-use varve_query::promql::parse;
+use varve_query::promql::{Features, parse};
 use varve_rules::unit_test::sequence::{self, Sequence, parse_labels};
 use varve_tsdb::Labels;
 

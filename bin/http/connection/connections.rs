@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, Incoming, SizeHint};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -161,7 +161,7 @@ impl Connections {
             all: Arc::clone(self),
             permit: Mutex::new(permit),
         });
-        lock(&self.open).insert(id, Arc::downgrade(&connection));
+        self.open.lock().insert(id, Arc::downgrade(&connection));
         connection
     }
 
@@ -173,7 +173,7 @@ impl Connections {
             !connection.is_busy() && (is_reserved || !connection.is_before_first_request())
         };
         let evictable = self.evictable(|connection| connection.is_reserved() == is_reserved);
-        match evictable.iter().filter(idle).min_by_key(|connection| *lock(&connection.idle_since)) {
+        match evictable.iter().filter(idle).min_by_key(|connection| *connection.idle_since.lock()) {
             Some(longest) => {
                 self.evictions.idle.inc();
                 longest.evict();
@@ -186,7 +186,7 @@ impl Connections {
     /// Evicts the slowest connection with HTTP/2 streams. All waiting streams ask for that, so one connection is
     /// evicted at a time.
     fn evict_for_stream(&self) {
-        let mut last = lock(&self.stream_eviction);
+        let mut last = self.stream_eviction.lock();
         if last.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
             let with_streams = self.evictable(|connection| connection.has_streams.load(Ordering::Relaxed));
             *last = self.evict_slowest(&with_streams).then(Instant::now);
@@ -209,7 +209,7 @@ impl Connections {
     /// Returns the open connections for which `filter` holds and that are not evicted yet.
     fn evictable(&self, filter: impl Fn(&Connection) -> bool) -> Vec<Arc<Connection>> {
         // Dropping the last reference to a connection locks the table, so references are dropped after the lock.
-        let open: Vec<_> = lock(&self.open).values().filter_map(Weak::upgrade).collect();
+        let open: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
         let is_open = |connection: &Arc<Connection>| !connection.is_evicted.load(Ordering::Relaxed);
         open.into_iter().filter(|connection| is_open(connection) && filter(connection)).collect()
     }
@@ -231,7 +231,7 @@ impl Connection {
     /// Returns `true` if the client has connected less than [`FIRST_REQUEST_GRACE`] ago and has sent no request.
     fn is_before_first_request(&self) -> bool {
         let has_sent_request = self.has_sent_request.load(Ordering::Relaxed);
-        !has_sent_request && lock(&self.idle_since).elapsed() < FIRST_REQUEST_GRACE
+        !has_sent_request && self.idle_since.lock().elapsed() < FIRST_REQUEST_GRACE
     }
 
     /// Returns `true` if closing the connection aborts no request that has arrived completely.
@@ -243,7 +243,7 @@ impl Connection {
     pub(super) async fn idle_for(&self, time: Duration) {
         loop {
             let time = if self.is_reserved() { time.min(RESERVED_IDLE_TIME_MAX) } else { time };
-            let idle = if self.is_busy() { Duration::ZERO } else { lock(&self.idle_since).elapsed() };
+            let idle = if self.is_busy() { Duration::ZERO } else { self.idle_since.lock().elapsed() };
             let left = time.saturating_sub(idle);
             if left.is_zero() {
                 return;
@@ -276,7 +276,7 @@ impl Connection {
     /// Returns the rate of request bodies in bytes per second. Returns `None` if the connection does anything besides
     /// receiving them, or began less than [`RECEIVE_TIME_MIN`] ago.
     fn receive_rate(&self) -> Option<f64> {
-        let Receiving { n_bodies, since, bytes } = &*lock(&self.receiving);
+        let Receiving { n_bodies, since, bytes } = &*self.receiving.lock();
         let is_receiving = *n_bodies > 0 && *n_bodies == self.n_requests.load(Ordering::Acquire);
         let elapsed = since.elapsed();
         (is_receiving && elapsed >= RECEIVE_TIME_MIN).then(|| *bytes as f64 / elapsed.as_secs_f64())
@@ -295,7 +295,7 @@ impl RequestGuard {
                 all.evict(false);
             }
             if let Some(regular) = all.wait_for(&all.permits).await {
-                *lock(permit) = regular;
+                *permit.lock() = regular;
                 is_reserved.store(false, Ordering::Relaxed);
             } else if !is_any_new || started.elapsed() > FIRST_REQUEST_GRACE + RETRY_INTERVAL {
                 // A connection that was new has been evicted meanwhile, or has a request.
@@ -339,7 +339,7 @@ impl ReceivedBody {
         if std::mem::replace(&mut self.is_receiving, is_receiving) == is_receiving {
             return;
         }
-        let mut receiving = lock(&self.connection.receiving);
+        let mut receiving = self.connection.receiving.lock();
         if !is_receiving {
             receiving.n_bodies -= 1;
         } else if receiving.n_bodies == 0 {
@@ -360,7 +360,7 @@ impl HttpBody for ReceivedBody {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                lock(&self.connection.receiving).bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.connection.receiving.lock().bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
             }
             Poll::Ready(_) => self.set_receiving(false),
             Poll::Pending => {}
@@ -405,19 +405,15 @@ impl HttpBody for GuardedBody {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        *lock(&self.connection.idle_since) = Instant::now();
+        *self.connection.idle_since.lock() = Instant::now();
         self.connection.n_requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        lock(&self.all.open).remove(&self.id);
+        self.all.open.lock().remove(&self.id);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]
@@ -443,7 +439,7 @@ mod tests {
             drop(third);
         };
         let (_fourth, ()) = tokio::join!(enter(), leave);
-        assert_eq!((connections.evictions.idle.get(), lock(&connections.open).len()), (1, 3));
+        assert_eq!((connections.evictions.idle.get(), connections.open.lock().len()), (1, 3));
     }
 
     /// A client connected, and its connection was evicted before its request was read.
@@ -498,7 +494,7 @@ mod tests {
         assert!(!connections.evict(false), "both may be computing");
         let receive = |since| {
             for (connection, bytes) in [(&slow, 1), (&fast, 1 << 20)] {
-                *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes };
+                *connection.receiving.lock() = Receiving { n_bodies: 1, since, bytes };
             }
         };
         receive(Instant::now());
@@ -519,13 +515,13 @@ mod tests {
         let _busy = all.each_ref().map(|connection| {
             connection.has_streams.store(true, Ordering::Relaxed);
             let since = Instant::now() - RECEIVE_TIME_MIN;
-            *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes: connection.id };
+            *connection.receiving.lock() = Receiving { n_bodies: 1, since, bytes: connection.id };
             connection.begin_request()
         });
         for n_evicted in 1..=3 {
             (0..10).for_each(|_| connections.evict_for_stream());
             assert_eq!(connections.evictions.slow.get(), n_evicted);
-            *lock(&connections.stream_eviction) = Some(Instant::now() - RETRY_INTERVAL);
+            *connections.stream_eviction.lock() = Some(Instant::now() - RETRY_INTERVAL);
         }
     }
 
@@ -542,7 +538,7 @@ mod tests {
             }
             let since = Instant::now() - RECEIVE_TIME_MIN;
             let busy = |connection: &Arc<Connection>| {
-                *lock(&connection.receiving) = Receiving { n_bodies: 1, since, bytes: connection.id };
+                *connection.receiving.lock() = Receiving { n_bodies: 1, since, bytes: connection.id };
                 connection.begin_request()
             };
             let mut bodies: Vec<_> = reserved.iter().filter(|_| is_receiving).map(busy).collect();

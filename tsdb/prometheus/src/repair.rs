@@ -8,9 +8,8 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::fs::Fs;
-use varve_tsdb::fs::backup;
 use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::fs::{Fs, backup};
 use varve_tsdb::{Error, Result};
 
 use super::wal::{PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
