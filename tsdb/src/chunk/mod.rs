@@ -232,6 +232,14 @@ impl Chunk {
     pub(crate) fn read_tail(&self, arena: &ChunkArena, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
         tail.clear();
         let Some(newest) = self.newest() else { return Ok(()) };
+        // Fast path: a constant series. No bytes are read.
+        if self.repeats_from(newest.timestamp_ms, from_ms) {
+            let n_before = (newest.timestamp_ms - from_ms) / i64::from(self.delta_ms);
+            let repeated_ms = (0..=n_before).rev().map(|n| newest.timestamp_ms - n * i64::from(self.delta_ms));
+            tail.timestamps_ms.extend(repeated_ms);
+            tail.values.resize(tail.timestamps_ms.len(), f64::from_bits(self.last_bits));
+            return Ok(());
+        }
         let mut used = usize::from(self.used);
         for number in arena.chain(self.tail) {
             tail.bytes.extend(arena.payload(number)[..used].iter().rev());
@@ -244,6 +252,14 @@ impl Chunk {
             }
         }
         float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values)
+    }
+
+    /// Returns `true` if the last byte encodes a run, and all samples from `from_ms` on are in the run or directly before
+    /// it. They have the last value and equal intervals. `end_ms` is the time of the last sample.
+    #[inline]
+    fn repeats_from(&self, end_ms: i64, from_ms: i64) -> bool {
+        let run_ms = i64::from(self.run) * i64::from(self.delta_ms);
+        run_ms > 0 && from_ms <= end_ms && end_ms.wrapping_sub(run_ms) <= from_ms
     }
 
     /// Returns the bits of the value at a timestamp. Decodes the chunk down to it.
@@ -363,6 +379,18 @@ mod tests {
         }
         assert!(!chunk.accepts(1000));
         assert_eq!(chunk.range(), Some(TimeRange { start_ms: 0, end_ms: 239 }));
+    }
+
+    #[test]
+    fn the_end_of_a_constant_series_is_read_without_its_bytes() {
+        let (mut chunk, mut arena, mut tail) = (Chunk::default(), ChunkArena::default(), Tail::default());
+        (0..20).for_each(|i| chunk.append(&mut arena, Sample { timestamp_ms: i * 10, value: 1.5 }));
+        for (from_ms, expect) in [(190, &[190][..]), (181, &[190]), (165, &[170, 180, 190])] {
+            // An arena without the bytes of the chunk.
+            chunk.read_tail(&ChunkArena::default(), from_ms, &mut tail).unwrap();
+            assert_eq!(tail.timestamps_ms, expect, "from {from_ms}");
+            assert_eq!(tail.values, vec![1.5; expect.len()]);
+        }
     }
 
     #[test]
