@@ -17,7 +17,7 @@ use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 use crate::annotations::{Annotation, AnnotationList};
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, Vector};
+use crate::eval::columns::{GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, SharedSets, Vector};
 use crate::eval::grid::Grid;
 use crate::plan::{Aggregate, Plan, PlanKind, contains_name, is_name_label};
 use crate::promql::ast::{AggregateOp, Span};
@@ -27,26 +27,24 @@ use fold::Fold;
 struct Groups<'a> {
     aggregate: &'a Aggregate,
     keys: GroupingKeys,
-    /// The labels of the previous series, and the index of its group.
-    last: Option<(Labels, usize)>,
+    /// The groups of label sets that series share.
+    known: SharedSets<usize>,
 }
 
 impl<'a> Groups<'a> {
     fn new(aggregate: &'a Aggregate) -> Self {
-        Self { aggregate, keys: GroupingKeys::default(), last: None }
+        Self { aggregate, keys: GroupingKeys::default(), known: SharedSets::default() }
     }
 
     /// Returns the index of the group of a series, and `true` if the group is new.
     fn intern(&mut self, labels: &Labels) -> (usize, bool) {
         // Fast path: if only the grouping labels were read, series of a group often share one label set.
-        if let Some((last, group)) = &self.last
-            && last.is_shared_with(labels)
-        {
-            return (*group, false);
+        if let Some(group) = self.known.get(labels) {
+            return (group, false);
         }
         let aggregate = self.aggregate;
         let (group, is_new) = self.keys.intern(labels, |name| is_grouping(aggregate, name));
-        self.last = Some((labels.clone(), group));
+        self.known.insert(labels, group);
         (group, is_new)
     }
 

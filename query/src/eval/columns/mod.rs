@@ -8,6 +8,7 @@ mod grouping_keys;
 mod limits;
 mod scalars;
 mod series;
+mod shared_sets;
 mod step_set;
 mod vector;
 
@@ -16,5 +17,6 @@ pub(crate) use grouping_keys::{GroupingKeys, HINT_NAMES_MAX};
 pub(crate) use limits::{Limits, SampleLimit};
 pub(crate) use scalars::Scalars;
 pub(crate) use series::{Series, series_size, without_name};
+pub(crate) use shared_sets::SharedSets;
 pub(crate) use step_set::StepSet;
 pub(crate) use vector::Vector;

@@ -102,7 +102,11 @@ impl RangeEvaluation<'_> {
         }
         let mut series = Series { labels: input.labels.clone(), drop_name: input.drop_name, column };
         if input.drop_name || !self.function.keeps_name {
-            series.drop_name(self.delayed);
+            if self.delayed || self.has_all_labels {
+                series.drop_name(self.delayed);
+            } else {
+                out.drop_shared_name(&mut series);
+            }
             if !self.delayed && self.has_all_labels {
                 out.renamed.push((input.labels.clone(), series.labels.clone()));
             }

@@ -10,7 +10,7 @@ use super::stage::Stage;
 use crate::annotations::AnnotationList;
 use crate::error::Result;
 use crate::eval::columns::combine::OperatorAnnotations;
-use crate::eval::columns::{Limits, Series, series_size};
+use crate::eval::columns::{Limits, Series, SharedSets, series_size, without_name};
 use crate::eval::profile::OutputCount;
 use crate::eval::sample_stats::StepSampleStats;
 use crate::eval::select::Selected;
@@ -67,6 +67,8 @@ pub(in crate::eval) struct Batch<'w> {
     pub(super) series: Vec<Series>,
     /// Labels before and after the source dropped metric names.
     pub(in crate::eval) renamed: Vec<(Labels, Labels)>,
+    /// Sets without the metric name, by the set with it.
+    unnamed: SharedSets<Labels>,
     pub(in crate::eval) annotations: AnnotationList,
     pub(in crate::eval) sample_stats: StepSampleStats,
     /// Annotations of each stage.
@@ -91,6 +93,7 @@ impl<'w> Batch<'w> {
             pipeline,
             series: Vec::new(),
             renamed: Vec::new(),
+            unnamed: SharedSets::default(),
             annotations: AnnotationList::default(),
             sample_stats: pipeline.sample_stats.empty(pipeline.n_steps),
             stage_annotations: pipeline.stages.iter().map(|_| OperatorAnnotations::default()).collect(),
@@ -109,6 +112,18 @@ impl<'w> Batch<'w> {
         {
             self.siblings[at] = None;
         }
+    }
+
+    /// Removes the metric name. Series that share a set go on sharing one, so that aggregations find their group at once.
+    pub(in crate::eval) fn drop_shared_name(&mut self, series: &mut Series) {
+        series.drop_name = true;
+        if let Some(unnamed) = self.unnamed.get(&series.labels) {
+            series.labels = unnamed;
+            return;
+        }
+        let unnamed = without_name(&series.labels);
+        self.unnamed.insert(&series.labels, unnamed.clone());
+        series.labels = unnamed;
     }
 
     /// Takes the unchanged series of the source, with copies of their annotations and statistics.
