@@ -230,11 +230,27 @@ impl QueryContext {
         }
     }
 
+    /// Like [`QueryContext::check`], for callers that have just read the clock.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] after the deadline or [`QueryContext::interrupt`].
+    #[inline]
+    pub fn check_at(&self, now: Instant) -> Result<()> {
+        match self.interrupted_at(|| now) {
+            None => Ok(()),
+            Some(reason) => Err(Error::Interrupted(reason)),
+        }
+    }
+
     /// Returns the reason why the request must end, or `None` while it may continue.
     #[must_use]
     pub fn interrupted(&self) -> Option<Interrupt> {
+        self.interrupted_at(Instant::now)
+    }
+
+    fn interrupted_at(&self, now: impl FnOnce() -> Instant) -> Option<Interrupt> {
         if let Some(deadline) = self.shared.deadline
-            && Instant::now() >= deadline
+            && now() >= deadline
         {
             self.interrupt(Interrupt::Deadline);
         }

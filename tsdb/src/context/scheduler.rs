@@ -101,7 +101,12 @@ thread_local! {
 
 /// Lets other requests run. Must not be called while a lock is held.
 pub fn pause() {
-    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(Current::pause));
+    pause_at(Instant::now());
+}
+
+/// Like [`pause`], for callers that have just read the clock.
+pub fn pause_at(now: Instant) {
+    CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(|current| current.pause(now)));
 }
 
 /// Returns `true` if there are requests for all cores. Then a request gains nothing from the worker pool.
@@ -214,8 +219,7 @@ impl State {
 }
 
 impl Current {
-    fn pause(&mut self) {
-        let now = Instant::now();
+    fn pause(&mut self, now: Instant) {
         let is_due = match self.level {
             Level::Short => now - self.started >= SHORT_FOR,
             Level::Long => now - self.checked >= RECHECK_AFTER,

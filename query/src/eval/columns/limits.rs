@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use varve_tsdb::QueryContext;
 use varve_tsdb::context::{Charge, scheduler};
@@ -88,8 +89,11 @@ pub(crate) struct Limits {
 impl Limits {
     /// Fails if the request was interrupted or its deadline has passed. Lets other requests run first.
     pub(crate) fn check(&self) -> Result<()> {
-        scheduler::pause();
-        Ok(self.ctx.check()?)
+        // Called once per series: one reading of the clock serves both. A deadline that passes during the pause is found
+        // by the next check.
+        let now = Instant::now();
+        scheduler::pause_at(now);
+        Ok(self.ctx.check_at(now)?)
     }
 
     /// Charges the memory of a column. Must be called before allocating it.
