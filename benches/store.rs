@@ -2,7 +2,7 @@
 //!
 //! Not a criterion bench: most of these figures are sizes, and a store of a million series is filled only once. Phases
 //! run one after the other in one process. CPU time is that of the calling thread. Memory is that of the process, minus
-//! its memory before the store was opened. Run it with MIMALLOC_PURGE_DELAY=0, as the server runs. See
+//! its memory before the store was opened. Run it with MIMALLOC_PURGE_DELAY=10, as the server runs. See
 //! docs/performance.md.
 
 #[path = "store/apart.rs"]

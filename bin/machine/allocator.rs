@@ -1,19 +1,18 @@
 //! Settings of the allocator.
 //!
-//! By default mimalloc retains freed pages until its next activity, and a store is inactive for minutes after a flush.
-//! It also uses huge pages, each of which is resident even if only a few bytes of it are in use. Without both, memory
-//! is a third to a half lower and CPU time the same or lower (docs/decisions/0006-freed-memory.md). mimalloc reads its
-//! settings from the environment before `main`, so the process sets them and executes itself again, with the same
-//! process id.
+//! By default mimalloc retains freed pages for a second, and until its next activity. A store is inactive for minutes
+//! after a flush. It also uses huge pages, each of which is resident even if only a few bytes of it are in use. The
+//! settings here need a third to a half less memory (docs/decisions/0006-freed-memory.md). mimalloc reads them from the
+//! environment before `main`, so the process sets them and executes itself again, with the same process id.
 
 use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// mimalloc's settings: milliseconds for which freed pages are retained, and whether huge pages are used.
-const SETTINGS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ALLOW_THP", "0")];
+const SETTINGS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "10"), ("MIMALLOC_ALLOW_THP", "0")];
 
-/// Returns freed memory to the operating system at once, unless the environment has other settings. Call it before any
+/// Returns freed memory to the operating system soon, unless the environment has other settings. Call it before any
 /// thread is started. If it fails, the process continues and uses more memory.
 pub(crate) fn release_freed_memory() {
     let unset: Vec<_> = SETTINGS.into_iter().filter(|(name, _)| env::var_os(name).is_none()).collect();
