@@ -25,11 +25,14 @@ impl<'a> ForcedLabels<'a> {
     }
 
     /// Returns the key of a series in the route cache.
+    #[inline]
     pub(crate) fn key(&self, key: RouteKey) -> RouteKey {
         // Fast path: no tenant.
-        if self.labels.is_empty() {
-            return key;
-        }
+        if self.labels.is_empty() { key } else { self.key_of_tenant(key) }
+    }
+
+    #[inline(never)]
+    fn key_of_tenant(&self, key: RouteKey) -> RouteKey {
         let mut bytes = key.to_bytes().to_vec();
         for text in self.labels.iter().flat_map(|(name, value)| [name, value]) {
             bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
