@@ -254,8 +254,8 @@ impl Chunk {
         float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values)
     }
 
-    /// Returns `true` if the last byte encodes a run, and all samples from `from_ms` on are in the run or directly before
-    /// it. They have the last value and equal intervals. `end_ms` is the time of the last sample.
+    /// Returns `true` if the last byte encodes a run, and all samples from `from_ms` on are in the run or directly
+    /// before it. They have the last value and equal intervals. `end_ms` is the time of the last sample.
     #[inline]
     fn repeats_from(&self, end_ms: i64, from_ms: i64) -> bool {
         let run_ms = i64::from(self.run) * i64::from(self.delta_ms);

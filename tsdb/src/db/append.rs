@@ -61,7 +61,8 @@ impl Db {
 
     /// Appends samples and exemplars. On return all of them, except those in [`WriteBatch::rejected`] and
     /// [`WriteBatch::rejected_exemplars`], are visible to reads and written to the operating system, and synced under
-    /// [`WalSync::Always`](crate::options::WalSync::Always). A sample that the store already has, bit for bit, is accepted and not stored again.
+    /// [`WalSync::Always`](crate::options::WalSync::Always). A sample that the store already has, bit for bit, is accepted
+    /// and not stored again.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. The
@@ -137,8 +138,9 @@ impl Db {
     }
 
     /// Stores metadata of metric families. Replaces their earlier metadata. Above
-    /// [`METADATA_FAMILIES_MAX`](crate::labels::METADATA_FAMILIES_MAX) and [`Options::metadata_size_max_bytes`](crate::Options::metadata_size_max_bytes), the
-    /// families that were added first are evicted.
+    /// [`METADATA_FAMILIES_MAX`](crate::labels::METADATA_FAMILIES_MAX) and
+    /// [`Options::metadata_size_max_bytes`](crate::Options::metadata_size_max_bytes), the families that were added first are
+    /// evicted.
     ///
     /// # Errors
     /// [`Error::Limit`] above [`METADATA_SIZE_MAX`], [`Error::Io`] and [`Error::Poisoned`] as for [`Db::append`].

@@ -89,8 +89,8 @@ pub(crate) struct Limits {
 impl Limits {
     /// Fails if the request was interrupted or its deadline has passed. Lets other requests run first.
     pub(crate) fn check(&self) -> Result<()> {
-        // Called once per series: one reading of the clock serves both. A deadline that passes during the pause is found
-        // by the next check.
+        // Called once per series, so both share one reading of the clock. If the deadline passes during the pause, the
+        // next check fails.
         let now = Instant::now();
         scheduler::pause_at(now);
         Ok(self.ctx.check_at(now)?)

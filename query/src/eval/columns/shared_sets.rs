@@ -1,46 +1,46 @@
 //! A small cache by label set, for label sets that series share in memory.
 //!
-//! If an aggregation reads only a few labels, thousands of series have a few dozen sets. What depends on the labels only
-//! is then computed once per set, and found without reading the labels.
+//! If an aggregation reads only a few labels, thousands of series share a few dozen sets. Values that depend only on the
+//! labels are then computed once per set, and found without reading the labels. At most 64 sets stay in memory longer.
 
 use varve_tsdb::Labels;
 
-/// Number of cached sets. Each address has one place.
-const PLACES: usize = 64;
+/// Number of slots. The address of a set selects its slot.
+const SLOTS: usize = 64;
 
 /// The cache; see the module documentation. Each entry keeps its set, so that no other set gets its address.
 #[derive(Debug)]
 pub(crate) struct SharedSets<T> {
-    places: Vec<Option<(Labels, T)>>,
+    slots: Vec<Option<(Labels, T)>>,
 }
 
 impl<T> Default for SharedSets<T> {
     fn default() -> Self {
-        Self { places: Vec::new() }
+        Self { slots: Vec::new() }
     }
 }
 
 impl<T: Clone> SharedSets<T> {
-    /// Returns what was stored for the same set in memory, unless another set has taken its place.
+    /// Returns what was stored for the same set in memory, unless another set has taken its slot.
     #[inline]
     pub(crate) fn get(&self, labels: &Labels) -> Option<T> {
-        let (known, value) = self.places.get(place(labels))?.as_ref()?;
+        let (known, value) = self.slots.get(slot(labels))?.as_ref()?;
         known.is_shared_with(labels).then(|| value.clone())
     }
 
     /// Stores a value for a set.
     pub(crate) fn insert(&mut self, labels: &Labels, value: T) {
-        if self.places.is_empty() {
-            self.places.resize_with(PLACES, || None);
+        if self.slots.is_empty() {
+            self.slots.resize_with(SLOTS, || None);
         }
-        self.places[place(labels)] = Some((labels.clone(), value));
+        self.slots[slot(labels)] = Some((labels.clone(), value));
     }
 }
 
 /// Mixes the address: neighbours in memory are a few words apart.
-fn place(labels: &Labels) -> usize {
+fn slot(labels: &Labels) -> usize {
     let address = labels.as_packed().as_ptr().addr() / 16;
-    (address ^ (address / PLACES) ^ (address / PLACES / PLACES)) % PLACES
+    (address ^ (address / SLOTS) ^ (address / SLOTS / SLOTS)) % SLOTS
 }
 
 #[cfg(test)]
@@ -55,11 +55,11 @@ mod tests {
         assert_eq!(sets.get(&one), None);
         sets.insert(&one, 1);
         assert_eq!((sets.get(&one), sets.get(&one.clone()), sets.get(&equal)), (Some(1), Some(1), None));
-        // More sets than places: none is taken for another, and at most one per place is kept.
-        let many: Vec<_> = (0..10 * PLACES).map(|i| labels(&i.to_string())).collect();
+        // More sets than slots: none is taken for another, and at most one per slot is kept.
+        let many: Vec<_> = (0..10 * SLOTS).map(|i| labels(&i.to_string())).collect();
         many.iter().enumerate().for_each(|(i, set)| sets.insert(set, i));
         let found: Vec<_> = many.iter().map(|set| sets.get(set)).enumerate().collect();
         assert!(found.iter().all(|&(i, value)| value.is_none_or(|value| value == i)));
-        assert!((1..=PLACES).contains(&found.iter().filter(|(_, value)| value.is_some()).count()));
+        assert!((1..=SLOTS).contains(&found.iter().filter(|(_, value)| value.is_some()).count()));
     }
 }

@@ -114,7 +114,8 @@ impl<'w> Batch<'w> {
         }
     }
 
-    /// Removes the metric name. Series that share a set go on sharing one, so that aggregations find their group at once.
+    /// Removes the metric name. Series that shared a label set share one afterwards, so aggregations find their group
+    /// without reading labels.
     pub(in crate::eval) fn drop_shared_name(&mut self, series: &mut Series) {
         series.drop_name = true;
         if let Some(unnamed) = self.unnamed.get(&series.labels) {
