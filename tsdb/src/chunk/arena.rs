@@ -62,11 +62,32 @@ impl ChunkArena {
 
     /// Returns the numbers of the blocks of a chain, last to first.
     pub(super) fn chain(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
-        let before = |&number: &u32| {
-            let [a, b, c, d, ..] = *self.block(number);
-            Some(u32::from_le_bytes([a, b, c, d])).filter(|&before| before != 0)
-        };
+        let before = |&number: &u32| Some(self.before(number)).filter(|&before| before != 0);
         std::iter::successors(Some(tail).filter(|&tail| tail != 0), before)
+    }
+
+    /// Loads the last `n_blocks_max` blocks of some chains into the processor's cache. `tails` has the numbers of their
+    /// last blocks, and is unspecified afterwards.
+    ///
+    /// The blocks of a chain are found one after the other, each after a cache miss. Walked in step, the chains wait for
+    /// memory together.
+    pub(crate) fn touch(&self, tails: &mut Vec<u32>, n_blocks_max: usize) {
+        for _ in 0..n_blocks_max {
+            tails.retain_mut(|number| {
+                *number = if *number == 0 { 0 } else { self.before(*number) };
+                *number != 0
+            });
+            if tails.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Returns the number of the block before a block in its chain, or 0 for the first one.
+    #[inline]
+    fn before(&self, number: u32) -> u32 {
+        let [a, b, c, d, ..] = *self.block(number);
+        u32::from_le_bytes([a, b, c, d])
     }
 
     #[inline]

@@ -216,6 +216,16 @@ impl Chunk {
         dst.len() - start
     }
 
+    /// Returns the number of the last block, and about how many blocks are read for the samples from `from_ms` on.
+    pub(crate) fn blocks_from(&self, from_ms: i64) -> (u32, usize) {
+        let n_blocks = match self.newest() {
+            Some(newest) if self.repeats_from(newest.timestamp_ms, from_ms) && self.has_short_tail(from_ms) => 0,
+            Some(_) if self.has_short_tail(from_ms) => TAIL_SIZE.div_ceil(PAYLOAD_SIZE),
+            _ => usize::MAX,
+        };
+        (self.tail, n_blocks)
+    }
+
     /// Returns `true` if only a few samples are at or after `from_ms`, assuming equal intervals. Then
     /// [`Chunk::read_tail`] reads less than [`Chunk::copy_to`] copies.
     #[inline]

@@ -91,6 +91,11 @@ impl Frozen {
         self.samples.copy(slot, range, view, out);
     }
 
+    /// Loads the chunks of some series that [`Frozen::copy`] reads into the processor's cache.
+    pub(super) fn touch_chunks(&self, slots: impl Iterator<Item = u32>, range: TimeRange, tails: &mut Vec<u32>) {
+        self.samples.touch_chunks(slots, range, tails);
+    }
+
     /// Returns `true` if all frozen samples were appended before the append `append_id`.
     pub(super) fn is_before(&self, append_id: u32) -> bool {
         before(self.samples.newest_append_id(), append_id)

@@ -22,6 +22,15 @@ impl Head {
         }
     }
 
+    /// Loads the chunks that [`Head::copy`] reads of some series into the processor's cache. Uses `tails` as memory.
+    pub(crate) fn touch_chunks(&self, slots: &[SlotRef], range: TimeRange, tails: &mut Vec<u32>) {
+        let slots = slots.iter().map(|slot_ref| slot_ref.slot);
+        if let Some(frozen) = &self.frozen {
+            frozen.touch_chunks(slots.clone(), range, tails);
+        }
+        self.live.touch_chunks(slots, range, tails);
+    }
+
     /// Copies one series as [`Head::copy`] does. Returns `true` if the series has samples. Otherwise `out` is
     /// unchanged.
     pub(crate) fn copy_one(&self, slot_ref: SlotRef, range: TimeRange, view: &ReadView, out: &mut HeadCopies) -> bool {

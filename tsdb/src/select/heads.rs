@@ -245,15 +245,19 @@ fn copy(
 ) -> Result<(HeadCopies, Vec<SlotRef>)> {
     let Selection { ctx, range, need, view, .. } = *selection;
     let mut copies = if need == Need::Samples { HeadCopies::default() } else { HeadCopies::of_newest() };
-    let mut scratch = HeadCopies::of_newest();
+    let (mut scratch, mut tails) = (HeadCopies::of_newest(), Vec::new());
     let mut n_copied = 0;
     for first in (0..slots.len()).step_by(BATCH_SERIES) {
         ctx.check()?;
         // Otherwise many selections take the cores from writes, and lock the head in turn.
         scheduler::pause();
         let before = copies.size();
+        let end = slots.len().min(first + BATCH_SERIES);
         let head = store_shard.head();
-        for at in first..slots.len().min(first + BATCH_SERIES) {
+        if need == Need::Samples {
+            head.touch_chunks(&slots[first..end], range, &mut tails);
+        }
+        for at in first..end {
             let of = slots[at];
             let found = match need {
                 Need::Samples | Need::Newest => head.copy_one(of, range, view, &mut copies),

@@ -288,6 +288,28 @@ impl Samples {
         out.push_starts(first_run, self.starts.changes(slot, range));
     }
 
+    /// Loads the chunks of some series that [`Samples::copy`] reads into the processor's cache. Uses `tails` as memory.
+    pub(in crate::head) fn touch_chunks(
+        &self,
+        slots: impl Iterator<Item = u32>,
+        range: TimeRange,
+        tails: &mut Vec<u32>,
+    ) {
+        let mut n_blocks_max = 0;
+        tails.clear();
+        for slot in slots {
+            let closed = self.closed.get(&slot).into_iter().flatten().copied();
+            for chunk in closed.chain([self.open.get(slot)]) {
+                if chunk.range().is_some_and(|of_chunk| of_chunk.overlaps(range)) {
+                    let (tail, n_blocks) = chunk.blocks_from(range.start_ms);
+                    n_blocks_max = n_blocks_max.max(n_blocks);
+                    tails.push(tail);
+                }
+            }
+        }
+        self.arena.touch(tails, n_blocks_max);
+    }
+
     /// Replaces the ids of appends that every reader sees by an id that stays before all future ids, because ids wrap.
     pub(in crate::head) fn settle(&mut self, horizon: u32) {
         let settled = horizon.wrapping_sub(1);
