@@ -1,7 +1,8 @@
 //! `topk`, `bottomk`, `limitk`, `limit_ratio`: select series of each group without changing their values.
 //!
 //! A series becomes absent at the steps that do not select it; no value is copied. A series that no step selects any
-//! more is dropped before the remaining input is read.
+//! more is dropped before the remaining input is read. A group needs heaps only from its `k + 1`th series on: most groups
+//! of `topk by (cluster, namespace, pod) (1, …)` have one series.
 
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::LabelHint;
@@ -28,7 +29,7 @@ impl Evaluator<'_> {
         let (ks, range) = self.param(aggregate, grid)?;
         let valid = check_range(range);
         let limits = self.limits.clone();
-        let mut selection = TopK::new(aggregate, ks, &limits);
+        let mut selection = TopK::new(aggregate, ks, range, &limits);
         self.each_input(&aggregate.expr, grid, &LabelHint::All, 1, &mut |series| {
             if range.max < 1.0 || valid.is_err() { Ok(()) } else { selection.offer(series) }
         })?;
@@ -109,13 +110,15 @@ fn check_range(range: ParamRange) -> Result<()> {
     Ok(())
 }
 
-/// The series selected so far: one heap per group and step, and the series that are in at least one heap.
+/// The series selected so far.
 struct TopK<'a> {
     groups: Groups<'a>,
     ks: Scalars,
+    /// The number of series that every step selects of a group that has so many.
+    k_min: usize,
     op: AggregateOp,
-    /// The heaps of each group, one per step.
-    heaps: Vec<Vec<Heap>>,
+    /// The selected series of each group.
+    selected: Vec<GroupSelection>,
     /// Series in order of arrival; `None` once no heap contains the series any more.
     series: Vec<Option<Selected>>,
     /// Histograms were ignored; only `limitk` selects them.
@@ -124,19 +127,29 @@ struct TopK<'a> {
     charge: Charge,
 }
 
-/// A series that is in at least one heap.
+/// The selected series of a group.
+enum GroupSelection {
+    /// All of its series, at most `k_min`, by index.
+    All(Vec<usize>),
+    /// The series in the heaps, one heap per step.
+    Heaps(Vec<Heap>),
+}
+
+/// A series that is in at least one heap, or in a group without heaps.
 struct Selected {
     series: Box<Series>,
+    /// The number of heaps that contain the series.
     n_uses: usize,
 }
 
 impl<'a> TopK<'a> {
-    fn new(aggregate: &'a Aggregate, ks: Scalars, limits: &'a Limits) -> Self {
+    fn new(aggregate: &'a Aggregate, ks: Scalars, range: ParamRange, limits: &'a Limits) -> Self {
         Self {
             groups: Groups::new(aggregate),
             ks,
+            k_min: if range.min < 1.0 { 0 } else { range.min as usize },
             op: aggregate.op,
-            heaps: Vec::new(),
+            selected: Vec::new(),
             series: Vec::new(),
             ignored_histograms: false,
             limits,
@@ -144,7 +157,7 @@ impl<'a> TopK<'a> {
         }
     }
 
-    /// Offers a series to the heaps of its group.
+    /// Offers a series to its group.
     fn offer(&mut self, mut series: Series) -> Result<()> {
         self.limits.check()?;
         if self.op != AggregateOp::Limitk && !series.column.histograms.is_empty() {
@@ -153,26 +166,59 @@ impl<'a> TopK<'a> {
         }
         let (group, is_new) = self.groups.intern(&series.labels);
         if is_new {
-            let n_steps = self.ks.len();
-            self.charge.grow(n_steps * size_of::<Heap>() + GroupingKeys::size(self.groups.labels(group)))?;
-            let heap_of_step = |&k: &f64| Heap::new(self.op, if k < 1.0 { 0 } else { k as usize });
-            self.heaps.push(self.ks.iter().map(heap_of_step).collect());
+            self.charge.grow(size_of::<GroupSelection>() + GroupingKeys::size(self.groups.labels(group)))?;
+            self.selected.push(GroupSelection::All(Vec::new()));
         }
-        self.charge.grow(series_size(&series) + 2 * size_of::<usize>())?;
-        let (at, mut n_uses) = (self.series.len(), 0);
+        self.charge.grow(series_size(&series) + 6 * size_of::<usize>())?;
+        let at = self.series.len();
+        if let GroupSelection::All(members) = &mut self.selected[group] {
+            // Fast path: every step selects all series of the group.
+            if members.len() < self.k_min {
+                if !series.column.present.is_empty() {
+                    members.push(at);
+                    self.series.push(Some(Selected { series: Box::new(series), n_uses: 0 }));
+                }
+                return Ok(());
+            }
+            self.build_heaps(group)?;
+        }
+        match self.offer_to_heaps(group, at, &series)? {
+            0 => self.charge.shrink(series_size(&series)),
+            n_uses => self.series.push(Some(Selected { series: Box::new(series), n_uses })),
+        }
+        Ok(())
+    }
+
+    /// Builds the heaps of a group from the series that have been offered.
+    fn build_heaps(&mut self, group: usize) -> Result<()> {
+        self.charge.grow(self.ks.len() * size_of::<Heap>())?;
+        let heap_of_step = |&k: &f64| Heap::new(self.op, if k < 1.0 { 0 } else { k as usize });
+        let heaps = GroupSelection::Heaps(self.ks.iter().map(heap_of_step).collect());
+        if let GroupSelection::All(members) = std::mem::replace(&mut self.selected[group], heaps) {
+            for at in members {
+                // Every step selects the series, so `release` is not called meanwhile.
+                if let Some(mut member) = self.series[at].take() {
+                    member.n_uses = self.offer_to_heaps(group, at, &member.series)?;
+                    self.series[at] = Some(member);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Offers a series to the heaps of its group. Returns the number of heaps that contain it now.
+    fn offer_to_heaps(&mut self, group: usize, at: usize, series: &Series) -> Result<usize> {
+        let mut n_uses = 0;
         for (step, value) in series.column.iter() {
-            match self.heaps[group][step].offer(Entry { value, at }) {
+            let GroupSelection::Heaps(heaps) = &mut self.selected[group] else { break };
+            match heaps[step].offer(Entry { value, at }) {
                 Offer::Rejected => continue,
                 Offer::Added => self.charge.grow(2 * size_of::<Entry>())?,
                 Offer::Replaced(other) => self.release(other),
             }
             n_uses += 1;
         }
-        match n_uses {
-            0 => self.charge.shrink(series_size(&series)),
-            _ => self.series.push(Some(Selected { series: Box::new(series), n_uses })),
-        }
-        Ok(())
+        Ok(n_uses)
     }
 
     /// Records that a heap no longer contains the series at index `at`. Drops the series if that was the last heap.
@@ -188,16 +234,30 @@ impl<'a> TopK<'a> {
 
     /// Returns `true` if the order of the series has decided which of several equal values are selected.
     fn has_tie(&self) -> bool {
-        self.heaps.iter().flatten().any(Heap::has_tie)
+        self.selected.iter().any(|of| matches!(of, GroupSelection::Heaps(heaps) if heaps.iter().any(Heap::has_tie)))
     }
 
     /// Returns the selected series, present at the steps that selected them. If there is a single step, they are in
     /// heap order.
     fn finish(mut self, limits: &Limits) -> Result<Vector> {
         let n_steps = self.ks.len();
-        self.series.iter_mut().flatten().for_each(|selected| selected.series.column.present = StepSet::empty(n_steps));
+        for group in 0..self.selected.len() {
+            // Several series of a single step are returned in the order of a heap.
+            if n_steps == 1 && matches!(&self.selected[group], GroupSelection::All(members) if members.len() > 1) {
+                self.build_heaps(group)?;
+            }
+        }
+        let in_heaps = self.series.iter_mut().flatten().filter(|selected| selected.n_uses > 0);
+        in_heaps.for_each(|selected| selected.series.column.present = StepSet::empty(n_steps));
         let mut order = Vec::new();
-        for heaps in &mut self.heaps {
+        for of_group in &mut self.selected {
+            let heaps = match of_group {
+                GroupSelection::All(members) => {
+                    order.append(members);
+                    continue;
+                }
+                GroupSelection::Heaps(heaps) => heaps,
+            };
             for (step, heap) in heaps.iter_mut().enumerate() {
                 for at in heap.entries.iter().map(|entry| entry.at) {
                     if let Some(selected) = &mut self.series[at] {
@@ -294,6 +354,10 @@ impl Heap {
 
     fn offer(&mut self, entry: Entry) -> Offer {
         if self.entries.len() < self.k {
+            if self.entries.is_empty() {
+                // One entry would reserve memory for four.
+                self.entries.reserve_exact(self.k.min(4));
+            }
             self.entries.push(entry);
             self.up(self.entries.len() - 1);
             return Offer::Added;
