@@ -16,6 +16,7 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -76,6 +77,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .worker_threads(io_threads())
         .max_blocking_threads(http::requests_max(args.max_connections) + THREADS_SPARE)
         .build()
         .context("start the threads of the server")?;
@@ -88,6 +90,14 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     // A thread that still replays or computes must not delay the end: acknowledged samples are safe already.
     runtime.shutdown_background();
     result
+}
+
+/// Returns the number of threads that read and write sockets: half of the cores. Requests run on blocking threads.
+///
+/// Tokio wakes another worker when one finds work. With one worker instead of two on two cores, a small query takes a
+/// fifth less CPU time, and a write as much as before.
+fn io_threads() -> usize {
+    thread::available_parallelism().map_or(1, |n_cores| n_cores.get().div_ceil(2))
 }
 
 async fn run(
