@@ -56,8 +56,12 @@ function Budgets({ data: { teamLabel, all, teams } }: { data: TeamsData }) {
   );
 }
 
+/** Teams that are no value of the team label. */
+const SPECIAL_TEAMS = new Map([["", "no team"], ["(rules)", "recording rules"], ["(other)", "all other teams"]]);
+
 function TeamName({ team, label }: { team: string; label: string | null }) {
-  if (team === "") return <span class="muted">no team</span>;
+  const special = SPECIAL_TEAMS.get(team);
+  if (special !== undefined) return <span class="muted">{special}</span>;
   if (!label) return <code>{team}</code>;
   return <PageLink page="cardinality" params={{ match: `{${labelName(label)}=${quote(team)}}` }}><code>{team}</code></PageLink>;
 }
