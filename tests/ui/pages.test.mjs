@@ -1,6 +1,6 @@
 // Every page with fleet data, in both themes and two widths: no errors, nothing wider than the screen, accessible.
 
-import { deepStrictEqual, ok } from "node:assert";
+import { deepStrictEqual, ok, strictEqual } from "node:assert";
 import { after, before, describe, test } from "node:test";
 import { missing, openPage, settle, startBrowser, startServer, violations, writeFleet } from "./harness.mjs";
 
@@ -34,6 +34,31 @@ describe("pages", { skip: missing() }, () => {
   after(async () => {
     await browser?.close();
     await server?.stop();
+  });
+
+  test("a narrow screen shows all columns of a table on request", async () => {
+    await server.post("/api/v1/import/prometheus", 'm{a="1",a="2"} 1\n', "text/plain");
+    const { page, problems, close } = await openPage(browser, `${server.url}/senders`, { width: 390 });
+    const header = page.getByRole("columnheader", { name: "Last error" });
+    await page.getByRole("cell", { name: "1", exact: true }).first().waitFor();
+    strictEqual(await header.isVisible(), false);
+    await page.getByRole("button", { name: "All columns" }).first().click();
+    await header.waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("a name of the server for several teams is no value of the team label", async () => {
+    const budget = { activeSeries: null, newSeriesPerSecond: null, samplesPerSecond: null };
+    const of = { guaranteed: budget, maximum: budget, use: budget, borrowed: budget, samples: 0, newSeries: 0, seriesRejected: 0 };
+    const teams = ["", "(rules)", "(other)", "a"].map((team) => ({ ...of, team }));
+    const body = JSON.stringify({ status: "success", data: { teamLabel: "team", all: of, teams } });
+    const { page, close } = await openPage(browser, "about:blank");
+    await page.route("**/api/v1/status/teams", (route) => route.fulfill({ contentType: "application/json", body }));
+    await page.goto(`${server.url}/teams`);
+    await page.getByRole("cell", { name: "recording rules" }).waitFor();
+    deepStrictEqual(await page.getByRole("region", { name: "Teams" }).getByRole("link").allInnerTexts(), ["a"]);
+    await close();
   });
 
   for (const theme of ["light", "dark"]) {

@@ -42,6 +42,8 @@ interface Props<Row> {
   controls?: ComponentChildren;
   noun?: string;
   nouns?: string;
+  /** What the rows are, such as `the 100 largest of 461 metrics`; their number if absent. */
+  extent?: ComponentChildren;
   /** True if further content follows, which a long table would push away. */
   isShort?: boolean;
 }
@@ -51,7 +53,7 @@ const ROWS_SHOWN = 100;
 const ROWS_SHOWN_SHORT = 20;
 
 export function DataTable<Row>(props: Props<Row>) {
-  const { id, caption, columns, rows, rowKey, text, empty, controls, noun = "row", nouns, isShort } = props;
+  const { id, caption, columns, rows, rowKey, text, empty, controls, noun = "row", nouns, extent = plural(rows.length, noun, nouns), isShort } = props;
   const rowsShown = isShort ? ROWS_SHOWN_SHORT : ROWS_SHOWN;
   const { params } = useAddress();
   const [shown, setShown] = useState(rowsShown);
@@ -65,17 +67,16 @@ export function DataTable<Row>(props: Props<Row>) {
   }, [rows, find]);
   const sorted = useMemo(() => sortRows(found, columns, sort), [found, sort, columns.length]);
   if (rows.length === 0) return <div class="empty">{empty}</div>;
-  const n = find === "" ? plural(rows.length, noun, nouns) : `${found.length} of ${plural(rows.length, noun, nouns)}`;
   return (
     <div class="table-block">
       {(text || controls) && (
         <div class="table-tools">
           {text && <Search value={find} onInput={(value) => setParams({ [`${id}.find`]: value }, true)} label={`Search: ${caption}`} />}
           {controls}
-          <span class="muted" role="status">{n}</span>
+          <span class="muted" role="status">{find !== "" && `${found.length} of `}{extent}</span>
         </div>
       )}
-      <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
+      <TableFrame label={caption} hasMinor={columns.some(({ isMinor }) => isMinor)}>
         <table class="data">
           <caption class="hidden">{caption}</caption>
           <thead>
@@ -87,13 +88,24 @@ export function DataTable<Row>(props: Props<Row>) {
             ))}
           </tbody>
         </table>
-      </div>
+      </TableFrame>
       {sorted.length > shown && (
         <button type="button" class="quiet" onClick={() => setShown(shown * 4)}>
-          Show more: {plural(sorted.length - shown, "further row")}
+          Show more ({plural(sorted.length - shown, noun, nouns)} left)
         </button>
       )}
     </div>
+  );
+}
+
+/** The frame of a table that may be wider than the page. Narrow screens hide minor columns until the button shows them. */
+export function TableFrame({ label, hasMinor = true, children }: { label: string; hasMinor?: boolean; children: ComponentChildren }) {
+  const [isFull, setIsFull] = useState(false);
+  return (
+    <>
+      {hasMinor && <button type="button" class="quiet narrow" onClick={() => setIsFull(!isFull)}>{isFull ? "Fewer" : "All"} columns</button>}
+      <div class={isFull ? "table-scroll full" : "table-scroll"} tabIndex={0} role="region" aria-label={label}>{children}</div>
+    </>
   );
 }
 

@@ -3,7 +3,7 @@
 import type { Explained, Operator } from "../api/types";
 import { bytes, count, percent, seconds } from "../parts/format";
 import { printDuration } from "../parts/time";
-import { Bar } from "../parts/table";
+import { Bar, TableFrame } from "../parts/table";
 
 interface Node extends Operator {
   /** Time without the operands. */
@@ -15,7 +15,7 @@ export function ExplainView({ explained }: { explained: Explained }) {
   const total = nodes[0]?.seconds ?? 0;
   const hottest = nodes.reduce((max, { ownSeconds }) => Math.max(max, ownSeconds), 0);
   return (
-    <div class="table-scroll" tabIndex={0} role="region" aria-label="Plan">
+    <TableFrame label="Plan">
       <table class="data explain">
         <thead>
           <tr>
@@ -31,8 +31,8 @@ export function ExplainView({ explained }: { explained: Explained }) {
         <tbody>
           {nodes.map((node, i) => (
             <tr key={i} class={node.ownSeconds === hottest && hottest > 0 ? "hot" : ""}>
-              <td class="wraps" style={{ paddingLeft: `calc(8px + ${node.depth} * var(--indent))` }}>
-                <span class="hidden">Level {node.depth + 1}: </span><code>{withDurations(node.operator)}</code>
+              <td class="wraps">
+                <div style={{ marginLeft: `calc(${node.depth} * var(--indent))` }}><span class="hidden">Level {node.depth + 1}: </span><code>{withDurations(node.operator)}</code></div>
               </td>
               <td class="number"><Bar share={total > 0 ? node.ownSeconds / total : 0}>{node.runs === 0 ? "–" : `${seconds(node.ownSeconds)} (${percent(total > 0 ? node.ownSeconds / total : 0)})`}</Bar></td>
               <td class="number minor">{node.runs === 0 ? "–" : seconds(node.seconds)}</td>
@@ -44,7 +44,7 @@ export function ExplainView({ explained }: { explained: Explained }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </TableFrame>
   );
 }
 

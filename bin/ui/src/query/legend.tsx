@@ -5,7 +5,7 @@ import { seriesColor } from "../app/theme";
 import type { Grid, Line } from "../chart/grid";
 import { plural, short } from "../parts/format";
 import { printLabels } from "../parts/labels";
-import { Search } from "../parts/table";
+import { Search, TableFrame } from "../parts/table";
 
 type Key = "name" | "last" | "min" | "mean" | "max";
 const KEYS: ReadonlyArray<[Key, string]> = [["name", "Series"], ["last", "Last"], ["min", "Min"], ["mean", "Mean"], ["max", "Max"]];
@@ -36,7 +36,7 @@ export function Legend({ grid, hidden, onHide, onPoint }: Props) {
         </span>
         {hidden.size > 0 && <button type="button" class="quiet" onClick={() => onHide(new Set())}>Show all</button>}
       </div>
-      <div class="table-scroll" tabIndex={0} role="region" aria-label="Series of the graph">
+      <TableFrame label="Series of the graph">
         <table class="data">
           <thead>
             <tr>
@@ -73,9 +73,9 @@ export function Legend({ grid, hidden, onHide, onPoint }: Props) {
             ))}
           </tbody>
         </table>
-      </div>
+      </TableFrame>
       {listed.length > shown && (
-        <button type="button" class="quiet" onClick={() => setShown(shown * 4)}>Show more: {plural(listed.length - shown, "series", "series")}</button>
+        <button type="button" class="quiet" onClick={() => setShown(shown * 4)}>Show more ({plural(listed.length - shown, "series", "series")} left)</button>
       )}
     </div>
   );

@@ -37,7 +37,7 @@ export function ResultTable({ id, data }: { id: string; data: QueryData }) {
       text={({ key }) => key}
       noun="series"
       nouns="series"
-      controls={hasCommon && <span class="muted">All have <code>{printLabels(common)}</code></span>}
+      extent={<>{plural(rows.length, "series", "series")}{hasCommon && <> of <code>{printLabels(common)}</code></>}</>}
       empty="The result is empty: no series matches at this time."
     />
   );

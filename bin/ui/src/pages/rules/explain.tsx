@@ -6,7 +6,7 @@ import type { Labels } from "../../api/types";
 import { count, plural } from "../../parts/format";
 import { printLabels } from "../../parts/labels";
 import { useLoad } from "../../parts/load";
-import { type Column, DataTable } from "../../parts/table";
+import { type Column, DataTable, TableFrame } from "../../parts/table";
 import { dateTime, printDuration } from "../../parts/time";
 import { QueryLink, Select, Show } from "../../parts/view";
 import type { Group, Rule } from "./page";
@@ -69,21 +69,21 @@ function Why({ group, rule }: { group: Group; rule: Rule }) {
 
 function Steps({ explanation: { reason, steps } }: { explanation: Explanation }) {
   return (
-    <div class="table-scroll" tabIndex={0} role="region" aria-label="Parts of the expression">
+    <TableFrame label="Parts of the expression">
       <p class="message info"><span>{reason}.</span></p>
       <table class="data explain">
         <thead><tr><th scope="col">Part of the expression</th><th scope="col" class="number">Series</th><th scope="col" class="minor">For example</th></tr></thead>
         <tbody>
           {steps.map(({ depth, expr, series, examples: [example] }, i) => (
             <tr key={i} class={series === 0 ? "hot" : ""}>
-              <td class="wraps" style={{ paddingLeft: `calc(8px + ${depth} * var(--indent))` }}><QueryLink expr={expr}><code>{expr}</code></QueryLink></td>
+              <td class="wraps"><div style={{ marginLeft: `calc(${depth} * var(--indent))` }}><QueryLink expr={expr}><code>{expr}</code></QueryLink></div></td>
               <td class="number">{count(series)}</td>
               <td class="minor wraps">{example && <><code>{printLabels(example.labels)}</code> {example.value}</>}</td>
             </tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </TableFrame>
   );
 }
 
