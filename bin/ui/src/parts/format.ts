@@ -40,7 +40,8 @@ export function bytes(value: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
   let size = value;
-  while (Math.abs(size) >= 1024 && unit < units.length - 1) {
+  // 1000 KiB and more are written in the next unit, with three digits.
+  while (Math.abs(size) >= 999.5 && unit < units.length - 1) {
     size /= 1024;
     unit += 1;
   }
@@ -50,7 +51,8 @@ export function bytes(value: number): string {
 /** Formats a share of 1 as a percentage. */
 export function percent(share: number): string {
   const value = share * 100;
-  return `${value !== 0 && Math.abs(value) < 10 ? value.toFixed(1) : Math.round(value)} %`;
+  if (value > 0 && value < 0.1) return "<0.1 %";
+  return `${value !== 0 && Math.abs(value) < 9.95 ? value.toFixed(1) : Math.round(value)} %`;
 }
 
 /** Formats a measured time: 840 µs, 12.3 ms, 1.25 s, 3.5 min. */
