@@ -1,7 +1,8 @@
 import { deepStrictEqual, strictEqual } from "node:assert";
 import { test } from "node:test";
+import type { Churn } from "../src/api/types";
 import { historyCompletion } from "../src/editor/history_completion";
-import { compare, pairSelector, withPair } from "../src/pages/cardinality";
+import { compare, extentOf, pairSelector, withPair } from "../src/pages/cardinality";
 import { withLabel } from "../src/pages/cardinality_data";
 import { culprit } from "../src/pages/churn";
 import { countLabels, queryFor } from "../src/pages/metric_detail";
@@ -9,7 +10,7 @@ import { index } from "../src/pages/own_metrics";
 import { nameOf } from "../src/pages/requesters";
 import { ruleFile } from "../src/pages/rules/explain";
 import { isShown } from "../src/pages/rules/page";
-import { metadataOf } from "../src/pages/stored";
+import { metadataOf, newSeriesOf } from "../src/pages/stored";
 import { type Column, sortRows } from "../src/parts/table";
 import { withDurations } from "../src/query/explain_view";
 import { check } from "./check";
@@ -25,6 +26,7 @@ check("a query that suits the type", queryFor, [
 check("a matcher is added to a selector", withLabel, [
   [["up", "job"], 'up{job!=""}'],
   [["{}", "job"], '{job!=""}'],
+  [['up{a="b"}', "__name__"], 'up{a="b"}'],
   [['up{a="b"}', "x.y"], 'up{a="b","x.y"!=""}'],
   [['up{a="b", }', "c"], 'up{a="b",c!=""}'],
 ]);
@@ -45,6 +47,17 @@ check("counts are compared", compare, [
   [[[{ name: "a", value: 3 }, { name: "b", value: 1 }], [{ name: "a", value: 5 }]], [{ name: "a", value: 3, change: -2 }, { name: "b", value: 1, change: 1 }]],
 ]);
 
+check("a list of the largest entries says so", extentOf, [
+  [[3, 3, "metric"], "3 metrics"],
+  [[1000, 14_210, "metric"], "the 1,000 largest of 14.21k metrics"],
+  [[60, 91, "label", "first"], "the 60 first of 91 labels"],
+]);
+
+test("metrics beyond a full list have an unknown number of new series", () => {
+  const churn = (n: number) => ({ metrics: Array.from({ length: n }, (_, i) => ({ metric: `m${i}`, newSeries: 7, label: "", percent: 0 })) }) as Churn;
+  deepStrictEqual([newSeriesOf(churn(2))("m1"), newSeriesOf(churn(2))("x"), newSeriesOf(churn(100))("x")], [7, 0, undefined]);
+});
+
 test("labels are counted", () => {
   const counts = countLabels([{ __name__: "a", x: "1" }, { __name__: "a", x: "1", y: "" }]);
   deepStrictEqual([...counts].map(([name, values]) => [name, [...values]]), [["x", [["1", 2]]], ["y", [["", 1]]]]);
@@ -53,7 +66,7 @@ test("labels are counted", () => {
 test("churn has a culprit", () => {
   const label = { label: "pod", newSeries: 80, percent: 80, newSeriesAlone: 0, newValues: 4, metrics: ["m"] };
   const churn = { startMs: 0, endMs: 1, series: 200, newSeries: 100, newCombinations: 0, labels: [{ ...label, label: "__name__", newSeries: 90 }, label], metrics: [] };
-  strictEqual(culprit(churn), "4 new values of the label pod came with 80 new series (80 %), most of them of m.");
+  strictEqual(culprit(churn), "4 new values of the label pod came with 80 new series (80 %). The metric with the most of them is m.");
   strictEqual(culprit({ ...churn, newSeries: 0 }), undefined);
 });
 

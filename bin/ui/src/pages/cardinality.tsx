@@ -4,14 +4,14 @@ import { useEffect, useState } from "preact/hooks";
 import { request } from "../api/client";
 import type { NameCount, Usage } from "../api/types";
 import { setParams, useAddress } from "../app/router";
-import { bytes, count, percent } from "../parts/format";
+import { bytes, count, percent, plural } from "../parts/format";
 import { labelName, metricSelector, quote } from "../parts/labels";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime, parseDateTime, toInput } from "../parts/time";
 import { Ago, Figures, Name, Page, PageLink, QueryLink, Section, Select, Show } from "../parts/view";
 import { type CountRow, type Cardinality as Data, type SortKey, countAt, loadCardinality } from "./cardinality_data";
-import { nameOf } from "./requesters";
+import { LAST_USED_HINT, NotUsed, nameOf } from "./requesters";
 
 interface Row extends CountRow {
   /** Change since the time of comparison; undefined without one. */
@@ -113,21 +113,21 @@ function Lists({ now, before, selector, focus, sort }: ListsProps) {
         ]}
       />
       {focus !== "" && (
-        <Section title={`Values of ${focus}`} note={<>{count(now.nValues)} values. <button type="button" class="quiet" onClick={() => setParams({ focus: undefined })}>Close</button></>}>
-          <CountTable id="v" noun="value" rows={compare(now.values, before?.values)} {...shared} link={(name) => <QueryLink tab="table" expr={`count by (__name__) (${match(focus, name)})`}><Name text={name} /></QueryLink>} />
+        <Section title={`Values of ${focus}`} note={<button type="button" class="quiet" onClick={() => setParams({ focus: undefined })}>Close</button>}>
+          <CountTable id="v" noun="value" rows={compare(now.values, before?.values)} n={now.nValues} {...shared} link={(name) => <QueryLink tab="table" expr={`count by (__name__) (${match(focus, name)})`}><Name text={name} /></QueryLink>} />
           <WhoNeeds label={focus} />
         </Section>
       )}
       <div class="columns halves">
         <Section title="Metrics">
-          <CountTable id="m" noun="metric" rows={compare(now.metrics, before?.metrics)} hasUse {...shared} link={(name) => <PageLink page="explore" params={{ metric: name }}><Name text={name} /></PageLink>} />
+          <CountTable id="m" noun="metric" rows={compare(now.metrics, before?.metrics)} n={now.nMetrics} hasUse {...shared} link={(name) => <PageLink page="explore" params={{ metric: name }}><Name text={name} /></PageLink>} />
         </Section>
         <Section title="Labels">
-          <CountTable id="l" noun="label" rows={compare(now.labels, before?.labels)} counted="Values" sort={sort === "series" ? "count" : sort} link={(name) => <PageLink page="cardinality" params={link({ focus: name })}><Name text={name} /></PageLink>} />
+          <CountTable id="l" noun="label" rows={compare(now.labels, before?.labels)} n={now.nLabels} which={before && "first"} counted="Values" sort={sort === "series" ? "count" : sort} link={(name) => <PageLink page="cardinality" params={link({ focus: name })}><Name text={name} /></PageLink>} />
         </Section>
         {now.pairs.length > 0 && (
           <Section title="Pairs of label and value">
-            <CountTable id="p" noun="pair" rows={now.pairs} {...shared} link={(name) => <PageLink page="cardinality" params={link({ match: withPair(selector, name) })}><Name text={name} /></PageLink>} />
+            <CountTable id="p" noun="pair" rows={now.pairs} n={now.nPairs} {...shared} link={(name) => <PageLink page="cardinality" params={link({ match: withPair(selector, name) })}><Name text={name} /></PageLink>} />
           </Section>
         )}
       </div>
@@ -165,10 +165,18 @@ function signed(n: number): string {
   return `${n > 0 ? "+" : n < 0 ? "−" : "±"}${count(Math.abs(n))}`;
 }
 
+/** Returns what a list of some of `n` entries contains. */
+export function extentOf(nListed: number, n: number, noun: string, which = "largest"): string {
+  return n > nListed ? `the ${count(nListed)} ${which} of ${plural(n, noun)}` : plural(nListed, noun);
+}
+
 interface CountTableProps {
   id: string;
   noun: string;
   rows: Row[];
+  /** Number of all rows, of which `rows` may be the largest, or others. */
+  n: number;
+  which?: string;
   /** The title of the counts. */
   counted?: string;
   sort: string;
@@ -178,7 +186,7 @@ interface CountTableProps {
   link: (name: string) => preact.ComponentChildren;
 }
 
-function CountTable({ id, noun, rows, counted = "Series", sort, whole, hasUse, link }: CountTableProps) {
+function CountTable({ id, noun, rows, n, which, counted = "Series", sort, whole, hasUse, link }: CountTableProps) {
   const all = whole?.value ?? 0;
   const size = (key: "memoryBytes" | "diskBytes", title: string, columnId: string): Column<Row> => ({
     id: columnId,
@@ -205,9 +213,9 @@ function CountTable({ id, noun, rows, counted = "Series", sort, whole, hasUse, l
   }
   if (rows.some(({ cost }) => cost)) {
     columns.push(size("memoryBytes", "Memory", "memory"), { ...size("diskBytes", "Disk", "disk"), isMinor: true });
-    if (hasUse) columns.push({ id: "used", title: "Last used", value: ({ lastUsedMs }) => -(lastUsedMs ?? 0), cell: ({ lastUsedMs }) => <Ago ms={lastUsedMs ?? 0} />, isMinor: true });
+    if (hasUse) columns.push({ id: "used", title: "Last used", value: ({ lastUsedMs }) => -(lastUsedMs ?? 0), hint: LAST_USED_HINT, cell: ({ lastUsedMs }) => (lastUsedMs ? <Ago ms={lastUsedMs} /> : <NotUsed />), isMinor: true });
   }
-  return <DataTable id={id} caption={`${noun}s`} columns={columns} rows={rows} rowKey={({ name }) => name} text={({ name }) => name} sort={sort} noun={noun} isShort empty="No series match." />;
+  return <DataTable id={id} caption={`${noun}s`} columns={columns} rows={rows} extent={extentOf(rows.length, n, noun, which)} rowKey={({ name }) => name} text={({ name }) => name} sort={sort} noun={noun} isShort empty="No series match." />;
 }
 
 /** The queries that need a label because they match, group or join by it. */

@@ -5,7 +5,7 @@ import type { CardinalityReport, Cost, NameCount, QueryData } from "../api/types
 import { labelName, quote } from "../parts/labels";
 
 /** Rows of each list. */
-export const ROWS_MAX = 100;
+const ROWS_MAX = 1000;
 /** Maximum number of labels whose values are counted at another time. Each takes one query. */
 const LABELS_MAX = 60;
 const PARALLEL = 4;
@@ -27,6 +27,7 @@ export interface Cardinality {
   labels: CountRow[];
   nLabels: number;
   pairs: CountRow[];
+  nPairs: number;
   /** Values of the label in focus, with their series. */
   values: CountRow[];
   nValues: number;
@@ -44,6 +45,7 @@ export async function loadCardinality(selector: string, focus: string, sort: Sor
     labels: data.labels.map(({ name, values, cost }) => ({ name, value: values, cost })),
     nLabels: data.labelCount,
     pairs: data.pairs.map(({ name, value, cost }) => row(`${name}=${value}`, cost)),
+    nPairs: data.labels.reduce((sum, { values }) => sum + values, data.metricCount),
     values: data.values.map(({ value, cost }) => row(value, cost)),
     nValues: data.valueCount,
   };
@@ -58,29 +60,30 @@ export async function countAt(selector: string, focus: string, timeMs: number, s
     const query = `topk(${ROWS_MAX}, count by (${labelName(label)}) (${withLabel(matched, label)}))`;
     return byCount((await run(query)).map(({ metric, value }) => ({ name: metric[label] ?? "", value })));
   };
+  const countValues = async (name: string) => (await run(`count(count by (${labelName(name)}) (${withLabel(matched, name)}))`))[0]?.value ?? 0;
   const names = await request<string[]>("labels", { params: { "match[]": matched, start: at - 300, end: at }, signal });
   const labelNames = names.data.filter((name) => name !== "__name__").slice(0, LABELS_MAX);
   const [total, metrics, values] = await Promise.all([run(`count(${matched})`), largest("__name__"), focus === "" ? [] : largest(focus)]);
-  const labels = await inParallel(labelNames, async (name) => {
-    const [found] = await run(`count(count by (${labelName(name)}) (${withLabel(matched, name)}))`);
-    return { name, value: found?.value ?? 0 };
-  });
+  const [nMetrics, nValues] = await Promise.all([countValues("__name__"), focus === "" ? 0 : countValues(focus)]);
+  const labels = await inParallel(labelNames, async (name) => ({ name, value: await countValues(name) }));
   return {
     total: { name: "", value: total[0]?.value ?? 0 },
     metrics,
-    nMetrics: metrics.length,
+    nMetrics,
     labels: byCount(labels),
     nLabels: names.data.length - 1,
     pairs: [],
+    nPairs: 0,
     values,
-    nValues: values.length,
+    nValues,
   };
 }
 
-/** Adds the matcher `label!=""` to a selector. */
+/** Adds the matcher `label!=""` to a selector. A selector that begins with a metric name allows no other matcher of it. */
 export function withLabel(selector: string, label: string): string {
   const matcher = `${labelName(label)}!=${quote("")}`;
   const trimmed = selector.trim();
+  if (label === "__name__" && !trimmed.startsWith("{")) return trimmed;
   if (!trimmed.endsWith("}")) return `${trimmed}{${matcher}}`;
   const body = trimmed.slice(0, -1).trimEnd();
   return body.endsWith("{") || body.endsWith(",") ? `${body}${matcher}}` : `${body},${matcher}}`;

@@ -10,6 +10,7 @@ import { type Column, DataTable } from "../parts/table";
 import { dateTime, parseDateTime, toInput } from "../parts/time";
 import { Figures, Name, Page, PageLink, QueryLink, Section, Show } from "../parts/view";
 import { MetricChart } from "./metric_chart";
+import { CHURN_MAX } from "./stored";
 
 type LabelRow = ChurnData["labels"][number];
 type MetricRow = ChurnData["metrics"][number];
@@ -37,8 +38,8 @@ export function Churn() {
       }
     >
       <Show loaded={loaded}>{(churn) => <Findings churn={churn} />}</Show>
-      <Section title="New series per second" note="Drag over the graph to look at another hour.">
-        <MetricChart lines={[["New series", NEW_SERIES]]} rangeMs={86_400_000} endMs={undefined} onZoom={(_, endMs) => setTime(endMs)} />
+      <Section title="New series per second">
+        <MetricChart note="Drag over the graph to look at another hour." lines={[["New series", NEW_SERIES]]} rangeMs={86_400_000} endMs={undefined} onZoom={(_, endMs) => setTime(endMs)} />
       </Section>
     </Page>
   );
@@ -50,7 +51,7 @@ export function culprit({ labels, newSeries }: ChurnData): string | undefined {
   if (!first || newSeries === 0) return undefined;
   const values = first.newValues === 1 ? "one new value" : `${count(first.newValues)} new values`;
   const share = percent(first.newSeries / newSeries);
-  return `${values} of the label ${first.label} came with ${count(first.newSeries)} new series (${share}), most of them of ${first.metrics[0] ?? "no metric"}.`;
+  return `${values} of the label ${first.label} came with ${count(first.newSeries)} new series (${share}). The metric with the most of them is ${first.metrics[0] ?? "–"}.`;
 }
 
 function Findings({ churn }: { churn: ChurnData }) {
@@ -82,9 +83,9 @@ function LabelTable({ labels }: { labels: LabelRow[] }) {
     { id: "new", title: "New series", value: ({ newSeries }) => newSeries, cell: ({ newSeries, percent: share }) => `${count(newSeries)} (${percent(share / 100)})`, isNumber: true, bar: true },
     { id: "alone", title: "Alone", hint: "New series that no other label caused", value: ({ newSeriesAlone }) => newSeriesAlone, cell: ({ newSeriesAlone }) => count(newSeriesAlone), isNumber: true },
     { id: "values", title: "New values", value: ({ newValues }) => newValues, cell: ({ newValues }) => count(newValues), isNumber: true },
-    { id: "metrics", title: "Most in", value: ({ metrics }) => metrics[0] ?? "", cell: ({ metrics }) => <span title={metrics.join("\n")}>{metrics[0]}</span>, isMinor: true, wraps: true },
+    { id: "metrics", title: "Most in", value: ({ metrics }) => metrics[0] ?? "", cell: ({ metrics }) => <span title={metrics.join("\n")}><Name text={metrics[0] ?? ""} /></span>, isMinor: true, wraps: true },
   ];
-  return <DataTable id="l" caption="Labels that created series" columns={columns} rows={labels} rowKey={({ label }) => label} sort="new" noun="label" empty="No label created series in this hour." />;
+  return <DataTable id="l" caption="Labels that created series" columns={columns} rows={labels} rowKey={({ label }) => label} sort="new" noun="label" isShort empty="No label created series in this hour." />;
 }
 
 function MetricTable({ metrics }: { metrics: MetricRow[] }) {
@@ -96,8 +97,9 @@ function MetricTable({ metrics }: { metrics: MetricRow[] }) {
       title: "Mostly by",
       value: ({ label }) => label,
       cell: ({ metric, label, percent: share }) =>
-        label === "" ? "–" : <QueryLink expr={`count by (${labelName(label)}) (${metricSelector(metric)})`}>{label} ({percent(share / 100)})</QueryLink>,
+        label === "" ? "–" : <QueryLink expr={`count by (${labelName(label)}) (${metricSelector(metric)})`}><Name text={label} /> <span class="nowrap">({percent(share / 100)})</span></QueryLink>,
+      wraps: true,
     },
   ];
-  return <DataTable id="m" caption="Metrics with new series" columns={columns} rows={metrics} rowKey={({ metric }) => metric} text={({ metric }) => metric} sort="new" noun="metric" empty="No metric has new series in this hour." />;
+  return <DataTable id="m" caption="Metrics with new series" columns={columns} rows={metrics} rowKey={({ metric }) => metric} text={({ metric }) => metric} sort="new" noun="metric" extent={metrics.length >= CHURN_MAX ? `the ${CHURN_MAX} metrics with the most new series` : undefined} isShort empty="No metric has new series in this hour." />;
 }

@@ -20,22 +20,19 @@ interface Props {
   endMs?: number;
   /** Formats values; numbers with suffixes by default. */
   format?: (value: number) => string;
+  /** Shown below the graph. */
+  note?: string;
   onZoom: (startMs: number, endMs: number) => void;
 }
 
-export function MetricChart({ lines, rangeMs, endMs, format, onZoom }: Props) {
+export function MetricChart({ lines, rangeMs, endMs, ...shown }: Props) {
   const key = JSON.stringify([lines, rangeMs, endMs]);
   const loaded = useLoad(key, (signal) => load(lines, rangeMs, endMs ?? Date.now(), signal), REFRESH_MS);
   return (
     <div class="card">
       <Show loaded={loaded}>
-        {({ elements, startMs, toMs, stepMs }) => <Chart elements={elements} startMs={startMs} endMs={toMs} stepMs={stepMs} format={format} onZoom={onZoom} />}
+        {({ elements, startMs, toMs, stepMs }) => <Chart lines={lines} elements={elements} startMs={startMs} endMs={toMs} stepMs={stepMs} {...shown} />}
       </Show>
-      <p class="chart-note">
-        {lines.map(([name, expr], i) => (
-          <span key={name} class="legend-entry"><i class="swatch" style={{ background: seriesColor(i) }} /><QueryLink expr={expr}>{name}</QueryLink></span>
-        ))}
-      </p>
     </div>
   );
 }
@@ -54,21 +51,29 @@ async function load(lines: Props["lines"], rangeMs: number, nowMs: number, signa
   return { elements: all.flat(), startMs, toMs, stepMs };
 }
 
-interface ChartProps {
+interface ChartProps extends Pick<Props, "lines" | "format" | "note" | "onZoom"> {
   elements: MatrixElement[];
   startMs: number;
   endMs: number;
   stepMs: number;
-  format?: Props["format"];
-  onZoom: Props["onZoom"];
 }
 
-function Chart({ elements, startMs, endMs, stepMs, format, onZoom }: ChartProps) {
+function Chart({ lines, elements, startMs, endMs, stepMs, format, note, onZoom }: ChartProps) {
   const grid = useMemo(() => toGrid(elements, startMs, endMs, stepMs), [elements]);
   if (elements.every(({ values }) => !values?.length)) {
-    return <p class="empty">No samples in this range. The server stores its own metrics every --self-scrape-interval.</p>;
+    return <p class="empty">No samples in this range. The server stores its own metrics at the interval of --self-scrape-interval.</p>;
   }
-  return <LineChart grid={grid} mode="lines" hidden={NONE} exemplars={NO_EXEMPLARS} format={format} isSmall onZoom={onZoom} />;
+  return (
+    <>
+      <LineChart grid={grid} mode="lines" hidden={NONE} exemplars={NO_EXEMPLARS} format={format} isSmall onZoom={onZoom} />
+      <p class="chart-note">
+        {lines.map(([name, expr], i) => (
+          <span key={name} class="legend-entry"><i class="swatch" style={{ background: seriesColor(i) }} /><QueryLink expr={expr}>{name}</QueryLink></span>
+        ))}
+        {note}
+      </p>
+    </>
+  );
 }
 
 const NO_EXEMPLARS: [] = [];

@@ -64,7 +64,7 @@ export function MetricDetail({ metric, stored }: { metric: string; stored: Store
   return (
     <>
       <p class="muted">{row?.help || "No help text was sent with this metric."}</p>
-      {stored.costs && <Costs metric={metric} type={type} unit={row?.unit ?? ""} newSeries={row?.newSeries ?? 0} />}
+      {stored.costs && <Costs metric={metric} type={type} unit={row?.unit ?? ""} newSeries={row?.newSeries} />}
       <Rate metric={metric} bytesPerSample={stored.costs?.bytesPerSample ?? 0} />
       <p>Open: <QueryLink expr={query}><code>{query}</code></QueryLink></p>
       <Show loaded={loaded}>{(series) => <LabelTables metric={metric} series={series} />}</Show>
@@ -73,7 +73,7 @@ export function MetricDetail({ metric, stored }: { metric: string; stored: Store
   );
 }
 
-function Costs({ metric, type, unit, newSeries }: { metric: string; type: string; unit: string; newSeries: number }) {
+function Costs({ metric, type, unit, newSeries }: { metric: string; type: string; unit: string; newSeries?: number }) {
   const loaded = useLoad(`cost ${metric}`, async (signal) => (await request<CardinalityReport>("status/cardinality", { params: { "match[]": metricSelector(metric), limit: 1 }, signal })).data.total);
   return (
     <Show loaded={loaded}>
@@ -83,7 +83,7 @@ function Costs({ metric, type, unit, newSeries }: { metric: string; type: string
             ["Type", type],
             ["Unit", unit || "–"],
             ["Series", count(cost.series)],
-            ["New series", count(newSeries), "In the last hour"],
+            ["New series", newSeries === undefined ? "–" : count(newSeries), "In the last hour; – if the metric is not among those with the most"],
             ["Memory", bytes(cost.memoryBytes), "Series, labels and samples in memory"],
             ["Disk", bytes(cost.diskBytes), `${count(cost.diskSamples)} samples in blocks`],
           ]}

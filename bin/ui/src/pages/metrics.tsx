@@ -6,8 +6,8 @@ import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { Figures, Name, Page, PageLink, Show } from "../parts/view";
 import { MetricDetail } from "./metric_detail";
-import { LastUse } from "./requesters";
-import { METRICS_MAX, type MetricRow, type Stored, loadStored } from "./stored";
+import { LAST_USED_HINT, LastUse } from "./requesters";
+import { CHURN_MAX, METRICS_MAX, type MetricRow, type Stored, loadStored } from "./stored";
 
 export function Metrics() {
   const { params } = useAddress();
@@ -39,8 +39,8 @@ function MetricList({ stored }: { stored: Stored }) {
     { id: "type", title: "Type", value: ({ type }) => type, cell: ({ type }) => <span class="tag">{type}</span> },
     { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, bar: true },
     { id: "memory", title: "≈ Memory", hint: "Series times the average memory of a series", value: ({ series }) => series, cell: ({ series }) => bytes(series * bytesPerSeries), isNumber: true, isMinor: true },
-    { id: "new", title: "New series", hint: "Series created in the last hour", value: ({ newSeries }) => newSeries, cell: ({ newSeries }) => count(newSeries), isNumber: true, isMinor: true },
-    { id: "used", title: "Last used", value: ({ usage }) => -(usage?.lastMs ?? 0), cell: ({ usage }) => <LastUse usage={usage} />, isMinor: true, wraps: true },
+    { id: "new", title: "New series", hint: `Series created in the last hour; – if the metric is not among the ${CHURN_MAX} with the most`, value: ({ newSeries = 0 }) => newSeries, cell: ({ newSeries }) => (newSeries === undefined ? "–" : count(newSeries)), isNumber: true, isMinor: true },
+    { id: "used", title: "Last used", hint: LAST_USED_HINT, value: ({ usage }) => -(usage?.lastMs ?? 0), cell: ({ usage }) => <LastUse usage={usage} />, isMinor: true, wraps: true },
     { id: "help", title: "Help", value: ({ help }) => help, isMinor: true, wraps: true },
   ];
   const columns = costs ? all : all.filter(({ id }) => NAME_COLUMNS.includes(id));
@@ -51,7 +51,7 @@ function MetricList({ stored }: { stored: Stored }) {
           ["Metrics", count(metrics.length)],
           ["Series in memory", count(seriesInMemory)],
           ["Memory per series", bytes(bytesPerSeries), "Series, labels and samples in the head"],
-          ["Disk per sample", bytesPerSample > 0 ? `${short(bytesPerSample)} B` : "–", "Average of all blocks"],
+          ["Disk per sample", bytesPerSample > 0 ? `${short(bytesPerSample)} B` : "no blocks yet", "Average of all blocks"],
           ["Series of unused metrics", count(unusedSeries), "No query used their metric since the usage record began"],
         ]}
       />}
@@ -65,7 +65,7 @@ function MetricList({ stored }: { stored: Stored }) {
         sort={costs ? "series" : undefined}
         noun="metric"
         empty={costs ? "The store has no series in memory." : "There are no series that you may see."}
-        controls={metrics.length >= METRICS_MAX && <span class="muted">{costs ? `the ${count(METRICS_MAX)} with the most series` : `the first ${count(METRICS_MAX)}`}</span>}
+        extent={metrics.length < METRICS_MAX ? undefined : costs ? `the ${count(METRICS_MAX)} metrics with the most series` : `the first ${count(METRICS_MAX)} metrics`}
       />
     </>
   );

@@ -13,9 +13,16 @@ export function nameOf({ userAgent, dashboard, panel, rule }: Requester): string
   return userAgent || "unknown";
 }
 
+/** Hint of columns of last uses. */
+export const LAST_USED_HINT = "The latest query in the usage record";
+
+export function NotUsed() {
+  return <span class="muted">not used</span>;
+}
+
 /** The last use in short, with all requesters as a hint. */
 export function LastUse({ usage }: { usage?: UsageEntry }) {
-  if (!usage) return <span class="muted">not used</span>;
+  if (!usage) return <NotUsed />;
   const [first, ...others] = usage.requesters;
   const names = usage.requesters.map(nameOf).join("\n");
   return (

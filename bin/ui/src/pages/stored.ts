@@ -6,6 +6,8 @@ import { loadOwnMetrics } from "./own_metrics";
 
 /** Maximum number of listed metrics. */
 export const METRICS_MAX = 10_000;
+/** Maximum number of metrics that `status/churn` lists: those with the most new series. */
+export const CHURN_MAX = 100;
 
 export interface MetricRow {
   name: string;
@@ -14,7 +16,8 @@ export interface MetricRow {
   unit: string;
   help: string;
   usage?: UsageEntry;
-  newSeries: number;
+  /** Of the last hour; undefined if `status/churn` lists other metrics only. */
+  newSeries?: number;
 }
 
 export interface Stored {
@@ -62,7 +65,14 @@ async function loadNames(signal: AbortSignal): Promise<Stored> {
 
 function toRow(name: string, metadata: Record<string, Metadata[]>): MetricRow {
   const { type = "unknown", unit = "", help = "" } = metadataOf(name, metadata) ?? {};
-  return { name, series: 0, type, unit, help, newSeries: 0 };
+  return { name, series: 0, type, unit, help };
+}
+
+/** Returns the new series by metric, as far as they are listed. */
+export function newSeriesOf({ metrics }: Churn): (name: string) => number | undefined {
+  const listed = new Map(metrics.map(({ metric, newSeries }) => [metric, newSeries]));
+  const others = metrics.length < CHURN_MAX ? 0 : undefined;
+  return (name) => listed.get(name) ?? others;
 }
 
 async function loadAll(signal: AbortSignal): Promise<Stored> {
@@ -74,9 +84,9 @@ async function loadAll(signal: AbortSignal): Promise<Stored> {
     loadOwnMetrics("varve_tsdb_(head_size_bytes|blocks_samples)|prometheus_tsdb_(head_series|storage_blocks_bytes)", signal),
   ]);
   const used = new Map(usage.data.metrics.map((entry) => [entry.metric ?? "", entry]));
-  const created = new Map(churn.data.metrics.map(({ metric, newSeries }) => [metric, newSeries]));
+  const created = newSeriesOf(churn.data);
   const metrics = status.data.seriesCountByMetricName.map(({ name, value }: NameCount) => {
-    return { ...toRow(name, metadata.data), series: value, usage: used.get(name), newSeries: created.get(name) ?? 0 };
+    return { ...toRow(name, metadata.data), series: value, usage: used.get(name), newSeries: created(name) };
   });
   const [series, samples] = [own.value("prometheus_tsdb_head_series"), own.value("varve_tsdb_blocks_samples")];
   const costs = {
