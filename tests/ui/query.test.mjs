@@ -158,7 +158,7 @@ describe("query page", { skip: missing() }, () => {
     strictEqual(stored.status, 200, await stored.text());
     const { page, problems, close } = await open(query("rate(native[5m])", "&g0.tab=graph&g0.range_input=10m"));
     await page.getByRole("button", { name: "Show the heat map" }).click();
-    await page.getByText(/Color: 0 to 0\.5 per bucket/).waitFor();
+    await page.getByText(/0\.5 per bucket/).waitFor();
     await page.getByRole("button", { name: "Table", exact: true }).click();
     await page.getByText(/4 buckets/).click();
     await page.getByRole("rowheader", { name: "(1, 2]" }).waitFor();

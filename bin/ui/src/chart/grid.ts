@@ -23,6 +23,11 @@ export interface Grid {
   common: Labels;
 }
 
+/** Returns the step between times. */
+export function stepOf([first = 0, second = first + 1]: ArrayLike<number> & Iterable<number>): number {
+  return second - first;
+}
+
 /** Puts all series on the grid from `startMs` to `endMs`, both included. */
 export function toGrid(elements: MatrixElement[], startMs: number, endMs: number, stepMs: number): Grid {
   const nTimes = Math.floor((endMs - startMs) / stepMs) + 1;

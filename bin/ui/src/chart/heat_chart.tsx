@@ -6,11 +6,13 @@ import { token } from "../app/theme";
 import { short } from "../parts/format";
 import { dateTime } from "../parts/time";
 import type { Cell, HeatMap } from "./buckets";
+import { stepOf } from "./grid";
 import { Plot } from "./plot";
 
 const HEIGHT = 300;
+const HEATS = Array.from({ length: 10 }, (_, i) => `--heat-${i}`);
 
-export function HeatChart({ map, onZoom }: { map: HeatMap; onZoom: (startMs: number, endMs: number) => void }) {
+export function HeatChart({ map, note, onZoom }: { map: HeatMap; note: string; onZoom: (startMs: number, endMs: number) => void }) {
   const [found, setFound] = useState<Cell>();
   const data = useMemo<uPlot.AlignedData>(() => [map.times, map.times.map(() => null)], [map]);
   const series = useMemo<uPlot.Series[]>(() => [{ paths: () => null, points: { show: false } }], []);
@@ -29,29 +31,28 @@ export function HeatChart({ map, onZoom }: { map: HeatMap; onZoom: (startMs: num
     const y = index === undefined ? -1 : plot.posToVal(plot.cursor.top ?? 0, "y");
     setFound(index === undefined ? undefined : map.cells.find((cell) => cell.timeIndex === index && cell.lower <= y && y < cell.upper));
   };
+  const bound = (index: number) => short(map.bounds[index] ?? NaN);
+  const text = found ? `${dateTime((map.times[found.timeIndex] ?? 0) * 1000)}: ${short(found.count)} from ${bound(found.lower)} to ${bound(found.upper)}` : note;
   return (
-    <div class="chart">
+    <>
       <Plot data={data} series={series} scales={scales} yAxis={yAxis} height={HEIGHT} label="Heat map" onZoom={onZoom} draw={(plot) => drawCells(plot, map)} onPoint={point} />
-      <p class="chart-note" role="status">
-        {found
-          ? `${dateTime((map.times[found.timeIndex] ?? 0) * 1000)}: ${short(found.count)} from ${short(map.bounds[found.lower] ?? NaN)} to ${short(map.bounds[found.upper] ?? NaN)}`
-          : `Color: 0 to ${short(map.max)} per bucket`}
+      <p class="chart-note">
+        Color: 0 <span class="heat-scale" aria-hidden="true">{HEATS.map((name) => <i key={name} class="swatch" style={{ background: `var(${name})` }} />)}</span> {short(map.max)} per bucket, on a square-root scale.{" "}
+        <span role="status">{text}</span>
       </p>
-    </div>
+    </>
   );
 }
 
 /** A cell ends at the next time, so the axis must extend beyond the last time. */
 function xRange(self: uPlot, min: number, max: number): [number, number] {
-  const times = self.data[0];
-  const step = times.length > 1 ? (times[1] ?? 0) - (times[0] ?? 0) : 1;
-  return [min, max + step];
+  return [min, max + stepOf(self.data[0])];
 }
 
 function drawCells(plot: uPlot, map: HeatMap): void {
   const { ctx } = plot;
-  const step = map.times.length > 1 ? (map.times[1] ?? 0) - (map.times[0] ?? 0) : 1;
-  const colors = Array.from({ length: 10 }, (_, i) => token(`--heat-${i}`));
+  const step = stepOf(map.times);
+  const colors = HEATS.map(token);
   ctx.save();
   for (const { timeIndex, lower, upper, count } of map.cells) {
     const time = map.times[timeIndex] ?? 0;

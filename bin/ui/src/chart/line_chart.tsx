@@ -7,7 +7,7 @@ import { seriesColor, token } from "../app/theme";
 import { bytes, short } from "../parts/format";
 import { printLabels } from "../parts/labels";
 import { dateTime } from "../parts/time";
-import { type Grid, stack, toNumber } from "./grid";
+import { type Grid, stack, stepOf, toNumber } from "./grid";
 import { SLICED_FROM, createPainter } from "./painter";
 import { Plot } from "./plot";
 
@@ -69,7 +69,7 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
     () => order.map((i) => ({ ...seriesOptions(i, mode, grid.times.length), ...(isSliced && { paths: () => null }) })),
     [order, mode, grid, isSliced],
   );
-  const scales = useMemo<uPlot.Scales>(() => ({ y: { range: yRange(mode), ...(mode === "log" && { distr: 3 }) } }), [mode]);
+  const scales = useMemo<uPlot.Scales>(() => ({ y: { range: yRange(mode), ...(mode === "log" && { distr: 3 }) }, ...(mode === "bars" && { x: { time: false, range: barsRange } }) }), [mode]);
   const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map((value) => (value == null ? "" : format(value))), ...(format === bytes && { incrs: BINARY_INCREMENTS }) }), [format]);
   const marks = useMemo(() => exemplars.flatMap(marksOf), [exemplars]);
   const highlight = (plot: uPlot) => drawHighlight(plot, overlay.current, data, order, pointed ?? nearest.current);
@@ -124,6 +124,12 @@ function seriesOptions(index: number, mode: Props["mode"], nTimes: number): uPlo
     return { ...base, width: 0, fill: color, paths: uPlot.paths.bars?.({ size: [0.85, 40] }), points: { show: false } };
   }
   return { ...base, width: 1, fill: color, points: { show: false } };
+}
+
+/** The bars of the first and the last time are as wide as the others. */
+function barsRange({ data }: uPlot, min: number, max: number): [number, number] {
+  const half = stepOf(data[0]) / 2;
+  return [min - half, max + half];
 }
 
 function yRange(mode: Props["mode"]): uPlot.Range.Function {

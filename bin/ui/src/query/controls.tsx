@@ -23,10 +23,12 @@ export function Controls({ panel, onChange }: Props) {
       {panel.tab === "graph" && (
         <>
           <Select label="Display" isLabelHidden value={panel.mode} options={MODES} onChange={(mode) => onChange({ mode: mode as Mode })} />
-          <label class="field check">
-            <input type="checkbox" checked={panel.hasExemplars} onChange={(event) => onChange({ hasExemplars: event.currentTarget.checked })} />
-            <span>Exemplars</span>
-          </label>
+          {panel.mode !== "heatmap" && (
+            <label class="field check">
+              <input type="checkbox" checked={panel.hasExemplars} onChange={(event) => onChange({ hasExemplars: event.currentTarget.checked })} />
+              <span>Exemplars</span>
+            </label>
+          )}
         </>
       )}
     </div>

@@ -59,14 +59,15 @@ function GraphView({ panel, outcome, onChange }: GraphProps) {
     const rangeMs = Math.max(1000, Math.round((toMs - fromMs) / 1000) * 1000);
     onChange({ rangeMs, endMs: Math.round(toMs / 1000) * 1000 });
   };
-  if (heatMap) return <HeatChart map={heatMap} onZoom={zoom} />;
+  const note = `Step ${printDuration(stepMs)}. Drag to zoom; the browser's back button returns.`;
+  if (heatMap) return <HeatChart map={heatMap} note={note} onZoom={zoom} />;
   if (grid.lines.length === 0) return <OnlyHistograms elements={elements} onChange={onChange} />;
   const hasTooManyBars = panel.mode === "bars" && grid.lines.length * grid.times.length > BARS_MAX;
   const mode = hasTooManyBars ? "stacked" : (panel.mode as Exclude<Mode, "heatmap">);
   return (
     <>
       <LineChart grid={grid} mode={mode} hidden={hidden} pointed={pointed} exemplars={exemplars} onZoom={zoom} />
-      <p class="chart-note">Step {printDuration(stepMs)}. Drag to zoom; the browser's back button returns.{hasTooManyBars && " There are too many points for bars: they are stacked."}</p>
+      <p class="chart-note">{note}{hasTooManyBars && " There are too many points for bars: they are stacked."}</p>
       <Legend grid={grid} hidden={hidden} onHide={setHidden} onPoint={setPointed} />
     </>
   );
