@@ -44,7 +44,7 @@ function NotForTenants() {
   const { page } = useAddress();
   return (
     <Page title={pageOf(page).title}>
-      <p class="card empty">This page shows the whole server. Your credentials are those of a tenant, whose users see its series and rules.</p>
+      <p class="empty">This page shows the whole server. Your credentials are those of a tenant, whose users see its series and rules.</p>
     </Page>
   );
 }

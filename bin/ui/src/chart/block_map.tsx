@@ -8,7 +8,7 @@ import { dateTime, printDuration } from "../parts/time";
 const ROW = 22;
 
 export function BlockMap({ blocks }: { blocks: Block[] }) {
-  if (blocks.length === 0) return <p class="card empty">There are no blocks yet: all samples are in memory and in the log.</p>;
+  if (blocks.length === 0) return <p class="empty">There are no blocks yet: all samples are in memory and in the log.</p>;
   const start = Math.min(...blocks.map(({ minTime }) => minTime));
   const end = Math.max(...blocks.map(({ maxTime }) => maxTime));
   const levels = [...new Set(blocks.map(({ compaction }) => compaction.level))].sort((a, b) => b - a);

@@ -51,7 +51,7 @@ export function Rules() {
   const loaded = useLoad("rules", async (signal) => (await request<{ groups: Group[] }>("rules", { signal })).data.groups, POLL_MS);
   return (
     <Page title="Rules and alerts">
-      <Show loaded={loaded}>{(groups) => (groups.length === 0 ? <p class="card empty">No rules are loaded. Rule groups that this server evaluates appear here: list their files under rule_files in the configuration, then reload it.</p> : <Groups groups={groups} />)}</Show>
+      <Show loaded={loaded}>{(groups) => (groups.length === 0 ? <p class="empty">No rules are loaded. Rule groups that this server evaluates appear here: list their files under rule_files in the configuration, then reload it.</p> : <Groups groups={groups} />)}</Show>
     </Page>
   );
 }
@@ -74,7 +74,7 @@ function Groups({ groups }: { groups: Group[] }) {
     .filter(({ rules }) => rules.length > 0);
   return (
     <>
-      <Figures items={[["Groups", groups.length], ["Rules", all.length], ["Firing", inState("firing")], ["Pending", inState("pending")], ["With errors", inState("err")]]} />
+      <Figures items={[["Groups", groups.length], ["Rules", all.length], ["Firing rules", inState("firing")], ["Pending rules", inState("pending")], ["Rules with errors", inState("err")]]} />
       <div class="table-tools">
         <Search value={find} label="Search rules" onInput={(value) => setParams({ find: value }, true)} />
         <Select label="State" value={state} options={STATES} onChange={(value) => setParams({ state: value })} />
@@ -91,7 +91,7 @@ function GroupView({ group }: { group: Group }) {
     <section class="section card">
       <h2>{group.name}</h2>
       <p class="about">
-        {group.file} · every {printDuration(group.interval * 1000)} · last <Ago ms={Date.parse(group.lastEvaluation)} /> in {seconds(group.evaluationTime)}
+        {group.file} · every {printDuration(group.interval * 1000)} · evaluated <Ago ms={Date.parse(group.lastEvaluation)} /> in {seconds(group.evaluationTime)}
       </p>
       <div class="section">
         {group.rules.map((rule, i) => <RuleView key={i} group={group} rule={rule} share={total > 0 ? rule.evaluationTime / total : 0} />)}
@@ -128,13 +128,13 @@ function RuleBody({ group, rule }: { group: Group; rule: Rule }) {
         <QueryLink expr={rule.query} tab="explain">Explain</QueryLink>
         {rule.type === "alerting" && <QueryLink expr={`ALERTS{alertname=${quote(rule.name)}}`} range="1w" title="When the alert was pending or firing">History</QueryLink>}
         {rule.type === "recording" && <QueryLink expr={rule.name}>Recorded series</QueryLink>}
-        <span class="muted">last <Ago ms={Date.parse(rule.lastEvaluation)} /></span>
+        <span class="muted">evaluated <Ago ms={Date.parse(rule.lastEvaluation)} /></span>
         {rule.duration !== undefined && rule.duration > 0 && <span class="muted">for {printDuration(rule.duration * 1000)}</span>}
         {rule.keepFiringFor !== undefined && rule.keepFiringFor > 0 && <span class="muted">keeps firing for {printDuration(rule.keepFiringFor * 1000)}</span>}
       </p>
       {rule.type === "alerting" && !isTenant.get() && <AlertQuestions group={group} rule={rule} />}
       {rule.lastError && <p class="message error">{rule.lastError}</p>}
-      {rule.labels && Object.keys(rule.labels).length > 0 && <p><code>{printLabels(rule.labels)}</code></p>}
+      {rule.labels && Object.keys(rule.labels).length > 0 && <p><span class="muted">labels: </span><code>{printLabels(rule.labels)}</code></p>}
       {Object.entries(rule.annotations ?? {}).map(([name, text]) => <p key={name}><span class="muted">{name}: </span>{text}</p>)}
       {rule.alerts?.map((alert) => <AlertView key={printLabels(alert.labels)} alert={alert} />)}
     </div>
@@ -148,7 +148,7 @@ function AlertView({ alert }: { alert: Alert }) {
         <span class={`tag ${TAGS[alert.state] ?? ""}`}>{alert.state}</span> <code>{printLabels(alert.labels)}</code>
         {Object.entries(alert.annotations).map(([name, text]) => <div key={name}><span class="muted">{name}: </span>{text}</div>)}
       </div>
-      <span class="muted nowrap" title={alert.value}>{short(toNumber(alert.value))}{alert.activeAt && <> since <Ago ms={Date.parse(alert.activeAt)} /></>}</span>
+      <span class="muted nowrap" title={alert.value}>{short(toNumber(alert.value))}{alert.activeAt && `, active for ${printDuration(Math.round((Date.now() - Date.parse(alert.activeAt)) / 1000) * 1000)}`}</span>
     </div>
   );
 }
