@@ -34,9 +34,9 @@ function Load({ own }: { own: OwnMetrics }) {
       <Figures
         items={[
           ["Queries now", count(own.value("prometheus_engine_queries")), "Running or waiting"],
-          ["At a time", count(own.value("prometheus_engine_queries_concurrent_max")), "--query.max-concurrency"],
+          ["Allowed at a time", count(own.value("prometheus_engine_queries_concurrent_max")), "--query.max-concurrency"],
           ["Queries since startup", count(waited?.count ?? 0)],
-          ["Mean wait", waited && waited.count > 0 ? seconds(waited.sum / waited.count) : "–", "Mean time in the queue"],
+          ["Mean wait for a permit", waited && waited.count > 0 ? seconds(waited.sum / waited.count) : "–", "Part of the time in the queue"],
           ["Shared results", count(own.value("varve_requests_coalesced_total", { class: "query" })), "Queries that got the result of an identical one"],
         ]}
       />

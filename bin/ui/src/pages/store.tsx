@@ -3,11 +3,11 @@
 import { request } from "../api/client";
 import type { Block, BuildInfo, RuntimeInfo } from "../api/types";
 import { setParams, useAddress } from "../app/router";
-import { bytes, count, percent, seconds } from "../parts/format";
+import { bytes, count, percent } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
-import { dateTime, parseDuration } from "../parts/time";
-import { Copied, Figures, Page, Section, Select, Show } from "../parts/view";
+import { dateTime, parseDuration, printDuration } from "../parts/time";
+import { Copied, Figures, Name, Page, Section, Select, Show } from "../parts/view";
 import { BlockMap } from "../chart/block_map";
 import { MetricChart } from "./metric_chart";
 import { type OwnMetrics, loadOwnMetrics } from "./own_metrics";
@@ -59,10 +59,10 @@ function State({ own }: { own: OwnMetrics }) {
       items={[
         ["Series in memory", count(own.value("prometheus_tsdb_head_series"))],
         ["Head", bytes(own.value("varve_tsdb_head_size_bytes")), "Series and samples in memory"],
-        ["Process", `${bytes(used)} (${percent(limit > 0 ? used / limit : 0)})`, `Of ${bytes(limit)}; see --memory.refuse-at`],
+        ["Memory in use", `${bytes(used)} (${percent(limit > 0 ? used / limit : 0)})`, `Of ${bytes(limit)}, as compared with --memory.refuse-at`],
         ["Disk", bytes(disk), "Blocks, without the log"],
         ["Samples in blocks", count(samples)],
-        ["Bytes per sample", samples > 0 ? (disk / samples).toFixed(2) : "–", "Blocks with their indexes"],
+        ["Bytes per sample", samples > 0 ? (disk / samples).toFixed(2) : "no blocks yet", "Blocks with their indexes"],
         ["Log not written", bytes(own.value("varve_tsdb_wal_pending_bytes")), "Records of the write-ahead log that wait to be written"],
       ]}
     />
@@ -78,10 +78,10 @@ interface Task {
 function Tasks({ own }: { own: OwnMetrics }) {
   const n = (name: string) => own.value(name);
   const isReplaying = n("varve_tsdb_replay_running") > 0;
-  const bad = (name: string, metric: string): Task => ({ name, value: count(n(metric)), isBad: n(metric) > 0 });
+  const bad = (name: string, metric: string, format = count): Task => ({ name, value: format(n(metric)), isBad: n(metric) > 0 });
   const tasks: Task[] = [
     { name: "Replay", value: isReplaying ? `${bytes(n("varve_tsdb_replay_read_bytes"))} of ${bytes(n("varve_tsdb_replay_log_bytes"))}` : `done, ${count(n("varve_tsdb_replayed_series"))} series and ${count(n("varve_tsdb_replayed_samples"))} samples` },
-    bad("Damaged bytes of the log, quarantined", "varve_tsdb_replayed_damaged_bytes"),
+    bad("Damaged bytes of the log, quarantined", "varve_tsdb_replayed_damaged_bytes", bytes),
     { name: "Compactions", value: count(n("prometheus_tsdb_compactions_total")) },
     bad("Failed compactions", "prometheus_tsdb_compactions_failed_total"),
     bad("Panics of background tasks", "varve_tsdb_background_panics_total"),
@@ -115,8 +115,8 @@ async function loadServer(signal: AbortSignal) {
 function Server() {
   const loaded = useLoad("server", loadServer);
   const columns: Array<Column<[string, string]>> = [
-    { id: "flag", title: "Flag", value: ([name]) => name, cell: ([name]) => <code>--{name}</code>, wraps: true },
-    { id: "value", title: "Value", value: ([, value]) => value, cell: ([, value]) => <code>{value}</code>, wraps: true },
+    { id: "flag", title: "Flag", value: ([name]) => name, cell: ([name]) => <Name text={`--${name}`} />, wraps: true },
+    { id: "value", title: "Value", value: ([, value]) => value, cell: ([, value]) => (value === "" ? "–" : <code>{value}</code>), wraps: true },
   ];
   return (
     <Show loaded={loaded}>
@@ -125,7 +125,7 @@ function Server() {
           <Section title="Server">
             <dl class="facts card">
               <dt>Version</dt><dd>{build.revision}, API of Prometheus {build.version}</dd>
-              <dt>Running for</dt><dd>{seconds((Date.parse(runtime.serverTime) - Date.parse(runtime.startTime)) / 1000)}, since {dateTime(Date.parse(runtime.startTime))}</dd>
+              <dt>Running for</dt><dd>{printDuration(Math.round((Date.parse(runtime.serverTime) - Date.parse(runtime.startTime)) / 1000) * 1000)}, since {dateTime(Date.parse(runtime.startTime))}</dd>
               <dt>Host</dt><dd>{runtime.hostname}, {runtime.GOMAXPROCS} cores, working directory {runtime.CWD}</dd>
               <dt>Retention</dt><dd>{runtime.storageRetention}</dd>
               <dt>Configuration</dt><dd>{runtime.reloadConfigSuccess ? "loaded" : "the last reload failed"}, {dateTime(Date.parse(runtime.lastConfigTime))}</dd>

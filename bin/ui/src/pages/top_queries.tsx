@@ -5,7 +5,7 @@ import { setParams, useAddress } from "../app/router";
 import { bytes, count, seconds } from "../parts/format";
 import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
-import { QueryLink, Section, Select, Show } from "../parts/view";
+import { Name, QueryLink, Section, Select, Show } from "../parts/view";
 import { nameOf } from "./requesters";
 
 interface TopQuery {
@@ -42,7 +42,7 @@ export function TopQueries() {
 
 function TopTable({ queries }: { queries: TopQuery[] }) {
   const columns: Array<Column<TopQuery>> = [
-    { id: "shape", title: "Query", value: ({ shape }) => shape, cell: ({ shape, example }) => <QueryLink expr={example}><code>{shape}</code></QueryLink>, isName: true },
+    { id: "shape", title: "Query", value: ({ shape }) => shape, cell: ({ shape, example }) => <QueryLink expr={example}><Name text={shape} /></QueryLink>, isName: true },
     { id: "total", title: "Total time", value: (query) => query.seconds, cell: (query) => seconds(query.seconds), isNumber: true, bar: true },
     { id: "n", title: "Queries", value: (query) => query.queries, cell: (query) => count(query.queries), isNumber: true },
     { id: "max", title: "Longest", value: (query) => query.secondsMax, cell: (query) => seconds(query.secondsMax), isNumber: true },
@@ -51,5 +51,5 @@ function TopTable({ queries }: { queries: TopQuery[] }) {
     { id: "failed", title: "Failed", value: ({ failed }) => failed, cell: ({ failed }) => (failed > 0 ? <span class="tag bad">{count(failed)}</span> : "0"), isNumber: true, isMinor: true },
     { id: "who", title: "Last client", value: ({ userAgent }) => nameOf({ userAgent, dashboard: "", panel: "", rule: "", queries: 0, lastMs: 0 }), isMinor: true, wraps: true },
   ];
-  return <DataTable id="top" caption="Most expensive queries" columns={columns} rows={queries} rowKey={({ shape }) => shape} text={({ shape }) => shape} sort="total" noun="shape" empty="No query ended in this time." />;
+  return <DataTable id="top" caption="Most expensive queries" columns={columns} rows={queries} rowKey={({ shape }) => shape} text={({ shape }) => shape} sort="total" noun="query" nouns="queries" empty="No query ended in this time." />;
 }

@@ -11,7 +11,10 @@ import { Ago, download, Figures, Name, Page, PageLink, Section, Select, Show } f
 import { RelabelRules } from "./relabel_rules";
 
 const DAY_S = 86_400;
-const AGES: Array<[string, string]> = [["", "ever recorded"], ["1", "the last day"], ["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"]];
+const AGES: Array<[string, string]> = [["", "the whole record"], ["1", "the last day"], ["7", "the last 7 days"], ["30", "the last 30 days"], ["90", "the last 90 days"]];
+
+/** SCRAPE_INTERVAL and BYTES_PER_SAMPLE of bin/tools/advise/drops.rs. */
+const ESTIMATE = "≈ assumes one sample per series every 30 s. On disk a sample has the average size of all blocks, or 1 byte while there are no blocks.";
 
 export function Usage() {
   const { params } = useAddress();
@@ -21,7 +24,7 @@ export function Usage() {
     return (await request<Data>("status/advice", { params: { since, labels }, signal })).data;
   });
   return (
-    <Page title="Usage and drop advice" about="What no rule of this server and no recorded query uses, and what it costs. Dashboards that nobody opened are not recorded: compare them with varve advise drops before you drop anything.">
+    <Page title="Usage and drop advice" about={<>What no rule of this server and no recorded query uses, and what it costs. Dashboards that nobody opened are not in the record: check them with <code>varve advise drops</code> before you drop anything.</>}>
       <Show loaded={loaded}>{(advice) => <Advice advice={advice} days={days} labels={labels} />}</Show>
       <RelabelRules />
     </Page>
@@ -36,8 +39,8 @@ function Advice({ advice, days, labels }: { advice: Data; days: string; labels: 
     ...(unused.some(({ kind }) => kind !== "metric") ? [KIND] : []),
     { id: "job", title: "Job", value: ({ job }) => job, isMinor: true, wraps: true },
     { id: "series", title: "Series", value: ({ series }) => series, cell: ({ series }) => count(series), isNumber: true, bar: true },
-    { id: "rate", title: "Samples/s", value: ({ samplesPerSecond }) => samplesPerSecond, cell: ({ samplesPerSecond }) => short(samplesPerSecond), isNumber: true, isMinor: true },
-    { id: "disk", title: "Disk", hint: "Over the retention, at the measured size of a sample", value: ({ bytes: size }) => size, cell: ({ bytes: size }) => bytes(size), isNumber: true },
+    { id: "rate", title: "≈ Samples/s", value: ({ samplesPerSecond }) => samplesPerSecond, cell: ({ samplesPerSecond }) => short(samplesPerSecond), isNumber: true, isMinor: true },
+    { id: "disk", title: "≈ Disk", hint: "Over the retention", value: ({ bytes: size }) => size, cell: ({ bytes: size }) => bytes(size), isNumber: true },
   ];
   return (
     <>
@@ -45,8 +48,8 @@ function Advice({ advice, days, labels }: { advice: Data; days: string; labels: 
         items={[
           ["Unused metrics", `${count(totals.unusedMetrics)} of ${count(totals.metrics)}`],
           ["Their series", `${count(totals.unusedSeries)} (${percent(totals.unusedSeries / Math.max(1, totals.series))})`],
-          ["Samples/s", `${short(totals.unusedSamplesPerSecond)} of ${short(totals.samplesPerSecond)}`],
-          ["Disk", bytes(totals.unusedBytes), "Over the retention"],
+          ["≈ Samples/s", `${short(totals.unusedSamplesPerSecond)} of ${short(totals.samplesPerSecond)}`],
+          ["≈ Disk over retention", bytes(totals.unusedBytes)],
           ["Record began", dateTime(sinceMs).slice(0, 16)],
         ]}
       />
@@ -54,7 +57,7 @@ function Advice({ advice, days, labels }: { advice: Data; days: string; labels: 
       {advice.nameless.length > 0 && (
         <p class="message info"><span>{plural(advice.nameless.length, "query", "queries")} without a metric name keep everything that they may match: <code>{advice.nameless.slice(0, 3).join("; ")}</code></span></p>
       )}
-      <Section title="Unused">
+      <Section title="Unused" note={ESTIMATE}>
         <DataTable
           id="u"
           caption="Unused"
@@ -85,7 +88,7 @@ function Advice({ advice, days, labels }: { advice: Data; days: string; labels: 
             <span>Only recording rules whose results nothing reads use {advice.unread.slice(0, 5).map(({ metric }) => metric).join(", ")}{advice.unread.length > 5 && ` and ${advice.unread.length - 5} more`}. Review these rules.</span>
           </p>
         )}
-        <p class="about">The rules are in dry run: they count what they would drop. They disable themselves when a query uses what they drop. Put the file into a directory that ingest.relabel_files lists.</p>
+        <p class="about">The downloaded rules are in dry run: they count what they would drop. They disable themselves when a query uses what they drop. Put the file into a directory that ingest.relabel_files lists.</p>
       </Section>
     </>
   );

@@ -69,7 +69,7 @@ export function Figures({ items }: { items: Array<[name: string, value: Componen
 
 /** A name in a table. It may break after its separators, so that no line breaks inside of a word. */
 export function Name({ text }: { text: string }) {
-  return <code>{text.split(/(?<=[_:./-])(?=.)/).map((part, i) => (i === 0 ? part : [<wbr key={i} />, part]))}</code>;
+  return <code>{text.split(/(?<=\w[_:./-])(?=.)/).map((part, i) => (i === 0 ? part : [<wbr key={i} />, part]))}</code>;
 }
 
 /** A link that opens an expression on the query page. */

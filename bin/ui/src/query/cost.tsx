@@ -19,7 +19,7 @@ export function Cost({ stats, totalSeconds, size, isShared }: Props) {
     const { timings, samples, memoryPeakBytes } = stats;
     items.push(
       ["Evaluation", seconds(timings.evalTotalTime), "Time in the engine"],
-      ["Queue", seconds(timings.execQueueTime), "Time that the query waited for a permit (--query.max-concurrency)"],
+      ["Queue", seconds(timings.execQueueTime), "From the arrival of the request until a thread worked on it: the wait for a permit (--query.max-concurrency) and for the thread"],
       ["Series", count(samples.seriesTouched), "Series that the selectors read"],
       ["Samples", count(samples.samplesRead), "Samples read; a sample in several windows counts once"],
       ["Peak samples", count(samples.peakSamples), "Most samples held at once (--query.max-samples)"],
