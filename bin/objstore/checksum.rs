@@ -1,11 +1,11 @@
 //! SHA-256 of files and objects, in hexadecimal.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use data_encoding::HEXLOWER;
 use ring::digest::{self, SHA256};
 
 use super::MIB;
@@ -23,13 +23,13 @@ impl Checksum {
     }
 
     pub(super) fn finish(self) -> String {
-        hex(self.0.finish().as_ref())
+        HEXLOWER.encode(self.0.finish().as_ref())
     }
 }
 
 /// Returns the checksum of bytes.
 pub(super) fn checksum(bytes: &[u8]) -> String {
-    hex(digest::digest(&SHA256, bytes).as_ref())
+    HEXLOWER.encode(digest::digest(&SHA256, bytes).as_ref())
 }
 
 /// Returns the checksum of a file.
@@ -45,12 +45,4 @@ pub(crate) fn file_checksum(path: &Path) -> Result<String> {
             size => checksum.add(&bytes[..size]),
         }
     }
-}
-
-/// Returns bytes in hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::HeaderMap;
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::task::JoinHandle;
@@ -26,7 +27,7 @@ use crate::config::tracing::TracingConfig;
 use exporter::Exporter;
 pub(crate) use message::AnyValue;
 use message::{KeyValue, Span, Status};
-use parent::{Parent, print, random};
+use parent::{Parent, random};
 
 /// Starts traces while the configuration has a receiver.
 #[derive(Debug)]
@@ -165,7 +166,7 @@ impl Trace {
 
     /// Returns the ids of the trace and of the span of the request, in hexadecimal digits.
     pub(crate) fn ids(&self) -> (String, String) {
-        (print(&self.trace_id), print(&self.span_id))
+        (HEXLOWER.encode(&self.trace_id), HEXLOWER.encode(&self.span_id))
     }
 
     fn push(&self, name: &str, start: u64, end: u64) {

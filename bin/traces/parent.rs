@@ -1,6 +1,7 @@
 //! The identity of a trace: the header `traceparent` of W3C Trace Context, and the sampling decision.
 
 use anyhow::{Context, Result};
+use data_encoding::HEXLOWER;
 
 /// The identity of a trace, and of the span from which a request came, if it came from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,22 +55,7 @@ fn is_sampled(trace_id: &[u8; 16], fraction: f64) -> bool {
 
 /// Returns the bytes of a text of lower-case hexadecimal digits, or `None` if it has another length.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let mut bytes = [0; N];
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    (pairs.len() == N && rest.is_empty()).then_some(bytes)
-}
-
-/// Returns bytes as lower-case hexadecimal digits.
-pub(super) fn print(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -81,8 +67,8 @@ mod tests {
     #[test]
     fn the_parent_is_read_from_the_header() {
         let parent = Parent::parse(&format!("00-{TRACE}-00f067aa0ba902b7-01")).unwrap();
-        assert_eq!((print(&parent.trace_id).as_str(), parent.is_sampled), (TRACE, true));
-        assert_eq!(print(&parent.span_id.unwrap()), "00f067aa0ba902b7");
+        assert_eq!((HEXLOWER.encode(&parent.trace_id).as_str(), parent.is_sampled), (TRACE, true));
+        assert_eq!(HEXLOWER.encode(&parent.span_id.unwrap()), "00f067aa0ba902b7");
         assert!(!Parent::parse(&format!("00-{TRACE}-00f067aa0ba902b7-00")).unwrap().is_sampled);
         assert!(Parent::parse(&format!("01-{TRACE}-00f067aa0ba902b7-01-x")).is_some(), "a later version");
         for invalid in [

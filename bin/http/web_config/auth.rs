@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER_PERMISSIVE;
 use parking_lot::Mutex;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{Choice, ConstantTimeEq};
@@ -291,14 +292,7 @@ fn of_token(token: &str) -> Result<Digest> {
 }
 
 fn parse_hex(hex: &str) -> Option<Digest> {
-    let mut digest = Digest::default();
-    if hex.len() != 2 * digest.len() || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (idx, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&hex[2 * idx..2 * idx + 2], 16).ok()?;
-    }
-    Some(digest)
+    HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()?.try_into().ok()
 }
 
 /// Returns the digest of strings.
@@ -312,6 +306,8 @@ fn sha256(parts: &[&[u8]]) -> Digest {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::HEXLOWER;
+
     use super::*;
     use crate::http::web_config::file::parse;
 
@@ -325,7 +321,7 @@ mod tests {
              bearer_tokens:\n\
              - {{name: reader, token: r3ad, scopes: [read]}}\n\
              - {{name: writer, token_sha256: {}, scopes: [write, admin]}}\n",
-            sha256(&[b"wr1te"]).map(|byte| format!("{byte:02x}")).concat()
+            HEXLOWER.encode(&sha256(&[b"wr1te"]))
         );
         Arc::new(Auth::new(&parse(&text).unwrap(), Path::new(""), &mut Vec::new()).unwrap().unwrap())
     }

@@ -26,6 +26,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use data_encoding::HEXLOWER;
 use varve_prometheus::block::{BlockMeta, Ulid};
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::export::{ExportOptions, export_block};
@@ -33,7 +34,6 @@ use varve_prometheus::recover::range_of;
 use varve_tsdb::Db;
 use varve_tsdb::fs::{Fs, RealFs};
 
-use super::checksum::hex;
 use super::metrics::UploadMetrics;
 use super::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};
 use crate::printing::error_chain;
@@ -179,7 +179,7 @@ impl Uploader {
             None => {
                 let mut random = [0; 16];
                 getrandom::fill(&mut random)?;
-                let id = hex(&random);
+                let id = HEXLOWER.encode(&random);
                 self.store.put(BUCKET_ID, BUCKET_ID_SIZE, &mut id.as_bytes())?;
                 id
             }

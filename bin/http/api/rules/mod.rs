@@ -8,6 +8,7 @@ mod list;
 
 use axum::extract::State;
 use axum::response::Response;
+use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use varve_rules::Group;
 use varve_rules::rule::Rule;
@@ -146,7 +147,7 @@ fn passes(rule: &Rule, matchers: &[Matcher]) -> bool {
 
 /// Returns the token of the page that begins with `group`.
 fn token(group: &Group) -> String {
-    digest(&SHA256, group.key().as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(digest(&SHA256, group.key().as_bytes()).as_ref())
 }
 
 fn parse_exclude_alerts(text: &str) -> Result<bool, ApiError> {

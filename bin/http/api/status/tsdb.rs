@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_prometheus::block::Ulid;
 use varve_tsdb::TimeRange;
 use varve_tsdb::stats::{BlockSummary, Cardinality, NameCount};
 
@@ -164,12 +165,9 @@ pub(crate) async fn blocks(State(app): State<Arc<App>>) -> Result<Response, ApiE
     Ok(success(&Blocks { blocks: store.db.blocks().iter().map(BlockMeta::from).collect() }))
 }
 
-/// Formats a number as an ULID: 26 digits in Crockford's base 32.
+/// Formats a number as a ULID.
 fn ulid(number: u64) -> String {
-    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-    const LEN: u32 = 26;
-    let digit = |place: u32| (u128::from(number) >> (5 * place)) as usize % DIGITS.len();
-    (0..LEN).rev().map(|place| char::from(DIGITS[digit(place)])).collect()
+    Ulid::new(0, number.into()).to_string()
 }
 
 #[cfg(test)]
