@@ -87,10 +87,10 @@ macro_rules! schema {
         $( $(#[doc = $doc:literal])* $field:ident $(= $name:literal)? : $Kind:ty ),* $(,)?
     }) => {
         $(#[doc = $about])*
-        #[derive(Debug, serde::Serialize)]
+        #[derive(Debug, serde::Serialize, serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
         $vis struct $Type {
-            $( $(#[doc = $doc])* $(#[serde(rename = $name)])? pub(super) $field: $Kind, )*
+            $( $(#[doc = $doc])* $(#[serde(rename = $name)])? pub(crate) $field: $Kind, )*
         }
 
         impl $crate::http::openapi::JsonSchema for $Type {

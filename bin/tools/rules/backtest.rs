@@ -4,37 +4,10 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::{BacktestArgs, date, label_set, read};
+use crate::http::api::rules::backtest::{Backtest, BacktestedRule, Firing};
 use crate::tools::client::escape;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Backtest {
-    rules: Vec<Rule>,
-    is_truncated: bool,
-    warnings: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Rule {
-    group: String,
-    name: String,
-    evaluations: u64,
-    failures: u64,
-    last_error: String,
-    firings: Vec<Firing>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Firing {
-    labels: Map<String, Value>,
-    fired_at_ms: i64,
-    resolved_at_ms: i64,
-}
 
 /// Sends the file to a server and prints its response.
 pub(super) fn backtest(args: &BacktestArgs) -> Result<()> {
@@ -50,12 +23,12 @@ pub(super) fn backtest(args: &BacktestArgs) -> Result<()> {
 
 fn print(backtest: &Backtest) -> String {
     let mut text: String = backtest.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
-    for Rule { group, name, evaluations, failures, last_error, firings } in &backtest.rules {
+    for BacktestedRule { group, name, evaluations, failures, last_error, firings, .. } in &backtest.rules {
         let _ = writeln!(text, "{name} in group {group}: fires {} times in {evaluations} evaluations", firings.len());
         if *failures > 0 {
             let _ = writeln!(text, "  {failures} evaluations fail: {last_error}");
         }
-        for Firing { labels, fired_at_ms, resolved_at_ms } in firings {
+        for Firing { labels, fired_at_ms, resolved_at_ms, .. } in firings {
             let end = if *resolved_at_ms == 0 { "the end".to_owned() } else { date(*resolved_at_ms) };
             let _ = writeln!(text, "  {} to {end} {}", date(*fired_at_ms), label_set(labels));
         }

@@ -4,50 +4,10 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::{ExplainArgs, date, label_set, time_ms};
+use crate::http::api::rules::explain::{ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations};
 use crate::tools::client::escape;
-
-#[derive(Deserialize)]
-struct Explanations {
-    rules: Vec<Explanation>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Explanation {
-    group: String,
-    name: String,
-    time_ms: i64,
-    reason: String,
-    steps: Vec<Step>,
-    alerts: Vec<Alert>,
-}
-
-#[derive(Deserialize)]
-struct Step {
-    depth: usize,
-    expr: String,
-    series: u64,
-    examples: Vec<Example>,
-}
-
-#[derive(Deserialize)]
-struct Example {
-    labels: Map<String, Value>,
-    value: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Alert {
-    labels: Map<String, Value>,
-    state: String,
-    value: String,
-    active_at_ms: i64,
-    fires_in_ms: i64,
-}
 
 /// Asks a server and prints its explanation.
 pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
@@ -65,17 +25,18 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
 }
 
 fn print(rule: &Explanation) -> String {
-    let Explanation { group, name, time_ms, reason, steps, alerts } = rule;
+    let Explanation { group, name, time_ms, reason, steps, alerts, .. } = rule;
     let mut text = format!("{name} in group {group}, at {}\n  {reason}\n\n", date(*time_ms));
     let _ = writeln!(text, "{:>8}  expression", "series");
-    for Step { depth, expr, series, examples } in steps {
+    for ExplainedStep { depth, expr, series, examples } in steps {
         let expr = expr.split_whitespace().collect::<Vec<_>>().join(" ");
-        let _ = writeln!(text, "{series:>8}  {:1$}{expr}", "", depth * 2);
-        for Example { labels, value } in examples {
-            let _ = writeln!(text, "{:1$}{2} = {value}", "", 12 + depth * 2, label_set(labels));
+        let indent = *depth as usize * 2;
+        let _ = writeln!(text, "{series:>8}  {:indent$}{expr}", "");
+        for ExampleSeries { labels, value } in examples {
+            let _ = writeln!(text, "{:1$}{2} = {value}", "", 12 + indent, label_set(labels));
         }
     }
-    for Alert { labels, state, value, active_at_ms, fires_in_ms } in alerts {
+    for ExplainedAlert { labels, state, value, active_at_ms, fires_in_ms } in alerts {
         let left = match fires_in_ms {
             0 => String::new(),
             left_ms => format!(", fires in {}", varve_query::promql::print_duration(*left_ms)),
@@ -91,7 +52,8 @@ mod tests {
 
     #[test]
     fn an_explanation_is_printed_as_a_tree() {
-        let response = r#"{"group": "g", "name": "A", "timeMs": 0, "reason": "1 alert is pending",
+        let response = r#"{"file": "f", "group": "g", "name": "A", "query": "a > 1", "timeMs": 0,
+            "reason": "1 alert is pending", "state": "pending", "lastError": "",
             "steps": [{"depth": 0, "expr": "a > 1", "series": 0, "examples": []},
                 {"depth": 1, "expr": "a", "series": 1, "examples": [{"labels": {"x": "y"}, "value": "1"}]}],
             "alerts": [{"labels": {"x": "y"}, "state": "pending", "value": "2", "activeAtMs": 0, "firesInMs": 90000}]}"#;

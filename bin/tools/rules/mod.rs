@@ -7,11 +7,13 @@ mod backfill;
 mod backtest;
 mod explain;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::client::ServerArgs;
 use super::output::OutputArgs;
@@ -141,7 +143,7 @@ fn date(time_ms: i64) -> String {
 }
 
 /// Prints labels as a selector.
-fn label_set(labels: &serde_json::Map<String, serde_json::Value>) -> String {
-    let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+fn label_set(labels: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={}", json!(value))).collect();
     format!("{{{}}}", pairs.join(", "))
 }

@@ -19,7 +19,7 @@ use crate::server::app::App;
 const LABELS_SIZE_MAX: usize = 1 << 20;
 
 /// An entry of a list that is always empty.
-#[derive(Debug, serde::Serialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Nothing {}
 
 impl crate::http::openapi::JsonSchema for Nothing {
