@@ -100,7 +100,7 @@ fn options() -> NotifierOptions {
 }
 
 fn start(options: NotifierOptions, config: &Config) -> Arc<Notifier> {
-    let notifier = Arc::new(Notifier::new(options, Metrics::new().unwrap().notifications()));
+    let notifier = Arc::new(Notifier::new(options, Metrics::new().unwrap().notifications));
     notifier.apply(notifier.prepare(config).unwrap());
     notifier
 }
@@ -279,7 +279,7 @@ fn a_thousand_reloads_leave_nothing_behind() {
         let metrics = Metrics::new().unwrap();
         let n_series = || -> usize {
             let family = |name: &str| {
-                prometheus::core::Collector::collect(&metrics.notifications().sent)
+                prometheus::core::Collector::collect(&metrics.notifications.sent)
                     .iter()
                     .filter(|family| family.name() == name)
                     .map(|family| family.get_metric().len())
@@ -287,7 +287,7 @@ fn a_thousand_reloads_leave_nothing_behind() {
             };
             family("prometheus_notifications_sent_total")
         };
-        let notifier = Arc::new(Notifier::new(options(), metrics.notifications()));
+        let notifier = Arc::new(Notifier::new(options(), metrics.notifications.clone()));
         let config_of = |i: usize| alerting(&[format!("{{static_configs: [{{targets: ['a:1', 'b{i}:1']}}]}}")]);
         reload(&notifier, &config_of(0));
         let kept = Arc::clone(&notifier.state.read().sets[0].senders[0]);

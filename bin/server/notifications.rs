@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 /// The last reload of the configuration failed.
@@ -62,7 +62,7 @@ impl Notifications {
 
     /// Activates or deactivates a notification.
     pub(crate) fn set(&self, text: &'static str, active: bool) {
-        let mut board = self.board();
+        let mut board = self.state.lock();
         if board.active.contains_key(text) == active {
             return;
         }
@@ -79,19 +79,19 @@ impl Notifications {
 
     /// Ends all streams, once their queued events are sent.
     pub(crate) fn close(&self) {
-        let mut board = self.board();
+        let mut board = self.state.lock();
         board.is_closed = true;
         board.subscribers.clear();
     }
 
     /// Returns the active notifications.
     pub(crate) fn list(&self) -> Vec<Event> {
-        self.board().list()
+        self.state.lock().list()
     }
 
     /// Returns a stream of the active notifications and then of changes, or `None` if there are too many subscribers.
     pub(crate) fn subscribe(&self) -> Option<mpsc::Receiver<Event>> {
-        let mut board = self.board();
+        let mut board = self.state.lock();
         board.subscribers.retain(|subscriber| !subscriber.is_closed());
         if board.subscribers.len() >= self.subscribers_max {
             return None;
@@ -104,11 +104,6 @@ impl Notifications {
             board.subscribers.push(sender);
         }
         Some(receiver)
-    }
-
-    fn board(&self) -> MutexGuard<'_, Board> {
-        // The state stays consistent after a panic, because it changes in single steps.
-        self.state.lock()
     }
 }
 

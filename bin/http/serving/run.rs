@@ -155,7 +155,7 @@ pub(crate) async fn run_shared(
         Role::Follower(computation) => {
             let result = computation.result().await;
             if result.is_for_followers() {
-                state.app.metrics.requests_coalesced(class.name()).inc();
+                state.app.metrics.requests_coalesced.with_label_values(&[class.name()]).inc();
                 let mut response = respond(result, Box::new(computation))?;
                 response.headers_mut().insert(SHARED, HeaderValue::from_static("true"));
                 return Ok(response);

@@ -41,7 +41,13 @@ impl HttpState {
     pub(crate) fn new(app: Arc<App>, web: WebConfig) -> Self {
         let settings = &app.settings;
         let gate = |flag, class: RequestClass, n_permits, queue| {
-            Gate::new(flag, n_permits, queue, gate_metrics(&app, class.name()))
+            let (metrics, class) = (&app.metrics, [class.name()]);
+            let metrics = GateMetrics {
+                active: metrics.active.with_label_values(&class),
+                queued: metrics.queued.with_label_values(&class),
+                queue_seconds: metrics.queue_seconds.with_label_values(&class),
+            };
+            Gate::new(flag, n_permits, queue, metrics)
         };
         // One queue per class. The write queue is bounded only by the number of connections and by the query timeout.
         let queue = || Queue::new(settings.args.query_max_queued, settings.args.query_queue_timeout);
@@ -104,14 +110,5 @@ impl HttpState {
     pub(crate) fn begin_shutdown(&self) {
         self.app.begin_shutdown();
         [&self.gates.queries, &self.gates.metadata, &self.gates.remote_reads].into_iter().for_each(Gate::close);
-    }
-}
-
-fn gate_metrics(app: &App, class: &str) -> GateMetrics {
-    let metrics = &app.metrics;
-    GateMetrics {
-        active: metrics.active(class),
-        queued: metrics.queued(class),
-        queue_seconds: metrics.queue_seconds(class),
     }
 }

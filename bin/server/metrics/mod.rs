@@ -13,8 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::proto::MetricFamily;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-    TextEncoder,
+    Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
 
 use super::live_config::ReloadStatus;
@@ -60,16 +59,20 @@ pub(crate) struct Metrics {
     pub(crate) web_config_failures: IntCounter,
     pub(crate) handshakes_failed: IntCounter,
     pub(crate) self_scrapes_failed: IntCounter,
-    active: IntGaugeVec,
-    queued: IntGaugeVec,
-    queue_seconds: HistogramVec,
-    requests_coalesced: IntCounterVec,
+    /// Requests being processed, by `class`.
+    pub(crate) active: IntGaugeVec,
+    /// Queued requests by `class`.
+    pub(crate) queued: IntGaugeVec,
+    /// Seconds in the queue, by `class`.
+    pub(crate) queue_seconds: HistogramVec,
+    /// Requests that shared the response of another one, by `class`.
+    pub(crate) requests_coalesced: IntCounterVec,
     limits_hit: IntCounterVec,
     /// Seconds of queries, by Prometheus' names of their phases.
     query_seconds: SummaryVec,
-    query_log: QueryLog,
-    notifications: NotifierMetrics,
-    traces: TraceMetrics,
+    pub(crate) query_log: QueryLog,
+    pub(crate) notifications: NotifierMetrics,
+    pub(crate) traces: TraceMetrics,
     pub(crate) rules: RuleMetrics,
     pub(crate) objstore: ObjstoreMetrics,
 }
@@ -152,21 +155,6 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Returns the gauge of requests of a class being processed.
-    pub(crate) fn active(&self, class: &str) -> IntGauge {
-        self.active.with_label_values(&[class])
-    }
-
-    /// Returns the gauge of queued requests of a class.
-    pub(crate) fn queued(&self, class: &str) -> IntGauge {
-        self.queued.with_label_values(&[class])
-    }
-
-    /// Returns the counter of requests of a class that shared the response of another one.
-    pub(crate) fn requests_coalesced(&self, class: &str) -> IntCounter {
-        self.requests_coalesced.with_label_values(&[class])
-    }
-
     /// Counts a request that a limit rejected or aborted, if one did.
     pub(crate) fn count_limit(&self, flag: Option<&'static str>) {
         flag.into_iter().for_each(|flag| self.limits_hit.with_label_values(&[flag]).inc());
@@ -181,26 +169,6 @@ impl Metrics {
     /// Counts a gRPC call by its path and the number of its status code.
     pub(crate) fn count_grpc(&self, path: &str, code: u32) {
         self.grpc_requests.with_label_values(&[path, &code.to_string()]).inc();
-    }
-
-    /// Returns the query log, whose metrics are registered here.
-    pub(crate) fn query_log(&self) -> QueryLog {
-        self.query_log.clone()
-    }
-
-    /// Returns the metrics of the notifier, which are registered here.
-    pub(crate) fn notifications(&self) -> NotifierMetrics {
-        self.notifications.clone()
-    }
-
-    /// Returns the metrics of traces, which are registered here.
-    pub(crate) fn traces(&self) -> TraceMetrics {
-        self.traces.clone()
-    }
-
-    /// Returns the histogram of the queue times of a class.
-    pub(crate) fn queue_seconds(&self, class: &str) -> Histogram {
-        self.queue_seconds.with_label_values(&[class])
     }
 
     /// Collects all metrics and `own`, sorted by name. Reads files of /proc, so it must not run on a tokio task.
@@ -220,7 +188,7 @@ impl Metrics {
                 "prometheus_config_last_reload_success_timestamp_seconds",
                 config.last_success.as_millisecond() as f64 / 1000.0,
             ),
-            ("prometheus_engine_queries", self.active("query").get() as f64),
+            ("prometheus_engine_queries", self.active.with_label_values(&["query"]).get() as f64),
         ]));
         all.push(family("varve_build_info", [([version::NUMBER, version::REVISION], 1.0)]));
         let as_prometheus = [version::PROMETHEUS, version::PROMETHEUS_REVISION, version::BRANCH];
