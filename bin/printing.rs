@@ -59,6 +59,12 @@ pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
+/// Prints an error as promtool does, without the name of the program, and returns the exit code of the process.
+pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
+    eprintln!("{}", error_chain(error));
+    ExitCode::FAILURE
+}
+
 /// Locks standard output. A failed write exits.
 pub(crate) fn stdout() -> Stdout {
     Stdout(io::stdout().lock())

@@ -13,7 +13,7 @@ use varve_tsdb::{Db, Options, QueryContext, WalSync};
 
 use super::features::FeatureArgs;
 use super::scratch_dir::ScratchDir;
-use crate::printing::error_chain;
+use crate::printing::{error_chain, failure};
 
 /// `varve test ...`.
 #[derive(Debug, Subcommand)]
@@ -64,10 +64,7 @@ pub(crate) fn run(TestCommand::Rules(args): &TestCommand) -> ExitCode {
     match test_rules(args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{}", error_chain(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => failure(&error),
     }
 }
 

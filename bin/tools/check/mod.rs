@@ -18,7 +18,7 @@ use anyhow::{Result, ensure};
 pub(crate) use args::CheckCommand;
 
 use crate::http::web_config::WebConfig;
-use crate::printing::error_chain;
+use crate::printing::{error_chain, failure};
 use args::LintArgs;
 
 /// Maximum size of a file and of standard input.
@@ -47,10 +47,7 @@ pub(crate) fn run(command: &CheckCommand) -> ExitCode {
         Ok(Verdict::Valid) => ExitCode::SUCCESS,
         Ok(Verdict::Lint) => ExitCode::from(3),
         Ok(Verdict::Invalid) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{}", error_chain(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => failure(&error),
     }
 }
 

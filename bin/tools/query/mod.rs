@@ -21,7 +21,7 @@ pub(crate) use args::QueryCommand;
 use args::{InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs};
 use response::Data;
 
-use crate::printing::error_chain;
+use crate::printing::failure;
 use crate::quantity::print_duration;
 use crate::tools::client::{Client, ServerArgs, escape};
 use crate::tools::output::Output;
@@ -41,13 +41,7 @@ pub(crate) fn run(command: &QueryCommand) -> ExitCode {
         QueryCommand::Analyze(args) => buckets::analyze(args),
         QueryCommand::Explain(args) => explain::explain(args),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{}", error_chain(&error));
-            ExitCode::FAILURE
-        }
-    }
+    result.map_or_else(|error| failure(&error), |()| ExitCode::SUCCESS)
 }
 
 fn instant(args: &InstantArgs) -> Result<()> {

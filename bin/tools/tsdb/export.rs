@@ -1,7 +1,6 @@
 //! `varve tsdb export`: exports a data directory of Varve to Prometheus' blocks.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -51,11 +50,7 @@ pub(crate) struct ExportArgs {
 }
 
 /// Exports the samples of a data directory.
-pub(crate) fn export(args: &ExportArgs) -> ExitCode {
-    wal::exit_code(run(args))
-}
-
-fn run(args: &ExportArgs) -> Result<Verdict> {
+pub(crate) fn export(args: &ExportArgs) -> Result<Verdict> {
     let store = OfflineDb::open(&args.path)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let mut matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();

@@ -35,8 +35,8 @@ use export::export;
 use import::{ImportArgs, import};
 use varve_tsdb::fs::damage::DamageReport;
 
-use crate::printing::{error_chain, exit_code};
-use crate::tools::wal::damage_lines;
+use crate::printing::{exit_code, failure};
+use crate::tools::wal::{self, damage_lines};
 
 /// Runs `varve tsdb ...`.
 pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
@@ -48,8 +48,8 @@ pub(crate) fn run(command: &TsdbCommand) -> ExitCode {
         TsdbCommand::CreateBlocksFrom(CreateBlocksCommand::Openmetrics(args)) => {
             end(backfill::backfill(args).map(|()| DamageReport::default()))
         }
-        TsdbCommand::Import(args) => import(args),
-        TsdbCommand::Export(args) => export(args),
+        TsdbCommand::Import(args) => wal::exit_code(import(args)),
+        TsdbCommand::Export(args) => wal::exit_code(export(args)),
         TsdbCommand::Backup(args) => exit_code(backup::backup(args)),
         TsdbCommand::Restore(args) => exit_code(backup::restore(args)),
         TsdbCommand::Churn(args) => end(churn::churn(args)),
@@ -83,9 +83,6 @@ fn end(result: Result<DamageReport>) -> ExitCode {
             eprint!("{}", damage_lines(&damage));
             ExitCode::FAILURE
         }
-        Err(error) => {
-            eprintln!("{}", error_chain(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => failure(&error),
     }
 }

@@ -4,7 +4,6 @@ mod bucket;
 mod staging;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -55,11 +54,7 @@ impl ImportArgs {
 }
 
 /// Builds blocks from a Prometheus data directory, then imports all of them at once.
-pub(crate) fn import(args: &ImportArgs) -> ExitCode {
-    wal::exit_code(run(args))
-}
-
-fn run(args: &ImportArgs) -> Result<Verdict> {
+pub(crate) fn import(args: &ImportArgs) -> Result<Verdict> {
     let verdict = stage(args)?;
     import_staged(args)?;
     Ok(verdict)
