@@ -25,11 +25,11 @@ pub(crate) struct Gate {
     metrics: GateMetrics,
 }
 
-/// Bounds of the queue before a gate.
-#[derive(Debug, Clone)]
+/// Bounds of the queue before a gate: at most `max` requests, each of which waits at most `timeout`.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
-    max: usize,
-    timeout: Duration,
+    pub(crate) max: usize,
+    pub(crate) timeout: Duration,
 }
 
 /// Metrics of a gate.
@@ -57,13 +57,6 @@ pub(crate) struct Permit {
     permit: Option<FairPermit>,
     /// The permit of the request's tenant, held until the request ends.
     _of_tenant: Option<OwnedSemaphorePermit>,
-}
-
-impl Queue {
-    /// Creates a queue of at most `queued_max` requests, each of which waits at most `timeout`.
-    pub(crate) fn new(queued_max: usize, timeout: Duration) -> Self {
-        Self { max: queued_max, timeout }
-    }
 }
 
 impl Gate {
@@ -205,7 +198,7 @@ mod tests {
             queued: IntGauge::new("queued", "x").unwrap(),
             queue_seconds: Histogram::with_opts(HistogramOpts::new("queue", "x")).unwrap(),
         };
-        let queue = Queue::new(queued_max, timeout);
+        let queue = Queue { max: queued_max, timeout };
         (Gate::new("--query.max-concurrency", n_permits, queue, metrics.clone()), metrics)
     }
 

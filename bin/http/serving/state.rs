@@ -50,21 +50,21 @@ impl HttpState {
             Gate::new(flag, n_permits, queue, metrics)
         };
         // One queue per class. The write queue is bounded only by the number of connections and by the query timeout.
-        let queue = || Queue::new(settings.args.query_max_queued, settings.args.query_queue_timeout);
-        let write_queue = Queue::new(settings.args.max_connections, settings.args.query_timeout);
+        let queue = Queue { max: settings.args.query_max_queued, timeout: settings.args.query_queue_timeout };
+        let write_queue = Queue { max: settings.args.max_connections, timeout: settings.args.query_timeout };
         let gates = Gates {
-            queries: gate("--query.max-concurrency", RequestClass::Query, settings.args.query_max_concurrency, queue()),
+            queries: gate("--query.max-concurrency", RequestClass::Query, settings.args.query_max_concurrency, queue),
             metadata: gate(
                 "--query.metadata-concurrency",
                 RequestClass::Metadata,
                 settings.metadata_concurrency,
-                queue(),
+                queue,
             ),
             remote_reads: gate(
                 "--storage.remote.read-concurrent-limit",
                 RequestClass::RemoteRead,
                 settings.remote_read_concurrency,
-                queue(),
+                queue,
             ),
             writes: gate(
                 "--ingest.concurrency-max",

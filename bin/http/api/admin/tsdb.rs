@@ -66,11 +66,7 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
 
 /// Rewrites the blocks that hold deleted samples.
 pub(crate) async fn clean_tombstones(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    run(app, |store| {
-        store.db.clean_tombstones().map_err(failed)?;
-        no_content()
-    })
-    .await
+    change(app, Db::clean_tombstones).await
 }
 
 /// Creates a snapshot and responds with its name.
@@ -117,20 +113,12 @@ fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<
 
 /// Removes all blocks that are too old, however many there are.
 pub(crate) async fn confirm_retention(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    run(app, |store| {
-        store.db.confirm_retention().map_err(failed)?;
-        no_content()
-    })
-    .await
+    change(app, Db::confirm_retention).await
 }
 
 /// Flushes the head and merges all blocks.
 pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
-    run(app, |store| {
-        store.db.compact_fully().map_err(failed)?;
-        no_content()
-    })
-    .await
+    change(app, Db::compact_fully).await
 }
 
 /// Imports the blocks in the directory `import` of the data directory.
@@ -138,6 +126,15 @@ pub(crate) async fn import(State(app): State<Arc<App>>) -> Result<Response, ApiE
     run(app, |store| {
         let n_blocks = store.db.import().map_err(failed)?;
         Ok(success(&Imported { blocks: n_blocks as u64 }))
+    })
+    .await
+}
+
+/// Runs an operation of the store and responds with 204.
+async fn change(app: Arc<App>, operation: fn(&Db) -> varve_tsdb::Result<()>) -> Result<Response, ApiError> {
+    run(app, move |store| {
+        operation(&store.db).map_err(failed)?;
+        no_content()
     })
     .await
 }
