@@ -11,6 +11,7 @@ mod printing;
 
 mod cli;
 mod config;
+mod files;
 mod grpc;
 mod http;
 mod log;

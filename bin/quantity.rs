@@ -1,9 +1,10 @@
-//! Durations and sizes as people type them: `2m`, `1h30m`, `250ms`; `64KiB`, `1GiB`.
+//! Durations and sizes as people type them: `2m`, `1h30m`, `250ms`; `64KiB`, `1GiB`. Times as logs have them.
 //!
 //! Used by the command line, the configuration file and the parameters of the HTTP API.
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use varve_query::promql;
 
 use crate::server::request_context::truncate;
@@ -59,6 +60,11 @@ pub(crate) fn print_size(size: usize) -> String {
         }
     }
     if text.is_empty() { "0B".to_owned() } else { text }
+}
+
+/// Prints milliseconds since the epoch in RFC 3339, or as a number if there is no such date.
+pub(crate) fn print_time(ms: i64) -> String {
+    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
 }
 
 fn split_while(text: &str, keep: impl Fn(char) -> bool) -> (&str, &str) {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::Notifier;
 use crate::config::alerting::{AlertmanagerConfig, DnsType, TargetGroup};
+use crate::files::read_text;
 
 /// Interval at which sources are checked. Files are read at least as often, so that a change takes effect soon.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -110,9 +111,7 @@ fn read_all(pattern: &Path) -> Result<Vec<TargetGroup>> {
     for (idx, path) in glob::glob(&pattern.to_string_lossy())?.enumerate() {
         ensure!(idx < FILES_MAX, "{pattern:?} matches more than {FILES_MAX} files");
         let path = path?;
-        let size = std::fs::metadata(&path).with_context(|| format!("read {path:?}"))?.len();
-        ensure!(size <= FILE_SIZE_MAX, "{path:?} has {size} bytes, more than {FILE_SIZE_MAX}");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("read {path:?}"))?;
+        let text = read_text(&path, FILE_SIZE_MAX)?;
         let read: Option<Vec<TargetGroup>> = serde_yaml_ng::from_str(&text).with_context(|| format!("{path:?}"))?;
         let path = path.to_string_lossy().into_owned();
         groups.extend(read.unwrap_or_default().into_iter().map(|mut group| {

@@ -14,6 +14,8 @@ use parking_lot::RwLock;
 use prometheus::{IntCounter, IntGauge};
 use serde_json::{Map, Value, json};
 
+use crate::quantity::print_time;
+
 /// The log. Clones write to the same file.
 #[derive(Debug, Clone)]
 pub(crate) struct QueryLog {
@@ -101,7 +103,7 @@ impl LoggedQuery<'_> {
         line.insert("msg".into(), "promql query logged".into());
         line.insert(
             "params".into(),
-            json!({ "end": date(self.end_ms), "query": self.query, "start": date(self.start_ms), "step": self.step_s }),
+            json!({ "end": print_time(self.end_ms), "query": self.query, "start": print_time(self.start_ms), "step": self.step_s }),
         );
         if let Some(error) = self.error {
             line.insert("error".into(), error.into());
@@ -121,11 +123,6 @@ impl LoggedQuery<'_> {
         };
         Value::Object(line)
     }
-}
-
-/// Formats a time as Prometheus does in its query log.
-fn date(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! `varve status`: the state of a server, from its API; and its last words, from its data directory.
 
 use std::fmt::Write as _;
-use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::client::ServerArgs;
 use super::output::{OutputArgs, table};
+use crate::files::is_locked;
+use crate::quantity::print_time;
 use crate::server::active_requests::log;
 use crate::server::active_requests::log::{LogFile, Record, State};
 use crate::server::rules::ROUTE as RULE_ROUTE;
@@ -246,7 +246,7 @@ fn cell(at: &str, value: Option<&Value>) -> String {
         // The team of series without a team.
         Some(Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
         Some(Value::String(text)) => text.clone(),
-        Some(value) if matches!(at, "/sinceMs" | "/lastMs") => value.as_i64().map(time).unwrap_or_default(),
+        Some(value) if matches!(at, "/sinceMs" | "/lastMs") => value.as_i64().map(print_time).unwrap_or_default(),
         Some(value) if value.is_f64() => format!("{:.1}", value.as_f64().unwrap_or_default()),
         Some(value) => value.to_string(),
     }
@@ -259,7 +259,7 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
             Ok(found) => {
                 let gap = if n_read == 0 { "" } else { "\n" };
                 // Only the newest log can be that of a running server.
-                print!("{gap}{}", report(&found, n_read == 0 && is_open(&args.path)));
+                print!("{gap}{}", report(&found, n_read == 0 && is_locked(&args.path)));
                 n_read += 1;
             }
             // After the first start there is no log of a previous process.
@@ -274,11 +274,6 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
     }
 }
 
-/// Returns `true` if a server has the data directory open.
-fn is_open(dir: &Path) -> bool {
-    File::open(dir.join("lock")).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
-}
-
 /// Returns the report of a process.
 fn report(found: &LogFile, is_running: bool) -> String {
     let mut out = String::new();
@@ -287,7 +282,7 @@ fn report(found: &LogFile, is_running: bool) -> String {
         (false, true) => "is running",
         (false, false) => "was killed or crashed",
     };
-    line(&mut out, format_args!("Process {}, started {}, {end}.", found.pid, time(found.started_ms)));
+    line(&mut out, format_args!("Process {}, started {}, {end}.", found.pid, print_time(found.started_ms)));
     let active = found.active();
     if active.is_empty() {
         line(&mut out, format_args!("No active requests."));
@@ -316,7 +311,7 @@ fn describe(out: &mut String, record: &Record) {
     let Record { id, started_ms, recorded_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = record;
     let (state, route) = (record.state.name(), &record.route);
     let age_ms = recorded_ms.saturating_sub(*started_ms);
-    line(out, format_args!("  {id} {state} {route} {age_ms} ms, since {}", time(*started_ms)));
+    line(out, format_args!("  {id} {state} {route} {age_ms} ms, since {}", print_time(*started_ms)));
     line(out, format_args!("    memory {held_bytes} bytes, peak {peak_bytes}; series {n_series}, samples {n_samples}"));
     for (name, text) in [
         ("query", &record.text),
@@ -333,10 +328,6 @@ fn describe(out: &mut String, record: &Record) {
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
     writeln!(out, "{text}").expect("writing to a String cannot fail");
-}
-
-fn time(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
 }
 
 #[cfg(test)]

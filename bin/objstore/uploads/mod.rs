@@ -20,7 +20,6 @@ mod state;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -36,6 +35,7 @@ use varve_tsdb::fs::{Fs, RealFs};
 
 use super::metrics::UploadMetrics;
 use super::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};
+use crate::files::remove_dir;
 use crate::printing::error_chain;
 use crate::server::app::App;
 use bucket_blocks::BucketBlocks;
@@ -314,12 +314,5 @@ impl Uploader {
 
     fn staging(&self) -> PathBuf {
         self.options.data_dir.join(STAGING)
-    }
-}
-
-fn remove_dir(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(|| format!("remove {dir:?}")),
-        _ => Ok(()),
     }
 }

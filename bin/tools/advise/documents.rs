@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use crate::files::read_text;
+
 /// Maximum number of files.
 const FILES_MAX: usize = 20_000;
 /// Maximum size of a file.
@@ -58,10 +60,7 @@ fn collect(path: &Path, suffixes: &[&str], depth: usize, found: &mut Vec<PathBuf
 /// # Errors
 /// The errors of [`read`].
 pub(super) fn read_file(path: &Path) -> Result<File> {
-    let size = path.metadata().with_context(|| format!("read {path:?}"))?.len();
-    ensure!(size <= FILE_SIZE_MAX, "{path:?} has {size} bytes, more than {FILE_SIZE_MAX}");
-    let text = std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))?;
-    Ok(File { name: path.to_string_lossy().into(), text })
+    Ok(File { name: path.to_string_lossy().into(), text: read_text(path, FILE_SIZE_MAX)? })
 }
 
 /// Parses JSON or YAML and returns all documents, and the items of lists of Kubernetes objects.

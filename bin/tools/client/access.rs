@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
+use crate::files::read_text;
 use crate::tls::Secret;
 
 /// Maximum size of a file with a password, a token or settings.
@@ -219,9 +220,7 @@ fn either(text: &str, file: &Path, folder: &Path) -> Result<String> {
 
 /// Reads a small text file.
 pub(super) fn read(path: &Path) -> Result<String> {
-    let size = std::fs::metadata(path).with_context(|| format!("read {path:?}"))?.len();
-    ensure!(size <= FILE_SIZE_MAX, "{path:?} has {size} bytes, more than {FILE_SIZE_MAX}");
-    std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))
+    read_text(path, FILE_SIZE_MAX)
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{BacktestArgs, date, label_set, read};
+use super::{BacktestArgs, label_set, read};
 use crate::http::api::rules::backtest::{Backtest, BacktestedRule, Firing};
 use crate::tools::client::escape;
+use crate::tools::wal::time;
 
 /// Sends the file to a server and prints its response.
 pub(super) fn backtest(args: &BacktestArgs) -> Result<()> {
@@ -29,8 +30,8 @@ fn print(backtest: &Backtest) -> String {
             let _ = writeln!(text, "  {failures} evaluations fail: {last_error}");
         }
         for Firing { labels, fired_at_ms, resolved_at_ms, .. } in firings {
-            let end = if *resolved_at_ms == 0 { "the end".to_owned() } else { date(*resolved_at_ms) };
-            let _ = writeln!(text, "  {} to {end} {}", date(*fired_at_ms), label_set(labels));
+            let end = if *resolved_at_ms == 0 { "the end".to_owned() } else { time(*resolved_at_ms) };
+            let _ = writeln!(text, "  {} to {end} {}", time(*fired_at_ms), label_set(labels));
         }
     }
     if backtest.is_truncated {

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{ExplainArgs, date, label_set, time_ms};
+use super::{ExplainArgs, label_set, time_ms};
 use crate::http::api::rules::explain::{ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations};
 use crate::tools::client::escape;
+use crate::tools::wal::time;
 
 /// Asks a server and prints its explanation.
 pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
@@ -26,7 +27,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
 
 fn print(rule: &Explanation) -> String {
     let Explanation { group, name, time_ms, reason, steps, alerts, .. } = rule;
-    let mut text = format!("{name} in group {group}, at {}\n  {reason}\n\n", date(*time_ms));
+    let mut text = format!("{name} in group {group}, at {}\n  {reason}\n\n", time(*time_ms));
     let _ = writeln!(text, "{:>8}  expression", "series");
     for ExplainedStep { depth, expr, series, examples } in steps {
         let expr = expr.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -41,7 +42,7 @@ fn print(rule: &Explanation) -> String {
             0 => String::new(),
             left_ms => format!(", fires in {}", varve_query::promql::print_duration(*left_ms)),
         };
-        let _ = writeln!(text, "  {state} {} = {value}, active since {}{left}", label_set(labels), date(*active_at_ms));
+        let _ = writeln!(text, "  {state} {} = {value}, active since {}{left}", label_set(labels), time(*active_at_ms));
     }
     text + "\n"
 }

@@ -137,11 +137,6 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))
 }
 
-/// Prints a time in RFC 3339.
-fn date(time_ms: i64) -> String {
-    Timestamp::from_millisecond(time_ms).map_or_else(|_| time_ms.to_string(), |time| time.to_string())
-}
-
 /// Prints labels as a selector.
 fn label_set(labels: &BTreeMap<String, String>) -> String {
     let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={}", json!(value))).collect();

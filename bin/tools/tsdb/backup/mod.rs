@@ -13,7 +13,7 @@ mod manifest;
 mod restore;
 
 use std::collections::HashSet;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -21,6 +21,7 @@ use clap::Args;
 use jiff::Timestamp;
 use varve_tsdb::fs::{Fs as _, Lock, RealFs};
 
+use crate::files::is_locked;
 use crate::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
 use crate::tools::client::{AccessArgs, Client, DEFAULT, Url};
 use manifest::{Manifest, Manifests, StoredFile, content_key};
@@ -149,9 +150,8 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
         }
     };
     // Checked first, so that an error leaves no snapshot behind.
-    let lock = File::open(data_dir.join("lock")).map(|lock| lock.try_lock_shared());
     ensure!(
-        matches!(lock, Ok(Err(TryLockError::WouldBlock))),
+        is_locked(&data_dir),
         "data directory {data_dir:?} is not locked by a server on this machine; run the backup on the machine of the \
          server, and set --path to the absolute path of its data directory"
     );

@@ -12,6 +12,7 @@ use varve_tsdb::fs::{Fs as _, RealFs};
 
 use super::manifest::{Manifest, Manifests};
 use super::open;
+use crate::files::remove_dir;
 
 /// Arguments of `varve tsdb restore`.
 #[derive(Debug, Clone, Args)]
@@ -74,12 +75,7 @@ pub(in crate::tools::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
     check_empty(dir)?;
     // A server must not find half of a backup.
     let unfinished = PathBuf::from(format!("{}.restoring", dir.display().to_string().trim_end_matches('/')));
-    match fs::remove_dir_all(&unfinished) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("remove {unfinished:?}"));
-        }
-        _ => {}
-    }
+    remove_dir(&unfinished)?;
     fs::create_dir_all(&unfinished).with_context(|| format!("create {unfinished:?}"))?;
     manifest.files.iter().try_for_each(|file| file.restore(&mut store, &unfinished))?;
     let dirs = manifest.files.iter().flat_map(|file| Path::new(&file.path).ancestors().skip(1));

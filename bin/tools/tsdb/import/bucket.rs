@@ -7,8 +7,9 @@ use varve_prometheus::block::{BlockMeta, META_SIZE_MAX};
 use varve_tsdb::fs::Fs;
 use varve_tsdb::fs::damage::DamageReport;
 
+use super::build_block;
 use super::staging::Staging;
-use super::{build_block, remove_dir};
+use crate::files::remove_dir;
 use crate::objstore::{BlockFiles, BucketConfig, DELETION_MARK, ObjectStore, ObjstoreMetrics, Pace};
 use crate::tools::wal::{Progress, Unit};
 

@@ -19,6 +19,7 @@ use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use staging::{Built, Staging};
 
+use crate::files::remove_dir;
 use crate::objstore::BucketConfig;
 use crate::tools::wal::{
     self, Progress, Unit, Verdict, damage_lines, default_options, parse_label, recover_with_progress,
@@ -193,13 +194,4 @@ fn store_exemplars_and_metadata(db: &Db, found: ExemplarsAndMetadata) -> Result<
         println!("skipped {n_skipped} exemplars and metadata of {} series", found.n_metadata_skipped);
     }
     Ok(())
-}
-
-fn remove_dir(dir: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {dir:?}"))
-        }
-        _ => Ok(()),
-    }
 }
