@@ -30,7 +30,7 @@ pub(crate) struct Endpoint {
     /// The group in the OpenAPI document.
     pub(super) tag: &'static str,
     pub(super) about: &'static str,
-    pub(super) parameters: &'static [Parameter],
+    pub(super) parameters: Vec<Parameter>,
     /// The media type of the request body, unless the body is a form.
     pub(super) body: Option<&'static str>,
     pub(super) content: Content,
@@ -80,7 +80,7 @@ impl Endpoint {
             handlers: MethodRouter::new().on(filters, handler),
             tag: "server",
             about: "",
-            parameters: &[],
+            parameters: Vec::new(),
             body: None,
             content: Content::None,
             is_always_open: false,
@@ -97,8 +97,8 @@ impl Endpoint {
     }
 
     /// Sets the parameters.
-    pub(crate) fn takes(self, parameters: &'static [Parameter]) -> Self {
-        Self { parameters, ..self }
+    pub(crate) fn takes(self, parameters: impl Into<Vec<Parameter>>) -> Self {
+        Self { parameters: parameters.into(), ..self }
     }
 
     /// Sets the media type of the request body, which is not a form.

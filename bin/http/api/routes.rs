@@ -76,7 +76,7 @@ const EXPLAIN: &[Parameter] = &[
 ];
 const LABELS: &[Parameter] = &[MATCH, START, END, LIMIT, TIMEOUT];
 const NAME: Parameter = required("name", Path, "Label name; a name that is not legacy may be escaped as `U__a_2e_b`.");
-const SEARCH: [Parameter; 13] = [
+const SEARCH: &[Parameter] = &[
     MATCH,
     optional("search[]", Texts, "Search terms; a name must match at least one of them."),
     optional("fuzz_threshold", Integer, "Minimum score of a result, from 0 to 100."),
@@ -91,14 +91,8 @@ const SEARCH: [Parameter; 13] = [
     optional("batch_size", Integer, "Number of results per line of the response."),
     TIMEOUT,
 ];
-const SEARCH_METRICS: &[Parameter] =
-    &with(SEARCH, optional("include_metadata", Boolean, "Return type, help and unit of each metric."));
-const SEARCH_VALUES: &[Parameter] = &with(SEARCH, required("label", Text, "Name of the label."));
-
-const fn with(shared: [Parameter; 13], own: Parameter) -> [Parameter; 14] {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m] = shared;
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, own]
-}
+const INCLUDE_METADATA: Parameter = optional("include_metadata", Boolean, "Return type, help and unit of each metric.");
+const LABEL: Parameter = required("label", Text, "Name of the label.");
 
 /// Returns all endpoints.
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -126,17 +120,17 @@ fn queries() -> Vec<Endpoint> {
         get_post("/api/v1/query_exemplars", exemplars::query_exemplars)
             .about("query", "Returns exemplars of the series that an expression selects")
             .for_tenants()
-            .takes(const { &[QUERY, START, END, TIMEOUT] })
+            .takes([QUERY, START, END, TIMEOUT])
             .gives::<Vec<ExemplarSeries>>(),
         get_post("/api/v1/format_query", format::format)
             .about("query", "Formats an expression")
             .for_tenants()
-            .takes(const { &[QUERY] })
+            .takes([QUERY])
             .gives::<String>(),
         get_post("/api/v1/parse_query", format::parse)
             .about("query", "Parses an expression")
             .for_tenants()
-            .takes(const { &[QUERY] })
+            .takes([QUERY])
             .gives::<SyntaxTree>(),
     ]
 }
@@ -152,7 +146,7 @@ fn metadata_requests() -> Vec<Endpoint> {
         get_post("/api/v1/series", series::series)
             .about("series", "Returns matching series")
             .for_tenants()
-            .takes(const { &[MATCH_REQUIRED, START, END, LIMIT, TIMEOUT] })
+            .takes([MATCH_REQUIRED, START, END, LIMIT, TIMEOUT])
             .gives::<Vec<std::collections::BTreeMap<String, String>>>(),
         get_post("/api/v1/labels", labels::names)
             .about("labels", "Returns label names")
@@ -162,29 +156,29 @@ fn metadata_requests() -> Vec<Endpoint> {
         get("/api/v1/label/{name}/values", labels::values)
             .about("labels", "Returns the values of a label")
             .for_tenants()
-            .takes(const { &[NAME, MATCH, START, END, LIMIT, TIMEOUT] })
+            .takes([NAME, MATCH, START, END, LIMIT, TIMEOUT])
             .gives::<Vec<Label>>(),
         get("/api/v1/metadata", metadata::metadata)
             .about("metadata", "Returns metadata of metric families")
             .for_tenants()
             .takes(METADATA)
             .gives::<MetadataFamilies>(),
-        searching("/api/v1/search/metric_names", search::metric_names, SEARCH_METRICS, "Searches metric names"),
-        searching("/api/v1/search/label_names", search::label_names, &SEARCH, "Searches label names"),
-        searching("/api/v1/search/label_values", search::label_values, SEARCH_VALUES, "Searches values of a label"),
+        searching("/api/v1/search/metric_names", search::metric_names, &[INCLUDE_METADATA], "Searches metric names"),
+        searching("/api/v1/search/label_names", search::label_names, &[], "Searches label names"),
+        searching("/api/v1/search/label_values", search::label_values, &[LABEL], "Searches values of a label"),
     ]
 }
 
 fn searching<H: Handler<T, HttpState>, T: 'static>(
     path: &'static str,
     handler: H,
-    parameters: &'static [Parameter],
+    own_parameters: &[Parameter],
     about: &'static str,
 ) -> Endpoint {
     get_post(path, handler)
         .about("search", about)
         .for_tenants()
-        .takes(parameters)
+        .takes([SEARCH, own_parameters].concat())
         .gives_other("application/x-ndjson")
         .compressed(false)
 }
@@ -205,37 +199,29 @@ fn scraping() -> Vec<Endpoint> {
     vec![
         get("/api/v1/targets", targets::targets)
             .about("targets", "Returns targets; there are none")
-            .takes(
-                const {
-                    &[
-                        optional("scrapePool", Text, "Only targets of this pool."),
-                        optional("state", OneOf(&["active", "dropped", "any"]), "Only targets in this state."),
-                    ]
-                },
-            )
+            .takes([
+                optional("scrapePool", Text, "Only targets of this pool."),
+                optional("state", OneOf(&["active", "dropped", "any"]), "Only targets in this state."),
+            ])
             .gives::<targets::Targets>(),
         get("/api/v1/targets/metadata", targets::metadata)
             .about("targets", "Returns metadata of targets; there are none")
-            .takes(
-                const {
-                    &[
-                        optional("match_target", Text, "Only targets whose labels match."),
-                        optional("metric", Text, "Only this metric."),
-                        optional("limit", Integer, "Maximum number of entries."),
-                    ]
-                },
-            )
+            .takes([
+                optional("match_target", Text, "Only targets whose labels match."),
+                optional("metric", Text, "Only this metric."),
+                optional("limit", Integer, "Maximum number of entries."),
+            ])
             .gives::<Vec<Untyped>>(),
         get("/api/v1/targets/relabel_steps", targets::relabel_steps)
             .about("targets", "Returns the relabel steps of a target; there are no scrape pools")
-            .takes(const { &[POOL, required("labels", Text, "Labels of a target, as JSON.")] })
+            .takes([POOL, required("labels", Text, "Labels of a target, as JSON.")])
             .gives::<Untyped>(),
         get("/api/v1/scrape_pools", targets::scrape_pools)
             .about("targets", "Returns scrape pools; there are none")
             .gives::<targets::ScrapePools>(),
         get("/api/v1/scrape_pools/config", targets::scrape_pool_config)
             .about("targets", "Returns the configuration of a scrape pool; there are none")
-            .takes(const { &[POOL] })
+            .takes([POOL])
             .gives::<Untyped>(),
         get("/api/v1/alertmanagers", targets::alertmanagers)
             .about("alerts", "Returns Alertmanagers")
@@ -251,31 +237,23 @@ fn scraping() -> Vec<Endpoint> {
             .gives::<rules::RuleGroups>(),
         get("/api/v1/rules/explain", rules::explain::explain)
             .about("rules", "Returns why an alert fires or does not, step by step")
-            .takes(
-                const {
-                    &[
-                        required("alert", Text, "Name of the alerting rule."),
-                        optional("rule_group", Text, "Only the rule of this group."),
-                        optional("file", Text, "Only the rule of this file."),
-                        optional("time", Time, "Evaluation time; now by default."),
-                        TIMEOUT,
-                    ]
-                },
-            )
+            .takes([
+                required("alert", Text, "Name of the alerting rule."),
+                optional("rule_group", Text, "Only the rule of this group."),
+                optional("file", Text, "Only the rule of this file."),
+                optional("time", Time, "Evaluation time; now by default."),
+                TIMEOUT,
+            ])
             .gives::<rules::explain::Explanations>(),
         post("/api/v1/rules/backtest", rules::backtest::backtest)
             .about("rules", "Returns when the alerts of a rule file would have fired")
-            .takes(
-                const {
-                    &[
-                        required("rules", Text, "The rule file, in YAML."),
-                        required("start", Time, "Start of the range."),
-                        required("end", Time, "End of the range."),
-                        optional("file", Text, "Path of the file, which shifts the times of its groups."),
-                        TIMEOUT,
-                    ]
-                },
-            )
+            .takes([
+                required("rules", Text, "The rule file, in YAML."),
+                required("start", Time, "Start of the range."),
+                required("end", Time, "End of the range."),
+                optional("file", Text, "Path of the file, which shifts the times of its groups."),
+                TIMEOUT,
+            ])
             .gives::<rules::backtest::Backtest>(),
     ]
 }
@@ -306,7 +284,7 @@ fn state() -> Vec<Endpoint> {
             .gives::<Vec<Untyped>>(),
         Endpoint::new("/api/v1/status/queries/{id}", &["DELETE"], queries::kill)
             .about("status", "Kills a request for data")
-            .takes(const { &[required("id", Path, "Id of the request.")] }),
+            .takes([required("id", Path, "Id of the request.")]),
         get("/api/v1/status/rejected_queries", queries::list_rejected)
             .about("status", "Returns the queries that exceeded a memory limit")
             .gives::<Vec<queries::RejectedQuery>>(),
@@ -318,7 +296,7 @@ fn state() -> Vec<Endpoint> {
             .gives::<senders::SenderList>(),
         get("/api/v1/status/top_queries", top_queries::status)
             .about("status", "Returns the shapes of queries that took the most time")
-            .takes(const { &[optional("range", OneOf(&top_queries::RANGES), "The last hour, by default, or day.")] })
+            .takes([optional("range", OneOf(&top_queries::RANGES), "The last hour, by default, or day.")])
             .gives::<top_queries::TopQueries>(),
         get("/api/v1/status/config", status::config)
             .about("status", "Returns the configuration in force")
@@ -335,7 +313,7 @@ fn state() -> Vec<Endpoint> {
             .gives::<status::RuntimeInfo>(),
         get("/api/v1/status/tsdb", tsdb_status::cardinality)
             .about("status", "Returns cardinality statistics of the head")
-            .takes(const { &[LIMIT, TIMEOUT] })
+            .takes([LIMIT, TIMEOUT])
             .gives::<tsdb_status::TsdbStatus>(),
         get_post("/api/v1/status/cardinality", cardinality::status)
             .about("status", "Returns series and bytes by metric, label and label value")
@@ -350,7 +328,7 @@ fn state() -> Vec<Endpoint> {
             .gives::<tsdb_status::Blocks>(),
         get("/api/v1/status/self_metrics", self_metrics::self_metrics)
             .about("status", "Returns the server's own metrics in JSON")
-            .takes(const { &[optional("metric_name_pattern", Text, "Only metrics whose name matches this anchored regex.")] })
+            .takes([optional("metric_name_pattern", Text, "Only metrics whose name matches this anchored regex.")])
             .gives::<Vec<Untyped>>(),
         get("/api/v1/status/walreplay", status::walreplay)
             .about("status", "Returns the progress of WAL replay, in files")
@@ -359,14 +337,14 @@ fn state() -> Vec<Endpoint> {
             .gives::<status::WalReplay>(),
         get("/api/v1/status/usage", usage::usage)
             .about("status", "Returns which metrics and selectors were queried, by whom, and when last")
-            .takes(const { &[optional("metric", Text, "Only this metric."), LIMIT, TIMEOUT] })
+            .takes([optional("metric", Text, "Only this metric."), LIMIT, TIMEOUT])
             .gives::<Untyped>(),
         get("/api/v1/status/teams", teams::teams)
             .about("status", "Returns budget usage per team")
             .gives::<teams::Teams>(),
         get("/api/v1/status/churn", churn::status)
             .about("status", "Returns which labels created new series")
-            .takes(const { &[optional("time", Time, "End of the examined hour; now by default."), LIMIT, TIMEOUT] })
+            .takes([optional("time", Time, "End of the examined hour; now by default."), LIMIT, TIMEOUT])
             .gives::<Untyped>(),
         get("/api/v1/status/rejects", rejects::status)
             .about("status", "Returns rejected samples by reason, each with its last example")
@@ -378,9 +356,7 @@ fn state() -> Vec<Endpoint> {
             .about("status", "Returns the effect of relabel rules on a series")
             .takes(RELABEL_TEST)
             .gives::<relabel_test::RelabelTest>(),
-        get("/api/v1/status/ha", ha::status)
-            .about("status", "Returns the leaders of HA pairs")
-            .gives::<ha::HaStatus>(),
+        get("/api/v1/status/ha", ha::status).about("status", "Returns the leaders of HA pairs").gives::<ha::HaStatus>(),
         get("/api/v1/features", features::features)
             .about("features", "Returns features and whether they are enabled")
             .for_tenants()
@@ -398,7 +374,7 @@ fn state() -> Vec<Endpoint> {
         get("/api/v1/openapi.yaml", openapi_yaml)
             .about("openapi", "Returns the OpenAPI document of this API")
             .for_tenants()
-            .takes(const { &[optional("openapi_version", OneOf(&["3.1", "3.2"]), "Version of the specification.")] })
+            .takes([optional("openapi_version", OneOf(&["3.1", "3.2"]), "Version of the specification.")])
             .gives_other("application/yaml"),
     ]
 }
@@ -408,7 +384,7 @@ fn messages() -> Vec<Endpoint> {
         post("/api/v1/read", remote_read::read)
             .about("remote", "Serves remote read")
             .for_tenants()
-            .takes(const { &[TIMEOUT] })
+            .takes([TIMEOUT])
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
         post("/api/v1/write", write::write)
@@ -423,27 +399,23 @@ fn messages() -> Vec<Endpoint> {
         post("/api/v1/import/prometheus", import::prometheus)
             .about("import", "Stores a scrape body as if it had been scraped now")
             .for_tenants()
-            .takes(const { &[EXTRA_LABEL] })
+            .takes([EXTRA_LABEL])
             .takes_message("text/plain"),
         post("/api/v1/import", import::json_lines)
             .about("import", "Stores samples in VictoriaMetrics' JSON line format")
             .for_tenants()
-            .takes(const { &[EXTRA_LABEL] })
+            .takes([EXTRA_LABEL])
             .takes_message("application/stream+json"),
         get_post("/api/v1/export", export::export)
             .about("export", "Returns samples in VictoriaMetrics' JSON line format")
             .for_tenants()
-            .takes(
-                const {
-                    &[
-                        MATCH_REQUIRED,
-                        START,
-                        END,
-                        optional("max_rows_per_line", Integer, "Maximum number of samples per line."),
-                        TIMEOUT,
-                    ]
-                },
-            )
+            .takes([
+                MATCH_REQUIRED,
+                START,
+                END,
+                optional("max_rows_per_line", Integer, "Maximum number of samples per line."),
+                TIMEOUT,
+            ])
             .gives_other(export::MEDIA_TYPE),
     ]
 }
@@ -461,7 +433,7 @@ fn administration() -> Vec<Endpoint> {
         post_put("/api/v1/admin/tsdb/delete_series", admin::delete_series)
             .about("admin", "Deletes samples of matching series")
             .for_tenants()
-            .takes(const { &[MATCH_REQUIRED, START, END] }),
+            .takes([MATCH_REQUIRED, START, END]),
         post_put("/api/v1/admin/tsdb/clean_tombstones", admin::clean_tombstones)
             .about("admin", "Removes deleted samples from disk"),
         post_put("/api/v1/admin/tsdb/snapshot", admin::snapshot)
@@ -476,13 +448,13 @@ fn administration() -> Vec<Endpoint> {
             .gives::<admin::Imported>(),
         post("/api/v1/admin/relabel/enable", relabel_admin::enable)
             .about("admin", "Enables a relabel rule that a query has disabled")
-            .takes(const { &[required("name", Text, "Name of the rule.")] })
+            .takes([required("name", Text, "Name of the rule.")])
             .gives::<relabel_admin::Enabled>(),
         post("/api/v1/admin/rejected_queries/reset", queries::reset_rejected)
             .about("admin", "Evaluates rejected queries again"),
         get("/debug/pprof/profile", profile::profile)
             .about("admin", "Takes a CPU profile and returns it in the format of pprof, compressed with gzip")
-            .takes(const { &[optional("seconds", Integer, "Duration, from 1 to 120 seconds; 30 by default.")] })
+            .takes([optional("seconds", Integer, "Duration, from 1 to 120 seconds; 30 by default.")])
             .gives_other("application/octet-stream")
             .always_open(),
         get("/debug/pprof/heap", profile::heap)
@@ -497,7 +469,7 @@ fn pages() -> Vec<Endpoint> {
         get("/federate", federate::federate)
             .about("federation", "Returns the latest samples of matching series in the text or protobuf format")
             .for_tenants()
-            .takes(const { &[MATCH, TIMEOUT] })
+            .takes([MATCH, TIMEOUT])
             .gives_other("text/plain")
             .compressed(true),
         get("/version", status::version)
@@ -518,7 +490,7 @@ fn pages() -> Vec<Endpoint> {
         get_head("/-/ready", health::ready)
             .about("server", "Returns whether the store is open")
             .for_tenants()
-            .takes(const { &[optional("for", OneOf(&["write"]), "Also check whether writes are accepted.")] })
+            .takes([optional("for", OneOf(&["write"]), "Also check whether writes are accepted.")])
             .gives_other("text/plain"),
         Endpoint::new("/-/reload", &["GET", "POST", "PUT"], lifecycle::reload)
             .about("server", "Reloads the configuration")
