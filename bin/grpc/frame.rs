@@ -26,7 +26,7 @@ const STEP: usize = 256 << 10;
 
 /// The compression of the messages of a call, in both directions, as in Go's implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(crate) enum Coding {
     Identity,
     Gzip,
     Zstd,
@@ -83,7 +83,7 @@ impl Coding {
     }
 
     /// Appends the compressed message to `out`.
-    fn compress(self, message: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+    pub(crate) fn compress(self, message: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
         match self {
             Self::Identity => out.extend_from_slice(message),
             Self::Gzip => {
@@ -200,7 +200,7 @@ impl Frames {
 }
 
 /// Appends the frame of a message to `out`.
-pub(super) fn write(coding: Coding, message: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+pub(crate) fn write(coding: Coding, message: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
     let start = out.len();
     out.extend_from_slice(&[u8::from(coding != Coding::Identity), 0, 0, 0, 0]);
     coding.compress(message, out)?;

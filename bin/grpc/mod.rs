@@ -12,7 +12,7 @@
 
 mod call;
 mod external;
-mod frame;
+pub(crate) mod frame;
 mod info;
 mod labels;
 mod messages;

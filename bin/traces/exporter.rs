@@ -1,14 +1,11 @@
 //! The queue of spans, and the task that sends them.
 
 use std::collections::VecDeque;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use flate2::Compression as Level;
-use flate2::write::GzEncoder;
 use hyper::Request;
 use parking_lot::Mutex;
 use prost::Message;
@@ -18,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::TraceMetrics;
 use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 use crate::config::tracing::{ClientType, Compression, TracingConfig};
+use crate::grpc::frame::{self, Coding};
 use crate::printing::error_chain;
 use crate::tools::client::{AsyncClient, ClientOptions};
 use crate::version;
@@ -180,19 +178,15 @@ fn encode(spans: Vec<Span>, client_type: ClientType, compression: Compression) -
     let scope = Scope { name: NAME.to_owned(), version: version::NUMBER.to_owned() };
     let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
     let resource_spans = vec![ResourceSpans { resource: Some(Resource { attributes }), scope_spans }];
-    let mut message = ExportRequest { resource_spans }.encode_to_vec();
-    let is_compressed = compression == Compression::Gzip;
-    if is_compressed {
-        let mut out = GzEncoder::new(Vec::new(), Level::fast());
-        out.write_all(&message).and_then(|()| out.finish()).map(|bytes| message = bytes).context("compress")?;
-    }
-    if client_type == ClientType::Grpc {
-        let size = u32::try_from(message.len()).context("a batch is small")?;
-        #[expect(clippy::big_endian_bytes, reason = "the protocol demands it")]
-        let [a, b, c, d] = size.to_be_bytes();
-        message.splice(..0, [u8::from(is_compressed), a, b, c, d]);
-    }
-    Ok(message.into())
+    let message = ExportRequest { resource_spans }.encode_to_vec();
+    let coding = if compression == Compression::Gzip { Coding::Gzip } else { Coding::Identity };
+    let mut body = Vec::new();
+    let written = match client_type {
+        ClientType::Http => coding.compress(&message, &mut body),
+        ClientType::Grpc => frame::write(coding, &message, &mut body),
+    };
+    written.context("compress")?;
+    Ok(body.into())
 }
 
 #[cfg(test)]
