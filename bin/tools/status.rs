@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::client::ServerArgs;
-use super::output::{OutputArgs, table};
+use super::client::ViewArgs;
+use super::output::table;
 use crate::files::is_locked;
 use crate::quantity::print_time;
 use crate::server::active_requests::log;
@@ -39,16 +39,6 @@ pub(crate) enum StatusCommand {
     Replay(ViewArgs),
     /// List the requests that were active when the server died, largest memory first
     LastWords(LastWordsArgs),
-}
-
-/// Arguments of the commands that show a part of the state.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ViewArgs {
-    #[command(flatten)]
-    server: ServerArgs,
-
-    #[command(flatten)]
-    output: OutputArgs,
 }
 
 /// Arguments of `varve status top`.

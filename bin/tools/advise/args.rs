@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::relabel_rules::Dialect;
 use crate::quantity::parse_duration;
-use crate::tools::client::{ServerArgs, Url};
+use crate::tools::client::{ServerArgs, Url, ViewArgs};
 use crate::tools::output::OutputArgs;
 
 /// Commands of `varve advise`.
@@ -118,10 +118,7 @@ pub(crate) struct DropsArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UsageArgs {
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) view: ViewArgs,
 
     /// Show the metrics that exist and were not queried, instead
     #[arg(long)]

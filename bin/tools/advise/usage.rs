@@ -14,7 +14,7 @@ use crate::tools::output::table;
 /// # Errors
 /// If the server cannot be reached or has no usage record.
 pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
-    let mut client = args.server.client()?;
+    let mut client = args.view.server.client()?;
     let mut record = client.get_data("/api/v1/status/usage")?;
     let has_prefix = |entry: &Value| name(entry).starts_with(&args.prefix);
     let metrics = record.get_mut("metrics").and_then(Value::as_array_mut).context("the server has no usage record")?;
@@ -24,13 +24,15 @@ pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
         let names = names.as_array().context("the server returned no metric names")?.iter().filter_map(Value::as_str);
         let unused: Vec<_> = names.filter(|name| name.starts_with(&args.prefix) && !queried.contains(*name)).collect();
         let rows: Vec<_> = unused.iter().map(|name| [(*name).to_owned()]).collect();
-        args.output.print(|| limited(&["metric without a query"], &rows, args.limit), || json!({"unused": unused}));
+        args.view
+            .output
+            .print(|| limited(&["metric without a query"], &rows, args.limit), || json!({"unused": unused}));
         return Ok(());
     }
     metrics.retain(has_prefix);
     let rows: Vec<_> = metrics.iter().map(row).collect();
     let head = ["queries", "last", "metric", "labels", "queried by"];
-    args.output.print(|| limited(&head, &rows, args.limit), || &record);
+    args.view.output.print(|| limited(&head, &rows, args.limit), || &record);
     Ok(())
 }
 

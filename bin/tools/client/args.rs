@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::{Access, Client, Url};
+use crate::tools::output::OutputArgs;
 
 /// The server of commands that are given none.
 pub(crate) const DEFAULT: &str = "http://127.0.0.1:9898";
@@ -23,6 +24,16 @@ pub(crate) struct ServerArgs {
 
     #[command(flatten)]
     pub(crate) access: AccessArgs,
+}
+
+/// The server, and the format in which its response is printed.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ViewArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// Credentials, headers and TLS settings.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use access::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings};
-pub(crate) use args::{AccessArgs, DEFAULT, ServerArgs};
+pub(crate) use args::{AccessArgs, DEFAULT, ServerArgs, ViewArgs};
 pub(crate) use url::{RESERVED, Url, escape};
 
 use anyhow::{Context, Result, anyhow, ensure};

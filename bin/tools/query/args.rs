@@ -5,8 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::quantity::parse_duration;
-use crate::tools::client::ServerArgs;
-use crate::tools::output::OutputArgs;
+use crate::tools::client::{ServerArgs, ViewArgs};
 
 /// `varve query ...`.
 #[derive(Debug, Subcommand)]
@@ -30,10 +29,7 @@ pub(crate) enum QueryCommand {
 #[command(allow_missing_positional = true)]
 pub(crate) struct InstantArgs {
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) view: ViewArgs,
 
     /// Query
     #[arg(value_name = "EXPR")]
@@ -49,10 +45,7 @@ pub(crate) struct InstantArgs {
 #[command(allow_missing_positional = true)]
 pub(crate) struct RangeArgs {
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) view: ViewArgs,
 
     /// Query
     #[arg(value_name = "EXPR")]
@@ -87,10 +80,7 @@ pub(crate) struct SelectionArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SeriesArgs {
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) view: ViewArgs,
 
     /// Selector; may be repeated
     #[arg(long = "match", value_name = "SELECTOR", required = true)]
@@ -105,10 +95,7 @@ pub(crate) struct SeriesArgs {
 #[command(allow_missing_positional = true)]
 pub(crate) struct LabelsArgs {
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) view: ViewArgs,
 
     /// Label name
     #[arg(value_name = "NAME")]
@@ -156,10 +143,7 @@ pub(crate) enum MetricKind {
 #[command(allow_missing_positional = true)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) view: ViewArgs,
 
     /// Query
     #[arg(value_name = "EXPR")]

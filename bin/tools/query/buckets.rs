@@ -31,7 +31,7 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
     for selector in &args.selectors {
         let mut params = vec![("query", range_selector(selector, args.duration))];
         params.extend(time_s.map(|time_s| ("time", time_s.to_string())));
-        let Value::Matrix(streams) = server.post("/api/v1/query", &params)?.value()? else {
+        let Value::Matrix(streams) = server.post("/api/v1/query", &params)?.read()? else {
             bail!("query of buckets resulted in non-Matrix");
         };
         let mut of_classic: BTreeMap<String, Vec<Stream>> = BTreeMap::new();

@@ -13,9 +13,9 @@ use crate::tools::client::escape;
 /// # Errors
 /// If the server cannot be reached or returns an error.
 pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
-    let data = args.server.client()?.get_data(&path(args)?)?;
+    let data = args.view.server.client()?.get_data(&path(args)?)?;
     let explained = Explained::deserialize(&data).context("parse the response")?;
-    args.output.print(|| print(&explained), || &data);
+    args.view.output.print(|| print(&explained), || &data);
     Ok(())
 }
 

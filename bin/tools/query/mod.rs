@@ -15,11 +15,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
+use serde::Serialize;
 
 pub(crate) use args::QueryCommand;
 
 use args::{InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs};
-use response::Data;
+use response::{Data, Labels, Value};
 
 use crate::printing::failure;
 use crate::quantity::print_duration;
@@ -49,8 +50,8 @@ fn instant(args: &InstantArgs) -> Result<()> {
         args.time.as_deref().map(|time| parse_time(time).context("error parsing evaluation time")).transpose()?;
     let mut params = vec![("query", args.expr.clone())];
     params.extend(time_s.map(|time_s| ("time", time_s.to_string())));
-    let data = Server::of(&args.server)?.post("/api/v1/query", &params)?;
-    print_value(&data, args.output.output)
+    let data = Server::of(&args.view.server)?.post("/api/v1/query", &params)?;
+    print_value(&data, args.view.output.output)
 }
 
 fn range(args: &RangeArgs) -> Result<()> {
@@ -69,38 +70,38 @@ fn range(args: &RangeArgs) -> Result<()> {
         ("end", end_s.to_string()),
         ("step", step_s.to_string()),
     ];
-    let data = Server::of(&args.server)?.post("/api/v1/query_range", &params)?;
-    print_value(&data, args.output.output)
+    let data = Server::of(&args.view.server)?.post("/api/v1/query_range", &params)?;
+    print_value(&data, args.view.output.output)
 }
 
 fn series(args: &SeriesArgs) -> Result<()> {
-    let data = Server::of(&args.server)?.post("/api/v1/series", &args.selection.params(&args.selectors)?)?;
-    let found = data.label_sets()?;
-    match args.output.output {
-        Output::Table => found.iter().for_each(|labels| println!("{}", print::label_set(labels))),
-        Output::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
-    }
-    Ok(())
+    let data = Server::of(&args.view.server)?.post("/api/v1/series", &args.selection.params(&args.selectors)?)?;
+    let found: Vec<Labels> = data.read()?;
+    print_list(&found, print::label_set, args.view.output.output)
 }
 
 fn labels(args: &LabelsArgs) -> Result<()> {
     let path = format!("/api/v1/label/{}/values", escape(&args.name));
     let params = args.selection.params(&args.selectors)?;
     // This endpoint has no POST.
-    let data = Server::of(&args.server)?.get(&path, &params)?;
+    let data = Server::of(&args.view.server)?.get(&path, &params)?;
     for warning in &data.warnings {
         eprintln!("query warning: {warning}");
     }
-    let found = data.strings()?;
-    match args.output.output {
-        Output::Table => found.iter().for_each(|value| println!("{value}")),
-        Output::Json => println!("{}", print::html_escaped(&serde_json::to_string(&found)?)),
+    let found: Vec<String> = data.read()?;
+    print_list(&found, String::clone, args.view.output.output)
+}
+
+fn print_list<T: Serialize>(found: &[T], print: impl Fn(&T) -> String, format: Output) -> Result<()> {
+    match format {
+        Output::Table => found.iter().for_each(|item| println!("{}", print(item))),
+        Output::Json => println!("{}", print::html_escaped(&serde_json::to_string(found)?)),
     }
     Ok(())
 }
 
 fn print_value(data: &Data, format: Output) -> Result<()> {
-    let value = data.value()?;
+    let value: Value = data.read()?;
     match format {
         Output::Table => println!("{}", print::promql(&value)),
         Output::Json => println!("{}", print::json(&value)),
@@ -134,9 +135,9 @@ impl Server {
 impl SelectionArgs {
     fn params(&self, selectors: &[String]) -> Result<Vec<(&'static str, String)>> {
         let mut params: Vec<_> = selectors.iter().map(|selector| ("match[]", selector.clone())).collect();
-        for (name, what, text) in [("start", "start", &self.start), ("end", "end", &self.end)] {
+        for (name, text) in [("start", &self.start), ("end", &self.end)] {
             if let Some(text) = text {
-                let time_s = parse_time(text).with_context(|| format!("error parsing {what} time"))?;
+                let time_s = parse_time(text).with_context(|| format!("error parsing {name} time"))?;
                 params.push((name, time_s.to_string()));
             }
         }

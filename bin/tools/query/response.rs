@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow, bail};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 
@@ -111,19 +112,12 @@ impl Data {
         }
     }
 
-    /// Returns the result of a query.
-    pub(super) fn value(&self) -> Result<Value> {
-        Value::deserialize(&self.data).context("query error: bad_response")
-    }
-
-    /// Returns the label sets of a series request.
-    pub(super) fn label_sets(&self) -> Result<Vec<Labels>> {
-        Vec::deserialize(&self.data).context("query error: bad_response")
-    }
-
-    /// Returns the strings of a label values request.
-    pub(super) fn strings(&self) -> Result<Vec<String>> {
-        Vec::deserialize(&self.data).context("query error: bad_response")
+    /// Returns the data as a type of this module.
+    ///
+    /// # Errors
+    /// If it is of another type.
+    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        T::deserialize(&self.data).context("query error: bad_response")
     }
 }
 
@@ -153,7 +147,8 @@ mod tests {
 
     #[test]
     fn all_types_of_results_are_parsed() {
-        let value = |data: &str| Data { data: serde_json::from_str(data).unwrap(), warnings: Vec::new() }.value();
+        let value =
+            |data: &str| Data { data: serde_json::from_str(data).unwrap(), warnings: Vec::new() }.read::<Value>();
         assert!(matches!(value(r#"{"resultType":"scalar","result":[1.5,"+Inf"]}"#), Ok(Value::Scalar(Point(t, v)))
             if t == 1.5 && v == f64::INFINITY));
         assert!(matches!(value(r#"{"resultType":"string","result":[1,"a"]}"#), Ok(Value::String(_))));

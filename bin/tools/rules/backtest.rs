@@ -16,9 +16,9 @@ pub(super) fn backtest(args: &BacktestArgs) -> Result<()> {
     let seconds = |time_ms: i64| time_ms as f64 / 1000.0;
     let (start, end, file) = (seconds(start_ms), seconds(end_ms), escape(&args.file.to_string_lossy()));
     let form = format!("start={start}&end={end}&file={file}&rules={}", escape(&read(&args.file)?));
-    let data = args.server.client()?.post_data("/api/v1/rules/backtest", &form)?;
+    let data = args.view.server.client()?.post_data("/api/v1/rules/backtest", &form)?;
     let found = Backtest::deserialize(&data).context("parse the response")?;
-    args.output.print(|| print(&found), || &data);
+    args.view.output.print(|| print(&found), || &data);
     Ok(())
 }
 

@@ -19,9 +19,9 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
     if let Some(time) = &args.time {
         let _ = write!(path, "&time={}", time_ms(time).context("--time")? as f64 / 1000.0);
     }
-    let data = args.server.client()?.get_data(&path)?;
+    let data = args.view.server.client()?.get_data(&path)?;
     let found = Explanations::deserialize(&data).context("parse the response")?;
-    args.output.print(|| found.rules.iter().map(print).collect(), || &data);
+    args.view.output.print(|| found.rules.iter().map(print).collect(), || &data);
     Ok(())
 }
 

@@ -15,8 +15,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::client::ServerArgs;
-use super::output::OutputArgs;
+use super::client::{ServerArgs, ViewArgs};
 
 /// `varve rules ...`.
 #[derive(Debug, Subcommand)]
@@ -34,10 +33,7 @@ pub(crate) enum RulesCommand {
 #[command(allow_missing_positional = true)]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
-    server: ServerArgs,
-
-    #[command(flatten)]
-    output: OutputArgs,
+    view: ViewArgs,
 
     /// Name of the alert
     #[arg(value_name = "ALERT")]
@@ -57,10 +53,7 @@ pub(crate) struct ExplainArgs {
 #[command(allow_missing_positional = true)]
 pub(crate) struct BacktestArgs {
     #[command(flatten)]
-    server: ServerArgs,
-
-    #[command(flatten)]
-    output: OutputArgs,
+    view: ViewArgs,
 
     /// Rule file
     #[arg(value_name = "FILE")]

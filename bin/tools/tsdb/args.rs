@@ -9,7 +9,7 @@ use super::backup::{BackupArgs, RestoreArgs};
 use super::export::ExportArgs;
 use super::import::ImportArgs;
 use crate::quantity::parse_duration;
-use crate::tools::client::ServerArgs;
+use crate::tools::client::ViewArgs;
 use crate::tools::output::OutputArgs;
 
 /// `varve tsdb ...`.
@@ -160,10 +160,7 @@ pub(crate) struct CompactArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChurnArgs {
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
-
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) view: ViewArgs,
 
     /// Data directory that no server has open, instead of a server; shows the hour before its newest sample
     #[arg(long, value_name = "DIR", conflicts_with_all = ["server", "url"])]

@@ -50,7 +50,7 @@ pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
         Some(path) => churn_of(path)?,
         None => (churn_at(args)?, DamageReport::default()),
     };
-    args.output.print(|| print(&found, args.limit), || &found);
+    args.view.output.print(|| print(&found, args.limit), || &found);
     Ok(damage)
 }
 
@@ -87,7 +87,7 @@ fn print(found: &Churn, limit: usize) -> String {
 }
 
 fn churn_at(args: &ChurnArgs) -> Result<Churn> {
-    let mut client = args.server.client()?;
+    let mut client = args.view.server.client()?;
     serde_json::from_value(client.get_data("/api/v1/status/churn")?).context("parse the response")
 }
 
