@@ -104,56 +104,13 @@ fn compare(a: &Labels, b: &Labels) -> Ordering {
 
 /// Returns a result as JSON, in the order of the response.
 pub(super) fn json(value: &Value) -> String {
-    let text = match value {
-        Value::Vector(samples) => list(samples.iter().map(|sample| {
-            let point = match (&sample.value, &sample.histogram) {
-                (_, Some(point)) => format!("\"histogram\":{}", histogram_json(point)),
-                (Some(value), None) => format!("\"value\":{}", point_json(*value)),
-                (None, None) => "\"value\":null".to_owned(),
-            };
-            format!("{{\"metric\":{},{point}}}", labels_json(&sample.metric))
-        })),
-        Value::Matrix(streams) => list(streams.iter().map(stream_json)),
-        Value::Scalar(point) => point_json(*point),
-        Value::String(Text(time_s, text)) => format!("[{},{}]", seconds(*time_s), text_json(text)),
+    let json = match value {
+        Value::Vector(samples) => serde_json::to_string(samples),
+        Value::Matrix(streams) => serde_json::to_string(streams),
+        Value::Scalar(point) => serde_json::to_string(point),
+        Value::String(text) => serde_json::to_string(text),
     };
-    html_escaped(&text)
-}
-
-fn stream_json(Stream { metric, values, histograms }: &Stream) -> String {
-    let mut text = format!("{{\"metric\":{}", labels_json(metric));
-    if !values.is_empty() || histograms.is_empty() {
-        let _ = write!(text, ",\"values\":{}", list(values.iter().map(|value| point_json(*value))));
-    }
-    if !histograms.is_empty() {
-        let _ = write!(text, ",\"histograms\":{}", list(histograms.iter().map(histogram_json)));
-    }
-    text + "}"
-}
-
-fn list(items: impl Iterator<Item = String>) -> String {
-    format!("[{}]", items.collect::<Vec<_>>().join(","))
-}
-
-fn point_json(Point(time_s, value): Point) -> String {
-    format!("[{},\"{}\"]", seconds(time_s), Plain(value))
-}
-
-fn histogram_json(HistogramPoint(time_s, histogram): &HistogramPoint) -> String {
-    let Histogram { count, sum, buckets } = histogram;
-    let buckets = list(buckets.iter().map(|super::response::Bucket(bounds, lower, upper, count)| {
-        format!("[{bounds},\"{}\",\"{}\",\"{}\"]", Plain(*lower), Plain(*upper), Plain(*count))
-    }));
-    let (time, count, sum) = (seconds(*time_s), Plain(*count), Plain(*sum));
-    format!("[{time},{{\"count\":\"{count}\",\"sum\":\"{sum}\",\"buckets\":{buckets}}}]")
-}
-
-fn labels_json(labels: &Labels) -> String {
-    serde_json::to_string(labels).expect("strings are valid JSON")
-}
-
-fn text_json(text: &str) -> String {
-    serde_json::to_string(text).expect("a string is valid JSON")
+    html_escaped(&json.expect("strings, numbers, lists and maps of them are JSON"))
 }
 
 /// Escapes the characters that only Go escapes in JSON. They occur only in strings.

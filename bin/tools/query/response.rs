@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value as Json;
 
 use crate::tools::client::Response;
@@ -30,52 +30,54 @@ pub(super) enum Value {
 }
 
 /// A float or histogram of a series at one time.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Sample {
     pub(super) metric: Labels,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) value: Option<Point>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) histogram: Option<HistogramPoint>,
 }
 
 /// The samples of a series.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Stream {
     pub(super) metric: Labels,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) values: Vec<Point>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) histograms: Vec<HistogramPoint>,
 }
 
 /// A time in seconds and a float.
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub(super) struct Point(pub(super) f64, #[serde(deserialize_with = "float")] pub(super) f64);
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+pub(super) struct Point(#[serde(serialize_with = "time")] pub(super) f64, #[serde(with = "float")] pub(super) f64);
 
 /// A time in seconds and a string.
-#[derive(Debug, Deserialize)]
-pub(super) struct Text(pub(super) f64, pub(super) String);
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Text(#[serde(serialize_with = "time")] pub(super) f64, pub(super) String);
 
 /// A time in seconds and a histogram.
-#[derive(Debug, Deserialize)]
-pub(super) struct HistogramPoint(pub(super) f64, pub(super) Histogram);
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct HistogramPoint(#[serde(serialize_with = "time")] pub(super) f64, pub(super) Histogram);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Histogram {
-    #[serde(deserialize_with = "float")]
+    #[serde(with = "float")]
     pub(super) count: f64,
-    #[serde(deserialize_with = "float")]
+    #[serde(with = "float")]
     pub(super) sum: f64,
     #[serde(default)]
     pub(super) buckets: Vec<Bucket>,
 }
 
 /// The inclusive bounds (0: upper, 1: lower, 2: none, 3: both), the bounds, and the count.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Bucket(
     pub(super) i32,
-    #[serde(deserialize_with = "float")] pub(super) f64,
-    #[serde(deserialize_with = "float")] pub(super) f64,
-    #[serde(deserialize_with = "float")] pub(super) f64,
+    #[serde(with = "float")] pub(super) f64,
+    #[serde(with = "float")] pub(super) f64,
+    #[serde(with = "float")] pub(super) f64,
 );
 
 #[derive(Deserialize)]
@@ -121,10 +123,28 @@ impl Data {
     }
 }
 
-/// Deserializes a float from a string, as Go prints it.
-fn float<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is not a number")))
+/// Serializes a time rounded to milliseconds, without a fraction if it is a whole number of seconds.
+fn time<S: Serializer>(time_s: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    let rounded_s = (time_s * 1000.0).round() / 1000.0;
+    match rounded_s.fract() {
+        0.0 => serializer.serialize_i64(rounded_s as i64),
+        _ => serializer.serialize_f64(rounded_s),
+    }
+}
+
+/// A float as a string, as Go prints it.
+mod float {
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+    use varve_query::decimal::Plain;
+
+    pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Plain(*value))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|_| de::Error::custom(format!("{text:?} is not a number")))
+    }
 }
 
 #[cfg(test)]
