@@ -16,7 +16,7 @@ use super::super::directory::{Owner, owner};
 use super::args::AnalyzeArgs;
 use super::chunk_sizes::ChunkSizes;
 use super::columns::duration;
-use super::label_stats::{LabelStats, SeriesStats};
+use super::label_stats::LabelStats;
 use super::source::{OfflineDb, matches, parse_matchers};
 
 /// Prints the statistics of a block.
@@ -133,7 +133,7 @@ fn analyze_prometheus(args: &AnalyzeArgs, matchers: &[Matcher], damage: &mut Dam
                 bytes += chunk.bytes.len() as u64;
                 count(&chunk, &mut encodings, chunk_sizes.as_mut());
             }
-            labels.add(series.labels().iter().copied(), SeriesStats { uncovered_ms, bytes });
+            labels.add(series.labels().iter().copied(), uncovered_ms, bytes);
         }
     }
     Ok(Analysis {
@@ -218,7 +218,7 @@ fn analyze_varve(args: &AnalyzeArgs, matchers: &[Matcher], damage: &mut DamageRe
         let pairs: Vec<_> = series.iter().collect();
         if matches(matchers, &pairs) {
             let uncovered_ms = length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
-            labels.add(pairs.into_iter(), SeriesStats { uncovered_ms, bytes: cost.values_bytes });
+            labels.add(pairs.into_iter(), uncovered_ms, cost.values_bytes);
             let entry = if cost.n_histograms > 0 { &mut histograms } else { &mut floats };
             entry.n_chunks += 1;
             entry.n_samples += cost.n_samples;

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use varve_tsdb::QueryContext;
-use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::fs::RealFs;
 use varve_tsdb::fs::damage::DamageReport;
 
@@ -94,8 +92,8 @@ fn churn_at(args: &ChurnArgs) -> Result<Churn> {
 fn churn_of(path: &Path) -> Result<(Churn, DamageReport)> {
     let store = OfflineDb::open(path)?;
     let Some(newest_ms) = store.db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
-    let ctx = QueryContext::new(Duration::MAX, MemoryBudget::new("memory", usize::MAX));
-    let found = churn::find(&store.db, &ctx, newest_ms, churn::RANGE_MS).context("find new series")?;
+    let found =
+        churn::find(&store.db, &QueryContext::unbounded(), newest_ms, churn::RANGE_MS).context("find new series")?;
     Ok((found, store.damage))
 }
 

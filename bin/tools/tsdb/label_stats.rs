@@ -7,15 +7,6 @@ use varve_tsdb::labels::METRIC_NAME;
 /// Size of a posting: a series id in the list of a label pair.
 const POSTING_SIZE: u64 = 4;
 
-/// The cost of a series.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SeriesStats {
-    /// The part of the block's range without the series, in milliseconds.
-    pub(super) uncovered_ms: u64,
-    /// Size of its samples.
-    pub(super) bytes: u64,
-}
-
 /// The statistics of all label names and values.
 #[derive(Debug, Default)]
 pub(super) struct LabelStats {
@@ -41,15 +32,15 @@ pub(super) struct TopList {
 }
 
 impl LabelStats {
-    /// Adds a series.
-    pub(super) fn add<'l>(&mut self, labels: impl Iterator<Item = (&'l str, &'l str)>, series: SeriesStats) {
+    /// Adds a series: the part of the block's range without it, and the size of its samples.
+    pub(super) fn add<'l>(&mut self, labels: impl Iterator<Item = (&'l str, &'l str)>, uncovered_ms: u64, bytes: u64) {
         self.n_series += 1;
         for (name, value) in labels {
             self.n_entries += 1;
             let pair = self.pair(name, value);
             pair.n_series += 1;
-            pair.uncovered_ms = pair.uncovered_ms.wrapping_add(series.uncovered_ms);
-            pair.bytes += series.bytes;
+            pair.uncovered_ms = pair.uncovered_ms.wrapping_add(uncovered_ms);
+            pair.bytes += bytes;
         }
     }
 
@@ -147,10 +138,9 @@ mod tests {
     #[test]
     fn the_largest_entries_are_first() {
         let mut stats = LabelStats::default();
-        let series = |uncovered_ms, bytes| SeriesStats { uncovered_ms, bytes };
-        stats.add([("__name__", "a"), ("job", "x")].into_iter(), series(50, 10));
-        stats.add([("__name__", "a"), ("job", "y")].into_iter(), series(100, 1));
-        stats.add([("__name__", "b"), ("job", "y")].into_iter(), series(100, 30));
+        stats.add([("__name__", "a"), ("job", "x")].into_iter(), 50, 10);
+        stats.add([("__name__", "a"), ("job", "y")].into_iter(), 100, 1);
+        stats.add([("__name__", "b"), ("job", "y")].into_iter(), 100, 30);
         let lists = stats.lists(100, 2);
         let top = |key: &str| {
             let list = lists.iter().find(|list| list.key == key).expect(key);
