@@ -7,6 +7,7 @@ mod time;
 mod yaml;
 
 use std::fmt;
+use std::num::{IntErrorKind, ParseIntError};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -315,14 +316,15 @@ pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
 
 /// Parses an integer as Go's `strconv.Atoi`.
 pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
-    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-    text.parse::<i64>().map_err(|error| {
-        let reason = match error.kind() {
-            PosOverflow | NegOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
-        format!("strconv.Atoi: parsing {:?}: {reason}", quotable(text))
-    })
+    text.parse::<i64>().map_err(|error| format!("strconv.Atoi: parsing {:?}: {}", quotable(text), go_reason(&error)))
+}
+
+/// Returns why a text is not an integer, in the words of Go.
+pub(crate) fn go_reason(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    }
 }
 
 fn parse_pair(pair: &[u8]) -> Result<(String, String), String> {

@@ -10,14 +10,15 @@ use axum::extract::State;
 use axum::response::Response;
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
+use serde::Serialize;
 use varve_rules::Group;
 use varve_rules::rule::Rule;
 use varve_tsdb::{Matcher, QueryContext};
 
 use crate::http::error::ApiError;
-use crate::http::params::{Form, parse_selectors, quotable};
+use crate::http::params::{Form, go_reason, parse_bool, parse_selectors, quotable};
 use crate::http::response::html_safe_json;
-use crate::http::serving::run::{RequestClass, run};
+use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::rules::Rules;
 pub(crate) use list::{Alerts, RuleGroups};
@@ -31,10 +32,7 @@ pub(crate) async fn alerts(State(state): State<HttpState>) -> Result<Response, A
         let rules = set.groups().flat_map(|group| &group.rules);
         let tenant = work.ctx.restriction();
         let alerts = rules.flat_map(|rule| list::active(&rule.status(), tenant).collect::<Vec<_>>()).collect();
-        work.respond(|work| {
-            work.out.buffer().extend_from_slice(html_safe_json(&Alerts { alerts }).as_bytes());
-            Ok(())
-        })
+        respond(work, &Alerts { alerts })
     })
     .await
 }
@@ -44,12 +42,17 @@ pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<
     let app = state.app.clone();
     run(&state, RequestClass::Metadata, None, move |work| {
         let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules, work.ctx.restriction())?;
-        work.respond(|work| {
-            work.out.buffer().extend_from_slice(html_safe_json(&groups).as_bytes());
-            Ok(())
-        })
+        respond(work, &groups)
     })
     .await
+}
+
+/// Responds with texts of rule files, in which JSON escapes HTML as Go does.
+fn respond(work: &mut Work, data: &impl Serialize) -> Result<(), ApiError> {
+    work.respond(|work| {
+        work.out.buffer().extend_from_slice(html_safe_json(data).as_bytes());
+        Ok(())
+    })
 }
 
 /// The parameters of /api/v1/rules.
@@ -151,16 +154,9 @@ fn token(group: &Group) -> String {
 }
 
 fn parse_exclude_alerts(text: &str) -> Result<bool, ApiError> {
-    match text {
-        "" | "0" | "f" | "false" => Ok(false),
-        "1" | "t" | "true" => Ok(true),
-        _ => {
-            let text = quotable(text);
-            let reason =
-                format!("error converting exclude_alerts: strconv.ParseBool: parsing {text:?}: invalid syntax");
-            Err(ApiError::invalid_parameter("exclude_alerts", reason))
-        }
-    }
+    let invalid =
+        |reason| ApiError::invalid_parameter("exclude_alerts", format!("error converting exclude_alerts: {reason}"));
+    if text.is_empty() { Ok(false) } else { parse_bool(quotable(text)).map_err(invalid) }
 }
 
 fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>, ApiError> {
@@ -174,11 +170,7 @@ fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>, ApiError
         };
     }
     let parsed = limit.parse::<i32>().map_err(|error| {
-        use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-        let reason = match error.kind() {
-            PosOverflow | NegOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
+        let reason = go_reason(&error);
         let reason = format!("group_limit needs to be a valid number: strconv.ParseInt: parsing {limit:?}: {reason}");
         invalid("group_limit", &reason)
     })?;
