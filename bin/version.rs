@@ -11,6 +11,9 @@ use jiff::Timestamp;
 /// The version.
 pub(crate) const NUMBER: &str = env!("CARGO_PKG_VERSION");
 
+/// The `User-Agent` of the server's own requests.
+pub(crate) const USER_AGENT: &str = concat!("varve/", env!("CARGO_PKG_VERSION"));
+
 /// The commit, or `unknown`.
 pub(crate) const REVISION: &str = match option_env!("VARVE_REVISION") {
     Some(revision) => revision,

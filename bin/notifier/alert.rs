@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use varve_ingest::relabel::Rules;
 use varve_tsdb::Labels;
 
@@ -26,22 +25,12 @@ pub(crate) struct Alert {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Posted<'a> {
-    labels: Pairs<'a>,
-    annotations: Pairs<'a>,
+    labels: BTreeMap<&'a str, &'a str>,
+    annotations: BTreeMap<&'a str, &'a str>,
     starts_at: String,
     ends_at: String,
     #[serde(rename = "generatorURL")]
     generator_url: &'a str,
-}
-
-struct Pairs<'a>(&'a Labels);
-
-impl Serialize for Pairs<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        self.0.iter().try_for_each(|(name, value)| map.serialize_entry(name, value))?;
-        map.end()
-    }
 }
 
 impl Alert {
@@ -65,8 +54,8 @@ impl Alert {
     /// Returns the alert in JSON.
     pub(super) fn encode(&self) -> Bytes {
         let posted = Posted {
-            labels: Pairs(&self.labels),
-            annotations: Pairs(&self.annotations),
+            labels: self.labels.iter().collect(),
+            annotations: self.annotations.iter().collect(),
             starts_at: print_time(self.starts_at_ms),
             ends_at: print_time(self.ends_at_ms),
             generator_url: &self.generator_url,

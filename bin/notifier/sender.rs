@@ -15,12 +15,12 @@ use super::queue::Queue;
 use crate::config::alerting::AlertmanagerConfig;
 use crate::printing::error_chain;
 use crate::tools::client::{AsyncClient, ClientOptions, Url};
+use crate::version::USER_AGENT;
 
 /// Maximum age of a client. A new one reads its credentials and certificates again.
 const CLIENT_AGE_MAX: Duration = Duration::from_secs(60);
 /// Maximum size of a response.
 const RESPONSE_SIZE_MAX: usize = 64 << 10;
-const USER_AGENT: &str = concat!("varve/", env!("CARGO_PKG_VERSION"));
 
 /// An Alertmanager with its queue.
 #[derive(Debug)]

@@ -20,12 +20,12 @@ use super::sign::{Signer, Unsigned, encode};
 use super::{MIB, Object, Pace, Stop, check_listed, xml};
 use crate::printing::error_chain;
 use crate::tools::client::{Client, ClientOptions, Response, Url};
+use crate::version::USER_AGENT;
 
 /// Maximum time of a request: a part of 16 MiB at 128 KiB/s.
 const TIMEOUT: Duration = Duration::from_secs(128);
 /// Maximum size of a response: a range, or a list of 1,000 long keys.
 const RESPONSE_SIZE_MAX: usize = 16 << 20;
-const USER_AGENT: &str = concat!("varve/", env!("CARGO_PKG_VERSION"));
 /// Pause before the first repetition. Each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(20);

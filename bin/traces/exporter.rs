@@ -18,7 +18,7 @@ use crate::config::tracing::{ClientType, Compression, TracingConfig};
 use crate::grpc::frame::{self, Coding};
 use crate::printing::error_chain;
 use crate::tools::client::{AsyncClient, ClientOptions};
-use crate::version;
+use crate::version::{self, USER_AGENT};
 
 /// Maximum number of queued spans, that of a batch, and the interval of batches: OpenTelemetry's defaults.
 pub(super) const QUEUE_MAX: usize = 2048;
@@ -32,7 +32,6 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(5);
 const RESPONSE_SIZE_MAX: usize = 64 << 10;
 
 const NAME: &str = "varve";
-const USER_AGENT: &str = concat!("varve/", env!("CARGO_PKG_VERSION"));
 const HTTP_PATH: &str = "/v1/traces";
 const GRPC_PATH: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
