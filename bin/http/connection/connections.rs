@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
+use http_body_util::BodyExt as _;
 use hyper::body::{Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use prometheus::IntCounter;
@@ -97,13 +98,6 @@ pub(super) struct ReceivedBody {
     body: Incoming,
     connection: Arc<Connection>,
     is_receiving: bool,
-}
-
-/// A response body that keeps its connection busy until its end: closing an idle connection would truncate it.
-#[derive(Debug)]
-pub(super) struct GuardedBody {
-    body: Body,
-    _guard: RequestGuard,
 }
 
 impl Connections {
@@ -327,9 +321,13 @@ impl RequestGuard {
         ReceivedBody { body, connection: Arc::clone(&self.connection), is_receiving: false }
     }
 
-    /// Keeps the connection busy until the body is dropped.
-    pub(super) fn guard_body(self, body: Body) -> GuardedBody {
-        GuardedBody { body, _guard: self }
+    /// Returns a body that keeps the connection busy until it is dropped: closing an idle connection would truncate it.
+    pub(super) fn guard_body(self, body: Body) -> Body {
+        Body::new(body.map_err(move |error| {
+            // The function belongs to the body, and the guard to the function.
+            let _guard = &self;
+            error
+        }))
     }
 }
 
@@ -380,26 +378,6 @@ impl HttpBody for ReceivedBody {
 impl Drop for ReceivedBody {
     fn drop(&mut self) {
         self.set_receiving(false);
-    }
-}
-
-impl HttpBody for GuardedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
@@ -458,7 +436,7 @@ mod tests {
         let connection = connections.enter().await;
         let body = connection.begin_request().guard_body(Body::from("abc"));
         assert!(connection.is_busy());
-        assert_eq!(axum::body::to_bytes(Body::new(body), 10).await.unwrap(), "abc");
+        assert_eq!(axum::body::to_bytes(body, 10).await.unwrap(), "abc");
         assert!(!connection.is_busy());
     }
 

@@ -31,6 +31,7 @@ use super::error::ApiError;
 use super::serving::route_prefix::Routes;
 use super::web_config::{ALPN_HTTP2, WebConfig};
 use crate::server::app::App;
+use crate::server::metrics::Counted;
 use crate::server::request_context::Peer;
 use connections::{Connection, Connections, Evictions, RESERVED_MAX};
 use stall::StallGuard;
@@ -148,7 +149,7 @@ async fn serve_connection(
     mut stop: watch::Receiver<bool>,
 ) {
     let Server { app, web, routes } = server;
-    let _open = OpenGauge::count(&app);
+    let _open = Counted::new(&app.metrics.connections);
     // Responses are sent in few large writes, which Nagle's algorithm would only delay.
     let _best_effort = stream.set_nodelay(true);
     let peer = stream.peer_addr().ok().map(Peer);
@@ -212,7 +213,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 if !has_permit && !is_http2 {
                     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
-                response.map(|body| Body::new(guard.guard_body(streams::paced(body))))
+                response.map(|body| guard.guard_body(streams::paced(body)))
             })
         }
     });
@@ -281,20 +282,4 @@ fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
 /// Returns the maximum number of concurrent streams of a connection.
 fn streams_max(connections_max: usize) -> u32 {
     (connections_max / STREAMS_SHARE).clamp(1, STREAMS_MAX) as u32
-}
-
-/// Counts an open connection until it is dropped.
-struct OpenGauge<'a>(&'a App);
-
-impl<'a> OpenGauge<'a> {
-    fn count(app: &'a App) -> Self {
-        app.metrics.connections.inc();
-        Self(app)
-    }
-}
-
-impl Drop for OpenGauge<'_> {
-    fn drop(&mut self) {
-        self.0.metrics.connections.dec();
-    }
 }

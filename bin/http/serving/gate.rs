@@ -14,6 +14,7 @@ use varve_tsdb::{Interrupt, QueryContext};
 
 use super::fair_semaphore::{Denied, FairPermit, FairSemaphore};
 use crate::http::error::ApiError;
+use crate::server::metrics::Counted;
 
 /// Bounds the number of concurrent requests. Clones share the gate.
 #[derive(Debug, Clone)]
@@ -83,8 +84,8 @@ impl Gate {
             // Fast path: a permit is free.
             Some(permit) => permit,
             None => {
-                self.metrics.queued.inc();
-                let queued = QueuedGauge(&self.metrics.queued);
+                // Dropped also when the client disconnects.
+                let queued = Counted::new(&self.metrics.queued);
                 let permit = tokio::time::timeout(self.queue.timeout, self.acquire(user, ctx, self.queue.max)).await;
                 drop(queued);
                 permit.unwrap_or_else(|_elapsed| Err(self.timed_out(QUEUE_TIMEOUT_FLAG)))?
@@ -141,15 +142,6 @@ impl Gate {
 
 fn stopping() -> ApiError {
     ApiError::unavailable(Interrupt::Shutdown.to_string())
-}
-
-/// Counts a queued request until it is dropped, which also happens when its client disconnects.
-struct QueuedGauge<'a>(&'a IntGauge);
-
-impl Drop for QueuedGauge<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 impl Permit {

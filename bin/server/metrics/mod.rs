@@ -77,6 +77,23 @@ pub(crate) struct Metrics {
     pub(crate) objstore: ObjstoreMetrics,
 }
 
+/// Counts something in a gauge until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted<'a>(&'a IntGauge);
+
+impl<'a> Counted<'a> {
+    pub(crate) fn new(gauge: &'a IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 impl Metrics {
     /// Creates all metrics, at zero.
     ///
