@@ -63,6 +63,23 @@ impl Work {
         self.respond(|work| serde_json::to_writer(work.out.buffer(), data).map_err(ApiError::internal))
     }
 
+    /// Writes a successful response whose data is this JSON.
+    pub(crate) fn respond_encoded(&mut self, json: &str) -> Result<(), ApiError> {
+        self.respond(|work| {
+            work.out.buffer().extend_from_slice(json.as_bytes());
+            Ok(())
+        })
+    }
+
+    /// Appends bytes, in steps.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
+        for part in bytes.chunks(STEP_SIZE) {
+            self.out.buffer().extend_from_slice(part);
+            self.out.step()?;
+        }
+        Ok(())
+    }
+
     /// Writes the start of a successful response, up to its data.
     pub(crate) fn open(&mut self) {
         self.out.buffer().extend_from_slice(b"{\"status\":\"success\",\"data\":");
@@ -105,6 +122,9 @@ impl Work {
         }
     }
 }
+
+/// Bytes that are handed to the response writer at a time.
+const STEP_SIZE: usize = 4 << 10;
 
 /// The header of a response that was computed for an identical concurrent request.
 const SHARED: HeaderName = HeaderName::from_static("x-varve-shared");

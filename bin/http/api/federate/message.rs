@@ -13,9 +13,6 @@ use crate::http::error::ApiError;
 use crate::http::protobuf::{SpanMessage, messages};
 use crate::http::serving::run::Work;
 
-/// Bytes of a family that are handed to the response writer at a time.
-const STEP_SIZE: usize = 4 << 10;
-
 /// A family being collected. Its memory is charged.
 pub(super) struct Family {
     metrics: Vec<MetricMessage>,
@@ -52,10 +49,7 @@ impl Family {
         let metric = std::mem::take(&mut self.metrics);
         let bytes =
             FamilyMessage { name: Some(name.to_owned()), kind: Some(kind), metric }.encode_length_delimited_to_vec();
-        for piece in bytes.chunks(STEP_SIZE) {
-            work.out.buffer().extend_from_slice(piece);
-            work.out.step()?;
-        }
+        work.write(&bytes)?;
         self.charge = self.ctx.charge();
         Ok(())
     }

@@ -30,10 +30,7 @@ pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result<
     run(&state, RequestClass::Query, None, move |work| {
         let (expr, _expr_charge) = promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (tree, _tree_charge) = promql::to_json_within(&work.ctx, &expr)?;
-        work.respond(|work| {
-            work.out.buffer().extend_from_slice(tree.as_bytes());
-            Ok(())
-        })
+        work.respond_encoded(&tree)
     })
     .await
 }

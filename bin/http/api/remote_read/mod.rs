@@ -38,8 +38,6 @@ const REQUEST_SIZE_MAX: usize = 4 << 20;
 const BYTES_PER_BYTE: usize = 96;
 /// Response types that an error lists.
 const QUOTED_TYPES_MAX: usize = 100;
-/// Bytes that are handed to the response writer at a time.
-const STEP_SIZE: usize = 4 << 10;
 /// Bytes that are compressed at a time. Snappy's encoder looks no further back.
 const SNAPPY_PART_SIZE: usize = 64 << 10;
 
@@ -250,7 +248,7 @@ fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> 
     prost::encoding::encode_varint(bytes.len() as u64, out);
     #[expect(clippy::big_endian_bytes, reason = "the format demands it")]
     out.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
-    write(work, &bytes)
+    work.write(&bytes)
 }
 
 /// Writes a message as one block of snappy's raw format: the length, then elements. Parts are compressed on their own,
@@ -265,17 +263,9 @@ fn write_snappy(work: &mut Work, message: &[u8]) -> Result<(), ApiError> {
     for part in message.chunks(SNAPPY_PART_SIZE) {
         let compressed = encoder.compress_vec(part).map_err(failed)?;
         let size_of_length = prost::encoding::encoded_len_varint(part.len() as u64);
-        write(work, &compressed[size_of_length..])?;
+        work.write(&compressed[size_of_length..])?;
     }
     work.out.step()
-}
-
-fn write(work: &mut Work, bytes: &[u8]) -> Result<(), ApiError> {
-    for part in bytes.chunks(STEP_SIZE) {
-        work.out.buffer().extend_from_slice(part);
-        work.out.step()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

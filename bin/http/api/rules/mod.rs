@@ -10,7 +10,6 @@ use axum::extract::State;
 use axum::response::Response;
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
-use serde::Serialize;
 use varve_rules::Group;
 use varve_rules::rule::Rule;
 use varve_tsdb::{Matcher, QueryContext};
@@ -18,7 +17,7 @@ use varve_tsdb::{Matcher, QueryContext};
 use crate::http::error::ApiError;
 use crate::http::params::{Form, go_reason, parse_bool, parse_selectors, quotable};
 use crate::http::response::html_safe_json;
-use crate::http::serving::run::{RequestClass, Work, run};
+use crate::http::serving::run::{RequestClass, run};
 use crate::http::serving::state::HttpState;
 use crate::server::rules::Rules;
 pub(crate) use list::{Alerts, RuleGroups};
@@ -32,7 +31,7 @@ pub(crate) async fn alerts(State(state): State<HttpState>) -> Result<Response, A
         let rules = set.groups().flat_map(|group| &group.rules);
         let tenant = work.ctx.restriction();
         let alerts = rules.flat_map(|rule| list::active(&rule.status(), tenant).collect::<Vec<_>>()).collect();
-        respond(work, &Alerts { alerts })
+        work.respond_encoded(&html_safe_json(&Alerts { alerts }))
     })
     .await
 }
@@ -42,17 +41,9 @@ pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<
     let app = state.app.clone();
     run(&state, RequestClass::Metadata, None, move |work| {
         let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules, work.ctx.restriction())?;
-        respond(work, &groups)
+        work.respond_encoded(&html_safe_json(&groups))
     })
     .await
-}
-
-/// Responds with texts of rule files, in which JSON escapes HTML as Go does.
-fn respond(work: &mut Work, data: &impl Serialize) -> Result<(), ApiError> {
-    work.respond(|work| {
-        work.out.buffer().extend_from_slice(html_safe_json(data).as_bytes());
-        Ok(())
-    })
 }
 
 /// The parameters of /api/v1/rules.
