@@ -272,12 +272,12 @@ fn report(found: &LogFile, is_running: bool) -> String {
         (false, true) => "is running",
         (false, false) => "was killed or crashed",
     };
-    line(&mut out, format_args!("Process {}, started {}, {end}.", found.pid, print_time(found.started_ms)));
+    let _ = writeln!(out, "Process {}, started {}, {end}.", found.pid, print_time(found.started_ms));
     let active = found.active();
     if active.is_empty() {
-        line(&mut out, format_args!("No active requests."));
+        let _ = writeln!(out, "No active requests.");
     } else {
-        line(&mut out, format_args!("Active requests, heaviest first ({}):", active.len()));
+        let _ = writeln!(out, "Active requests, heaviest first ({}):", active.len());
         active.iter().for_each(|record| describe(&mut out, record));
     }
     let mut ended: Vec<_> =
@@ -287,12 +287,12 @@ fn report(found: &LogFile, is_running: bool) -> String {
     let (rules, requests): (Vec<_>, Vec<_>) = ended.into_iter().partition(|record| record.route == RULE_ROUTE);
     for (what, ended) in [("requests", requests), ("rule evaluations", rules)] {
         if !ended.is_empty() {
-            line(&mut out, format_args!("Finished {what}, latest first ({} known):", ended.len()));
+            let _ = writeln!(out, "Finished {what}, latest first ({} known):", ended.len());
             ended.iter().take(ENDED_SHOWN).for_each(|record| describe(&mut out, record));
         }
     }
     if found.n_damaged > 0 {
-        line(&mut out, format_args!("{} records are damaged.", found.n_damaged));
+        let _ = writeln!(out, "{} records are damaged.", found.n_damaged);
     }
     out
 }
@@ -301,8 +301,8 @@ fn describe(out: &mut String, record: &Record) {
     let Record { id, started_ms, recorded_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = record;
     let (state, route) = (record.state.name(), &record.route);
     let age_ms = recorded_ms.saturating_sub(*started_ms);
-    line(out, format_args!("  {id} {state} {route} {age_ms} ms, since {}", print_time(*started_ms)));
-    line(out, format_args!("    memory {held_bytes} bytes, peak {peak_bytes}; series {n_series}, samples {n_samples}"));
+    let _ = writeln!(out, "  {id} {state} {route} {age_ms} ms, since {}", print_time(*started_ms));
+    let _ = writeln!(out, "    memory {held_bytes} bytes, peak {peak_bytes}; series {n_series}, samples {n_samples}");
     for (name, text) in [
         ("query", &record.text),
         ("client", &record.client),
@@ -311,13 +311,9 @@ fn describe(out: &mut String, record: &Record) {
         ("reason", &record.reason),
     ] {
         if !text.is_empty() {
-            line(out, format_args!("    {name} {text:?}"));
+            let _ = writeln!(out, "    {name} {text:?}");
         }
     }
-}
-
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    writeln!(out, "{text}").expect("writing to a String cannot fail");
 }
 
 #[cfg(test)]

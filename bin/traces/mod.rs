@@ -134,8 +134,8 @@ impl Tracer {
     }
 }
 
+#[cfg(test)]
 impl TraceMetrics {
-    #[cfg(test)]
     pub(crate) fn unregistered() -> Self {
         let counter = |name| IntCounter::new(name, "x").unwrap();
         Self { sent: counter("sent"), dropped: counter("dropped") }

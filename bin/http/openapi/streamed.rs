@@ -19,7 +19,8 @@ pub(crate) enum MetadataFamilies {}
 /// A node of a syntax tree.
 pub(crate) enum SyntaxTree {}
 
-/// Any value.
+/// Any value. The type of the elements of lists that are always empty.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Untyped {}
 
 impl JsonSchema for Label {

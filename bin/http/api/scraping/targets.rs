@@ -18,21 +18,11 @@ use crate::server::app::App;
 /// Maximum size of `labels` in bytes.
 const LABELS_SIZE_MAX: usize = 1 << 20;
 
-/// An entry of a list that is always empty.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Nothing {}
-
-impl crate::http::openapi::JsonSchema for Nothing {
-    fn schema(schemas: &mut crate::http::openapi::Schemas) -> serde_json::Value {
-        Untyped::schema(schemas)
-    }
-}
-
 schema! {
     /// All targets.
     pub(crate) struct Targets {
-        active_targets: Vec<Nothing>,
-        dropped_targets: Vec<Nothing>,
+        active_targets: Vec<Untyped>,
+        dropped_targets: Vec<Untyped>,
         /// Dropped targets by scrape pool, unless only active ones are requested.
         dropped_target_counts: Option<BTreeMap<String, u64>>,
     }
@@ -82,7 +72,7 @@ pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Resu
         if !selector.is_empty() {
             parse_selector(&work.ctx, selector, |reason| ApiError::invalid_parameter("match_target", reason))?;
         }
-        let none: [Nothing; 0] = [];
+        let none: [Untyped; 0] = [];
         work.respond_json(&none)
     })
     .await
