@@ -17,6 +17,8 @@ use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Db, Labels, QueryContext, Result, TimeRange};
 
+use crate::quantity::percent;
+
 /// The length of the examined range, in milliseconds.
 pub(crate) const RANGE_MS: i64 = 3_600_000;
 /// Maximum number of listed labels, and maximum number of listed metrics.
@@ -271,10 +273,6 @@ fn entry<'a, T: Default>(map: &'a mut HashMap<String, T>, key: &str) -> (&'a mut
 /// Returns `true` if `n_series` is about as many as `most`, which is not smaller.
 fn is_about(n_series: u64, most: u64) -> bool {
     n_series as f64 >= ABOUT_AS_MANY * most as f64
-}
-
-fn percent(part: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use varve_query::usage::LabelSet;
 
 use super::inventory::{Inventory, MetricId, MetricSize};
 use super::needs::{Needs, Selector};
+use crate::quantity::percent;
 use crate::server::self_scrape;
 
 /// Options of the analysis.
@@ -253,7 +254,7 @@ impl Search<'_> {
 impl Totals {
     /// Returns the share of unused series in percent.
     pub(crate) fn unused_percent(&self) -> f64 {
-        if self.series == 0 { 0.0 } else { 100.0 * self.unused_series as f64 / self.series as f64 }
+        percent(self.unused_series, self.series)
     }
 }
 

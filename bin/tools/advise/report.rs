@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::findings::{Finding, Findings, Kind};
 use super::problems::Problem;
+use crate::quantity::percent;
 use crate::tools::output::table;
 
 /// The report of `varve advise drops`.
@@ -35,17 +36,15 @@ impl Report {
             totals.unused_metrics,
             totals.metrics
         );
-        add(
-            &mut text,
-            format_args!(
-                "With unused buckets {} series ({:.1} %), {:.1} of {:.1} samples per second, {} on disk. {} expressions were read.\n",
-                totals.unused_series,
-                totals.unused_percent(),
-                totals.unused_samples_per_second,
-                totals.samples_per_second,
-                size(totals.unused_bytes),
-                self.expressions
-            ),
+        let _ = writeln!(
+            text,
+            "With unused buckets {} series ({:.1} %), {:.1} of {:.1} samples per second, {} on disk. {} expressions were read.",
+            totals.unused_series,
+            totals.unused_percent(),
+            totals.unused_samples_per_second,
+            totals.samples_per_second,
+            size(totals.unused_bytes),
+            self.expressions
         );
         let of = |kind: fn(Kind) -> bool| -> Vec<_> {
             self.findings.unused.iter().filter(|finding| kind(finding.kind)).collect()
@@ -55,10 +54,8 @@ impl Report {
             of(|kind| kind == Kind::Label).into_iter().partition(|finding| finding.series > 0);
         part(&mut text, "Unused labels", &labels, lines_max);
         if !useless.is_empty() {
-            add(
-                &mut text,
-                format_args!("\n{} unused labels distinguish no series: dropping them saves none.\n", useless.len()),
-            );
+            let _ =
+                writeln!(text, "\n{} unused labels distinguish no series: dropping them saves none.", useless.len());
         }
         let title = "Metrics used only by recording rules whose results nothing reads (not dropped)";
         part(&mut text, title, &self.findings.unread.iter().collect::<Vec<_>>(), lines_max);
@@ -90,31 +87,23 @@ fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize)
         ]
     });
     if !findings.is_empty() {
-        add(text, format_args!("\n{title}\n{}", table(&head, rows)));
+        let _ = write!(text, "\n{title}\n{}", table(&head, rows));
         more(text, findings.len(), lines_max);
     }
 }
 
 fn list(text: &mut String, title: &str, lines: &[String], lines_max: usize) {
     if !lines.is_empty() {
-        add(text, format_args!("\n{title}\n"));
-        lines.iter().take(lines_max).for_each(|line| add(text, format_args!("  {line}\n")));
+        let _ = writeln!(text, "\n{title}");
+        lines.iter().take(lines_max).for_each(|line| text.push_str(&format!("  {line}\n")));
         more(text, lines.len(), lines_max);
     }
 }
 
 fn more(text: &mut String, n: usize, lines_max: usize) {
     if n > lines_max {
-        add(text, format_args!("  and {} more, see --limit\n", n - lines_max));
+        let _ = writeln!(text, "  and {} more, see --limit", n - lines_max);
     }
-}
-
-fn add(text: &mut String, line: std::fmt::Arguments<'_>) {
-    text.write_fmt(line).expect("writing to a String cannot fail");
-}
-
-fn percent(part: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
 }
 
 fn size(bytes: f64) -> String {
