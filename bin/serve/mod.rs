@@ -111,17 +111,8 @@ async fn run(
     let alerting = app.notifier.prepare(&app.config.current())?;
     let mut signals = Signals::catch().context("catch signals")?;
     tracing::info!(version = version::NUMBER, revision = version::REVISION, "Starting Varve");
-    let listener = listen(&args.listen_address).await?;
-    let address = address_of(&listener)?;
-    tracing::info!(address, "Listening");
-    let grpc = match &args.grpc_address {
-        Some(address) => Some(listen(address).await?),
-        None => None,
-    };
-    if let Some(grpc) = &grpc {
-        tracing::info!(address = address_of(grpc)?, "Listening for gRPC");
-    }
-    let listeners = Listeners { web: listener, grpc };
+    let listeners = listen_to_all(&args).await?;
+    let address = address_of(&listeners.web)?;
 
     app.notifier.apply(alerting);
     app.tracer.apply(app.config.current().tracing.as_ref());
@@ -198,6 +189,20 @@ async fn stop_requested(signals: &mut Signals, app: &Arc<App>) -> &'static str {
             () = app.quit.requested() => return "/-/quit",
         }
     }
+}
+
+/// Opens the listeners of the flags.
+async fn listen_to_all(args: &ServeArgs) -> Result<Listeners> {
+    let web = listen(&args.listen_address).await?;
+    tracing::info!(address = address_of(&web)?, "Listening");
+    let grpc = match &args.grpc_address {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    if let Some(grpc) = &grpc {
+        tracing::info!(address = address_of(grpc)?, "Listening for gRPC");
+    }
+    Ok(Listeners { web, grpc })
 }
 
 async fn listen(address: &str) -> Result<TcpListener> {
