@@ -11,7 +11,6 @@ mod printing;
 
 mod cli;
 mod config;
-mod files;
 mod grpc;
 mod http;
 mod log;

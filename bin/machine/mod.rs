@@ -1,6 +1,7 @@
-//! Cores and memory of the machine, or of the cgroup of the process; settings of the allocator.
+//! Cores and memory of the machine, or of the cgroup of the process; settings of the allocator; small files.
 
 pub(crate) mod allocator;
+pub(crate) mod files;
 pub(crate) mod process;
 
 use std::path::{Path, PathBuf};

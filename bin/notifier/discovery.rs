@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 
 use super::Notifier;
 use crate::config::alerting::{AlertmanagerConfig, DnsType, TargetGroup};
-use crate::files::read_text;
+use crate::machine::files::read_text;
 
 /// Interval at which sources are checked. Files are read at least as often, so that a change takes effect soon.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::client::ViewArgs;
 use super::output::table;
-use crate::files::is_locked;
+use crate::machine::files::is_locked;
 use crate::quantity::print_time;
 use crate::server::active_requests::log;
 use crate::server::active_requests::log::{LogFile, Record, State};

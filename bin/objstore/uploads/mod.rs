@@ -35,7 +35,7 @@ use varve_tsdb::fs::{Fs, RealFs};
 
 use super::metrics::UploadMetrics;
 use super::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};
-use crate::files::remove_dir;
+use crate::machine::files::remove_dir;
 use crate::printing::error_chain;
 use crate::server::app::App;
 use bucket_blocks::BucketBlocks;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::files::read_text;
+use crate::machine::files::read_text;
 
 /// Maximum number of files.
 const FILES_MAX: usize = 20_000;

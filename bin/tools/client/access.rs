@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use crate::files::read_text;
+use crate::machine::files::read_text;
 use crate::tls::Secret;
 
 /// Maximum size of a file with a password, a token or settings.

@@ -21,7 +21,7 @@ use clap::Args;
 use jiff::Timestamp;
 use varve_tsdb::fs::{Fs as _, Lock, RealFs};
 
-use crate::files::is_locked;
+use crate::machine::files::is_locked;
 use crate::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
 use crate::tools::client::{AccessArgs, Client, DEFAULT, Url};
 use manifest::{Manifest, Manifests, StoredFile, content_key};

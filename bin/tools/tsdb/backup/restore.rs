@@ -12,7 +12,7 @@ use varve_tsdb::fs::{Fs as _, RealFs};
 
 use super::manifest::{Manifest, Manifests};
 use super::open;
-use crate::files::remove_dir;
+use crate::machine::files::remove_dir;
 
 /// Arguments of `varve tsdb restore`.
 #[derive(Debug, Clone, Args)]

@@ -9,7 +9,7 @@ use varve_tsdb::fs::damage::DamageReport;
 
 use super::build_block;
 use super::staging::Staging;
-use crate::files::remove_dir;
+use crate::machine::files::remove_dir;
 use crate::objstore::{BlockFiles, BucketConfig, DELETION_MARK, ObjectStore, ObjstoreMetrics, Pace};
 use crate::tools::wal::{Progress, Unit};
 

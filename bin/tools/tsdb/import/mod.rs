@@ -19,7 +19,7 @@ use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use staging::{Built, Staging};
 
-use crate::files::remove_dir;
+use crate::machine::files::remove_dir;
 use crate::objstore::BucketConfig;
 use crate::tools::wal::{
     self, Progress, Unit, Verdict, damage_lines, default_options, parse_label, recover_with_progress,
