@@ -139,7 +139,7 @@ impl Receiver {
     /// Applies rules, also to known series. Active requests keep the rules that they started with. Each series is
     /// resolved again with its next sample. Waits for the disk if the set of disabled rules changes.
     pub fn set_rules(&self, rules: Rules) {
-        let mut disabled = self.disabled_rules.lock();
+        let mut disabled = self.disabled_rules.state.lock();
         disabled.restore(&rules);
         let rules = self.change_rules(|active| ActiveRules::new(rules, active.generation.wrapping_add(1)));
         disabled.update(&rules);
@@ -158,7 +158,7 @@ impl Receiver {
     ) -> varve_tsdb::Result<Vec<UsedRule>> {
         let used = self.rules().rules.note_use(ctx, matchers, by)?;
         if !used.is_empty() {
-            let mut disabled = self.disabled_rules.lock();
+            let mut disabled = self.disabled_rules.state.lock();
             // A rule in a dry run has the same effect after its first use.
             if used.iter().any(|rule| rule.is_disabled) {
                 self.change_rules(ActiveRules::next_generation);
@@ -171,7 +171,7 @@ impl Receiver {
     /// Enables a rule that a query has disabled, or forgets the query that would have disabled it. Returns `None` if no
     /// rule has the name. Waits for the disk.
     pub fn enable_rule(&self, name: &str) -> Option<EnabledRule> {
-        let mut disabled = self.disabled_rules.lock();
+        let mut disabled = self.disabled_rules.state.lock();
         let enabled = self.rules().rules.enable(name)?;
         if enabled.was_used && enabled.state == RuleState::Enforce {
             self.change_rules(ActiveRules::next_generation);

@@ -16,7 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use varve_tsdb::fs::{Fs, StateFile};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -39,7 +39,8 @@ const FILE: StateFile = StateFile {
 /// The rules that were disabled by use.
 #[derive(Debug)]
 pub struct DisabledRules {
-    state: Mutex<State>,
+    /// Locked while rules are applied, disabled or enabled.
+    pub(crate) state: Mutex<State>,
 }
 
 /// Uses by the fingerprint of the rule's entry.
@@ -68,7 +69,7 @@ impl DisabledRules {
     /// Returns the number of failed writes of the file.
     #[must_use]
     pub fn n_write_failures(&self) -> u64 {
-        self.lock().file.n_write_failures()
+        self.state.lock().file.n_write_failures()
     }
 
     /// Repeats a failed write. Waits for the disk.
@@ -76,13 +77,8 @@ impl DisabledRules {
     /// # Errors
     /// If the write fails again. The file is unchanged then.
     pub fn save(&self) -> io::Result<()> {
-        let State { disabled, file } = &mut *self.lock();
+        let State { disabled, file } = &mut *self.state.lock();
         file.save(|| encode(disabled))
-    }
-
-    /// Locks the state, so that no other thread applies or disables rules.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 
@@ -229,7 +225,7 @@ mod tests {
     /// Applies rules and returns the names of the disabled ones.
     fn disabled(state: &DisabledRules, configs: &[RelabelConfig]) -> Vec<String> {
         let rules = rules(configs);
-        let mut state = state.lock();
+        let mut state = state.state.lock();
         state.restore(&rules);
         state.update(&rules);
         rules.rules.iter().filter(|rule| rule.used.is_known()).map(|rule| rule.name.clone()).collect()
@@ -243,7 +239,7 @@ mod tests {
         let configs = [drop_job("a", "x"), drop_job("b", "y")];
         let in_force = rules(&configs);
         disable(&in_force, "x", &"é".repeat(WHO_SIZE_MAX));
-        state.lock().update(&in_force);
+        state.state.lock().update(&in_force);
 
         let after = fs.crash(PowerCut::LosesAll);
         let restarted = || open(&after).0;

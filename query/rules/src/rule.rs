@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use varve_query::promql;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Labels, Matcher};
@@ -27,7 +27,7 @@ pub struct Rule {
     pub expr: Arc<str>,
     /// Labels and annotations of an alerting rule by their text.
     templates: BTreeMap<String, Template>,
-    state: Mutex<RuleState>,
+    pub(crate) state: Mutex<RuleState>,
     alerts_max: Arc<AlertsMax>,
 }
 
@@ -168,7 +168,7 @@ impl Rule {
     /// Returns the state.
     #[must_use]
     pub fn status(&self) -> RuleStatus {
-        let state = self.state();
+        let state = self.state.lock();
         let health = match state.evaluations.back() {
             None => Health::Unknown,
             Some(EvaluationRecord { error: None, .. }) => Health::Good,
@@ -183,16 +183,12 @@ impl Rule {
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, RuleState> {
-        self.state.lock()
-    }
-
     /// Checks whether the rule may have `n` alerts now.
     ///
     /// # Errors
     /// All rules together would have too many.
     pub(crate) fn check_n_alerts(&self, n: usize) -> Result<(), String> {
-        let n_old = self.state().alerts.len();
+        let n_old = self.state.lock().alerts.len();
         self.alerts_max.check(n_old, n)
     }
 
@@ -201,7 +197,7 @@ impl Rule {
     /// # Errors
     /// All rules together would have more alerts than the maximum.
     pub(crate) fn set_alerts(&self, alerts: Alerts) -> Result<(), String> {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         self.alerts_max.replace(state.alerts.len(), alerts.len())?;
         state.alerts = alerts;
         Ok(())
@@ -209,7 +205,7 @@ impl Rule {
 
     /// Takes over alerts, written series and evaluations of the same rule before a reload.
     pub(crate) fn carry_over(&self, from_rule: &Self) {
-        let (state, from) = (&mut *self.state(), from_rule.state());
+        let (state, from) = (&mut *self.state.lock(), from_rule.state.lock());
         self.alerts_max.add(from.alerts.len());
         state.alerts = from.alerts.clone();
         state.is_restored = from.is_restored;
@@ -221,7 +217,7 @@ impl Rule {
 
     /// Adds the outcome of an evaluation.
     pub(crate) fn record(&self, record: EvaluationRecord) {
-        let state = &mut *self.state();
+        let state = &mut *self.state.lock();
         state.has_matched |= record.n_series > 0;
         state.costs.seconds += record.duration.as_secs_f64();
         state.costs.n_samples += record.n_samples;
@@ -235,7 +231,7 @@ impl Rule {
 
 impl Drop for Rule {
     fn drop(&mut self) {
-        let n_alerts = self.state().alerts.len();
+        let n_alerts = self.state.lock().alerts.len();
         self.alerts_max.remove(n_alerts);
     }
 }

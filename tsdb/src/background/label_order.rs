@@ -26,7 +26,7 @@ impl LabelOrder {
     /// # Errors
     /// The errors of [`Store::rank_series`].
     pub(crate) fn update(&mut self, store: &Store) -> Result<()> {
-        let Some(mut flushing) = store.flushing_if_free() else { return Ok(()) };
+        let Some(mut flushing) = store.flushing.try_lock() else { return Ok(()) };
         let (mut n_unranked, mut n_series) = (0, 0);
         for shard in &store.shards {
             let head = shard.head();

@@ -156,9 +156,9 @@ struct ShardBuffer<'a> {
 impl ShardBuffer<'_> {
     /// Applies the samples that are buffered now. Returns the number of their batches.
     fn apply(&mut self) -> usize {
-        let n_batches = self.shard.buffer().n_batches();
+        let n_batches = self.shard.buffer.lock().n_batches();
         for _ in 0..n_batches {
-            let batch = self.shard.buffer().pop();
+            let batch = self.shard.buffer.lock().pop();
             let mut head = self.shard.head_mut();
             for buffered in batch.into_iter().flatten() {
                 let (slot, sample) = match buffered.sample() {

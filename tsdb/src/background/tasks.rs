@@ -120,7 +120,7 @@ fn flush_task(store: &Store, stop: &Stop) {
         }
         let flushed = flush(store);
         if flushed.as_ref().is_err_and(|error| !matches!(error, Error::Interrupted(_))) {
-            store.compaction_stats().n_failed += 1;
+            store.compaction_stats.lock().n_failed += 1;
         }
         report("flush the heads", flushed);
         last = Instant::now();

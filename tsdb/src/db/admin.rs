@@ -71,13 +71,13 @@ impl Db {
     /// Replaces the retention limits of the options, and the rules. The next compaction applies them. `None` is
     /// unlimited.
     pub fn set_retention(&self, time_ms: Option<i64>, size_bytes: Option<u64>, rules: Vec<RetentionRule>) {
-        *self.store.retention() = Retention { time_ms, size: size_bytes, rules: rules.into() };
+        *self.store.retention.lock() = Retention { time_ms, size: size_bytes, rules: rules.into() };
     }
 
     /// Returns the number of blocks that are too old and wait for [`Db::confirm_retention`].
     #[must_use]
     pub fn n_held_blocks(&self) -> u64 {
-        self.store.compaction_stats().n_held_blocks()
+        self.store.compaction_stats.lock().n_held_blocks()
     }
 
     /// Returns the time before which only imports add samples: all other samples are too old. `None` if the store is

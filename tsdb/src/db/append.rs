@@ -152,7 +152,7 @@ impl Db {
             let size = family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
             limit("bytes of a metric family's metadata", size, METADATA_SIZE_MAX)?;
             // The lock is held until the record is buffered, so that the log has the same order.
-            let mut table = self.store.family_table();
+            let mut table = self.store.metadata.lock();
             if !table.contains(family, &metadata) {
                 wal.ready()?;
                 wal.append_metadata(family, &metadata);

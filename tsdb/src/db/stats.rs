@@ -185,9 +185,9 @@ impl Stats {
             replayed: store.replay.stats(),
             n_damaged_blocks: store.blocks.n_damaged(),
             page_cache_bytes: store.blocks.cache_size(),
-            compaction: *store.compaction_stats(),
+            compaction: *store.compaction_stats.lock(),
             exemplars: store.exemplars.stats(),
-            metadata: store.family_table().stats(),
+            metadata: store.metadata.lock().stats(),
             n_background_panics: store.n_background_panics.load(Ordering::Relaxed),
             ..Stats::default()
         };

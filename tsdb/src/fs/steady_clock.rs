@@ -70,7 +70,6 @@ impl SteadyClock {
     /// Returns the current times.
     pub(crate) fn now(&self) -> Now {
         let (wall_ms, elapsed) = (self.clock.now_ms(), self.clock.elapsed());
-        // Each change is a single step, so the state is valid after a panic.
         let mut expected = self.state.lock();
         let expected_ms = after(expected.time_ms, elapsed.saturating_sub(expected.at));
         let is_jump = wall_ms.abs_diff(expected_ms) > ADJUSTMENT_MAX_MS as u64;

@@ -244,8 +244,6 @@ impl ReplayGate {
         self.state.lock().replay = ReplayState::Failed(reason);
         self.ended.notify_all();
     }
-
-    // Fields are replaced by whole values, so the state is valid after a panic.
 }
 
 impl State {

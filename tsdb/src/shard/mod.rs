@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use roaring::RoaringBitmap;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -61,7 +61,7 @@ pub(crate) struct Shard {
     head: RwLock<Head>,
     log: Arc<ShardLog>,
     /// Samples accepted during replay. They are logged already and join the head when replay ends.
-    buffer: Mutex<SampleBuffer>,
+    pub(crate) buffer: Mutex<SampleBuffer>,
     /// The latest shared label order, freed with its last reader. Locked while an order is built, so that only one
     /// thread builds it.
     last_order: Mutex<Weak<SeriesOrder>>,
@@ -189,9 +189,6 @@ impl Shard {
         self.log.wal()
     }
 
-    // `parking_lot` locks are not poisoned. A panic under the lock may leave one series or sample incomplete.
-    // Continuing is better than rejecting all series of the shard.
-
     /// Locks the head for reading.
     pub(crate) fn head(&self) -> RwLockReadGuard<'_, Head> {
         self.head.read()
@@ -310,7 +307,7 @@ impl Shard {
         let (n_floats, n_histograms) = (log_batch.n_floats(), log_batch.n_histograms());
         let mut newest_ms = i64::MIN;
         let head = self.head();
-        let mut buffer = self.buffer();
+        let mut buffer = self.buffer.lock();
         // Two samples may share a timestamp while only one has a start timestamp. To tell them apart, log the start
         // timestamps of all samples if any sample of the batch has one.
         let log_all_starts = batch.has_starts;
@@ -361,11 +358,6 @@ impl Shard {
             }
         }
         ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
-    }
-
-    /// Locks the samples buffered during replay.
-    pub(crate) fn buffer(&self) -> MutexGuard<'_, SampleBuffer> {
-        self.buffer.lock()
     }
 
     /// Sorts slots by label set. Drops slots that another series has reused since. Locks the head for a few thousand

@@ -17,7 +17,7 @@ impl Store {
         if exemplars.is_empty() {
             return Vec::new();
         }
-        let mut ring = self.exemplars.ring();
+        let mut ring = self.exemplars.ring.lock();
         let mut affected = vec![false; self.logs.len()];
         for AppendExemplar { series, tag, exemplar } in exemplars.iter() {
             affected[usize::from(series.shard) % self.logs.len()] = true;

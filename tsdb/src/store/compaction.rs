@@ -70,7 +70,7 @@ impl Store {
     /// changes of the blocks may come between two rewrites.
     fn compact_in_turns(&self, stop: &AtomicBool, merge: impl Fn() -> Result<()>) -> Result<()> {
         loop {
-            let mut compacting = self.compacting();
+            let mut compacting = self.compacting.lock();
             merge()?;
             self.expire(&mut compacting, false)?;
             if !self.apply_next_rule(&mut compacting, stop)? {
@@ -85,7 +85,7 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::compact`].
     pub(crate) fn clean_tombstones(&self, stop: &AtomicBool) -> Result<()> {
-        let _one_at_a_time = self.compacting();
+        let _one_at_a_time = self.compacting.lock();
         let list = self.blocks.list();
         for stored in list.iter().filter(|stored| stored.has_deleted()) {
             self.run(&rewrite(stored.meta()), &RoaringBitmap::new(), stop)?;
@@ -99,7 +99,7 @@ impl Store {
     /// The errors of [`merge`].
     pub(crate) fn run(&self, next: &Merge, removed: &RoaringBitmap, stop: &AtomicBool) -> Result<()> {
         let merged = self.run_merge(next, removed, stop);
-        let mut stats = self.compaction_stats();
+        let mut stats = self.compaction_stats.lock();
         match &merged {
             Ok(RanMerge { n_conflicts, n_removed }) => {
                 stats.n_merges += 1;

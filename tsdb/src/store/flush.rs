@@ -51,7 +51,7 @@ impl Store {
     /// [`Error::ReplayFailed`].
     pub(crate) fn flush(&self) -> Result<FlushStats> {
         self.replay.wait(&QueryContext::unbounded())?;
-        self.flush_under(&mut self.flushing())
+        self.flush_under(&mut self.flushing.lock())
     }
 
     /// Flushes, then deletes from blocks, and evicts the series whose newest samples are deleted. See
@@ -62,7 +62,7 @@ impl Store {
     /// The errors of [`Db::delete`](crate::Db::delete).
     pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         self.replay.wait(&QueryContext::unbounded())?;
-        let mut flushing = self.flushing();
+        let mut flushing = self.flushing.lock();
         self.flush_under(&mut flushing)?;
         let ended = self.ended_in(&matchers, range)?;
         {
@@ -79,7 +79,7 @@ impl Store {
     /// # Errors
     /// The errors of [`Shard::ended_in`].
     pub(crate) fn evict_deleted_before(&self) -> Result<()> {
-        let mut flushing = self.flushing();
+        let mut flushing = self.flushing.lock();
         for rule in self.blocks.pending_deletions() {
             let ended = self.ended_in(&rule.matchers, rule.range)?;
             self.evict_deleted(&mut flushing, ended);
@@ -155,7 +155,7 @@ impl Store {
     }
 
     fn cut_logs(&self) -> Result<()> {
-        let metadata = self.family_table().by_age();
+        let metadata = self.metadata.lock().by_age();
         // Exemplars logged before the truncation are in the ring unless they were evicted.
         let exemplars = self.exemplars.by_log(self.logs.len());
         for ((idx, log), exemplars) in self.logs.iter().enumerate().zip(&exemplars) {
@@ -231,7 +231,7 @@ impl Store {
 
     /// Evicts series that the last flush could not evict, unless another flush runs.
     pub(crate) fn evict_deferred(&self) {
-        if let Some(mut flushing) = self.flushing_if_free() {
+        if let Some(mut flushing) = self.flushing.try_lock() {
             self.evict(&mut flushing);
         }
     }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::block::BlockSet;
 use crate::compact::retention::Retention;
@@ -65,10 +65,12 @@ pub(crate) struct Store {
     epoch: Epoch,
     pub(crate) newest: Newest,
     pub(crate) metadata: Mutex<FamilyTable>,
-    flushing: Mutex<Flushing>,
-    compacting: parking_lot::Mutex<Compacting>,
-    compaction_stats: Mutex<CompactionStats>,
-    retention: Mutex<Retention>,
+    /// Locked while a flush runs.
+    pub(crate) flushing: Mutex<Flushing>,
+    /// Locked while a merge runs.
+    pub(crate) compacting: Mutex<Compacting>,
+    pub(crate) compaction_stats: Mutex<CompactionStats>,
+    pub(crate) retention: Mutex<Retention>,
     /// Number of panics of background tasks.
     pub(crate) n_background_panics: AtomicU64,
 }
@@ -107,7 +109,7 @@ impl Store {
             series_readers: Readers::new(),
             next_ref: AtomicU64::new(0),
             flushing: Mutex::default(),
-            compacting: parking_lot::Mutex::default(),
+            compacting: Mutex::default(),
             compaction_stats: Mutex::default(),
             n_background_panics: AtomicU64::new(0),
         }
@@ -184,38 +186,6 @@ impl Store {
 
     /// Returns the current metadata without copying it.
     pub(crate) fn metadata(&self) -> Arc<Families> {
-        Arc::clone(self.family_table().families())
-    }
-
-    // A panic under one of these locks leaves the guarded value consistent, because every change is a single step.
-
-    /// Locks the metadata.
-    pub(crate) fn family_table(&self) -> MutexGuard<'_, FamilyTable> {
-        self.metadata.lock()
-    }
-
-    /// Waits until no flush runs, and blocks other flushes.
-    pub(crate) fn flushing(&self) -> MutexGuard<'_, Flushing> {
-        self.flushing.lock()
-    }
-
-    /// Blocks flushes, unless one is running.
-    pub(crate) fn flushing_if_free(&self) -> Option<MutexGuard<'_, Flushing>> {
-        self.flushing.try_lock()
-    }
-
-    /// Waits until no merge runs, and blocks other merges.
-    pub(crate) fn compacting(&self) -> MutexGuard<'_, Compacting> {
-        self.compacting.lock()
-    }
-
-    /// Locks the retention limits.
-    pub(crate) fn retention(&self) -> MutexGuard<'_, Retention> {
-        self.retention.lock()
-    }
-
-    /// Locks the statistics of merges.
-    pub(crate) fn compaction_stats(&self) -> MutexGuard<'_, CompactionStats> {
-        self.compaction_stats.lock()
+        Arc::clone(self.metadata.lock().families())
     }
 }

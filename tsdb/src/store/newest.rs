@@ -54,7 +54,7 @@ pub(crate) struct Newest {
     mark: Mutex<Mark>,
 }
 
-/// The file [`UNBOUNDED`]. Every change is a single step, so the state is valid after a panic.
+/// The file [`UNBOUNDED`].
 #[derive(Debug)]
 struct Mark {
     fs: Arc<dyn Fs>,

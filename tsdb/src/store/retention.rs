@@ -21,12 +21,12 @@ impl Store {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub(crate) fn remove_blocks(&self, numbers: &[u64]) -> Result<()> {
-        let _no_merge = self.compacting();
+        let _no_merge = self.compacting.lock();
         let list = self.blocks.list();
         let ids = list.iter().map(|stored| stored.meta().origin.id).filter(|id| numbers.contains(&id.0));
         let ids: Vec<BlockId> = ids.collect();
         self.remove(&ids)?;
-        self.compaction_stats().n_expired += ids.len() as u64;
+        self.compaction_stats.lock().n_expired += ids.len() as u64;
         Ok(())
     }
 
@@ -36,7 +36,7 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::compact`].
     pub(crate) fn confirm_retention(&self) -> Result<()> {
-        let mut compacting = self.compacting();
+        let mut compacting = self.compacting.lock();
         self.expire(&mut compacting, true)?;
         let Some(now_ms) = self.newest.retention_ms() else { return Ok(()) };
         self.next_for_rules(&mut compacting, now_ms, true, &AtomicBool::new(false)).map(drop)
@@ -45,13 +45,13 @@ impl Store {
     /// Removes the blocks that exceed the retention limits, except held ones unless it `is_confirmed`.
     pub(super) fn expire(&self, compacting: &mut Compacting, is_confirmed: bool) -> Result<()> {
         let Some(now_ms) = self.newest.retention_ms() else { return Ok(()) };
-        let retention = self.retention().clone();
+        let retention = self.retention.lock().clone();
         let hold = if is_confirmed { Hold::Confirmed } else { Hold::Unconfirmed { held_ms: compacting.held_ms } };
         let Expired { blocks, n_held, held_ms } =
             retention.expired(&self.blocks.metas(), now_ms, self.log_size()?, hold);
         compacting.held_ms = held_ms;
         let n_held_before = {
-            let mut stats = self.compaction_stats();
+            let mut stats = self.compaction_stats.lock();
             stats.n_expired += blocks.len() as u64;
             std::mem::replace(&mut stats.n_held, n_held as u64)
         };
@@ -105,7 +105,7 @@ impl Store {
         stop: &AtomicBool,
     ) -> Result<Option<(Arc<StoredBlock>, Vec<usize>)>> {
         let Compacting { held_ms, rules: progress } = compacting;
-        progress.set_rules(&self.retention().rules);
+        progress.set_rules(&self.retention.lock().rules);
         let list = self.blocks.list();
         let find = |id: BlockId| list.iter().find(|stored| stored.meta().origin.id == id);
         // Blocks that retention holds as a whole wait for the same confirmation.
@@ -122,13 +122,13 @@ impl Store {
                 }
                 Err(error) => {
                     progress.failed(stored.meta().origin.id, now_ms);
-                    self.compaction_stats().n_failed += 1;
+                    self.compaction_stats.lock().n_failed += 1;
                     searched = Err(error);
                 }
             }
         }
         let Due { next, n_held } = progress.due(&metas, now_ms, is_confirmed);
-        let n_held_before = std::mem::replace(&mut self.compaction_stats().n_held_by_rules, n_held as u64);
+        let n_held_before = std::mem::replace(&mut self.compaction_stats.lock().n_held_by_rules, n_held as u64);
         if n_held as u64 > n_held_before {
             tracing::warn!(blocks = n_held, now_ms, "retention rules wait for a confirmation: many blocks are too old");
         }

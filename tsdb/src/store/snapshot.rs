@@ -32,7 +32,7 @@ impl Store {
         let blocks_dir = dir.join("blocks");
         fs.create_dir(&blocks_dir).map_err(Error::io("create", &blocks_dir))?;
         self.blocks.link_into(dir, &blocks_dir)?;
-        let (metadata, exemplars) = (self.family_table().by_age(), self.exemplars.by_log(1));
+        let (metadata, exemplars) = (self.metadata.lock().by_age(), self.exemplars.by_log(1));
         let families = metadata.iter().map(|(family, metadata)| (&**family, &**metadata));
         let next_ref = self.next_ref.load(Ordering::SeqCst);
         write_snapshot_log(&**fs, &dir.join("wal"), next_ref, families, &exemplars.concat())?;
@@ -49,7 +49,7 @@ impl Store {
     /// # Errors
     /// The errors of [`Db::import`](crate::Db::import).
     pub(crate) fn import(&self, dir: &Path) -> Result<usize> {
-        let mut compacting = self.compacting();
+        let mut compacting = self.compacting.lock();
         let paths = self.importable(dir)?;
         if paths.is_empty() {
             return Ok(0);

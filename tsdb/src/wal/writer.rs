@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::checkpoint;
 use super::file_name::{CheckpointPosition, SegmentKind};
@@ -171,21 +171,21 @@ impl Wal {
 
     /// Appends a series definition.
     pub(crate) fn append_series(&self, series: SeriesRef, labels: &Labels) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         record::encode_series(pending.series.open(record::SERIES, SERIES_FRAME_SIZE), series, labels);
         pending.position += 1;
     }
 
     /// Appends the metadata of a metric family.
     pub(crate) fn append_metadata(&self, family: &str, metadata: &Metadata) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         record::encode_metadata(pending.series.open(record::METADATA, SERIES_FRAME_SIZE), family, metadata);
         pending.position += 1;
     }
 
     /// Appends samples. The definitions of their series must have been appended before.
     pub(crate) fn append_samples(&self, column: &SampleColumn) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         let Pending { samples: frames, position, scratch, .. } = &mut *pending;
         let chunks = column.refs.chunks(RECORD_SAMPLES_MAX).zip(column.samples.chunks(RECORD_SAMPLES_MAX));
         let mut at = 0;
@@ -202,7 +202,7 @@ impl Wal {
 
     /// Appends histograms and their start timestamps. The definitions of their series must have been appended before.
     pub(crate) fn append_histograms(&self, histograms: &[LoggedHistogram], start_timestamps: &StartTimestamps) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         let sample = |place: usize| (histograms[place].series, histograms[place].timestamp_ms);
         let (mut at, mut encoded) = (0, Vec::new());
         while at < histograms.len() {
@@ -222,14 +222,14 @@ impl Wal {
 
     /// Appends an exemplar with its id. The definition of its series must have been appended before.
     pub(crate) fn append_exemplar(&self, id: u64, series: SeriesRef, exemplar: &Exemplar) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         encode_exemplar(pending.samples.open(EXEMPLARS, EXEMPLARS_FRAME_SIZE), id, series, exemplar);
         pending.position += 1;
     }
 
     /// Returns the position after all records.
     pub(crate) fn end(&self) -> Position {
-        Position(self.pending().position)
+        Position(self.pending.lock().position)
     }
 
     /// Writes all records before `position` to the operating system, and syncs them under [`WalSync::Always`]. The
@@ -240,7 +240,7 @@ impl Wal {
     /// [`Error::Poisoned`] if the sync failed.
     pub(crate) fn commit(&self, position: Position) -> Result<()> {
         if self.written.load(Ordering::Acquire) < position.0 {
-            let mut files = self.files();
+            let mut files = self.files.lock();
             if self.written.load(Ordering::Acquire) < position.0 {
                 self.write_pending(&mut files)?;
             }
@@ -262,7 +262,7 @@ impl Wal {
     /// # Errors
     /// The errors of [`Wal::rotate`].
     pub(crate) fn write_out(&self) -> Result<()> {
-        self.write_pending(&mut self.files())
+        self.write_pending(&mut self.files.lock())
     }
 
     /// Cuts the log: on return all records are in closed segments, and later records go to new segments. The caller
@@ -272,7 +272,7 @@ impl Wal {
     /// [`Error::Io`] if records could not be written: they stay in memory, and the next commit retries.
     /// [`Error::Poisoned`]. After an error the log is not rotated.
     pub(crate) fn rotate(&self) -> Result<CheckpointPosition> {
-        let mut files = self.files();
+        let mut files = self.files.lock();
         self.write_pending(&mut files)?;
         let Files { series, samples } = &mut *files;
         series.close();
@@ -303,7 +303,7 @@ impl Wal {
         let _guard = self.checkpointing.lock();
         let WalOptions { fs, dir, .. } = &self.options;
         checkpoint::write(&**fs, dir, position, next_ref, metadata, series, exemplars)?;
-        let mut files = self.files();
+        let mut files = self.files.lock();
         files.series.discard_before(position.0);
         files.samples.discard_before(position.0);
         drop(files);
@@ -313,7 +313,7 @@ impl Wal {
 
     /// Returns the size of the records that are not written yet, in bytes. Does not wait for the disk.
     pub(crate) fn pending_size(&self) -> usize {
-        let pending = self.pending();
+        let pending = self.pending.lock();
         pending.series.size() + pending.samples.size() + self.blocked_bytes.load(Ordering::Relaxed)
     }
 
@@ -354,7 +354,7 @@ impl Wal {
     }
 
     fn take_pending(&self, files: &mut Files) -> u64 {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         files.series.frames.append(&mut pending.series);
         files.samples.frames.append(&mut pending.samples);
         pending.position
@@ -384,7 +384,7 @@ impl Wal {
 
     /// Returns the written position and the files that need a sync, definitions first: samples must not outlive them.
     fn take_unsynced(&self) -> (u64, Vec<UnsyncedFile>, bool) {
-        let mut files = self.files();
+        let mut files = self.files.lock();
         let mut unsynced = Vec::new();
         let series = files.series.take_unsynced(&mut unsynced);
         let samples = files.samples.take_unsynced(&mut unsynced);
@@ -403,15 +403,6 @@ impl Wal {
         tracing::error!(log = self.options.number, reason, "the WAL accepts no writes until a restart");
         let reason = self.poisoned.get_or_init(|| reason).clone();
         Error::Poisoned { log: self.options.number, reason }
-    }
-
-    // A panic under `pending` or `files` leaves complete records, so both locks stay usable.
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock()
-    }
-
-    fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock()
     }
 }
 

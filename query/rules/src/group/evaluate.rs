@@ -127,10 +127,10 @@ impl Group {
                 // As in Prometheus, alerts that cannot be restored start again.
                 if let Ok(stored) = storage.newest(&rule.matchers(ALERTS_FOR_STATE), range) {
                     let hold = duration(alerting.for_ms);
-                    alert::restore(&mut rule.state().alerts, &stored, hold, now, settings.restore);
+                    alert::restore(&mut rule.state.lock().alerts, &stored, hold, now, settings.restore);
                 }
             }
-            rule.state().is_restored = true;
+            rule.state.lock().is_restored = true;
         }
         let mut state = self.state.lock();
         state.restores = false;
@@ -213,9 +213,9 @@ impl Group {
                     run.annotate(rule, alerting, &mut alerts);
                 }
                 rule.set_alerts(alerts).map_err(Failure::new)?;
-                rule.state().written = written;
+                rule.state.lock().written = written;
             }
-            rule.state().is_restored = true;
+            rule.state.lock().is_restored = true;
         }
         let mut state = self.state.lock();
         state.restores = false;
@@ -237,7 +237,7 @@ impl Group {
         }
         let (resend_delay, interval) = (settings.resend_delay, self.schedule.interval());
         let due = {
-            let alerts = &mut rule.state().alerts;
+            let alerts = &mut rule.state.lock().alerts;
             let due = alerts.values_mut().filter(|alert| selects(alert) && alert.needs_sending(now, resend_delay));
             due.map(|alert| alert.send(now, resend_delay, interval, &rule.expr)).collect::<Vec<_>>()
         };
@@ -311,7 +311,7 @@ impl Run<'_> {
     fn alerting(&self, rule: &Rule, alerting: &Alerting, result: &[VectorSample]) -> Result<Vec<Output>, Failure> {
         // Each sample becomes an alert, so too many samples fail before their templates are expanded.
         rule.check_n_alerts(result.len()).map_err(Failure::new)?;
-        let previous = rule.state().alerts.clone();
+        let previous = rule.state.lock().alerts.clone();
         let evaluate = |evaluation: &mut alert::Evaluation<'_>| alert::evaluate(evaluation, previous, result);
         let (alerts, outputs) = self.with_templates(rule, alerting, evaluate)?;
         rule.set_alerts(alerts).map_err(Failure::new)?;
@@ -341,7 +341,7 @@ impl Run<'_> {
             },
             tick: self.tick,
             timestamp_ms: self.timestamp_ms(),
-            is_restored: rule.state().is_restored,
+            is_restored: rule.state.lock().is_restored,
             ctx: &ctx,
             expand: &mut expand,
         };
@@ -378,7 +378,7 @@ impl Run<'_> {
         }
         let n_outputs = outputs.len();
         let mut written: BTreeSet<Labels> = outputs.iter().map(|output| output.labels.clone()).collect();
-        let vanished: Vec<Labels> = rule.state().written.difference(&written).cloned().collect();
+        let vanished: Vec<Labels> = rule.state.lock().written.difference(&written).cloned().collect();
         outputs.extend(vanished.into_iter().map(|labels| stale(labels, self.timestamp_ms())));
         if outputs.is_empty() {
             return Ok(None);
@@ -389,7 +389,7 @@ impl Run<'_> {
         let is_failure =
             |rejected: &&Rejected| rejected.idx < n_outputs && !(rejected.is_duplicate && self.mode == Mode::CatchUp);
         let failed: Vec<&Rejected> = rejected.iter().filter(is_failure).collect();
-        let state = &mut rule.state();
+        let state = &mut rule.state.lock();
         for rejected in &failed {
             let labels = &outputs[rejected.idx].labels;
             // An earlier sample of the series is stored, so the series still has to end.
@@ -405,7 +405,7 @@ impl Run<'_> {
     fn write_stale(&self) {
         let mut series = std::mem::take(&mut self.group.state.lock().stale);
         for rule in &self.group.rules {
-            let state = rule.state();
+            let state = rule.state.lock();
             series.retain(|labels| !state.written.contains(labels));
         }
         if series.is_empty() {

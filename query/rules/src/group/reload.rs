@@ -52,14 +52,14 @@ impl Group {
         let (mut state, old_state) = (self.state.lock(), from.state.lock());
         state.restores = old_state.restores;
         state.stale = old_state.stale.clone();
-        state.stale.extend(old.into_values().flatten().flat_map(|rule| rule.state().written.clone()));
+        state.stale.extend(old.into_values().flatten().flat_map(|rule| rule.state.lock().written.clone()));
         state.status = old_state.status;
     }
 
     /// Returns the series of a removed group, which must be stopped.
     #[must_use]
     pub fn removed(&self, now: Time, settings: &Settings) -> RemovedGroup {
-        let written = self.rules.iter().flat_map(|rule| rule.state().written.clone());
+        let written = self.rules.iter().flat_map(|rule| rule.state.lock().written.clone());
         RemovedGroup {
             due: now + self.schedule.interval() * REMOVAL_INTERVALS,
             file: self.file.clone(),

@@ -50,7 +50,7 @@ fn series_of_many_shards_are_in_label_order_ranked_or_not_and_during_evictions()
     let rankings = || db.store.shards.iter().map(|shard| shard.head().ranking()).collect::<Vec<_>>();
     add(&(0..4000).step_by(2).collect::<Vec<_>>(), NOW_MS);
     check(2000, "no ranks");
-    db.store.rank_series(&mut db.store.flushing()).unwrap();
+    db.store.rank_series(&mut db.store.flushing.lock()).unwrap();
     assert_eq!(rankings(), [1; 8]);
     check(2000, "all are ranked");
     add(&(1..4000).step_by(2).collect::<Vec<_>>(), NOW_MS + 2000);
@@ -69,7 +69,7 @@ fn series_of_many_shards_are_in_label_order_ranked_or_not_and_during_evictions()
     assert_eq!(db.store.shards.iter().map(|shard| shard.head().len()).sum::<usize>(), 2000);
     add(&(4000..5500).collect::<Vec<_>>(), NOW_MS + 2000);
     check(5500, "slots are reused");
-    db.store.rank_series(&mut db.store.flushing()).unwrap();
+    db.store.rank_series(&mut db.store.flushing.lock()).unwrap();
     check(5500, "all are ranked again");
     assert_eq!(db.store.shards.iter().map(|shard| shard.head().n_unranked()).sum::<usize>(), 0);
 }

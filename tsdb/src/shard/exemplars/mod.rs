@@ -19,7 +19,7 @@
 
 pub(crate) mod ring;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use ring::Ring;
 pub use ring::{EXEMPLAR_LABELS_SIZE, ExemplarStats};
 
@@ -50,7 +50,7 @@ pub struct SeriesExemplars {
 /// The exemplars of a store.
 #[derive(Debug)]
 pub(crate) struct Exemplars {
-    ring: Mutex<Ring>,
+    pub(crate) ring: Mutex<Ring>,
 }
 
 impl Exemplars {
@@ -61,12 +61,12 @@ impl Exemplars {
 
     /// Reserves the ids below `number` for exemplars to be restored.
     pub(crate) fn skip_to(&self, number: u64) {
-        self.ring().skip_to(number);
+        self.ring.lock().skip_to(number);
     }
 
     /// Restores an exemplar from a log. `series` is called only if the ring has room for it.
     pub(crate) fn restore(&self, number: u64, exemplar: Exemplar, series: impl FnOnce() -> Option<Labels>) -> Restored {
-        let mut ring = self.ring();
+        let mut ring = self.ring.lock();
         if !ring.has_room_for(number) {
             return Restored::Passed;
         }
@@ -78,7 +78,7 @@ impl Exemplars {
     /// Returns all exemplars in the ring, grouped by the log of their series.
     pub(crate) fn by_log(&self, n_logs: usize) -> Vec<Vec<NumberedExemplars>> {
         let mut by_log = vec![Vec::new(); n_logs];
-        for (labels, exemplars) in self.ring().series() {
+        for (labels, exemplars) in self.ring.lock().series() {
             let all = exemplars.map(|(number, exemplar)| (number, exemplar.clone())).collect();
             by_log[log_of(labels, n_logs)].push((labels.clone(), all));
         }
@@ -87,7 +87,7 @@ impl Exemplars {
 
     /// Returns the statistics.
     pub(crate) fn stats(&self) -> ExemplarStats {
-        self.ring().stats()
+        self.ring.lock().stats()
     }
 
     /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
@@ -117,7 +117,7 @@ impl Exemplars {
     }
 
     fn copy(&self, ctx: &QueryContext, range: TimeRange, charge: &mut Charge) -> Result<Vec<SeriesExemplars>> {
-        let ring = self.ring();
+        let ring = self.ring.lock();
         charge.grow_without_waiting(ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()))?;
         let mut all = Vec::new();
         for (idx, (labels, exemplars)) in ring.series().enumerate() {
@@ -131,11 +131,6 @@ impl Exemplars {
             }
         }
         Ok(all)
-    }
-
-    /// Locks the ring. If a panic occurred under the lock, continuing is better than rejecting all exemplars.
-    pub(crate) fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock()
     }
 }
 
