@@ -122,4 +122,9 @@ impl Error {
     pub fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { op, path: path.to_owned(), source }
     }
+
+    /// Returns [`Error::Limit`] if `used` exceeds `limit`.
+    pub(crate) fn check_limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
+        if used > limit { Err(Self::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
+    }
 }

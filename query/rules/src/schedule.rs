@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use xxhash_rust::xxh64::xxh64;
+use varve_tsdb::labels::prometheus_hash;
 
 use crate::time::{Time, as_ns};
 
@@ -34,7 +34,7 @@ impl Schedule {
     pub fn new(file: &str, name: &str, interval: Duration) -> Self {
         assert!(!interval.is_zero(), "the interval of a group is positive");
         let interval_ns = as_ns(interval);
-        let offset_ns = (hash(file, name) % interval_ns as u64) as i64;
+        let offset_ns = (prometheus_hash([("file", file), ("name", name)]) % interval_ns as u64) as i64;
         Self { interval, interval_ns, offset_ns }
     }
 
@@ -65,23 +65,6 @@ impl Schedule {
         (n_due > 0)
             .then(|| Due { tick: Time::from_ns(last.ns() + n_due * self.interval_ns), n_missed: n_due as u64 - 1 })
     }
-}
-
-/// Returns the hash of the labels `file` and `name` as Prometheus' `stringlabels` encode them: each string is preceded
-/// by its length.
-fn hash(file: &str, name: &str) -> u64 {
-    let mut encoded = Vec::with_capacity(file.len() + name.len() + 32);
-    for text in ["file", file, "name", name] {
-        match u8::try_from(text.len()) {
-            Ok(size) if size < u8::MAX => encoded.push(size),
-            _ => {
-                encoded.push(u8::MAX);
-                encoded.extend_from_slice(&(text.len() as u32).to_le_bytes()[..3]);
-            }
-        }
-        encoded.extend_from_slice(text.as_bytes());
-    }
-    xxh64(&encoded, 0)
 }
 
 #[cfg(test)]

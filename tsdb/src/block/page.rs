@@ -110,10 +110,7 @@ impl PageWriter {
     /// # Errors
     /// [`Error::Io`]; [`Error::Limit`] if the payload exceeds [`PAGE_SIZE_MAX`].
     pub(crate) fn write(&mut self, payload: &[u8]) -> Result<PageRef> {
-        if payload.len() > PAGE_SIZE_MAX {
-            let (used, limit) = (payload.len() as u64, PAGE_SIZE_MAX as u64);
-            return Err(Error::Limit { what: "bytes of a page of a block", used, limit });
-        }
+        Error::check_limit("bytes of a page of a block", payload.len(), PAGE_SIZE_MAX)?;
         let (start, offset) = (self.buffer.len(), self.size);
         let compressed = self.pack(payload)?;
         let page = &mut self.buffer[start..];

@@ -27,10 +27,7 @@ impl Db {
     /// # Errors
     /// The errors of [`Db::series`].
     pub fn series_for(&self, labels: &Labels, group: SeriesGroup) -> Result<SeriesHandle> {
-        if labels.size() > LABELS_SIZE_MAX {
-            let (used, limit) = (labels.size() as u64, LABELS_SIZE_MAX as u64);
-            return Err(Error::Limit { what: "bytes of a label set", used, limit });
-        }
+        Error::check_limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
         self.store.replay.check()?;
         let shards = &self.store.shards;
         shards[shard_of(labels, shards.len())].series(labels, group, &self.store.next_ref)
@@ -150,7 +147,7 @@ impl Db {
         let wal = self.store.logs[0].wal();
         for (family, metadata) in families {
             let size = family.len() + metadata.kind.len() + metadata.help.len() + metadata.unit.len();
-            limit("bytes of a metric family's metadata", size, METADATA_SIZE_MAX)?;
+            Error::check_limit("bytes of a metric family's metadata", size, METADATA_SIZE_MAX)?;
             // The lock is held until the record is buffered, so that the log has the same order.
             let mut table = self.store.metadata.lock();
             if !table.contains(family, &metadata) {
@@ -202,8 +199,4 @@ impl Db {
         }
         Ok(())
     }
-}
-
-fn limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
-    if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
 }

@@ -1,6 +1,5 @@
 //! Opens a data directory: its lock, its WAL and blocks, and the replay.
 
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,7 +9,7 @@ use crate::background::{BackgroundTasks, ReplaySource, Replayer, WalSyncTask, re
 use crate::block::BlockSet;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, Lock, list_if_exists};
+use crate::fs::{Fs, lock_file};
 use crate::head::GroupCounts;
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
@@ -36,9 +35,9 @@ impl Db {
         options.check()?;
         let fs = Arc::clone(&options.fs);
         create_data_dir(&*fs, path)?;
-        let lock = lock(&*fs, &path.join("lock"))?;
+        let lock = lock_file(&*fs, &path.join("lock"))?;
         let wal_dir = path.join("wal");
-        let epochs = epochs(&*fs, &wal_dir)?;
+        let epochs = Epoch::list(&*fs, &wal_dir)?;
         let epoch = current_epoch(&epochs, options.n_logs())?;
         // Checked before the first change, so that files of a newer version stay unchanged.
         check_versions(&*fs, &wal_dir, &epochs)?;
@@ -99,22 +98,6 @@ fn create_data_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
         fs.sync_dir(parent).map_err(Error::io("sync", parent))?;
     }
     Ok(())
-}
-
-/// Acquires the lock that excludes other processes.
-fn lock(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
-    fs.lock(path).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => Error::Locked { path: path.to_owned() },
-        _ => Error::io("lock", path)(error),
-    })
-}
-
-/// Returns the epochs of the log, oldest first.
-fn epochs(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Epoch>> {
-    let names = list_if_exists(fs, wal_dir).map_err(Error::io("list", wal_dir))?;
-    let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
-    epochs.sort_unstable();
-    Ok(epochs)
 }
 
 /// Returns the epoch to write to: the newest epoch if it has `logs` logs, otherwise a new one.

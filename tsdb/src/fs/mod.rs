@@ -24,6 +24,8 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
+
 pub use clock::{Clock, SystemClock};
 #[cfg(any(test, feature = "testing"))]
 pub use fault::FaultFs;
@@ -52,6 +54,14 @@ pub(crate) fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>>
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         names => names,
     }
+}
+
+/// Locks the file of a data directory that excludes other processes.
+pub(crate) fn lock_file(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
+    fs.lock(path).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => Error::Locked { path: path.to_owned() },
+        _ => Error::io("lock", path)(error),
+    })
 }
 
 /// Removes a file, if it exists.

@@ -20,6 +20,8 @@ use std::hash::Hash;
 use std::ops::Range;
 use std::sync::Arc;
 
+use xxhash_rust::xxh64::xxh64;
+
 /// The name of the label that holds the metric name.
 pub const METRIC_NAME: &str = "__name__";
 
@@ -247,6 +249,24 @@ pub fn is_legacy_name(name: &str) -> bool {
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
+/// Hashes labels, ascending by name, as Prometheus does (`model/labels`, stringlabels): XXH64 of names and values, each
+/// after its size in one byte, or 255 and three bytes.
+#[must_use]
+pub fn prometheus_hash<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> u64 {
+    let mut bytes = Vec::new();
+    for text in labels.into_iter().flat_map(|(name, value)| [name, value]) {
+        match u8::try_from(text.len()) {
+            Ok(size) if size < u8::MAX => bytes.push(size),
+            _ => {
+                bytes.push(u8::MAX);
+                bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()[..3]);
+            }
+        }
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    xxh64(&bytes, 0)
+}
+
 /// Iterator over the names and values of a [`Labels`].
 #[derive(Debug, Clone)]
 pub struct LabelsIter<'a> {
@@ -463,6 +483,16 @@ mod tests {
         assert_eq!(a, labels(&[("__name__", "up"), ("job", "node")]));
         assert_eq!(a.iter().collect::<Vec<_>>(), [("__name__", "up"), ("job", "node")]);
         assert_eq!((a.metric_name(), a.get("gone"), a.len()), ("up", None, 2));
+    }
+
+    /// XXH64 of the bytes that Prometheus hashes, by the reference implementation.
+    #[test]
+    fn the_hash_is_that_of_prometheus() {
+        assert_eq!(prometheus_hash(&Labels::empty()), 0xef46_db37_51d8_e999);
+        let long = "x".repeat(300);
+        let mut bytes = vec![1, b'a', 255, 44, 1, 0];
+        bytes.extend_from_slice(long.as_bytes());
+        assert_eq!(prometheus_hash(&labels(&[("a", &long)])), xxh64(&bytes, 0));
     }
 
     #[test]

@@ -536,11 +536,7 @@ impl Shard {
     fn check_size(&self, head: &Head, size_max: usize) -> Result<()> {
         let used = head.size();
         self.head_size.store(used, Ordering::Relaxed);
-        if used > size_max {
-            let (used, limit) = (used as u64, size_max as u64);
-            return Err(Error::Limit { what: "bytes in the head of a shard", used, limit });
-        }
-        Ok(())
+        Error::check_limit("bytes in the head of a shard", used, size_max)
     }
 }
 

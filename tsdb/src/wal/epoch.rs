@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::file_name::SegmentKind;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, list_if_exists};
 use crate::options::SHARDS_MAX;
 
 /// The highest epoch number: directory names have six digits for it.
@@ -30,6 +30,17 @@ impl Epoch {
         // A reader looks for every log of an epoch, so accept only a number of logs that a store can have written.
         let is_possible = epoch.number <= NUMBER_MAX && (1..=SHARDS_MAX).contains(&epoch.logs);
         (is_possible && epoch.name() == name).then_some(epoch)
+    }
+
+    /// Lists the epochs, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn list(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Self>> {
+        let names = list_if_exists(fs, wal_dir).map_err(Error::io("list", wal_dir))?;
+        let mut epochs: Vec<Self> = names.iter().filter_map(|name| Self::parse(name)).collect();
+        epochs.sort_unstable();
+        Ok(epochs)
     }
 
     /// Returns the next epoch, with `logs` logs.
@@ -66,10 +77,7 @@ impl Epoch {
 /// # Errors
 /// [`Error::Io`]; the caller may retry.
 pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) -> Result<()> {
-    let names = fs.list(wal_dir).map_err(Error::io("list", wal_dir))?;
-    let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).filter(|e| *e < current).collect();
-    epochs.sort_unstable();
-    for epoch in epochs {
+    for epoch in Epoch::list(fs, wal_dir)?.into_iter().filter(|epoch| *epoch < current) {
         for log in 0..epoch.logs {
             remove_log(fs, &epoch.log_dir(wal_dir, log))?;
         }
@@ -80,10 +88,7 @@ pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) 
 
 /// Removes the directory of a log, samples before definitions.
 fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let names = match fs.list(dir) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        names => names.map_err(Error::io("list", dir))?,
-    };
+    let names = list_if_exists(fs, dir).map_err(Error::io("list", dir))?;
     for kind in SegmentKind::ALL.into_iter().rev() {
         for name in names.iter().filter(|name| kind.parse(name).or_else(|| kind.parse_tmp(name)).is_some()) {
             let path = dir.join(name);

@@ -176,22 +176,19 @@ impl Tombstones {
 }
 
 fn encode(last_number: u64, rules: &[Deletion]) -> Result<Vec<u8>> {
-    let limit = |what, used: usize, limit: usize| {
-        if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
-    };
-    limit("pending delete rules", rules.len(), RULES_MAX)?;
+    Error::check_limit("pending delete rules", rules.len(), RULES_MAX)?;
     let n_rules = u32::try_from(rules.len()).expect("at most RULES_MAX");
     let mut bytes = with_crc(&[&MAGIC, &[VERSION, 0, 0, 0], &last_number.to_le_bytes(), &n_rules.to_le_bytes()]);
     for rule in rules {
         let payload = encode_rule(rule);
-        limit("bytes of a delete rule", payload.len(), RULE_SIZE_MAX)?;
+        Error::check_limit("bytes of a delete rule", payload.len(), RULE_SIZE_MAX)?;
         let size = u32::try_from(payload.len()).expect("at most RULE_SIZE_MAX").to_le_bytes();
         let crc = crc32c::crc32c_append(crc32c::crc32c(&size), &payload);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes.extend_from_slice(&size);
         bytes.extend_from_slice(&payload);
     }
-    limit("bytes of pending delete rules", bytes.len(), TOMBSTONES_SIZE_MAX)?;
+    Error::check_limit("bytes of pending delete rules", bytes.len(), TOMBSTONES_SIZE_MAX)?;
     Ok(bytes)
 }
 

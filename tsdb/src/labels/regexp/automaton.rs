@@ -123,10 +123,7 @@ pub(super) fn within_limit<T>(ctx: Option<&QueryContext>, build: impl Fn(Option<
         if let Some(built) = build(Some(limit)) {
             return Ok(built);
         }
-        if limit >= NFA_SIZE_MAX {
-            let (used, limit) = (limit as u64 + 1, NFA_SIZE_MAX as u64);
-            return Err(Error::Limit { what: "bytes of a regular expression's automaton", used, limit });
-        }
+        Error::check_limit("bytes of a regular expression's automaton", limit + 1, NFA_SIZE_MAX)?;
         limit *= 4;
     }
 }

@@ -82,10 +82,7 @@ impl Rewrite {
                     }
                 })?;
             }
-            if out.len() > size_max {
-                let (used, limit) = (out.len() as u64, size_max as u64);
-                return Err(Error::Limit { what: "bytes of a text with replacements", used, limit });
-            }
+            Error::check_limit("bytes of a text with replacements", out.len(), size_max)?;
             copied = end;
             let next = text[from..].chars().next().map_or(1, char::len_utf8);
             from = if end > from { end } else { from + next };
@@ -188,11 +185,7 @@ impl Compiled {
     /// Returns an error if the groups of a text take too long to find.
     fn check_work(&self, text: &str) -> crate::Result<()> {
         let work = text.len().saturating_mul(self.n_instructions);
-        if work <= WORK_MAX {
-            return Ok(());
-        }
-        let what = "bytes of a text times instructions of a regular expression";
-        Err(Error::Limit { what, used: work as u64, limit: WORK_MAX as u64 })
+        Error::check_limit("bytes of a text times instructions of a regular expression", work, WORK_MAX)
     }
 
     /// Returns the groups of the first match at or after the byte offset `from`.

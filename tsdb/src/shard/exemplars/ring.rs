@@ -11,9 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
-use xxhash_rust::xxh64::xxh64;
 
-use crate::labels::Labels;
+use crate::labels::{Labels, prometheus_hash};
 use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar};
 
 /// Maximum bytes of labels in the ring, divided by its capacity in exemplars.
@@ -126,7 +125,8 @@ impl Ring {
             // At one timestamp (for example for the buckets of one histogram), exemplars must arrive in the order of
             // values, then labels. Labels are ordered by hash, as in Prometheus.
             let is_before = exemplar.value < newest.value
-                || exemplar.value == newest.value && hash(&exemplar.labels) < hash(&newest.labels);
+                || exemplar.value == newest.value
+                    && prometheus_hash(&exemplar.labels) < prometheus_hash(&newest.labels);
             return if is_before { Err(RejectExemplar::OutOfOrder) } else { Ok(Order::New) };
         }
         if time_ms < newest_ms && time_ms <= newest_ms.saturating_sub(window_ms) {
@@ -228,23 +228,6 @@ impl Ring {
 enum Order {
     New,
     Repeated,
-}
-
-/// Hashes a label set as Prometheus does (`model/labels`, stringlabels): XXH64 of names and values, each after its size
-/// in one byte, or 255 and three bytes.
-fn hash(labels: &Labels) -> u64 {
-    let mut bytes = Vec::new();
-    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
-        match u8::try_from(text.len()) {
-            Ok(size) if size < u8::MAX => bytes.push(size),
-            _ => {
-                bytes.push(u8::MAX);
-                bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()[..3]);
-            }
-        }
-        bytes.extend_from_slice(text.as_bytes());
-    }
-    xxh64(&bytes, 0)
 }
 
 #[cfg(test)]

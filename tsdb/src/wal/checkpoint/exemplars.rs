@@ -11,7 +11,7 @@ use crate::chunk::varint::{put_u64, take_u64};
 use crate::labels::Labels;
 use crate::labels::label_set::LABELS_SIZE_MAX;
 use crate::sample::exemplar::{Exemplar, NumberedExemplars};
-use crate::wal::record::{put_exemplar, put_string, take_exemplar, take_string};
+use crate::wal::record::{put_exemplar, put_labels, take_exemplar, take_string};
 
 /// Maximum exemplars per group, so that frames stay small.
 pub(super) const GROUP_MAX: usize = 256;
@@ -19,11 +19,7 @@ pub(super) const GROUP_MAX: usize = 256;
 /// Appends at most [`GROUP_MAX`] exemplars of a series.
 pub(super) fn encode(dst: &mut Vec<u8>, labels: &Labels, exemplars: &[(u64, Exemplar)]) {
     debug_assert!(exemplars.len() <= GROUP_MAX, "the caller splits them");
-    put_u64(dst, labels.len() as u64);
-    for (name, value) in labels {
-        put_string(dst, name);
-        put_string(dst, value);
-    }
+    put_labels(dst, labels);
     put_u64(dst, exemplars.len() as u64);
     for (id, exemplar) in exemplars {
         put_u64(dst, *id);

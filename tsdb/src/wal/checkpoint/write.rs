@@ -76,7 +76,7 @@ fn write_series(
     let mut series = SeriesWriter::default();
     for one in all {
         let (series_ref, labels, last_ms) = one?;
-        limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
+        Error::check_limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
         let added = series.add(&mut symbols, series_ref, labels, last_ms);
         added.ok_or(Error::Limit { what: "labels of a WAL checkpoint", used: 1 << 32, limit: u64::from(u32::MAX) })?;
         if series.len() == FRAME_SERIES_MAX || symbols.new_size() >= FRAME_SIZE {
@@ -95,7 +95,7 @@ fn write_frames(file: &mut FrameFile<'_>, symbols: &mut SymbolWriter, series: &m
 
 fn write_exemplars(file: &mut FrameFile<'_>, all: &[NumberedExemplars]) -> Result<()> {
     for (labels, numbered) in all {
-        limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
+        Error::check_limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
         for group in numbered.chunks(exemplars::GROUP_MAX) {
             exemplars::encode(&mut file.payload, labels, group);
             if file.payload.len() >= FRAME_SIZE {
@@ -104,8 +104,4 @@ fn write_exemplars(file: &mut FrameFile<'_>, all: &[NumberedExemplars]) -> Resul
         }
     }
     file.frame(EXEMPLARS)
-}
-
-fn limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
-    if used > limit { Err(Error::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
 }

@@ -62,11 +62,8 @@ pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
 /// instead.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     let wal_dir = dir.join("wal");
-    let names = list_if_exists(fs, &wal_dir).map_err(Error::io("list", &wal_dir))?;
-    let mut epochs: Vec<Epoch> = names.iter().filter_map(|name| Epoch::parse(name)).collect();
-    epochs.sort_unstable();
     let mut files = Vec::new();
-    for epoch in epochs {
+    for epoch in Epoch::list(fs, &wal_dir)? {
         for log in 0..epoch.logs {
             files.extend(log_files(fs, &wal_dir, epoch, log)?);
         }

@@ -8,7 +8,6 @@
 //!
 //! Crash: at every moment each file is either the original or the repaired one. The next run replaces incomplete files.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::content::Content;
@@ -17,7 +16,7 @@ use super::read::{FileIntegrity, FoundFrame, read_frames};
 use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
 use crate::fs::damage::{DamageKind, DamageReport};
-use crate::fs::{Fs, backup, remove_if_exists};
+use crate::fs::{Fs, backup, lock_file, remove_if_exists};
 use crate::wal::checkpoint;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{Framing, HEADER_SIZE};
@@ -68,14 +67,7 @@ struct ValidFrames {
 /// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version of a file is not
 /// supported: nothing was changed then; [`Error::Io`].
 pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
-    let lock_path = dir.join("lock");
-    let _lock = match write {
-        true => Some(fs.lock(&lock_path).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => Error::Locked { path: lock_path },
-            _ => Error::io("lock", &lock_path)(error),
-        })?),
-        false => None,
-    };
+    let _lock = write.then(|| lock_file(fs, &dir.join("lock"))).transpose()?;
     let files = list(fs, dir)?;
     files.iter().try_for_each(|file| check_version(fs, &file.path, file.kind))?;
     let (quarantine, mut repair) = (dir.join("quarantine"), Repair::default());

@@ -19,11 +19,7 @@ pub(in crate::wal) fn encode_series(dst: &mut Vec<u8>, series: SeriesRef, labels
     // Approximate size: the packed form, and two varints.
     dst.reserve(labels.as_packed().len() + 2 * VARINT_SIZE_MAX);
     put_u64(dst, series.0);
-    put_u64(dst, labels.len() as u64);
-    for (name, value) in labels {
-        put_string(dst, name);
-        put_string(dst, value);
-    }
+    put_labels(dst, labels);
 }
 
 /// A label of a series definition.
@@ -125,6 +121,14 @@ pub(crate) fn decode_metadata(mut src: &[u8], mut each: impl FnMut(&str, Metadat
         each(family, Metadata { kind: string()?, help: string()?, unit: string()? });
     }
     Some(())
+}
+
+/// Appends the number of labels, names and values.
+pub(in crate::wal) fn put_labels(dst: &mut Vec<u8>, labels: &Labels) {
+    put_u64(dst, labels.len() as u64);
+    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+        put_string(dst, text);
+    }
 }
 
 /// Appends the size of a string and the string.

@@ -12,7 +12,7 @@
 //! ```
 //! Checkpoints identify series by labels and use another record ([`crate::wal::checkpoint`]).
 
-use super::definitions::{put_string, take_string};
+use super::definitions::{put_labels, take_string};
 use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::labels::Labels;
 use crate::sample::SeriesRef;
@@ -41,11 +41,7 @@ pub(crate) fn decode_exemplars(mut src: &[u8], mut each: impl FnMut(u64, SeriesR
 pub(in crate::wal) fn put_exemplar(dst: &mut Vec<u8>, exemplar: &Exemplar) {
     put_i64(dst, exemplar.timestamp_ms);
     dst.extend_from_slice(&exemplar.value.to_bits().to_le_bytes());
-    put_u64(dst, exemplar.labels.len() as u64);
-    for (name, value) in &exemplar.labels {
-        put_string(dst, name);
-        put_string(dst, value);
-    }
+    put_labels(dst, &exemplar.labels);
 }
 
 /// Decodes an exemplar from the front of `src`.

@@ -19,7 +19,7 @@ mod samples;
 mod start_timestamps;
 
 pub(crate) use definitions::{DefinedLabel, METADATA, Repeats, SERIES, decode_metadata, decode_series, to_labels};
-pub(super) use definitions::{encode_metadata, encode_series, put_string, take_string};
+pub(super) use definitions::{encode_metadata, encode_series, put_labels, put_string, take_string};
 pub(crate) use exemplars::{EXEMPLARS, decode_exemplars};
 pub(super) use exemplars::{encode_exemplar, put_exemplar, take_exemplar};
 pub(super) use histograms::encode_histograms;

@@ -54,16 +54,6 @@ fn without_a_window_older_exemplars_are_out_of_order() {
     assert_eq!(ring.append(series, &exemplar("a", 9, 1.0), 0), Err(RejectExemplar::OutOfOrder));
 }
 
-/// XXH64 of the bytes that Prometheus hashes, by the reference implementation.
-#[test]
-fn labels_are_ordered_by_the_hash_of_prometheus() {
-    assert_eq!(hash(&Labels::empty()), 0xef46_db37_51d8_e999);
-    let long = "x".repeat(300);
-    let mut bytes = vec![1, b'a', 255, 44, 1, 0];
-    bytes.extend_from_slice(long.as_bytes());
-    assert_eq!(hash(&labels("a", &long)), xxh64(&bytes, 0));
-}
-
 #[test]
 fn the_oldest_exemplars_are_evicted_first() {
     let mut ring = Ring::new(2, usize::MAX);
