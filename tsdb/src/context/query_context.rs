@@ -230,6 +230,15 @@ impl QueryContext {
         }
     }
 
+    /// Calls [`QueryContext::check`] for every `interval`th item of a loop, and for the first.
+    ///
+    /// # Errors
+    /// The error of [`QueryContext::check`].
+    #[inline]
+    pub(crate) fn check_every(&self, interval: usize, item_idx: usize) -> Result<()> {
+        if item_idx.is_multiple_of(interval) { self.check() } else { Ok(()) }
+    }
+
     /// Like [`QueryContext::check`], for callers that have just read the clock.
     ///
     /// # Errors

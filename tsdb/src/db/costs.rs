@@ -27,7 +27,7 @@ const PAIR_SIZE: usize = 2 * (size_of::<String>() + size_of::<Cost>());
 /// Approximate memory of a symbol of a block in a map of costs.
 const SYMBOL_SIZE: usize = 2 * size_of::<(Symbol, Cost)>();
 /// Number of series after which a walk over a block checks the request.
-const SERIES_PER_CHECK: u32 = 4_096;
+const SERIES_PER_CHECK: usize = 4_096;
 
 /// The cost of some series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -119,10 +119,8 @@ impl Costs {
         let all = || Box::new(0..block.index.n_series) as Box<dyn Iterator<Item = u32>>;
         let ordinals = selected.as_ref().map_or_else(all, |selected| Box::new(selected.iter()));
         let mut group = GroupSize::default();
-        for (n, ordinal) in (0_u32..).zip(ordinals) {
-            if n % SERIES_PER_CHECK == 0 {
-                ctx.check()?;
-            }
+        for (i, ordinal) in ordinals.enumerate() {
+            ctx.check_every(SERIES_PER_CHECK, i)?;
             if !group.has(ordinal) {
                 group = GroupSize::of(block, block.groups.idx_of(ordinal));
             }

@@ -162,9 +162,7 @@ impl Index {
             return values_of(ctx, symbols, name, (slots, labels), values);
         }
         for (i, (value, postings)) in all.iter().enumerate() {
-            if i % CHECK_INTERVAL == 0 {
-                ctx.check()?;
-            }
+            ctx.check_every(CHECK_INTERVAL, i)?;
             if slots.is_none_or(|(slots, _)| postings.intersects(slots)) {
                 values.insert(symbols.resolve(value))?;
             }
@@ -195,9 +193,7 @@ impl Index {
         let Some(values) = self.values(symbols, name) else { return Ok(()) };
         counts.add_size(values.size());
         for (i, (value, postings)) in values.iter().enumerate() {
-            if i % CHECK_INTERVAL == 0 {
-                ctx.check()?;
-            }
+            ctx.check_every(CHECK_INTERVAL, i)?;
             counts.add(symbols.resolve(value), postings.len())?;
         }
         Ok(())
@@ -219,9 +215,7 @@ fn names_of(
 ) -> Result<()> {
     let mut seen = HashSet::new();
     for (i, slot) in slots.iter().enumerate() {
-        if i % CHECK_INTERVAL == 0 {
-            ctx.check()?;
-        }
+        ctx.check_every(CHECK_INTERVAL, i)?;
         let (list, of_list) = labels.names(slot);
         if seen.insert(list) {
             of_list.iter().try_for_each(|&name| names.insert(symbols.resolve(name)))?;
@@ -240,9 +234,7 @@ fn values_of(
 ) -> Result<()> {
     let mut last = None;
     for (i, slot) in slots.iter().enumerate() {
-        if i % CHECK_INTERVAL == 0 {
-            ctx.check()?;
-        }
+        ctx.check_every(CHECK_INTERVAL, i)?;
         let value = labels.value(slot, name);
         // Neighbours often share a value.
         if value != last {
@@ -288,9 +280,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         let ValueTest { ctx, name, prefix, passes } = *values;
         let Some(values) = self.index.values(self.symbols, name) else { return Ok(()) };
         let mut look_at = |i: usize, value, postings: Option<Postings<'_>>| {
-            if i.is_multiple_of(TERMS_PER_CHECK) {
-                ctx.check()?;
-            }
+            ctx.check_every(TERMS_PER_CHECK, i)?;
             if passes(self.symbols.resolve(value))? {
                 postings.into_iter().for_each(|postings| postings.union_into(set));
             }
@@ -318,9 +308,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         let mut verdicts = [(None, passes("")?); VERDICTS];
         let mut kept = RoaringBitmap::new();
         for (i, slot) in set.iter().enumerate() {
-            if i % TERMS_PER_CHECK == 0 {
-                ctx.check()?;
-            }
+            ctx.check_every(TERMS_PER_CHECK, i)?;
             let value = labels.value(slot, name);
             let known = &mut verdicts[value.map_or(0, |value| value.0 as usize % VERDICTS)];
             if value != known.0 {

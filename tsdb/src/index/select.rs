@@ -146,9 +146,7 @@ fn apply(
         Named::One(value) => terms.unite(name, value, &mut union)?,
         Named::Listed(values) => {
             for (i, value) in values.iter().enumerate() {
-                if i % TERMS_PER_CHECK == 0 {
-                    ctx.check()?;
-                }
+                ctx.check_every(TERMS_PER_CHECK, i)?;
                 terms.unite(name, value, &mut union)?;
             }
         }

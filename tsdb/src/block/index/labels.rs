@@ -101,9 +101,7 @@ impl Index {
         let mut found = RoaringBitmap::new();
         let mut series = self.series_cursor(Access::Cached);
         for (i, ordinal) in ordinals.iter().enumerate() {
-            if i % TERMS_PER_CHECK == 0 {
-                ctx.check()?;
-            }
+            ctx.check_every(TERMS_PER_CHECK, i)?;
             series.seek(ordinal)?;
             found.extend(series.symbols().iter().map(|symbol| symbol.0).filter(|symbol| range.contains(symbol)));
         }
@@ -137,9 +135,7 @@ impl Index {
     ) -> Result<()> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
         for (i, symbol) in symbols.enumerate() {
-            if i % CHECK_INTERVAL == 0 {
-                ctx.check()?;
-            }
+            ctx.check_every(CHECK_INTERVAL, i)?;
             cursor.go_to(Symbol(symbol))?;
             values.insert(cursor.name_and_value()?.1)?;
         }
@@ -160,9 +156,7 @@ fn first_that_intersects(
     ordinals: &RoaringBitmap,
 ) -> Result<Option<Symbol>> {
     for symbol in symbols {
-        if (symbol as usize).is_multiple_of(TERMS_PER_CHECK) {
-            ctx.check()?;
-        }
+        ctx.check_every(TERMS_PER_CHECK, symbol as usize)?;
         if postings.intersects(Symbol(symbol), ordinals)? {
             return Ok(Some(Symbol(symbol)));
         }

@@ -121,9 +121,7 @@ impl Terms for BlockTerms<'_> {
         let mut cursor = self.index.dictionary.cursor(Access::Cached);
         let mut at = cursor.seek(name.as_bytes(), prefix.as_bytes())?;
         while let Some(symbol) = at {
-            if (symbol.0 as usize).is_multiple_of(TERMS_PER_CHECK) {
-                ctx.check()?;
-            }
+            ctx.check_every(TERMS_PER_CHECK, symbol.0 as usize)?;
             let (found_name, value) = cursor.name_and_value()?;
             if found_name != name || !value.starts_with(prefix) {
                 break;
@@ -149,9 +147,7 @@ impl Terms for BlockTerms<'_> {
         };
         let mut kept = RoaringBitmap::new();
         for (i, ordinal) in set.iter().enumerate() {
-            if i % TERMS_PER_CHECK == 0 {
-                ctx.check()?;
-            }
+            ctx.check_every(TERMS_PER_CHECK, i)?;
             if candidates.passes(ordinal, passes)? {
                 kept.insert(ordinal);
             }

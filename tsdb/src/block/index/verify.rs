@@ -17,7 +17,7 @@ impl Index {
     pub(crate) fn verify(&self, ctx: &QueryContext) -> Result<()> {
         let mut symbols = self.symbol_cursor();
         for i in 0.. {
-            check_every(ctx, i)?;
+            ctx.check_every(CHECK_INTERVAL, i)?;
             if symbols.next()?.is_none() {
                 break;
             }
@@ -33,7 +33,7 @@ impl Index {
     fn sum_series(&self, ctx: &QueryContext) -> Result<Pairs> {
         let (mut series, mut pairs) = (self.series_cursor(Access::Scan), Pairs::default());
         for ordinal in 0..self.n_series {
-            check_every(ctx, ordinal as usize)?;
+            ctx.check_every(CHECK_INTERVAL, ordinal as usize)?;
             series.seek(ordinal)?;
             series.symbols().iter().for_each(|&symbol| pairs.add(symbol, ordinal));
         }
@@ -45,7 +45,7 @@ impl Index {
         let mut n_used = 0;
         let (mut postings, mut pairs) = (self.postings_cursor(Access::Scan), Pairs::default());
         for symbol in (0..self.dictionary.len()).map(Symbol) {
-            check_every(ctx, symbol.0 as usize)?;
+            ctx.check_every(CHECK_INTERVAL, symbol.0 as usize)?;
             let n_before = pairs.n;
             postings.visit(symbol, |part| {
                 match part {
@@ -58,10 +58,6 @@ impl Index {
         }
         Ok((pairs, n_used))
     }
-}
-
-fn check_every(ctx: &QueryContext, i: usize) -> Result<()> {
-    if i.is_multiple_of(CHECK_INTERVAL) { ctx.check() } else { Ok(()) }
 }
 
 /// A hash of a set of pairs of symbols and series, independent of their order.

@@ -121,9 +121,7 @@ impl Exemplars {
         charge.grow_without_waiting(ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()))?;
         let mut all = Vec::new();
         for (idx, (labels, exemplars)) in ring.series().enumerate() {
-            if idx % CHECK_INTERVAL == 0 {
-                ctx.check()?;
-            }
+            ctx.check_every(CHECK_INTERVAL, idx)?;
             let in_range = exemplars.map(|(_, exemplar)| exemplar).filter(|one| range.contains(one.timestamp_ms));
             let exemplars: Vec<Exemplar> = in_range.cloned().collect();
             if !exemplars.is_empty() {
