@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use varve_tsdb::fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::fs::{Fs, backup};
+use varve_tsdb::fs::{Fs, backup, replace_file};
 use varve_tsdb::{Error, Result};
 
 use super::wal::{PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
@@ -87,7 +87,7 @@ impl Repair {
             remove_if_exists(fs, &tmp)?;
             rewrite(fs, segment, Some(&tmp), &mut DamageReport::default())?;
             backup = backup::save_original(fs, &segment.path, &saved_to, &name)?;
-            backup::replace(fs, &tmp, &segment.path)?;
+            replace_file(fs, &tmp, &segment.path)?;
         }
         self.repaired.push(RepairedSegment { path: segment.path.clone(), backup, n_records });
         Ok(())

@@ -9,4 +9,3 @@ mod wal_sync;
 pub(crate) use label_order::LabelOrder;
 pub(crate) use replay::{ReplaySource, Replayer, replay};
 pub(crate) use tasks::BackgroundTasks;
-pub(crate) use wal_sync::WalSyncTask;

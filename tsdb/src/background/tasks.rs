@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::label_order::LabelOrder;
+use super::wal_sync::wal_sync_task;
 use crate::error::{Error, Interrupt, Result};
 use crate::store::Store;
 
@@ -26,28 +27,38 @@ const MERGE_CHECK: Duration = Duration::from_secs(10);
 const PANIC_PAUSE: Duration = Duration::from_secs(10);
 
 /// The running tasks. Dropping it stops them and waits for their threads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BackgroundTasks {
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Stop {
+pub(super) struct Stop {
     flag: AtomicBool,
     lock: Mutex<()>,
     wake: Condvar,
 }
 
 impl BackgroundTasks {
-    /// Starts both tasks.
+    /// Starts the tasks that flush and merge.
     ///
     /// # Errors
     /// If the operating system cannot create a thread.
     pub(crate) fn start(store: &Arc<Store>) -> io::Result<Self> {
-        let mut tasks = Self { stop: Arc::default(), threads: Vec::new() };
+        let mut tasks = Self::default();
         tasks.spawn("flush", store, flush_task)?;
         tasks.spawn("merge", store, merge_task)?;
+        Ok(tasks)
+    }
+
+    /// Starts the task that syncs the WAL. It is stopped after the other tasks.
+    ///
+    /// # Errors
+    /// If the operating system cannot create a thread.
+    pub(crate) fn start_wal_sync(store: &Arc<Store>) -> io::Result<Self> {
+        let mut tasks = Self::default();
+        tasks.spawn("varve-sync", store, wal_sync_task)?;
         Ok(tasks)
     }
 
@@ -76,7 +87,7 @@ impl Drop for BackgroundTasks {
 
 impl Stop {
     /// Sleeps. Returns `true` if the task must continue.
-    fn sleep(&self, time: Duration) -> bool {
+    pub(super) fn sleep(&self, time: Duration) -> bool {
         let mut guard = self.lock.lock();
         if !self.is_set() {
             self.wake.wait_for(&mut guard, time);

@@ -1,6 +1,5 @@
 //! A file that is removed on drop unless it was published.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,16 +57,5 @@ impl Drop for TemporaryFile {
         {
             tracing::warn!(?path, %error, "cannot remove an unfinished file; the next start removes it");
         }
-    }
-}
-
-/// Removes a file if it exists.
-///
-/// # Errors
-/// [`Error::Io`].
-pub(crate) fn remove_if_exists(fs: &dyn Fs, path: &Path) -> Result<()> {
-    match fs.remove(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
     }
 }

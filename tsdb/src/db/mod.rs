@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::background::{BackgroundTasks, Replayer, WalSyncTask};
+use crate::background::{BackgroundTasks, Replayer};
 use crate::fs::Lock;
 use crate::store::Store;
 
@@ -37,7 +37,7 @@ pub struct Db {
     _replayer: Option<Replayer>,
     /// Threads that flush and merge.
     _tasks: Option<BackgroundTasks>,
-    _wal_sync: Option<WalSyncTask>,
+    _wal_sync: Option<BackgroundTasks>,
     store: Arc<Store>,
     path: PathBuf,
     n_appended: AtomicU64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::Db;
-use crate::background::{BackgroundTasks, ReplaySource, Replayer, WalSyncTask, replay};
+use crate::background::{BackgroundTasks, ReplaySource, Replayer, replay};
 use crate::block::BlockSet;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -59,7 +59,7 @@ impl Db {
             None
         };
         let interval = store.options.wal_sync == WalSync::Interval;
-        let wal_sync = interval.then(|| WalSyncTask::start(Arc::clone(&store))).transpose();
+        let wal_sync = interval.then(|| BackgroundTasks::start_wal_sync(&store)).transpose();
         let tasks = store.options.background.then(|| BackgroundTasks::start(&store)).transpose();
         Ok(Self {
             _replayer: replayer,

@@ -29,13 +29,3 @@ pub fn save_original(fs: &dyn Fs, path: &Path, dir: &Path, name: &str) -> Result
     fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
     Ok(original)
 }
-
-/// Replaces a file by `new`, durably.
-///
-/// # Errors
-/// [`Error::Io`].
-pub fn replace(fs: &dyn Fs, new: &Path, path: &Path) -> Result<()> {
-    fs.rename(new, path).map_err(Error::io("rename", new))?;
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs.sync_dir(dir).map_err(Error::io("sync", dir))
-}

@@ -56,6 +56,16 @@ pub(crate) fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>>
     }
 }
 
+/// Replaces a file by `new`, durably.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn replace_file(fs: &dyn Fs, new: &Path, path: &Path) -> Result<()> {
+    fs.rename(new, path).map_err(Error::io("rename", new))?;
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs.sync_dir(dir).map_err(Error::io("sync", dir))
+}
+
 /// Locks the file of a data directory that excludes other processes.
 pub(crate) fn lock_file(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
     fs.lock(path).map_err(|error| match error.kind() {

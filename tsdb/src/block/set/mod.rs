@@ -88,10 +88,7 @@ struct Found {
 impl Found {
     /// Opens all blocks that can be opened. Changes nothing.
     fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
-        let names = match fs.list(dir) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
-            names => names.map_err(Error::io("list", dir))?,
-        };
+        let names = list_if_exists(fs, dir).map_err(Error::io("list", dir))?;
         let importing: Vec<_> = names.iter().filter_map(|name| PendingImport::find(fs, dir, name)).collect();
         let last_id = importing.iter().map(|import| import.last().0).max().unwrap_or(0);
         let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), importing, n_damaged: 0, last_id };

@@ -11,10 +11,9 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use crate::block::temporary_file::remove_if_exists;
 use crate::block::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, remove_if_exists};
 
 const SUFFIX: &str = ".importing";
 
@@ -67,7 +66,8 @@ impl PendingImport {
     /// # Errors
     /// [`Error::Io`]. Then [`PendingImport::undo`] or the next start removes the blocks if the marker still exists.
     pub(crate) fn end(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        remove_if_exists(fs, &dir.join(self.file_name()))?;
+        let path = dir.join(self.file_name());
+        remove_if_exists(fs, &path).map_err(Error::io("remove", &path))?;
         fs.sync_dir(dir).map_err(Error::io("sync", dir))
     }
 
@@ -78,7 +78,9 @@ impl PendingImport {
     pub(crate) fn undo(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         let is_ours = |name: &&String| BlockId::parse(name).is_some_and(|id| self.has(id));
-        names.iter().filter(is_ours).try_for_each(|name| remove_if_exists(fs, &dir.join(name)))?;
+        for path in names.iter().filter(is_ours).map(|name| dir.join(name)) {
+            remove_if_exists(fs, &path).map_err(Error::io("remove", &path))?;
+        }
         // The marker must not be removed before the blocks are.
         fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         self.end(fs, dir)

@@ -22,11 +22,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::block::footer::with_crc;
-use crate::block::temporary_file::remove_if_exists;
 use crate::block::{BlockMeta, NUMBER_MAX};
 use crate::chunk::varint::{put_i64, put_sized, put_u64, take_bytes, take_i64, take_int, take_sized, take_u64};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, remove_if_exists, replace_file};
 use crate::labels::{MatchOp, Matcher};
 use crate::sample::TimeRange;
 
@@ -163,13 +162,11 @@ impl Tombstones {
     fn replace(&mut self, rules: Vec<Deletion>) -> Result<()> {
         let bytes = encode(self.last_number, &rules)?;
         let tmp = self.path.with_extension("tmp");
-        remove_if_exists(&*self.fs, &tmp)?;
+        remove_if_exists(&*self.fs, &tmp).map_err(Error::io("remove", &tmp))?;
         let file = self.fs.create(&tmp).map_err(Error::io("create", &tmp))?;
         file.append(&bytes).map_err(Error::io("write", &tmp))?;
         file.sync().map_err(Error::io("sync", &tmp))?;
-        self.fs.rename(&tmp, &self.path).map_err(Error::io("rename", &tmp))?;
-        let dir = self.path.parent().expect("`open` joined a name to the directory");
-        self.fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+        replace_file(&*self.fs, &tmp, &self.path)?;
         self.rules = rules;
         Ok(())
     }

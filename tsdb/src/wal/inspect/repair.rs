@@ -16,7 +16,7 @@ use super::read::{FileIntegrity, FoundFrame, read_frames};
 use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
 use crate::fs::damage::{DamageKind, DamageReport};
-use crate::fs::{Fs, backup, lock_file, remove_if_exists};
+use crate::fs::{Fs, backup, lock_file, remove_if_exists, replace_file};
 use crate::wal::checkpoint;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{Framing, HEADER_SIZE};
@@ -202,7 +202,7 @@ fn has_older_segments(checkpoint: &LogFile, files: &[LogFile]) -> bool {
 fn replace_with_empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
     let tmp = tmp_path(fs, file)?;
     fs.create(&tmp).and_then(|file| file.sync()).map_err(Error::io("create", &tmp))?;
-    backup::replace(fs, &tmp, &file.path)
+    replace_file(fs, &tmp, &file.path)
 }
 
 /// Returns the temporary path of the replacement for `file`. Removes a replacement that an interrupted run left there.
@@ -237,5 +237,5 @@ fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) ->
         repaired.frame(checkpoint::END)?;
     }
     repaired.finish()?;
-    backup::replace(fs, &tmp, &file.path)
+    replace_file(fs, &tmp, &file.path)
 }
