@@ -85,10 +85,10 @@ impl Store {
         for (labels, sequence) in &load.series {
             let handle = self.db.series(labels).unwrap();
             let mut before = None;
+            let starts_ms = load.starts_ms.get(labels).map_or(&[][..], |starts_ms| starts_ms);
             for (i, value) in sequence.values.iter().enumerate() {
                 let timestamp_ms = i as i64 * load.step_ms;
-                let start_ms =
-                    sequence.starts_ms.get(i).copied().flatten().map_or(0, |offset_ms| timestamp_ms + offset_ms);
+                let start_ms = starts_ms.get(i).copied().flatten().map_or(0, |offset_ms| timestamp_ms + offset_ms);
                 match value {
                     None => {}
                     &Some(Item::Float(value)) => {

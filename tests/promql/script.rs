@@ -1,9 +1,11 @@
 //! The parser of test scripts, in the language of Prometheus' `promqltest`.
 
+use std::collections::BTreeMap;
+
 use varve_query::Times;
 use varve_query::promql::ast::{Expr, ExprKind};
 use varve_query::promql::{Features, parse};
-use varve_rules::unit_test::sequence::{self, Sequence, parse_labels};
+use varve_rules::unit_test::sequence::{self, Sequence, duration_ms, operator, parse_labels};
 use varve_tsdb::Labels;
 
 use super::histogram;
@@ -29,6 +31,8 @@ pub(super) struct Load {
     /// Interval between samples; the first one is at 0.
     pub(super) step_ms: i64,
     pub(super) series: Vec<(Labels, Sequence)>,
+    /// Start timestamps of the samples of series, relative to their timestamps.
+    pub(super) starts_ms: BTreeMap<Labels, Vec<Option<i64>>>,
 }
 
 /// A query and its expected result.
@@ -113,21 +117,22 @@ fn parse_block(lines: &[&str], features: &Features) -> Result<CommandKind, Strin
 }
 
 fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
-    let step_ms = sequence::duration_ms(lines[0].split_whitespace().nth(1).unwrap_or(""))?;
-    let mut load = Load { step_ms, series: Vec::new() };
+    let step_ms = duration_ms(lines[0].split_whitespace().nth(1).unwrap_or(""))?;
+    let mut load = Load { step_ms, series: Vec::new(), starts_ms: BTreeMap::new() };
     let mut starts = None;
     for line in &lines[1..] {
         let (metric, offsets) = split_metric(line.trim());
         if let Some(metric) = metric.strip_suffix("@st") {
-            starts = Some((parse_labels(metric, &Features::all())?, sequence::parse_starts(offsets)?));
+            starts = Some((parse_labels(metric, &Features::all())?, parse_starts(offsets)?));
             continue;
         }
-        let (labels, mut values) = parse_series(line)?;
+        let (labels, values) = parse_series(line)?;
+        load.starts_ms.remove(&labels);
         if let Some((of, offsets_ms)) = starts.take() {
             if of != labels || offsets_ms.len() != values.values.len() {
                 return Err(format!("start timestamps of another series: {line}"));
             }
-            values.starts_ms = offsets_ms;
+            load.starts_ms.insert(of, offsets_ms);
         }
         load.series.retain(|(known, _)| *known != labels);
         load.series.push((labels, values));
@@ -138,6 +143,33 @@ fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
         _ => return Err(format!("unknown command {command:?}")),
     }
     Ok(load)
+}
+
+/// Parses the start timestamps of a sequence: `_x2 -30s-1mx4 0s`.
+///
+/// # Errors
+/// The first invalid item.
+fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
+    let mut starts_ms = Vec::new();
+    for item in text.split_whitespace() {
+        let (body, n) = match item.rsplit_once('x') {
+            Some((body, n)) => (body, n.parse().map_err(|_| format!("no count after x: {item}"))?),
+            None => (item, 0),
+        };
+        if body == "_" {
+            starts_ms.extend(std::iter::repeat_n(None, n.max(1)));
+            continue;
+        }
+        let (mut offset_ms, step_ms) = match operator(body) {
+            Some(at) => (duration_ms(&body[..at])?, duration_ms(&body[at..])?),
+            None => (duration_ms(body)?, 0),
+        };
+        for _ in 0..=n {
+            starts_ms.push(Some(offset_ms));
+            offset_ms += step_ms;
+        }
+    }
+    Ok(starts_ms)
 }
 
 fn parse_eval(command: &str, lines: &[&str], features: &Features) -> Result<Eval, String> {
@@ -170,7 +202,7 @@ fn parse_eval_line(line: &str) -> Result<(Times, &str), String> {
     };
     let (_, kind) = (word(), word());
     let mut time = |keyword: &str| match word() {
-        found if found == keyword => sequence::duration_ms(word()),
+        found if found == keyword => duration_ms(word()),
         found => Err(format!("expected {keyword}, found {found:?}")),
     };
     let times = match kind {
@@ -194,7 +226,7 @@ fn parse_expectation(line: &str, eval: &mut Eval) -> Result<bool, String> {
     if let Some(range) = line.strip_prefix("expect range vector from ") {
         let words: Vec<_> = range.split_whitespace().collect();
         let [start, "to", _, "step", step] = words[..] else { return Err(format!("unknown range {range:?}")) };
-        let (start_ms, step_ms) = (sequence::duration_ms(start)?, sequence::duration_ms(step)?);
+        let (start_ms, step_ms) = (duration_ms(start)?, duration_ms(step)?);
         eval.expected = Expected::RangeVector { start_ms, step_ms, series: Vec::new() };
         return Ok(true);
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use varve_query::promql::quoted;
 
 use super::functions::{self, Signature};
-use super::node::{Branch, Command, Located, Node, NodeKind, Number, Operand, OperandKind, Pipe};
+use super::node::{Branch, Command, Node, NodeKind, Number, Operand, OperandKind, Pipe};
 use super::parse::Trees;
 use super::value::{Type, Value};
 use super::{DEPTH_MAX, Environment, OUTPUT_SIZE_MAX, SIZE_MAX, STEPS_MAX, builtins, print, time};
@@ -50,14 +50,17 @@ struct Run<'a> {
     /// The template that is being executed.
     template: &'a str,
     variables: Vec<(&'a str, Value)>,
-    /// The node that an error is about.
-    at: Option<&'a dyn Located>,
+    /// The node that an error is about, and its byte offset.
+    at: Option<Part<'a>>,
     depth: usize,
     n_steps: usize,
     /// Bytes of all values that were created.
     size: usize,
     out: String,
 }
+
+/// A part of the tree, and its byte offset in the template.
+type Part<'a> = (usize, &'a dyn Display);
 
 /// The way in which a list ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +72,8 @@ enum Flow {
 
 impl<'a> Run<'a> {
     fn error<T>(&self, message: impl Display) -> Result<T> {
-        let Some(node) = self.at else { return Err(format!("template: {}: {message}", self.parse_name)) };
-        let before = &self.text[..node.start()];
+        let Some((start, node)) = self.at else { return Err(format!("template: {}: {message}", self.parse_name)) };
+        let before = &self.text[..start];
         let line = 1 + before.matches('\n').count();
         let column = before.rfind('\n').map_or(before.len(), |newline| before.len() - newline - 1);
         let template = quoted(self.template);
@@ -129,13 +132,13 @@ impl<'a> Run<'a> {
     }
 
     fn node(&mut self, dot: &Value, node: &'a Node) -> Result<Flow> {
-        self.at = Some(node);
+        self.at = Some((node.start, node));
         match &node.kind {
             NodeKind::Text(text) => self.write(text)?,
             NodeKind::Action(pipe) => {
                 let value = self.pipe(dot, pipe)?;
                 if pipe.variables.is_empty() {
-                    self.at = Some(node);
+                    self.at = Some((node.start, node));
                     self.write(&print::sprint(&[builtins::printable(&value)]))?;
                 }
             }
@@ -242,7 +245,7 @@ impl<'a> Run<'a> {
     }
 
     fn pipe(&mut self, dot: &Value, pipe: &'a Pipe) -> Result<Value> {
-        self.at = Some(pipe);
+        self.at = Some((pipe.start, pipe));
         let mut value = None;
         for command in &pipe.commands {
             self.step()?;
@@ -263,11 +266,13 @@ impl<'a> Run<'a> {
     fn command(&mut self, dot: &Value, command: &'a Command, last: Option<Value>) -> Result<Value> {
         let (first, args) = command.args.split_first().expect("a command has an operand");
         match &first.kind {
-            OperandKind::Function(name) => return self.function(dot, first, command, name, args, last),
+            OperandKind::Function(name) => {
+                return self.function(dot, first, (command.start, command), name, args, last);
+            }
             OperandKind::Field(_) | OperandKind::Chain(..) => return self.fields(dot, first, args, last),
             OperandKind::Variable(_, fields) if !fields.is_empty() => return self.fields(dot, first, args, last),
             OperandKind::Pipe(_) => {}
-            _ => self.at = Some(first),
+            _ => self.at = Some((first.start, first)),
         }
         if !args.is_empty() || last.is_some() {
             return self.error(format_args!("can't give argument to non-function {first}"));
@@ -286,11 +291,11 @@ impl<'a> Run<'a> {
             OperandKind::Bool(value) => Ok(Value::Bool(*value)),
             OperandKind::String { value, .. } => Ok(Value::string(value.as_str())),
             OperandKind::Number(number) => {
-                self.at = Some(operand);
+                self.at = Some((operand.start, operand));
                 self.number(number)
             }
             OperandKind::Pipe(pipe) => self.pipe(dot, pipe),
-            OperandKind::Function(name) => self.function(dot, operand, operand, name, &[], None),
+            OperandKind::Function(name) => self.function(dot, operand, (operand.start, operand), name, &[], None),
             OperandKind::Field(_) | OperandKind::Chain(..) | OperandKind::Variable(..) => {
                 self.fields(dot, operand, &[], None)
             }
@@ -309,12 +314,12 @@ impl<'a> Run<'a> {
         &mut self,
         dot: &Value,
         operand: &'a Operand,
-        whole: &'a dyn Located,
+        whole: Part<'a>,
         name: &'a str,
         args: &'a [Operand],
         last: Option<Value>,
     ) -> Result<Value> {
-        self.at = Some(operand);
+        self.at = Some((operand.start, operand));
         let Some(signature) = functions::signature(name) else {
             return self.error(format_args!("{} is not a defined function", quoted(name)));
         };
@@ -327,7 +332,7 @@ impl<'a> Run<'a> {
     }
 
     /// Checks and counts the result of a call.
-    fn called(&mut self, whole: &'a dyn Located, name: &str, result: Result<Value>) -> Result<Value> {
+    fn called(&mut self, whole: Part<'a>, name: &str, result: Result<Value>) -> Result<Value> {
         match result {
             Ok(value) => self.created(value),
             Err(message) => {
@@ -380,7 +385,7 @@ impl<'a> Run<'a> {
 
     /// Evaluates an argument of a type.
     fn arg(&mut self, dot: &Value, arg_type: Type, arg: &'a Operand) -> Result<Value> {
-        self.at = Some(arg);
+        self.at = Some((arg.start, arg));
         match (&arg.kind, arg_type) {
             (OperandKind::Nil, _) if arg_type.has_nil() => Ok(Value::Nil),
             (OperandKind::Nil, _) => self.error(format_args!("cannot assign nil to {}", arg_type.name())),
@@ -406,7 +411,7 @@ impl<'a> Run<'a> {
 
     /// Evaluates a chain of fields. The last one may be a method with arguments.
     fn fields(&mut self, dot: &Value, node: &'a Operand, args: &'a [Operand], last: Option<Value>) -> Result<Value> {
-        self.at = Some(node);
+        self.at = Some((node.start, node));
         let (mut value, fields) = match &node.kind {
             OperandKind::Field(fields) => (dot.clone(), fields),
             OperandKind::Variable(name, fields) => {
@@ -419,7 +424,7 @@ impl<'a> Run<'a> {
                 if matches!(operand.kind, OperandKind::Nil) {
                     return self.error(format_args!("indirection through explicit nil in {node}"));
                 }
-                self.at = Some(&**operand);
+                self.at = Some((operand.start, &**operand));
                 (self.nested(|run| run.operand(dot, operand))?, fields)
             }
             _ => return self.error(format_args!("can't evaluate command {}", quoted(node.to_string()))),
@@ -448,7 +453,7 @@ impl<'a> Run<'a> {
             let signature = Signature { fixed, variadic: None };
             self.check_n_args(name, signature, args.len(), last.is_some())?;
             let values = self.args(dot, signature, args, last)?;
-            return Ok((self.called(node, name, time::call(&receiver, name, &values))?, false));
+            return Ok((self.called((node.start, node), name, time::call(&receiver, name, &values))?, false));
         }
         let has_args = !args.is_empty() || last.is_some();
         let type_name = if is_interface { "interface {}" } else { receiver.type_name() };

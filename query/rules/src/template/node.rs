@@ -4,12 +4,6 @@ use std::fmt::{self, Display};
 
 use varve_query::promql::quoted;
 
-/// A part of the tree that errors refer to.
-pub(super) trait Located: Display {
-    /// Returns the byte offset in the template.
-    fn start(&self) -> usize;
-}
-
 /// Text or an action.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -151,30 +145,6 @@ fn hexadecimal_float(digits: &str) -> Option<f64> {
     let number = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok()?;
     let exponent = exponent.parse::<i32>().ok()?.checked_sub(4 * i32::try_from(fraction.len()).ok()?)?;
     Some(number as f64 * 2.0_f64.powi(exponent))
-}
-
-impl Located for Node {
-    fn start(&self) -> usize {
-        self.start
-    }
-}
-
-impl Located for Pipe {
-    fn start(&self) -> usize {
-        self.start
-    }
-}
-
-impl Located for Command {
-    fn start(&self) -> usize {
-        self.start
-    }
-}
-
-impl Located for Operand {
-    fn start(&self) -> usize {
-        self.start
-    }
 }
 
 impl Display for Node {

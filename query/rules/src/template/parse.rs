@@ -212,28 +212,23 @@ impl<'a> Parser<'a> {
     fn action(&mut self) -> Result<Node> {
         let token = self.next_non_space();
         let start = token.start;
-        let Kind::Keyword(keyword) = token.kind else {
-            self.ahead.push(token);
-            let pipe = self.pipeline("command", Kind::RightDelim)?;
-            return Ok(Node { start, kind: NodeKind::Action(pipe) });
-        };
-        match keyword {
-            Keyword::Block => self.block(),
-            Keyword::Break => self.jump(start, NodeKind::Break),
-            Keyword::Continue => self.jump(start, NodeKind::Continue),
-            Keyword::Else => {
+        match token.kind {
+            Kind::Keyword(Keyword::Block) => self.block(),
+            Kind::Keyword(Keyword::Break) => self.jump(start, NodeKind::Break),
+            Kind::Keyword(Keyword::Continue) => self.jump(start, NodeKind::Continue),
+            Kind::Keyword(Keyword::Else) => {
                 let start = self.peek_non_space().start;
                 if !matches!(self.peek_non_space().kind, Kind::Keyword(Keyword::If | Keyword::With)) {
                     self.expect(Kind::RightDelim, "else")?;
                 }
                 Ok(Node { start, kind: NodeKind::Else })
             }
-            Keyword::End => Ok(Node { start: self.expect(Kind::RightDelim, "end")?.start, kind: NodeKind::End }),
-            Keyword::If => self.branch(Keyword::If),
-            Keyword::Range => self.branch(Keyword::Range),
-            Keyword::With => self.branch(Keyword::With),
-            Keyword::Template => self.template(),
-            Keyword::Dot | Keyword::Nil | Keyword::Define => {
+            Kind::Keyword(Keyword::End) => {
+                Ok(Node { start: self.expect(Kind::RightDelim, "end")?.start, kind: NodeKind::End })
+            }
+            Kind::Keyword(keyword @ (Keyword::If | Keyword::Range | Keyword::With)) => self.branch(keyword),
+            Kind::Keyword(Keyword::Template) => self.template(),
+            _ => {
                 self.ahead.push(token);
                 let pipe = self.pipeline("command", Kind::RightDelim)?;
                 Ok(Node { start, kind: NodeKind::Action(pipe) })

@@ -8,6 +8,7 @@ use varve_tsdb::labels::is_legacy_name;
 use super::ExpectedSample;
 use super::sequence::{Item, parse, parse_labels};
 use crate::file::Texts;
+use crate::template::scientific;
 
 /// Labels and annotations of an alert.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,22 +113,8 @@ pub(super) fn print_samples(samples: &[ParsedSample]) -> String {
         return "nil".to_owned();
     }
     let print = |sample: &ParsedSample| match sample.histogram.as_str() {
-        "" => format!("{} {}", sample.labels, exponential(sample.value)),
+        "" => format!("{} {}", sample.labels, scientific(sample.value).replace('e', "E")),
         histogram => format!("{} {histogram}", sample.labels),
     };
     samples.iter().map(print).collect::<Vec<_>>().join(", ")
-}
-
-/// Formats a float with an exponent of at least two digits: `1.5E+00`.
-fn exponential(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let text = format!("{value:E}");
-    let (mantissa, exponent) = text.split_once('E').expect("the format has an exponent");
-    let exponent: i32 = exponent.parse().expect("the exponent is a number");
-    format!("{mantissa}E{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
 }

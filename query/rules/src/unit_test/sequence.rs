@@ -14,8 +14,6 @@ use varve_tsdb::{Labels, MatchOp};
 pub struct Sequence {
     /// The values.
     pub values: Vec<Option<Item>>,
-    /// Start timestamps relative to the samples; empty if there are none.
-    pub starts_ms: Vec<Option<i64>>,
 }
 
 /// A value.
@@ -40,33 +38,6 @@ pub fn parse(text: &str) -> Result<Sequence, String> {
         rest = after.trim_start();
     }
     Ok(sequence)
-}
-
-/// Parses the start timestamps of a sequence: `_x2 -30s-1mx4 0s`.
-///
-/// # Errors
-/// The first invalid item.
-pub fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
-    let mut starts_ms = Vec::new();
-    for item in text.split_whitespace() {
-        let (body, n) = match item.rsplit_once('x') {
-            Some((body, n)) => (body, n.parse().map_err(|_| format!("no count after x: {item}"))?),
-            None => (item, 0),
-        };
-        if body == "_" {
-            starts_ms.extend(std::iter::repeat_n(None, n.max(1)));
-            continue;
-        }
-        let (mut offset_ms, step_ms) = match operator(body) {
-            Some(at) => (duration_ms(&body[..at])?, duration_ms(&body[at..])?),
-            None => (duration_ms(body)?, 0),
-        };
-        for _ in 0..=n {
-            starts_ms.push(Some(offset_ms));
-            offset_ms += step_ms;
-        }
-    }
-    Ok(starts_ms)
 }
 
 /// Returns the length of the first item; histograms may contain spaces.
@@ -150,7 +121,8 @@ impl Sequence {
 }
 
 /// Finds the `+` or `-` between two numbers.
-fn operator(text: &str) -> Option<usize> {
+#[must_use]
+pub fn operator(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     (1..bytes.len()).find(|&at| matches!(bytes[at], b'+' | b'-') && !matches!(bytes[at - 1], b'e' | b'E' | b'+' | b'-'))
 }
