@@ -1,6 +1,8 @@
 //! Exponential functions with base e and 2.
 
-use super::{BIAS, FRACTION_BITS, scaled};
+use libm::ldexp;
+
+use super::{BIAS, FRACTION_BITS};
 
 /// 1/k! for k from 8 to 2, and 1: the coefficients of the Taylor series of (e^x - 1) / x.
 const TAYLOR: [f64; 8] = [
@@ -85,5 +87,5 @@ fn exp_difference(high: f64, low: f64, power: i32) -> f64 {
     let r = high - low;
     let t = r * r;
     let c = r - t * (P[0] + t * (P[1] + t * (P[2] + t * (P[3] + t * P[4]))));
-    scaled(1.0 - ((low - (r * c) / (2.0 - c)) - high), power)
+    ldexp(1.0 - ((low - (r * c) / (2.0 - c)) - high), power)
 }

@@ -2,7 +2,9 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, LOG2_E, LOG10_E, SQRT_2};
 
-use super::{BIAS, EXPONENT_MASK, FRACTION_BITS, split};
+use libm::frexp;
+
+use super::{BIAS, EXPONENT_MASK, FRACTION_BITS};
 
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
@@ -43,7 +45,7 @@ pub(crate) fn ln(value: f64) -> f64 {
 
 /// Returns the logarithm to base 2; exact for powers of 2.
 pub(crate) fn log2(value: f64) -> f64 {
-    let (fraction, power) = split(value);
+    let (fraction, power) = frexp(value);
     if fraction == 0.5 {
         return f64::from(power - 1);
     }

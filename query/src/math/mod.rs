@@ -34,43 +34,6 @@ pub(crate) fn sgn(value: f64) -> f64 {
     if value == 0.0 || value.is_nan() { value } else { 1.0_f64.copysign(value) }
 }
 
-/// Splits a finite nonzero number into a fraction in [0.5, 1) with its sign, and a power of two. 0, infinities and NaN
-/// are returned as the fraction.
-fn split(value: f64) -> (f64, i32) {
-    if value == 0.0 || !value.is_finite() {
-        return (value, 0);
-    }
-    let (value, shift) = normalized(value);
-    let bits = value.to_bits();
-    let fraction = bits & !(EXPONENT_MASK << FRACTION_BITS) | u64::from(BIAS.unsigned_abs() - 1) << FRACTION_BITS;
-    (f64::from_bits(fraction), exponent(bits) + 1 + shift)
-}
-
-/// Returns `fraction` times 2^`shift`, rounded once.
-fn scaled(fraction: f64, shift: i32) -> f64 {
-    if fraction == 0.0 || !fraction.is_finite() {
-        return fraction;
-    }
-    let (fraction, normal_shift) = normalized(fraction);
-    let bits = fraction.to_bits();
-    let power = shift.saturating_add(normal_shift).saturating_add(exponent(bits));
-    if power < -1075 {
-        return 0.0_f64.copysign(fraction);
-    }
-    if power > BIAS {
-        return f64::INFINITY.copysign(fraction);
-    }
-    // A subnormal result is first scaled by 2^53. The last multiplication rounds it.
-    let (power, unit) = if power < -1022 { (power + 53, 1.0 / (1_u64 << 53) as f64) } else { (power, 1.0) };
-    let stored = u64::from((power + BIAS).unsigned_abs());
-    unit * f64::from_bits(bits & !(EXPONENT_MASK << FRACTION_BITS) | stored << FRACTION_BITS)
-}
-
-/// Returns a normal number and a power of two whose product is the given finite number.
-fn normalized(value: f64) -> (f64, i32) {
-    if value.abs() < f64::MIN_POSITIVE { (value * (1_u64 << 52) as f64, -52) } else { (value, 0) }
-}
-
 /// Returns the exponent of a number.
 fn exponent(bits: u64) -> i32 {
     (bits >> FRACTION_BITS & EXPONENT_MASK) as i32 - BIAS

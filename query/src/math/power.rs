@@ -1,6 +1,8 @@
 //! Powers with arbitrary exponents.
 
-use super::{exp, ln, scaled, split};
+use libm::{frexp, ldexp};
+
+use super::{exp, ln};
 
 /// Powers of two with larger exponents overflow or underflow.
 const POWER_MAX: i32 = 1 << 12;
@@ -30,12 +32,12 @@ pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
         start = exp(rest * ln(base));
     }
     let (product, power) = times_whole_power(start, base, whole as u64);
-    if exponent < 0.0 { scaled(1.0 / product, -power) } else { scaled(product, power) }
+    if exponent < 0.0 { ldexp(1.0 / product, -power) } else { ldexp(product, power) }
 }
 
 /// Multiplies `product` by `base` to the power of `exponent`. Returns the product and a separate power of two.
 fn times_whole_power(mut product: f64, base: f64, mut exponent: u64) -> (f64, i32) {
-    let (mut square, mut square_power) = split(base);
+    let (mut square, mut square_power) = frexp(base);
     let mut power = 0;
     while exponent != 0 {
         if square_power.abs() > POWER_MAX {

@@ -1,3 +1,5 @@
+use libm::{frexp, ldexp};
+
 use super::*;
 
 /// Each line has the name of a function, the bits of its arguments, and the bits of its result.
@@ -63,9 +65,9 @@ fn results_have_the_bits_of_go() {
 #[test]
 fn a_number_is_split_and_scaled_back() {
     for value in [1.0, -0.75, 5e-324, f64::MIN_POSITIVE, f64::MAX, -1e-310] {
-        let (fraction, power) = split(value);
+        let (fraction, power) = frexp(value);
         assert!((0.5..1.0).contains(&fraction.abs()));
-        assert_eq!(scaled(fraction, power), value);
+        assert_eq!(ldexp(fraction, power), value);
     }
-    assert_eq!((scaled(0.5, 3000), scaled(-0.5, -3000)), (f64::INFINITY, -0.0));
+    assert_eq!((ldexp(0.5, 3000), ldexp(-0.5, -3000)), (f64::INFINITY, -0.0));
 }
