@@ -168,9 +168,6 @@ impl ResultCache {
             evicted.push(old);
         }
     }
-
-    // A panic under the lock leaves entries that are valid. At most one of them is missing from `by_use`. It leaves the
-    // cache when it is replaced or the cache is cleared.
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 use std::fmt;
 
 use super::ast::{Binary, Expr, ExprKind, NumberLiteral, Span};
-use super::printer;
 
 impl Binary {
     /// Returns the leftmost operand and the operators from left to right. The last operator is `self`.
@@ -85,8 +84,6 @@ impl PartialEq for Binary {
 
 impl fmt::Debug for Binary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Binary(")?;
-        printer::write_binary(f, self)?;
-        f.write_str(")")
+        write!(f, "Binary({self})")
     }
 }

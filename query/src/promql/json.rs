@@ -2,11 +2,11 @@
 //!
 //! All fields of Prometheus 3.16 are written, also if the query does not use them. Keys are sorted.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Formatter, Write};
 
 use super::ast::{
     Aggregate, At, Binary, Call, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
-    MatrixSelector, NumberLiteral, RangeExtension, Subquery, Unary, VectorMatching, VectorSelector,
+    NumberLiteral, RangeExtension, Subquery, Unary, ValueType, VectorMatching, VectorSelector,
 };
 use super::text::Text;
 use crate::decimal::Plain;
@@ -26,278 +26,243 @@ pub fn to_json(expr: &Expr) -> String {
 /// # Errors
 /// [`Error::Limit`](crate::Error::Limit), and the interrupts of the request.
 pub fn to_json_within(ctx: &QueryContext, expr: &Expr) -> Result<(String, Charge)> {
-    let build = || Text::build(usize::MAX, ctx, |out| Json { out }.expr(expr));
+    let build = || Text::build(usize::MAX, ctx, |out| write!(out, "{}", Json(expr)));
     let written = deep_stack::run(ctx, deep_stack::is_deep(expr), build)??;
     // Without a maximum size, writing fails only because of an interrupt, which is an error above.
     Ok(written.unwrap_or_else(|| (String::new(), ctx.charge())))
 }
 
-struct Json<'o> {
-    out: &'o mut Text,
+/// A part of the tree, which displays as JSON.
+struct Json<'a, T: ?Sized>(&'a T);
+
+impl Display for Json<'_, Expr> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.0.kind {
+            ExprKind::Number(literal) => {
+                write!(f, "{{\"type\":\"numberLiteral\",\"val\":{}}}", Quoted(literal.value))
+            }
+            ExprKind::String(bytes) => write!(f, "{{\"type\":\"stringLiteral\",\"val\":{}}}", Bytes(bytes)),
+            ExprKind::Vector(selector) => {
+                f.write_char('{')?;
+                write_selector(f, selector, None)?;
+                f.write_str(",\"type\":\"vectorSelector\"}")
+            }
+            ExprKind::Matrix(matrix) => {
+                let ExprKind::Vector(selector) = &matrix.selector.kind else { return Json(&*matrix.selector).fmt(f) };
+                f.write_char('{')?;
+                write_selector(f, selector, Some(&matrix.range))?;
+                f.write_str(",\"type\":\"matrixSelector\"}")
+            }
+            ExprKind::Subquery(Subquery { expr, range, step, offset, at }) => {
+                write!(f, "{{\"expr\":{}", Json(&**expr))?;
+                write_duration(f, "offset", offset.as_ref())?;
+                write_duration(f, "range", Some(range))?;
+                write_duration(f, "step", step.as_ref())?;
+                write_at(f, *at)?;
+                f.write_str(",\"type\":\"subquery\"}")
+            }
+            ExprKind::Call(Call { function, args }) => {
+                let (name, variadic) = (function.name, function.variadic);
+                let (types, returns) = (Json(function.args), Json(&function.return_type));
+                write!(f, "{{\"args\":{},\"func\":{{\"argTypes\":{types},\"name\":\"{name}\"", Json(&args[..]))?;
+                write!(f, ",\"returnType\":{returns},\"variadic\":{variadic}}},\"type\":\"call\"}}")
+            }
+            ExprKind::Aggregate(Aggregate { op, expr, param, grouping, without }) => {
+                write!(f, "{{\"expr\":{},\"grouping\":{}", Json(&**expr), Json(&grouping[..]))?;
+                write!(f, ",\"op\":\"{}\",\"param\":{}", op.as_str(), Json(&param.as_deref()))?;
+                write!(f, ",\"type\":\"aggregation\",\"without\":{without}}}")
+            }
+            ExprKind::Binary(binary) => write_chain(f, binary),
+            ExprKind::Unary(Unary { op, expr }) => {
+                write!(f, "{{\"expr\":{},\"op\":\"{}\",\"type\":\"unaryExpr\"}}", Json(&**expr), op.as_str())
+            }
+            ExprKind::Paren(inner) => write!(f, "{{\"expr\":{},\"type\":\"parenExpr\"}}", Json(&**inner)),
+        }
+    }
 }
 
-impl Json<'_> {
-    fn expr(&mut self, expr: &Expr) -> fmt::Result {
-        match &expr.kind {
-            ExprKind::Number(literal) => {
-                self.out.write_str("{\"type\":\"numberLiteral\",\"val\":")?;
-                self.number(literal.value)?;
-                self.end()
-            }
-            ExprKind::String(bytes) => {
-                self.out.write_str("{\"type\":\"stringLiteral\",\"val\":")?;
-                self.string(bytes)?;
-                self.end()
-            }
-            ExprKind::Vector(selector) => self.vector(selector),
-            ExprKind::Matrix(matrix) => self.matrix(matrix),
-            ExprKind::Subquery(subquery) => self.subquery(subquery),
-            ExprKind::Call(call) => self.call(call),
-            ExprKind::Aggregate(aggregate) => self.aggregate(aggregate),
-            ExprKind::Binary(binary) => self.chain(binary),
-            ExprKind::Unary(Unary { op, expr }) => {
-                self.out.write_str("{\"expr\":")?;
-                self.expr(expr)?;
-                write!(self.out, ",\"op\":\"{}\",\"type\":\"unaryExpr\"}}", op.as_str())
-            }
-            ExprKind::Paren(inner) => {
-                self.out.write_str("{\"expr\":")?;
-                self.expr(inner)?;
-                self.out.write_str(",\"type\":\"parenExpr\"}")
-            }
-        }
+/// Writes the fields that instant and range selectors share. Writes the range, if any, between them.
+fn write_selector(f: &mut Formatter<'_>, selector: &VectorSelector, range: Option<&Duration>) -> fmt::Result {
+    let VectorSelector { name, matchers, offset, at, extension } = selector;
+    let is_anchored = *extension == Some(RangeExtension::Anchored);
+    let (matchers, name) = (Json(&matchers[..]), Json(name));
+    write!(f, "\"anchored\":{is_anchored},\"matchers\":{matchers},\"name\":{name}")?;
+    write_duration(f, "offset", offset.as_ref())?;
+    if range.is_some() {
+        write_duration(f, "range", range)?;
     }
+    write!(f, ",\"smoothed\":{}", *extension == Some(RangeExtension::Smoothed))?;
+    write_at(f, *at)
+}
 
-    fn vector(&mut self, selector: &VectorSelector) -> fmt::Result {
-        self.out.write_char('{')?;
-        self.selector(selector, None)?;
-        self.out.write_str(",\"type\":\"vectorSelector\"}")
+/// Writes a chain of operators without recursion: the starts of the links from the outside in, then their ends from
+/// the inside out.
+fn write_chain(f: &mut Formatter<'_>, binary: &Binary) -> fmt::Result {
+    let (first, links) = binary.chain();
+    for link in links.iter().rev() {
+        write!(f, "{{\"bool\":{},\"lhs\":", link.return_bool)?;
     }
-
-    fn matrix(&mut self, matrix: &MatrixSelector) -> fmt::Result {
-        let ExprKind::Vector(selector) = &matrix.selector.kind else { return self.expr(&matrix.selector) };
-        self.out.write_char('{')?;
-        self.selector(selector, Some(&matrix.range))?;
-        self.out.write_str(",\"type\":\"matrixSelector\"}")
+    Json(first).fmt(f)?;
+    for Binary { matching, op, rhs, .. } in links {
+        let (matching, op) = (Json(&matching.as_ref()), Bytes(op.as_str().as_bytes()));
+        write!(f, ",\"matching\":{matching},\"op\":{op},\"rhs\":{},\"type\":\"binaryExpr\"}}", Json(&**rhs))?;
     }
+    Ok(())
+}
 
-    /// Writes the fields that instant and range selectors share. Writes the range, if any, between them.
-    fn selector(&mut self, selector: &VectorSelector, range: Option<&Duration>) -> fmt::Result {
-        let is_anchored = selector.extension == Some(RangeExtension::Anchored);
-        write!(self.out, "\"anchored\":{is_anchored},\"matchers\":")?;
-        self.list(&selector.matchers, Self::matcher)?;
-        self.out.write_str(",\"name\":")?;
-        self.string(selector.name.as_bytes())?;
-        self.out.write_char(',')?;
-        self.duration("offset", selector.offset.as_ref())?;
-        if range.is_some() {
-            self.out.write_char(',')?;
-            self.duration("range", range)?;
-        }
-        write!(self.out, ",\"smoothed\":{}", selector.extension == Some(RangeExtension::Smoothed))?;
-        self.at(selector.at)
-    }
-
-    fn matcher(&mut self, matcher: &Matcher) -> fmt::Result {
-        self.out.write_str("{\"name\":")?;
-        self.string(matcher.name().as_bytes())?;
-        write!(self.out, ",\"type\":\"{}\",\"value\":", matcher.op().as_str())?;
-        self.string(matcher.value_bytes())?;
-        self.end()
-    }
-
-    fn subquery(&mut self, subquery: &Subquery) -> fmt::Result {
-        self.out.write_str("{\"expr\":")?;
-        self.expr(&subquery.expr)?;
-        self.out.write_char(',')?;
-        self.duration("offset", subquery.offset.as_ref())?;
-        self.out.write_char(',')?;
-        self.duration("range", Some(&subquery.range))?;
-        self.out.write_char(',')?;
-        self.duration("step", subquery.step.as_ref())?;
-        self.at(subquery.at)?;
-        self.out.write_str(",\"type\":\"subquery\"}")
-    }
-
-    fn call(&mut self, call: &Call) -> fmt::Result {
-        self.out.write_str("{\"args\":")?;
-        self.list(&call.args, Self::expr)?;
-        self.out.write_str(",\"func\":{\"argTypes\":")?;
-        self.list(call.function.args, |json, arg| write!(json.out, "\"{}\"", arg.as_str()))?;
-        let (name, returns) = (call.function.name, call.function.return_type.as_str());
-        let variadic = call.function.variadic;
-        write!(self.out, ",\"name\":\"{name}\",\"returnType\":\"{returns}\",\"variadic\":{variadic}}}")?;
-        self.out.write_str(",\"type\":\"call\"}")
-    }
-
-    fn aggregate(&mut self, aggregate: &Aggregate) -> fmt::Result {
-        self.out.write_str("{\"expr\":")?;
-        self.expr(&aggregate.expr)?;
-        self.out.write_str(",\"grouping\":")?;
-        self.list(&aggregate.grouping, Self::label)?;
-        write!(self.out, ",\"op\":\"{}\",\"param\":", aggregate.op.as_str())?;
-        match &aggregate.param {
-            Some(param) => self.expr(param)?,
-            None => self.out.write_str("null")?,
-        }
-        write!(self.out, ",\"type\":\"aggregation\",\"without\":{}}}", aggregate.without)
-    }
-
-    /// Writes a chain of operators without recursion: the starts of the links from the outside in, then their ends from
-    /// the inside out.
-    fn chain(&mut self, binary: &Binary) -> fmt::Result {
-        let (first, links) = binary.chain();
-        for link in links.iter().rev() {
-            write!(self.out, "{{\"bool\":{},\"lhs\":", link.return_bool)?;
-        }
-        self.expr(first)?;
-        for link in links {
-            self.out.write_str(",\"matching\":")?;
-            match &link.matching {
-                Some(matching) => self.matching(matching)?,
-                None => self.out.write_str("null")?,
-            }
-            self.out.write_str(",\"op\":")?;
-            self.string(link.op.as_str().as_bytes())?;
-            self.out.write_str(",\"rhs\":")?;
-            self.expr(&link.rhs)?;
-            self.out.write_str(",\"type\":\"binaryExpr\"}")?;
-        }
-        Ok(())
-    }
-
-    fn matching(&mut self, matching: &VectorMatching) -> fmt::Result {
-        let cardinality = match matching.cardinality {
+impl Display for Json<'_, VectorMatching> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let VectorMatching { cardinality, labels, on, include, fill_left, fill_right } = self.0;
+        let cardinality = match cardinality {
             Cardinality::OneToOne => "one-to-one",
             Cardinality::ManyToOne => "many-to-one",
             Cardinality::OneToMany => "one-to-many",
             Cardinality::ManyToMany => "many-to-many",
         };
-        write!(self.out, "{{\"card\":\"{cardinality}\",\"fillValues\":{{\"lhs\":")?;
-        self.fill(matching.fill_left)?;
-        self.out.write_str(",\"rhs\":")?;
-        self.fill(matching.fill_right)?;
-        self.out.write_str("},\"include\":")?;
-        self.list(&matching.include, Self::label)?;
-        self.out.write_str(",\"labels\":")?;
-        self.list(&matching.labels, Self::label)?;
-        write!(self.out, ",\"on\":{}}}", matching.on)
+        let [lhs, rhs] = [fill_left.as_ref(), fill_right.as_ref()];
+        let (lhs, rhs) = (Json(&lhs), Json(&rhs));
+        write!(f, "{{\"card\":\"{cardinality}\",\"fillValues\":{{\"lhs\":{lhs},\"rhs\":{rhs}}}")?;
+        write!(f, ",\"include\":{},\"labels\":{},\"on\":{on}}}", Json(&include[..]), Json(&labels[..]))
     }
+}
 
-    /// Writes a fill value, as a JSON number if it is finite.
-    fn fill(&mut self, value: Option<f64>) -> fmt::Result {
-        match value {
-            Some(value) if value.is_finite() => write!(self.out, "{}", Plain(value)),
-            Some(value) => self.number(value),
-            None => self.out.write_str("null"),
+/// A fill value: a JSON number if it is finite.
+impl Display for Json<'_, f64> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_finite() { Plain(*self.0).fmt(f) } else { Quoted(*self.0).fmt(f) }
+    }
+}
+
+impl Display for Json<'_, Matcher> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (name, value) = (Bytes(self.0.name().as_bytes()), Bytes(self.0.value_bytes()));
+        write!(f, "{{\"name\":{name},\"type\":\"{}\",\"value\":{value}}}", self.0.op().as_str())
+    }
+}
+
+/// Writes a duration in milliseconds after a comma. Writes a duration expression as 0 and the expression.
+fn write_duration(f: &mut Formatter<'_>, name: &str, duration: Option<&Duration>) -> fmt::Result {
+    let (milliseconds, expr) = match duration {
+        Some(Duration::Fixed(milliseconds)) => (*milliseconds, None),
+        Some(Duration::Expr(expr)) => (0, Some(&**expr)),
+        None => (0, None),
+    };
+    write!(f, ",\"{name}\":{milliseconds},\"{name}Expr\":{}", Json(&expr))
+}
+
+impl Display for Json<'_, DurationExpr> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write_duration_expr(f, self.0, false)
+    }
+}
+
+fn write_duration_expr(f: &mut Formatter<'_>, expr: &DurationExpr, wrapped: bool) -> fmt::Result {
+    let (op, lhs, rhs) = match &expr.kind {
+        DurationExprKind::Number(literal) if wrapped => {
+            // In Prometheus' tree, only operations have parentheses, so it turns a number in parentheses into an
+            // operation.
+            let number = Json(literal);
+            return write!(
+                f,
+                "{{\"lhs\":null,\"op\":\"+\",\"rhs\":{number},\"type\":\"durationExpr\",\"wrapped\":true}}"
+            );
+        }
+        DurationExprKind::Number(literal) => return Json(literal).fmt(f),
+        DurationExprKind::Paren(inner) => return write_duration_expr(f, inner, true),
+        DurationExprKind::Step => ("step", None, None),
+        DurationExprKind::Range => ("range", None, None),
+        DurationExprKind::Unary(op, operand) => (op.as_str(), None, Some(&**operand)),
+        DurationExprKind::Binary(op, lhs, rhs) => (op.as_str(), Some(&**lhs), Some(&**rhs)),
+        DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => ("min_of", Some(&**lhs), Some(&**rhs)),
+        DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => ("max_of", Some(&**lhs), Some(&**rhs)),
+    };
+    let (lhs, rhs) = (Json(&lhs), Json(&rhs));
+    write!(f, "{{\"lhs\":{lhs},\"op\":\"{op}\",\"rhs\":{rhs},\"type\":\"durationExpr\",\"wrapped\":{wrapped}}}")
+}
+
+impl Display for Json<'_, NumberLiteral> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let NumberLiteral { value, is_duration } = *self.0;
+        write!(f, "{{\"duration\":{is_duration},\"type\":\"numberLiteral\",\"val\":{}}}", Quoted(value))
+    }
+}
+
+fn write_at(f: &mut Formatter<'_>, at: Option<At>) -> fmt::Result {
+    let (edge, timestamp) = match at {
+        None => ("null", None),
+        Some(At::Start) => ("\"start\"", None),
+        Some(At::End) => ("\"end\"", None),
+        Some(At::Timestamp(milliseconds)) => ("null", Some(milliseconds)),
+    };
+    match timestamp {
+        Some(milliseconds) => write!(f, ",\"startOrEnd\":{edge},\"timestamp\":{milliseconds}"),
+        None => write!(f, ",\"startOrEnd\":{edge},\"timestamp\":null"),
+    }
+}
+
+impl Display for Json<'_, ValueType> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.as_str())
+    }
+}
+
+impl Display for Json<'_, String> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Bytes(self.0.as_bytes()).fmt(f)
+    }
+}
+
+impl<'a, T> Display for Json<'_, Option<&'a T>>
+where
+    Json<'a, T>: Display,
+{
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(part) => Json(*part).fmt(f),
+            None => f.write_str("null"),
         }
     }
+}
 
-    /// Writes a duration in milliseconds. Writes a duration expression as 0 and the expression.
-    fn duration(&mut self, name: &str, duration: Option<&Duration>) -> fmt::Result {
-        let milliseconds = match duration {
-            Some(Duration::Fixed(milliseconds)) => *milliseconds,
-            _ => 0,
-        };
-        write!(self.out, "\"{name}\":{milliseconds},\"{name}Expr\":")?;
-        match duration {
-            Some(Duration::Expr(expr)) => self.duration_expr(expr, false),
-            _ => self.out.write_str("null"),
+impl<T> Display for Json<'_, [T]>
+where
+    for<'a> Json<'a, T>: Display,
+{
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('[')?;
+        for (at, item) in self.0.iter().enumerate() {
+            write!(f, "{}{}", if at > 0 { "," } else { "" }, Json(item))?;
         }
+        f.write_char(']')
     }
+}
 
-    fn duration_expr(&mut self, expr: &DurationExpr, wrapped: bool) -> fmt::Result {
-        let (op, lhs, rhs): (_, Option<&DurationExpr>, Option<&DurationExpr>) = match &expr.kind {
-            DurationExprKind::Number(literal) if wrapped => {
-                // In Prometheus' tree, only operations have parentheses, so it turns a number in parentheses into an
-                // operation.
-                self.out.write_str("{\"lhs\":null,\"op\":\"+\",\"rhs\":")?;
-                self.duration_number(literal)?;
-                return self.out.write_str(",\"type\":\"durationExpr\",\"wrapped\":true}");
-            }
-            DurationExprKind::Number(literal) => return self.duration_number(literal),
-            DurationExprKind::Paren(inner) => return self.duration_expr(inner, true),
-            DurationExprKind::Step => ("step", None, None),
-            DurationExprKind::Range => ("range", None, None),
-            DurationExprKind::Unary(op, operand) => (op.as_str(), None, Some(operand)),
-            DurationExprKind::Binary(op, lhs, rhs) => (op.as_str(), Some(lhs), Some(rhs)),
-            DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => ("min_of", Some(lhs), Some(rhs)),
-            DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => ("max_of", Some(lhs), Some(rhs)),
-        };
-        self.out.write_str("{\"lhs\":")?;
-        self.optional_duration(lhs)?;
-        write!(self.out, ",\"op\":\"{op}\",\"rhs\":")?;
-        self.optional_duration(rhs)?;
-        write!(self.out, ",\"type\":\"durationExpr\",\"wrapped\":{wrapped}}}")
+/// A number as a string, because it may be infinite.
+struct Quoted(f64);
+
+impl Display for Quoted {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", Plain(self.0))
     }
+}
 
-    fn optional_duration(&mut self, expr: Option<&DurationExpr>) -> fmt::Result {
-        match expr {
-            Some(expr) => self.duration_expr(expr, false),
-            None => self.out.write_str("null"),
-        }
-    }
+/// A string. Each byte that is not valid UTF-8 is replaced by a replacement character.
+struct Bytes<'a>(&'a [u8]);
 
-    fn duration_number(&mut self, literal: &NumberLiteral) -> fmt::Result {
-        write!(self.out, "{{\"duration\":{},\"type\":\"numberLiteral\",\"val\":", literal.is_duration)?;
-        self.number(literal.value)?;
-        self.end()
-    }
-
-    fn at(&mut self, at: Option<At>) -> fmt::Result {
-        let (edge, timestamp) = match at {
-            None => ("null", None),
-            Some(At::Start) => ("\"start\"", None),
-            Some(At::End) => ("\"end\"", None),
-            Some(At::Timestamp(milliseconds)) => ("null", Some(milliseconds)),
-        };
-        write!(self.out, ",\"startOrEnd\":{edge},\"timestamp\":")?;
-        match timestamp {
-            Some(milliseconds) => write!(self.out, "{milliseconds}"),
-            None => self.out.write_str("null"),
-        }
-    }
-
-    /// Writes a number as a string, because it may be infinite.
-    fn number(&mut self, value: f64) -> fmt::Result {
-        self.out.write_char('"')?;
-        write!(self.out, "{}", Plain(value))?;
-        self.out.write_char('"')
-    }
-
-    fn label(&mut self, name: &String) -> fmt::Result {
-        self.string(name.as_bytes())
-    }
-
-    /// Writes a string. Replaces each byte that is not valid UTF-8 by a replacement character.
-    fn string(&mut self, bytes: &[u8]) -> fmt::Result {
-        self.out.write_char('"')?;
-        for chunk in bytes.utf8_chunks() {
+impl Display for Bytes<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
                 match c {
-                    '"' | '\\' => write!(self.out, "\\{c}")?,
+                    '"' | '\\' => write!(f, "\\{c}")?,
                     // Prometheus' encoder escapes the last three characters for browsers.
-                    '\0'..='\x1f' | '<' | '>' | '&' => write!(self.out, "\\u{:04x}", u32::from(c))?,
-                    _ => self.out.write_char(c)?,
+                    '\0'..='\x1f' | '<' | '>' | '&' => write!(f, "\\u{:04x}", u32::from(c))?,
+                    _ => f.write_char(c)?,
                 }
             }
-            chunk.invalid().iter().try_for_each(|_| self.out.write_char(char::REPLACEMENT_CHARACTER))?;
+            chunk.invalid().iter().try_for_each(|_| f.write_char(char::REPLACEMENT_CHARACTER))?;
         }
-        self.out.write_char('"')
-    }
-
-    fn list<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T) -> fmt::Result) -> fmt::Result {
-        self.out.write_char('[')?;
-        for (at, item) in items.iter().enumerate() {
-            if at > 0 {
-                self.out.write_char(',')?;
-            }
-            write(self, item)?;
-        }
-        self.out.write_char(']')
-    }
-
-    fn end(&mut self) -> fmt::Result {
-        self.out.write_char('}')
+        f.write_char('"')
     }
 }

@@ -39,7 +39,7 @@ fn prettify_on_this_stack(ctx: &QueryContext, expr: &Expr) -> Result<(String, Ch
         Some(pretty) => Ok(pretty),
         None => {
             // Without a maximum size, writing fails only because of an interrupt, which is an error above.
-            let plain = Text::build(usize::MAX, ctx, |out| printer::write_expr(out, expr))?;
+            let plain = Text::build(usize::MAX, ctx, |out| write!(out, "{expr}"))?;
             Ok(plain.unwrap_or_else(|| (String::new(), ctx.charge())))
         }
     }
@@ -54,14 +54,14 @@ fn write_expr(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
             write_operand(out, &unary.expr, level)
         }
         // As in Prometheus, a subquery that fits on a line is not indented.
-        ExprKind::Subquery(_) if fits_on_line(expr) => printer::write_expr(out, expr),
+        ExprKind::Subquery(_) if fits_on_line(expr) => write!(out, "{expr}"),
         ExprKind::Subquery(subquery) => {
             write_expr(out, &subquery.expr, level)?;
             printer::write_subquery_suffix(out, subquery)
         }
         _ if fits_on_line(expr) => {
             indent(out, level)?;
-            printer::write_expr(out, expr)
+            write!(out, "{expr}")
         }
         ExprKind::Binary(binary) => write_chain(out, binary, level),
         _ => {
@@ -94,7 +94,7 @@ fn write_split(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
             out.write_str("(\n")?;
             write_expr(out, inner, level + 1)?;
         }
-        _ => return printer::write_expr(out, expr),
+        _ => return write!(out, "{expr}"),
     }
     out.write_char('\n')?;
     indent(out, level)?;
@@ -108,14 +108,14 @@ fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Resul
     // a`).
     let fits = |link: &&&Binary| {
         let exceeds = exceeds_line(&link.lhs) || exceeds_line(&link.rhs);
-        !exceeds && fits_on_line_as(|out| printer::write_binary(out, link))
+        !exceeds && fits_on_line_as(|out| write!(out, "{link}"))
     };
     let (on_line, split) = links.split_at(links.iter().take(LINE_SIZE_MAX / 4).take_while(fits).count());
     let n_split = split.len();
     match on_line.last() {
         Some(link) => {
             indent(out, level + n_split)?;
-            printer::write_binary(out, link)?;
+            write!(out, "{link}")?;
         }
         None => write_expr(out, first, level + n_split)?,
     }
@@ -143,7 +143,7 @@ fn indent(out: &mut dyn Write, level: usize) -> fmt::Result {
 }
 
 fn fits_on_line(expr: &Expr) -> bool {
-    !exceeds_line(expr) && fits_on_line_as(|out| printer::write_expr(out, expr))
+    !exceeds_line(expr) && fits_on_line_as(|out| write!(out, "{expr}"))
 }
 
 fn fits_on_line_as(write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> bool {

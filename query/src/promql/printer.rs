@@ -1,10 +1,10 @@
 //! The printer: formats a syntax tree on one line.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Formatter, Write};
 
 use super::ast::{
     Aggregate, At, Binary, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
-    MatrixSelector, NumberLiteral, RangeExtension, Subquery, UnaryOp, VectorMatching, VectorSelector,
+    NumberLiteral, RangeExtension, Subquery, UnaryOp, VectorMatching, VectorSelector,
 };
 use super::duration;
 use super::quote::write_quoted;
@@ -12,76 +12,67 @@ use crate::decimal::{General, Plain};
 use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
 use varve_tsdb::{MatchOp, Matcher};
 
-type Out<'a> = &'a mut dyn Write;
-
 /// Returns the text of an expression on one line. Parsing the text gives the same tree, except for the order of
 /// matchers.
 #[must_use]
 pub fn print(expr: &Expr) -> String {
-    let mut out = String::new();
-    write_expr(&mut out, expr).expect("writing to a string cannot fail");
-    out
+    expr.to_string()
 }
 
-/// Writes an expression. Fails only if `out` does.
-pub(super) fn write_expr(out: Out<'_>, expr: &Expr) -> fmt::Result {
-    match &expr.kind {
-        ExprKind::Number(literal) => write_number(out, literal),
-        ExprKind::String(bytes) => write_quoted(out, bytes),
-        ExprKind::Vector(selector) => {
-            write_selector(out, selector)?;
-            write_at(out, selector.at)?;
-            write_extension(out, selector.extension)?;
-            write_offset(out, selector.offset.as_ref())
-        }
-        ExprKind::Matrix(matrix) => write_matrix(out, matrix),
-        ExprKind::Subquery(subquery) => {
-            write_expr(out, &subquery.expr)?;
-            write_subquery_suffix(out, subquery)
-        }
-        ExprKind::Call(call) => {
-            write!(out, "{}(", call.function.name)?;
-            write_separated(out, &call.args, write_expr)?;
-            out.write_char(')')
-        }
-        ExprKind::Aggregate(aggregate) => {
-            write_aggregate_head(out, aggregate)?;
-            out.write_char('(')?;
-            if let Some(param) = &aggregate.param {
-                write_expr(out, param)?;
-                out.write_str(", ")?;
+impl Display for Expr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            ExprKind::Number(literal) => literal.fmt(f),
+            ExprKind::String(bytes) => write_quoted(f, bytes),
+            ExprKind::Vector(selector) => {
+                write_selector(f, selector)?;
+                write_at(f, selector.at)?;
+                write_extension(f, selector.extension)?;
+                write_offset(f, selector.offset.as_ref())
             }
-            write_expr(out, &aggregate.expr)?;
-            out.write_char(')')
-        }
-        ExprKind::Binary(binary) => write_binary(out, binary),
-        ExprKind::Unary(unary) => {
-            out.write_str(unary.op.as_str())?;
-            write_expr(out, &unary.expr)
-        }
-        ExprKind::Paren(inner) => {
-            out.write_char('(')?;
-            write_expr(out, inner)?;
-            out.write_char(')')
+            ExprKind::Matrix(matrix) => {
+                let ExprKind::Vector(selector) = &matrix.selector.kind else { return matrix.selector.fmt(f) };
+                write_selector(f, selector)?;
+                write!(f, "[{}]", matrix.range)?;
+                write_extension(f, selector.extension)?;
+                write_at(f, selector.at)?;
+                write_offset(f, selector.offset.as_ref())
+            }
+            ExprKind::Subquery(subquery) => {
+                subquery.expr.fmt(f)?;
+                write_subquery_suffix(f, subquery)
+            }
+            ExprKind::Call(call) => write!(f, "{}({})", call.function.name, Separated(call.args.iter())),
+            ExprKind::Aggregate(aggregate) => {
+                write_aggregate_head(f, aggregate)?;
+                match &aggregate.param {
+                    Some(param) => write!(f, "({param}, {})", aggregate.expr),
+                    None => write!(f, "({})", aggregate.expr),
+                }
+            }
+            ExprKind::Binary(binary) => binary.fmt(f),
+            ExprKind::Unary(unary) => write!(f, "{}{}", unary.op.as_str(), unary.expr),
+            ExprKind::Paren(inner) => write!(f, "({inner})"),
         }
     }
 }
 
-/// Writes a binary expression. Does not recurse into the left side.
-pub(super) fn write_binary(out: Out<'_>, binary: &Binary) -> fmt::Result {
-    let (first, links) = binary.chain();
-    write_expr(out, first)?;
-    for link in links {
-        out.write_char(' ')?;
-        write_operator(out, link)?;
-        out.write_char(' ')?;
-        write_expr(out, &link.rhs)?;
+/// Does not recurse into the left side.
+impl Display for Binary {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (first, links) = self.chain();
+        first.fmt(f)?;
+        for link in links {
+            f.write_char(' ')?;
+            write_operator(f, link)?;
+            write!(f, " {}", link.rhs)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Writes the operator of a binary expression with its modifiers.
-pub(super) fn write_operator(out: Out<'_>, binary: &Binary) -> fmt::Result {
+pub(super) fn write_operator(out: &mut dyn Write, binary: &Binary) -> fmt::Result {
     out.write_str(binary.op.as_str())?;
     if binary.return_bool {
         out.write_str(" bool")?;
@@ -92,54 +83,53 @@ pub(super) fn write_operator(out: Out<'_>, binary: &Binary) -> fmt::Result {
     }
 }
 
-fn write_matching(out: Out<'_>, matching: &VectorMatching) -> fmt::Result {
+fn write_matching(out: &mut dyn Write, matching: &VectorMatching) -> fmt::Result {
     let group = match matching.cardinality {
         Cardinality::ManyToOne => Some("left"),
         Cardinality::OneToMany => Some("right"),
         Cardinality::OneToOne | Cardinality::ManyToMany => None,
     };
     if matching.on || !matching.labels.is_empty() || group.is_some() {
-        out.write_str(if matching.on { " on (" } else { " ignoring (" })?;
-        write_separated(out, &matching.labels, write_label)?;
-        out.write_char(')')?;
+        write!(out, " {} ({})", if matching.on { "on" } else { "ignoring" }, labels(&matching.labels))?;
     }
     if let Some(side) = group {
-        write!(out, " group_{side} (")?;
-        write_separated(out, &matching.include, write_label)?;
-        out.write_char(')')?;
+        write!(out, " group_{side} ({})", labels(&matching.include))?;
     }
+    let mut fill = |name, value| write!(out, " {name} ({})", General(value));
     match (matching.fill_left, matching.fill_right) {
-        (Some(left), Some(right)) if left == right => write_fill(out, "fill", left),
+        (Some(left), Some(right)) if left == right => fill("fill", left),
         (left, right) => {
-            left.map_or(Ok(()), |value| write_fill(out, "fill_left", value))?;
-            right.map_or(Ok(()), |value| write_fill(out, "fill_right", value))
+            left.map_or(Ok(()), |value| fill("fill_left", value))?;
+            right.map_or(Ok(()), |value| fill("fill_right", value))
         }
     }
 }
 
-fn write_fill(out: Out<'_>, name: &str, value: f64) -> fmt::Result {
-    write!(out, " {name} (")?;
-    write!(out, "{}", General(value))?;
-    out.write_char(')')
-}
-
 /// Writes an aggregation up to the opening parenthesis of its arguments.
-pub(super) fn write_aggregate_head(out: Out<'_>, aggregate: &Aggregate) -> fmt::Result {
+pub(super) fn write_aggregate_head(out: &mut dyn Write, aggregate: &Aggregate) -> fmt::Result {
     out.write_str(aggregate.op.as_str())?;
     if !aggregate.without && aggregate.grouping.is_empty() {
         return Ok(());
     }
-    out.write_str(if aggregate.without { " without (" } else { " by (" })?;
-    write_separated(out, &aggregate.grouping, write_label)?;
-    out.write_str(") ")
+    write!(out, " {} ({}) ", if aggregate.without { "without" } else { "by" }, labels(&aggregate.grouping))
 }
 
-fn write_label(out: Out<'_>, name: &String) -> fmt::Result {
-    if is_legacy_name(name) { out.write_str(name) } else { write_quoted(out, name.as_bytes()) }
+/// Returns the text of label names.
+fn labels(names: &[String]) -> impl Display {
+    Separated(names.iter().map(|name| Name(name)))
+}
+
+/// A label name, in quotes if necessary.
+struct Name<'a>(&'a str);
+
+impl Display for Name<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if is_legacy_name(self.0) { f.write_str(self.0) } else { write_quoted(f, self.0.as_bytes()) }
+    }
 }
 
 /// Writes a selector without its modifiers. Matchers are sorted by their text.
-fn write_selector(out: Out<'_>, selector: &VectorSelector) -> fmt::Result {
+fn write_selector(out: &mut dyn Write, selector: &VectorSelector) -> fmt::Result {
     out.write_str(&selector.name)?;
     let is_name = |matcher: &&Matcher| {
         let name_of_metric = matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal;
@@ -160,44 +150,22 @@ fn write_selector(out: Out<'_>, selector: &VectorSelector) -> fmt::Result {
 }
 
 fn matcher_text(matcher: &Matcher) -> String {
-    let mut text = String::with_capacity(matcher.name().len() + matcher.value().len() + 4);
-    let name = match is_legacy_name(matcher.name()) {
-        true => text.write_str(matcher.name()),
-        false => write_quoted(&mut text, matcher.name().as_bytes()),
-    };
-    name.and_then(|()| text.write_str(matcher.op().as_str()))
-        .and_then(|()| write_quoted(&mut text, matcher.value_bytes()))
-        .expect("writing to a string cannot fail");
+    let mut text = format!("{}{}", Name(matcher.name()), matcher.op().as_str());
+    write_quoted(&mut text, matcher.value_bytes()).expect("writing to a string cannot fail");
     text
 }
 
-fn write_matrix(out: Out<'_>, matrix: &MatrixSelector) -> fmt::Result {
-    let ExprKind::Vector(selector) = &matrix.selector.kind else {
-        return write_expr(out, &matrix.selector);
-    };
-    write_selector(out, selector)?;
-    out.write_char('[')?;
-    write_duration(out, &matrix.range)?;
-    out.write_char(']')?;
-    write_extension(out, selector.extension)?;
-    write_at(out, selector.at)?;
-    write_offset(out, selector.offset.as_ref())
-}
-
 /// Writes the part of a subquery after its expression.
-pub(super) fn write_subquery_suffix(out: Out<'_>, subquery: &Subquery) -> fmt::Result {
-    out.write_char('[')?;
-    write_duration(out, &subquery.range)?;
-    out.write_char(':')?;
-    if let Some(step) = &subquery.step {
-        write_duration(out, step)?;
+pub(super) fn write_subquery_suffix(out: &mut dyn Write, subquery: &Subquery) -> fmt::Result {
+    match &subquery.step {
+        Some(step) => write!(out, "[{}:{step}]", subquery.range)?,
+        None => write!(out, "[{}:]", subquery.range)?,
     }
-    out.write_char(']')?;
     write_at(out, subquery.at)?;
     write_offset(out, subquery.offset.as_ref())
 }
 
-fn write_at(out: Out<'_>, at: Option<At>) -> fmt::Result {
+fn write_at(out: &mut dyn Write, at: Option<At>) -> fmt::Result {
     match at {
         None => Ok(()),
         Some(At::Start) => out.write_str(" @ start()"),
@@ -206,7 +174,7 @@ fn write_at(out: Out<'_>, at: Option<At>) -> fmt::Result {
     }
 }
 
-fn write_extension(out: Out<'_>, extension: Option<RangeExtension>) -> fmt::Result {
+fn write_extension(out: &mut dyn Write, extension: Option<RangeExtension>) -> fmt::Result {
     out.write_str(match extension {
         None => "",
         Some(RangeExtension::Anchored) => " anchored",
@@ -214,62 +182,53 @@ fn write_extension(out: Out<'_>, extension: Option<RangeExtension>) -> fmt::Resu
     })
 }
 
-fn write_offset(out: Out<'_>, offset: Option<&Duration>) -> fmt::Result {
-    let Some(offset) = offset else { return Ok(()) };
-    out.write_str(" offset ")?;
-    write_duration(out, offset)
+fn write_offset(out: &mut dyn Write, offset: Option<&Duration>) -> fmt::Result {
+    offset.map_or(Ok(()), |offset| write!(out, " offset {offset}"))
 }
 
-fn write_duration(out: Out<'_>, duration: &Duration) -> fmt::Result {
-    match duration {
-        Duration::Fixed(milliseconds) => duration::write(out, *milliseconds),
-        Duration::Expr(expr) => write_duration_expr(out, expr),
-    }
-}
-
-fn write_duration_expr(out: Out<'_>, expr: &DurationExpr) -> fmt::Result {
-    match &expr.kind {
-        DurationExprKind::Number(literal) => write_number(out, literal),
-        DurationExprKind::Step => out.write_str("step()"),
-        DurationExprKind::Range => out.write_str("range()"),
-        DurationExprKind::Unary(op, operand) => {
-            out.write_str(if *op == UnaryOp::Minus { "-" } else { "" })?;
-            write_duration_expr(out, operand)
-        }
-        DurationExprKind::Binary(op, lhs, rhs) => {
-            write_duration_expr(out, lhs)?;
-            write!(out, " {} ", op.as_str())?;
-            write_duration_expr(out, rhs)
-        }
-        DurationExprKind::Extremum(extremum, lhs, rhs) => {
-            out.write_str(if *extremum == Extremum::Min { "min_of(" } else { "max_of(" })?;
-            write_duration_expr(out, lhs)?;
-            out.write_str(", ")?;
-            write_duration_expr(out, rhs)?;
-            out.write_char(')')
-        }
-        DurationExprKind::Paren(inner) => {
-            out.write_char('(')?;
-            write_duration_expr(out, inner)?;
-            out.write_char(')')
+impl Display for Duration {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(milliseconds) => duration::write(f, *milliseconds),
+            Self::Expr(expr) => expr.fmt(f),
         }
     }
 }
 
-fn write_number(out: Out<'_>, literal: &NumberLiteral) -> fmt::Result {
-    match literal.is_duration {
-        // Rounded: Prometheus truncates to milliseconds, and prints 1009ms as 1s8ms.
-        true => duration::write(out, (literal.value * 1e3).round() as i64),
-        false => write!(out, "{}", Plain(literal.value)),
+impl Display for DurationExpr {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            DurationExprKind::Number(literal) => literal.fmt(f),
+            DurationExprKind::Step => f.write_str("step()"),
+            DurationExprKind::Range => f.write_str("range()"),
+            DurationExprKind::Unary(UnaryOp::Minus, operand) => write!(f, "-{operand}"),
+            DurationExprKind::Unary(UnaryOp::Plus, operand) => operand.fmt(f),
+            DurationExprKind::Binary(op, lhs, rhs) => write!(f, "{lhs} {} {rhs}", op.as_str()),
+            DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => write!(f, "min_of({lhs}, {rhs})"),
+            DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => write!(f, "max_of({lhs}, {rhs})"),
+            DurationExprKind::Paren(inner) => write!(f, "({inner})"),
+        }
     }
 }
 
-fn write_separated<T>(out: Out<'_>, items: &[T], write: impl Fn(Out<'_>, &T) -> fmt::Result) -> fmt::Result {
-    for (at, item) in items.iter().enumerate() {
-        if at > 0 {
-            out.write_str(", ")?;
+impl Display for NumberLiteral {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.is_duration {
+            // Rounded: Prometheus truncates to milliseconds, and prints 1009ms as 1s8ms.
+            true => duration::write(f, (self.value * 1e3).round() as i64),
+            false => Plain(self.value).fmt(f),
         }
-        write(out, item)?;
     }
-    Ok(())
+}
+
+/// Items with commas between them.
+struct Separated<I>(I);
+
+impl<I: Iterator<Item: Display> + Clone> Display for Separated<I> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (at, item) in self.0.clone().enumerate() {
+            write!(f, "{}{item}", if at > 0 { ", " } else { "" })?;
+        }
+        Ok(())
+    }
 }
