@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use prost::encoding::{encode_varint, encoded_len_varint};
 use varve_tsdb::Sample;
 use varve_tsdb::histogram::Histogram;
 
@@ -89,7 +90,7 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         self.encoded.push(EXEMPLAR_VALUE);
         self.encoded.extend_from_slice(&value.to_bits().to_le_bytes());
         self.encoded.push(EXEMPLAR_TIMESTAMP);
-        put_varint(self.encoded, timestamp_ms.cast_unsigned());
+        encode_varint(timestamp_ms.cast_unsigned(), self.encoded);
         self.batch.push_exemplar(Span::new(start, self.encoded.len()));
         self.limits.check_exemplars(self.batch.exemplars.len())
     }
@@ -116,12 +117,12 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
     fn put_labels<'l>(&mut self, labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> Result<(), WriteError> {
         for (name, value) in labels {
             self.reserve(name.len() + value.len() + LABEL_SIZE_MAX)?;
-            let size = 2 + varint_size(name.len()) + name.len() + varint_size(value.len()) + value.len();
+            let size_of = |string: &str| 1 + encoded_len_varint(string.len() as u64) + string.len();
             self.encoded.push(LABEL);
-            put_varint(self.encoded, size as u64);
+            encode_varint((size_of(name) + size_of(value)) as u64, self.encoded);
             for (key, string) in [(LABEL_NAME, name), (LABEL_VALUE, value)] {
                 self.encoded.push(key);
-                put_varint(self.encoded, string.len() as u64);
+                encode_varint(string.len() as u64, self.encoded);
                 self.encoded.extend_from_slice(string.as_bytes());
             }
         }
@@ -145,18 +146,6 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         self.reserved += step;
         Ok(())
     }
-}
-
-fn put_varint(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
-}
-
-fn varint_size(value: usize) -> usize {
-    (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 const LABEL: u8 = 1 << 3 | 2;

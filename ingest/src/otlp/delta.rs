@@ -64,10 +64,8 @@ pub(super) enum Total {
 
 /// A data point that a stream can accumulate.
 pub(super) trait DeltaPoint: Sized {
-    /// Returns `true` if the point marks the end of its series.
-    fn is_stale(&self) -> bool;
-    /// Returns the start time and the time.
-    fn times(&mut self) -> (&mut u64, &mut u64);
+    /// Returns the flags, the start time and the time.
+    fn flags_and_times(&mut self) -> (u32, &mut u64, u64);
     /// Returns the total of a stream whose first delta is this one.
     fn first(&self) -> Total;
     /// Adds the delta to a total. Returns `false` if they have different types.
@@ -88,7 +86,8 @@ impl DeltaStreams {
         point: &mut impl DeltaPoint,
         now: Instant,
     ) -> Result<(), String> {
-        if point.is_stale() {
+        let (flags, &mut start_ns, time_ns) = point.flags_and_times();
+        if super::is_stale(flags) {
             return Ok(());
         }
         let mut identity = name.as_bytes().to_vec();
@@ -99,7 +98,6 @@ impl DeltaStreams {
         let key = self.hasher.hash(&identity);
         let mut streams = self.streams.lock();
         streams.sweep(now);
-        let (&mut start_ns, &mut time_ns) = point.times();
         let Streams { totals, size, .. } = &mut *streams;
         let Some(stream) = totals.get_mut(&key) else {
             let total = point.first();
@@ -130,7 +128,7 @@ impl DeltaStreams {
             *size = *size - before + stream.total.size();
         }
         point.set(&stream.total);
-        *point.times().0 = stream.start_ns;
+        *point.flags_and_times().1 = stream.start_ns;
         Ok(())
     }
 
@@ -166,12 +164,8 @@ impl Total {
 }
 
 impl DeltaPoint for NumberPoint {
-    fn is_stale(&self) -> bool {
-        super::is_stale(self.flags)
-    }
-
-    fn times(&mut self) -> (&mut u64, &mut u64) {
-        (&mut self.start_ns, &mut self.time_ns)
+    fn flags_and_times(&mut self) -> (u32, &mut u64, u64) {
+        (self.flags, &mut self.start_ns, self.time_ns)
     }
 
     fn first(&self) -> Total {
@@ -195,12 +189,8 @@ impl DeltaPoint for NumberPoint {
 }
 
 impl DeltaPoint for HistogramPoint {
-    fn is_stale(&self) -> bool {
-        super::is_stale(self.flags)
-    }
-
-    fn times(&mut self) -> (&mut u64, &mut u64) {
-        (&mut self.start_ns, &mut self.time_ns)
+    fn flags_and_times(&mut self) -> (u32, &mut u64, u64) {
+        (self.flags, &mut self.start_ns, self.time_ns)
     }
 
     fn first(&self) -> Total {
@@ -241,12 +231,8 @@ impl DeltaPoint for HistogramPoint {
 }
 
 impl DeltaPoint for ExponentialPoint {
-    fn is_stale(&self) -> bool {
-        super::is_stale(self.flags)
-    }
-
-    fn times(&mut self) -> (&mut u64, &mut u64) {
-        (&mut self.start_ns, &mut self.time_ns)
+    fn flags_and_times(&mut self) -> (u32, &mut u64, u64) {
+        (self.flags, &mut self.start_ns, self.time_ns)
     }
 
     fn first(&self) -> Total {

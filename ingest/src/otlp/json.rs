@@ -10,12 +10,14 @@
 use std::fmt;
 
 use base64::Engine as _;
+use prost::encoding::{encode_varint, encoded_len_varint};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::value::BASE64;
 use crate::admission::memory::Reservation;
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
+use crate::remote_write::wire::{fixed64_key, len_key, varint_key};
 
 /// Returns a request in protobuf.
 ///
@@ -221,31 +223,26 @@ impl Output<'_, '_> {
         Ok(())
     }
 
-    fn put_varint<E: serde::de::Error>(&mut self, mut value: u64) -> Result<(), E> {
-        let (mut bytes, mut len) = ([0; 10], 0);
-        while value >= 0x80 {
-            bytes[len] = value as u8 | 0x80;
-            value >>= 7;
-            len += 1;
-        }
-        bytes[len] = value as u8;
-        self.put(&bytes[..=len])
+    fn put_varint<E: serde::de::Error>(&mut self, value: u64) -> Result<(), E> {
+        let mut bytes = [0; 10];
+        encode_varint(value, &mut &mut bytes[..]);
+        self.put(&bytes[..encoded_len_varint(value)])
     }
 
     fn put_bytes<E: serde::de::Error>(&mut self, number: u32, bytes: &[u8]) -> Result<(), E> {
-        self.put_varint(u64::from(number << 3 | LEN))?;
+        self.put_varint(u64::from(len_key(number)))?;
         self.put_varint(bytes.len() as u64)?;
         self.put(bytes)
     }
 
     fn put_fixed64<E: serde::de::Error>(&mut self, number: u32, bits: u64) -> Result<(), E> {
-        self.put_varint(u64::from(number << 3 | FIXED64))?;
+        self.put_varint(u64::from(fixed64_key(number)))?;
         self.put(&bits.to_le_bytes())
     }
 
     /// Appends a varint field.
     fn put_int<E: serde::de::Error>(&mut self, number: u32, value: u64) -> Result<(), E> {
-        self.put_varint(u64::from(number << 3 | VARINT))?;
+        self.put_varint(u64::from(varint_key(number)))?;
         self.put_varint(value)
     }
 }
@@ -332,7 +329,7 @@ impl Value<'_, '_, '_> {
         read: impl FnOnce(Fields<'_, '_, '_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { field, output, .. } = self;
-        output.put_varint(u64::from(field.number << 3 | LEN))?;
+        output.put_varint(u64::from(len_key(field.number)))?;
         let start = output.bytes.len() + LENGTH_SIZE;
         output.put(&[0; LENGTH_SIZE])?;
         read(Fields { message, output: &mut *output })?;
@@ -451,10 +448,6 @@ fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// Wire types.
-const VARINT: u32 = 0;
-const FIXED64: u32 = 1;
-const LEN: u32 = 2;
 /// Bytes of the length of a message: enough for the largest decompressed body.
 const LENGTH_SIZE: usize = 5;
 /// Memory is reserved in steps of this size.

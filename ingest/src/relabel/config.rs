@@ -101,12 +101,6 @@ impl RelabelConfig {
             return invalid(format!("{label:?} is not a valid label name"));
         }
         let pattern = Regexp::parse(self.pattern()).map_err(regex_error)?;
-        if !ACTIONS.contains(&name.as_str()) {
-            return invalid(match action {
-                "" => "relabel action cannot be empty".to_owned(),
-                _ => format!("unknown relabel action {action:?}"),
-            });
-        }
         self.check(&name)?;
         let (target, modulus) = (self.target_label.clone(), self.modulus);
         Ok(match name.as_str() {
@@ -120,7 +114,9 @@ impl RelabelConfig {
             "labelkeep" => Action::LabelKeep(pattern),
             "lowercase" => Action::Lowercase(target),
             "uppercase" => Action::Uppercase(target),
-            _ => self.replace(pattern)?,
+            "replace" => self.replace(pattern)?,
+            "" => return invalid("relabel action cannot be empty".to_owned()),
+            _ => return invalid(format!("unknown relabel action {action:?}")),
         })
     }
 
@@ -173,16 +169,3 @@ fn regex_error(error: RegexpError) -> RelabelError {
 }
 
 const REPLACEMENT: &str = "$1";
-const ACTIONS: [&str; 11] = [
-    "replace",
-    "keep",
-    "drop",
-    "keepequal",
-    "dropequal",
-    "hashmod",
-    "labelmap",
-    "labeldrop",
-    "labelkeep",
-    "lowercase",
-    "uppercase",
-];

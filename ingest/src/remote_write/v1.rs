@@ -300,8 +300,8 @@ const SAMPLE_VALUE: Key = fixed64_key(1);
 const SAMPLE_TIMESTAMP: Key = varint_key(2);
 const SAMPLE: u32 = 1 << 1 | 1 << 2;
 
-const EXEMPLAR_VALUE: Key = fixed64_key(2);
-const EXEMPLAR_TIMESTAMP: Key = varint_key(3);
+pub(super) const EXEMPLAR_VALUE: Key = fixed64_key(2);
+pub(super) const EXEMPLAR_TIMESTAMP: Key = varint_key(3);
 
 const FAMILY_TYPE: Key = varint_key(1);
 const FAMILY_NAME: Key = len_key(2);

@@ -12,6 +12,7 @@ use varve_tsdb::Sample;
 use varve_tsdb::labels::METRIC_NAME;
 
 use super::histogram;
+use super::v1::{EXEMPLAR_TIMESTAMP, EXEMPLAR_VALUE};
 use super::wire::{Key, Reader, fixed64_key, len_key, varint_key};
 use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, KeyLanes, RouteHasher, Span, Symbol, Version};
 use crate::error::{Malformed, WriteError};
@@ -203,8 +204,7 @@ impl Decoder<'_> {
                     }
                 }
                 LABELS_REF => {
-                    let number = reader.varint()? as u32;
-                    self.symbol(number)?;
+                    self.symbol(reader.varint()? as u32)?;
                     n_refs += 1;
                 }
                 EXEMPLAR_VALUE => drop(reader.fixed64()?),
@@ -348,8 +348,6 @@ const SAMPLE_TIMESTAMP: Key = varint_key(2);
 const SAMPLE_START: Key = varint_key(3);
 const SAMPLE: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 
-const EXEMPLAR_VALUE: Key = fixed64_key(2);
-const EXEMPLAR_TIMESTAMP: Key = varint_key(3);
 const EXEMPLAR: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 
 const METADATA_TYPE: Key = varint_key(1);

@@ -62,18 +62,7 @@ pub struct BadLine {
 impl<R: BufRead> LineReader<R> {
     /// Creates a reader of a body of any size. A line has at most 2 MiB.
     pub fn new(reader: R, format: TextFormat) -> Self {
-        Self {
-            lines: Lines {
-                reader,
-                line: Vec::new(),
-                number: 0,
-                n_samples: 0,
-                size: 0,
-                size_max: u64::MAX,
-                barren_max: u64::MAX,
-            },
-            format,
-        }
+        Self { lines: Lines::new(reader, u64::MAX, u64::MAX), format }
     }
 
     /// Reads the next line. Returns `None` at the end.
@@ -162,15 +151,7 @@ impl Importer<'_> {
         let size_max = (size_max * SIZE_FACTOR).min(size_max + body.len() as u64 * EXPANSION_MAX);
         let reader =
             BufReader::with_capacity(BUFFER_SIZE, self.import.compression.reader(body, self.receiver.limits())?);
-        let mut lines = Lines {
-            reader,
-            line: Vec::new(),
-            number: 0,
-            n_samples: 0,
-            size: 0,
-            size_max,
-            barren_max: BARREN_LINES_MAX,
-        };
+        let mut lines = Lines::new(reader, size_max, BARREN_LINES_MAX);
         let mut family = Family::default();
         let mut n_lines = 0;
         while !self.batch(&mut lines, &mut family).map_err(|error| self.cut(error, n_lines))? {
@@ -318,6 +299,10 @@ impl LineError {
 }
 
 impl<R: BufRead> Lines<R> {
+    fn new(reader: R, size_max: u64, barren_max: u64) -> Self {
+        Self { reader, line: Vec::new(), number: 0, n_samples: 0, size: 0, size_max, barren_max }
+    }
+
     /// Reads the next line. Returns `None` at the end.
     fn next(&mut self, format: TextFormat) -> Result<Option<Line<'_>>, LineError> {
         self.line.clear();
