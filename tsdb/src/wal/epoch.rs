@@ -88,7 +88,10 @@ pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) 
 
 /// Removes the directory of a log, samples before definitions.
 fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let names = list_if_exists(fs, dir).map_err(Error::io("list", dir))?;
+    let names = match fs.list(dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        names => names.map_err(Error::io("list", dir))?,
+    };
     for kind in SegmentKind::ALL.into_iter().rev() {
         for name in names.iter().filter(|name| kind.parse(name).or_else(|| kind.parse_tmp(name)).is_some()) {
             let path = dir.join(name);
