@@ -49,7 +49,7 @@ use crate::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::plan::{CommonSubexpressions, Plan, PlanKind, Subquery};
 use crate::promql::Features;
-use crate::promql::ast::ValueType;
+use crate::promql::ast::{Span, ValueType};
 
 /// Settings of an evaluation.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +85,8 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) profile: Profile,
     /// `false` if a value may depend on the order of series that depends on the steps, see [`Plan::order`].
     pub(crate) is_order_fixed: bool,
+    /// The position of the expression whose series are sorted as the result of a range query.
+    pub(crate) sorted_span: Span,
     /// Charge for the memory of `sample_stats` and `profile`.
     stats_charge: Charge,
 }
@@ -117,6 +119,7 @@ impl<'a> Evaluator<'a> {
             sample_stats,
             profile,
             is_order_fixed: true,
+            sorted_span: Span::default(),
             stats_charge,
         }
     }

@@ -97,7 +97,8 @@ pub(super) fn combine(
     }
     // Distinct series of the "many" side have distinct results unless a label of theirs is replaced.
     let is_replaced = |series: &Series| matching.include.iter().any(|name| series.labels.get(name).is_some());
-    evaluator.is_order_fixed &= matching.include.is_empty() || !many.series.iter().any(is_replaced);
+    let is_sorted = link.span == evaluator.sorted_span;
+    evaluator.is_order_fixed &= is_sorted || matching.include.is_empty() || !many.series.iter().any(is_replaced);
     join.sort();
     let Join { mut out, annotations, .. } = join;
     annotations.add_to(&mut evaluator.annotations, link.span);
