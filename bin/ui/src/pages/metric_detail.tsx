@@ -83,7 +83,7 @@ function Costs({ metric, type, unit, newSeries }: { metric: string; type: string
             ["Type", type],
             ["Unit", unit || "–"],
             ["Series", count(cost.series)],
-            ["New series", newSeries === undefined ? "–" : count(newSeries), "In the last hour; – if the metric is not among those with the most"],
+            ["New series", newSeries === undefined ? "–" : count(newSeries), "In the last hour; – if the metric is not in the list of those with the most new series"],
             ["Memory", bytes(cost.memoryBytes), "Series, labels and samples in memory"],
             ["Disk", bytes(cost.diskBytes), `${count(cost.diskSamples)} samples in blocks`],
           ]}

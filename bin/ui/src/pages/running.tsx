@@ -35,7 +35,7 @@ function Queries({ queries, onCancel }: { queries: ActiveQuery[]; onCancel: (id:
   const columns: Array<Column<ActiveQuery>> = [
     { id: "query", title: "Query", value: ({ query }) => query, cell: (query) => <QueryText query={query} />, isName: true },
     { id: "age", title: "Age", hint: "Time since the request arrived", value: ({ ageSeconds }) => ageSeconds, cell: ({ ageSeconds }) => seconds(ageSeconds), isNumber: true },
-    { id: "queued", title: "Queue", hint: "From the arrival until a thread worked on the request", value: ({ queuedSeconds }) => queuedSeconds, cell: ({ queuedSeconds }) => seconds(queuedSeconds), isNumber: true, isMinor: true },
+    { id: "queued", title: "Queue", hint: "From arrival until a thread starts the request", value: ({ queuedSeconds }) => queuedSeconds, cell: ({ queuedSeconds }) => seconds(queuedSeconds), isNumber: true, isMinor: true },
     { id: "stage", title: "Stage", value: ({ stage }) => stage, cell: ({ stage, class: kind }) => <span class="tag">{kind} {stage}</span> },
     { id: "memory", title: "Memory", value: ({ memoryBytes }) => memoryBytes, cell: ({ memoryBytes }) => bytes(memoryBytes), isNumber: true, bar: true },
     { id: "peak", title: "Peak", value: ({ memoryPeakBytes }) => memoryPeakBytes, cell: ({ memoryPeakBytes }) => bytes(memoryPeakBytes), isNumber: true, isMinor: true },

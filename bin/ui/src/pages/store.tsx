@@ -59,7 +59,7 @@ function State({ own }: { own: OwnMetrics }) {
       items={[
         ["Series in memory", count(own.value("prometheus_tsdb_head_series"))],
         ["Head", bytes(own.value("varve_tsdb_head_size_bytes")), "Series and samples in memory"],
-        ["Memory in use", `${bytes(used)} (${percent(limit > 0 ? used / limit : 0)})`, `Of ${bytes(limit)}, as compared with --memory.refuse-at`],
+        ["Memory in use", `${bytes(used)} (${percent(limit > 0 ? used / limit : 0)})`, `Of ${bytes(limit)}, the limit that --memory.refuse-at applies to`],
         ["Disk", bytes(disk), "Blocks, without the log"],
         ["Samples in blocks", count(samples)],
         ["Bytes per sample", samples > 0 ? (disk / samples).toFixed(2) : "no blocks yet", "Blocks with their indexes"],

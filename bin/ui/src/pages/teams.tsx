@@ -56,7 +56,7 @@ function Budgets({ data: { teamLabel, all, teams } }: { data: TeamsData }) {
   );
 }
 
-/** Teams that are no value of the team label. */
+/** Teams that are not values of the team label. */
 const SPECIAL_TEAMS = new Map([["", "no team"], ["(rules)", "recording rules"], ["(other)", "all other teams"]]);
 
 function TeamName({ team, label }: { team: string; label: string | null }) {
