@@ -66,15 +66,16 @@ impl ChunkArena {
         std::iter::successors(Some(tail).filter(|&tail| tail != 0), before)
     }
 
-    /// Loads the last `n_blocks_max` blocks of some chains into the processor's cache. `tails` has the numbers of their
-    /// last blocks, and is unspecified afterwards.
+    /// Prefetches up to `n_blocks_max` blocks of each chain, last to first. `tails` are the numbers of the last blocks;
+    /// the vector is scratch memory and is overwritten.
     ///
-    /// The blocks of a chain are found one after the other, each after a cache miss. Walked in step, the chains wait for
-    /// memory together.
-    pub(crate) fn touch(&self, tails: &mut Vec<u32>, n_blocks_max: usize) {
+    /// Each block holds the number of the one before it, so a chain waits for one cache miss after the other. Walking
+    /// many chains in turn overlaps their misses.
+    pub(crate) fn prefetch(&self, tails: &mut Vec<u32>, n_blocks_max: usize) {
+        tails.retain(|&number| number != 0);
         for _ in 0..n_blocks_max {
             tails.retain_mut(|number| {
-                *number = if *number == 0 { 0 } else { self.before(*number) };
+                *number = self.before(*number);
                 *number != 0
             });
             if tails.is_empty() {

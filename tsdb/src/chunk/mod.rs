@@ -167,7 +167,7 @@ impl Chunk {
 
     /// Reads a byte near the position of the next append, to load it into the cache of the processor.
     #[inline]
-    pub(crate) fn touch(&self, arena: &ChunkArena) -> u8 {
+    pub(crate) fn prefetch_tail(&self, arena: &ChunkArena) -> u8 {
         if self.tail == 0 { 0 } else { arena.payload(self.tail)[usize::from(self.used) - 1] }
     }
 
@@ -219,9 +219,9 @@ impl Chunk {
     /// Returns the number of the last block, and about how many blocks are read for the samples from `from_ms` on.
     pub(crate) fn blocks_from(&self, from_ms: i64) -> (u32, usize) {
         let n_blocks = match self.newest() {
-            Some(newest) if self.repeats_from(newest.timestamp_ms, from_ms) && self.has_short_tail(from_ms) => 0,
-            Some(_) if self.has_short_tail(from_ms) => TAIL_SIZE.div_ceil(PAYLOAD_SIZE),
-            _ => usize::MAX,
+            _ if !self.has_short_tail(from_ms) => usize::MAX,
+            Some(newest) if self.repeats_from(newest.timestamp_ms, from_ms) => 0,
+            _ => TAIL_SIZE.div_ceil(PAYLOAD_SIZE),
         };
         (self.tail, n_blocks)
     }

@@ -91,7 +91,7 @@ impl Head {
     /// each other, so the processor waits for all of them at once.
     pub(crate) fn append_all(&mut self, appends: &[Append], mut append: impl FnMut(&mut Self, &Append)) {
         for appends in appends.chunks(TOUCH_APPENDS) {
-            self.touch(appends.iter().map(|slot_ref| slot_ref.slot));
+            self.prefetch(appends.iter().map(|slot_ref| slot_ref.slot));
             appends.iter().for_each(|slot_ref| append(self, slot_ref));
         }
     }
@@ -108,7 +108,7 @@ impl Head {
     ) {
         let (mut slot, mut start) = (first, 0);
         for ends in ends.chunks(TOUCH_APPENDS) {
-            self.touch(slot..slot + ends.len() as u32);
+            self.prefetch(slot..slot + ends.len() as u32);
             for &end in ends {
                 self.replay_run(slot, &samples[start..end], &mut count);
                 (slot, start) = (slot + 1, end);
@@ -136,10 +136,10 @@ impl Head {
     }
 
     #[inline]
-    fn touch(&self, slots: impl Iterator<Item = u32> + Clone) {
+    fn prefetch(&self, slots: impl Iterator<Item = u32> + Clone) {
         let row = |slot| self.table.row(slot).map_or(0, |row| row.generation);
-        let near: u32 = slots.clone().map(|slot| row(slot) ^ self.live.touch(slot)).fold(0, |a, b| a ^ b);
-        let tail: u8 = slots.map(|slot| self.live.touch_tail(slot)).fold(0, |a, b| a ^ b);
+        let near: u32 = slots.clone().map(|slot| row(slot) ^ self.live.prefetch_row(slot)).fold(0, |a, b| a ^ b);
+        let tail: u8 = slots.map(|slot| self.live.prefetch_tail(slot)).fold(0, |a, b| a ^ b);
         std::hint::black_box((near, tail));
     }
 

@@ -91,9 +91,9 @@ impl Frozen {
         self.samples.copy(slot, range, view, out);
     }
 
-    /// Loads the chunks of some series that [`Frozen::copy`] reads into the processor's cache.
-    pub(super) fn touch_chunks(&self, slots: impl Iterator<Item = u32>, range: TimeRange, tails: &mut Vec<u32>) {
-        self.samples.touch_chunks(slots, range, tails);
+    /// Prefetches the chunks that [`Frozen::copy`] will read. `tails` is scratch memory.
+    pub(super) fn prefetch_chunks(&self, slots: impl Iterator<Item = u32>, range: TimeRange, tails: &mut Vec<u32>) {
+        self.samples.prefetch_chunks(slots, range, tails);
     }
 
     /// Returns `true` if all frozen samples were appended before the append `append_id`.

@@ -22,13 +22,13 @@ impl Head {
         }
     }
 
-    /// Loads the chunks that [`Head::copy`] reads of some series into the processor's cache. Uses `tails` as memory.
-    pub(crate) fn touch_chunks(&self, slots: &[SlotRef], range: TimeRange, tails: &mut Vec<u32>) {
+    /// Prefetches the chunks that [`Head::copy`] will read. `tails` is scratch memory.
+    pub(crate) fn prefetch_chunks(&self, slots: &[SlotRef], range: TimeRange, tails: &mut Vec<u32>) {
         let slots = slots.iter().map(|slot_ref| slot_ref.slot);
         if let Some(frozen) = &self.frozen {
-            frozen.touch_chunks(slots.clone(), range, tails);
+            frozen.prefetch_chunks(slots.clone(), range, tails);
         }
-        self.live.touch_chunks(slots, range, tails);
+        self.live.prefetch_chunks(slots, range, tails);
     }
 
     /// Copies one series as [`Head::copy`] does. Returns `true` if the series has samples. Otherwise `out` is

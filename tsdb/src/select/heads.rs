@@ -255,7 +255,7 @@ fn copy(
         let end = slots.len().min(first + BATCH_SERIES);
         let head = store_shard.head();
         if need == Need::Samples {
-            head.touch_chunks(&slots[first..end], range, &mut tails);
+            head.prefetch_chunks(&slots[first..end], range, &mut tails);
         }
         for at in first..end {
             let of = slots[at];

@@ -104,14 +104,14 @@ impl Samples {
 
     /// Loads the row of a slot's open chunk into the processor's cache.
     #[inline]
-    pub(in crate::head) fn touch(&self, slot: u32) -> u32 {
+    pub(in crate::head) fn prefetch_row(&self, slot: u32) -> u32 {
         self.open.get(slot).append_id
     }
 
     /// Loads the last byte written to a slot's open chunk into the processor's cache.
     #[inline]
-    pub(in crate::head) fn touch_tail(&self, slot: u32) -> u8 {
-        self.open.get(slot).touch(&self.arena)
+    pub(in crate::head) fn prefetch_tail(&self, slot: u32) -> u8 {
+        self.open.get(slot).prefetch_tail(&self.arena)
     }
 
     /// Appends a sample that is newer than all in-order samples of its series.
@@ -288,8 +288,8 @@ impl Samples {
         out.push_starts(first_run, self.starts.changes(slot, range));
     }
 
-    /// Loads the chunks of some series that [`Samples::copy`] reads into the processor's cache. Uses `tails` as memory.
-    pub(in crate::head) fn touch_chunks(
+    /// Prefetches the chunks that [`Samples::copy`] will read. `tails` is scratch memory.
+    pub(in crate::head) fn prefetch_chunks(
         &self,
         slots: impl Iterator<Item = u32>,
         range: TimeRange,
@@ -303,11 +303,11 @@ impl Samples {
                 if chunk.range().is_some_and(|of_chunk| of_chunk.overlaps(range)) {
                     let (tail, n_blocks) = chunk.blocks_from(range.start_ms);
                     n_blocks_max = n_blocks_max.max(n_blocks);
-                    tails.push(tail);
+                    tails.extend((n_blocks > 0).then_some(tail));
                 }
             }
         }
-        self.arena.touch(tails, n_blocks_max);
+        self.arena.prefetch(tails, n_blocks_max);
     }
 
     /// Replaces the ids of appends that every reader sees by an id that stays before all future ids, because ids wrap.
