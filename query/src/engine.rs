@@ -366,7 +366,7 @@ impl Evaluation<'_> {
         let mut evaluator = Evaluator::new(self.db, settings, limits, workers, subexpressions, annotations);
         evaluator.external_labels = Arc::clone(&self.request.external_labels);
         evaluator.scans = self.request.scans;
-        evaluator.sorted_span = plan.span;
+        evaluator.query_span = plan.span;
         evaluator
     }
 }

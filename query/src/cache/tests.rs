@@ -213,7 +213,7 @@ fn whole_results_are_reused_while_nothing_changes() {
 }
 
 #[test]
-fn selected_series_are_joined_unless_their_order_decides() {
+fn results_are_joined_unless_the_order_of_series_decides() {
     let (_dir, db) = open();
     let engine = engine(CACHE_SIZE);
     // The group `b` comes first while its first series exists, and last without it. Then both sums are equal.
@@ -233,6 +233,8 @@ fn selected_series_are_joined_unless_their_order_decides() {
         ("limitk(1, m)", 21),
         ("limit_ratio(0.5, m)", 21),
         ("count(topk(1, m))", 21),
+        ("m * on (i) group_left (x) label_replace(m, \"x\", \"y\", \"\", \"\")", 21),
+        ("sum(m * on (i) group_left (x) label_replace(m, \"x\", \"y\", \"\", \"\"))", 0),
     ] {
         check(&db, &engine, query, (10, 30), 0);
         check(&db, &engine, query, (10, 40), n_joined);

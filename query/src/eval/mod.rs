@@ -85,8 +85,9 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) profile: Profile,
     /// `false` if a value may depend on the order of series that depends on the steps, see [`Plan::order`].
     pub(crate) is_order_fixed: bool,
-    /// The position of the expression whose series are sorted as the result of a range query.
-    pub(crate) sorted_span: Span,
+    /// The span of the whole query. A range query sorts the series of its result by labels, so their order does not
+    /// matter there.
+    pub(crate) query_span: Span,
     /// Charge for the memory of `sample_stats` and `profile`.
     stats_charge: Charge,
 }
@@ -119,7 +120,7 @@ impl<'a> Evaluator<'a> {
             sample_stats,
             profile,
             is_order_fixed: true,
-            sorted_span: Span::default(),
+            query_span: Span::default(),
             stats_charge,
         }
     }

@@ -114,12 +114,12 @@ fn check_range(range: ParamRange) -> Result<()> {
 struct TopK<'a> {
     groups: Groups<'a>,
     ks: Scalars,
-    /// The number of series that every step selects of a group that has so many.
+    /// The smallest `k` of all steps: every step selects all series of a group that has at most this many.
     k_min: usize,
     op: AggregateOp,
     /// The selected series of each group.
     selected: Vec<GroupSelection>,
-    /// Series in order of arrival; `None` once no heap contains the series any more.
+    /// Series in order of arrival; `None` once no step selects the series.
     series: Vec<Option<Selected>>,
     /// Histograms were ignored; only `limitk` selects them.
     ignored_histograms: bool,
@@ -169,21 +169,24 @@ impl<'a> TopK<'a> {
             self.charge.grow(size_of::<GroupSelection>() + GroupingKeys::size(self.groups.labels(group)))?;
             self.selected.push(GroupSelection::All(Vec::new()));
         }
-        self.charge.grow(series_size(&series) + 6 * size_of::<usize>())?;
+        if series.column.present.is_empty() {
+            return Ok(());
+        }
+        // With its places in `series` and in the list of a group, which may have twice the capacity.
+        let size = series_size(&series) + 6 * size_of::<usize>();
+        self.charge.grow(size)?;
         let at = self.series.len();
         if let GroupSelection::All(members) = &mut self.selected[group] {
             // Fast path: every step selects all series of the group.
             if members.len() < self.k_min {
-                if !series.column.present.is_empty() {
-                    members.push(at);
-                    self.series.push(Some(Selected { series: Box::new(series), n_uses: 0 }));
-                }
+                members.push(at);
+                self.series.push(Some(Selected { series: Box::new(series), n_uses: 0 }));
                 return Ok(());
             }
             self.build_heaps(group)?;
         }
         match self.offer_to_heaps(group, at, &series)? {
-            0 => self.charge.shrink(series_size(&series)),
+            0 => self.charge.shrink(size),
             n_uses => self.series.push(Some(Selected { series: Box::new(series), n_uses })),
         }
         Ok(())
@@ -232,7 +235,8 @@ impl<'a> TopK<'a> {
         }
     }
 
-    /// Returns `true` if the order of the series has decided which of several equal values are selected.
+    /// Returns `true` if the order of the series has decided which of several equal values are selected. A group without
+    /// heaps excludes no series.
     fn has_tie(&self) -> bool {
         self.selected.iter().any(|of| matches!(of, GroupSelection::Heaps(heaps) if heaps.iter().any(Heap::has_tie)))
     }
@@ -355,7 +359,7 @@ impl Heap {
     fn offer(&mut self, entry: Entry) -> Offer {
         if self.entries.len() < self.k {
             if self.entries.is_empty() {
-                // One entry would reserve memory for four.
+                // Without this, the first push reserves memory for four entries, even if `k` is 1.
                 self.entries.reserve_exact(self.k.min(4));
             }
             self.entries.push(entry);

@@ -97,8 +97,9 @@ pub(super) fn combine(
     }
     // Distinct series of the "many" side have distinct results unless a label of theirs is replaced.
     let is_replaced = |series: &Series| matching.include.iter().any(|name| series.labels.get(name).is_some());
-    let is_sorted = link.span == evaluator.sorted_span;
-    evaluator.is_order_fixed &= is_sorted || matching.include.is_empty() || !many.series.iter().any(is_replaced);
+    // The series of a whole range query are sorted by labels at the end.
+    let is_query = link.span == evaluator.query_span;
+    evaluator.is_order_fixed &= is_query || matching.include.is_empty() || !many.series.iter().any(is_replaced);
     join.sort();
     let Join { mut out, annotations, .. } = join;
     annotations.add_to(&mut evaluator.annotations, link.span);
