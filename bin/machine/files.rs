@@ -1,4 +1,4 @@
-//! Files of the operator: reading within a bound, removal, and the lock of a data directory.
+//! Reads small files, removes directories, checks the lock of a data directory.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;

@@ -324,7 +324,7 @@ impl RequestGuard {
     /// Returns a body that keeps the connection busy until it is dropped: closing an idle connection would truncate it.
     pub(super) fn guard_body(self, body: Body) -> Body {
         Body::new(body.map_err(move |error| {
-            // The function belongs to the body, and the guard to the function.
+            // The closure owns the guard, so the guard lives as long as the body.
             let _guard = &self;
             error
         }))

@@ -84,7 +84,7 @@ impl Gate {
             // Fast path: a permit is free.
             Some(permit) => permit,
             None => {
-                // Dropped also when the client disconnects.
+                // Also decremented if the client disconnects, because the future is dropped.
                 let queued = Counted::new(&self.metrics.queued);
                 let permit = tokio::time::timeout(self.queue.timeout, self.acquire(user, ctx, self.queue.max)).await;
                 drop(queued);

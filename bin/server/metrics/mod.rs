@@ -77,7 +77,7 @@ pub(crate) struct Metrics {
     pub(crate) objstore: ObjstoreMetrics,
 }
 
-/// Counts something in a gauge until it is dropped.
+/// Increments a gauge, and decrements it on drop.
 #[derive(Debug)]
 pub(crate) struct Counted<'a>(&'a IntGauge);
 

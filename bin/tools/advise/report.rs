@@ -95,7 +95,9 @@ fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize)
 fn list(text: &mut String, title: &str, lines: &[String], lines_max: usize) {
     if !lines.is_empty() {
         let _ = writeln!(text, "\n{title}");
-        lines.iter().take(lines_max).for_each(|line| text.push_str(&format!("  {line}\n")));
+        for line in lines.iter().take(lines_max) {
+            let _ = writeln!(text, "  {line}");
+        }
         more(text, lines.len(), lines_max);
     }
 }

@@ -1,4 +1,4 @@
-//! The two background tasks of a store, flushing and merging: a flush never waits for a merge.
+//! The background tasks of a store: flushing, merging and syncing the WAL. A flush never waits for a merge.
 //!
 //! Threads: one per task. Work that fails or panics is logged and retried in the next round; the files it was to
 //! replace remain.
@@ -58,7 +58,7 @@ impl BackgroundTasks {
     /// If the operating system cannot create a thread.
     pub(crate) fn start_wal_sync(store: &Arc<Store>) -> io::Result<Self> {
         let mut tasks = Self::default();
-        tasks.spawn("varve-sync", store, wal_sync_task)?;
+        tasks.spawn("sync", store, wal_sync_task)?;
         Ok(tasks)
     }
 

@@ -11,7 +11,7 @@ use crate::store::Store;
 /// [`WalSync::Interval`](crate::WalSync::Interval).
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Syncs all logs until the task is stopped, and once more then.
+/// Syncs all logs at intervals, and a last time when the task is stopped.
 pub(super) fn wal_sync_task(store: &Store, stop: &Stop) {
     while stop.sleep(SYNC_INTERVAL) {
         sync_all(store);

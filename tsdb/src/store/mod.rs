@@ -65,9 +65,9 @@ pub(crate) struct Store {
     epoch: Epoch,
     pub(crate) newest: Newest,
     pub(crate) metadata: Mutex<FamilyTable>,
-    /// Locked while a flush runs.
+    /// Held by flushes and by the ranking of series.
     pub(crate) flushing: Mutex<Flushing>,
-    /// Locked while a merge runs.
+    /// Held by merges, retention and snapshots.
     pub(crate) compacting: Mutex<Compacting>,
     pub(crate) compaction_stats: Mutex<CompactionStats>,
     pub(crate) retention: Mutex<Retention>,

@@ -89,6 +89,7 @@ pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) 
 /// Removes the directory of a log, samples before definitions.
 fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let names = match fs.list(dir) {
+        // An earlier attempt was interrupted.
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         names => names.map_err(Error::io("list", dir))?,
     };
