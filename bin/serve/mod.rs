@@ -95,7 +95,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
 /// Returns the number of threads that read and write sockets: half of the cores. Requests run on blocking threads.
 ///
 /// An idle worker is woken whenever another finds work, which costs CPU time: with one worker instead of two on two
-/// cores, a small query takes a fifth less, and a write the same.
+/// cores, a small query takes a sixth less, and a write the same.
 fn io_threads() -> usize {
     thread::available_parallelism().map_or(1, |n_cores| n_cores.get().div_ceil(2))
 }

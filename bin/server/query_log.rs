@@ -101,10 +101,8 @@ impl LoggedQuery<'_> {
         line.insert("level".into(), "INFO".into());
         line.insert("source".into(), "varve".into());
         line.insert("msg".into(), "promql query logged".into());
-        line.insert(
-            "params".into(),
-            json!({ "end": print_time(self.end_ms), "query": self.query, "start": print_time(self.start_ms), "step": self.step_s }),
-        );
+        let (start, end) = (print_time(self.start_ms), print_time(self.end_ms));
+        line.insert("params".into(), json!({ "end": end, "query": self.query, "start": start, "step": self.step_s }));
         if let Some(error) = self.error {
             line.insert("error".into(), error.into());
         }

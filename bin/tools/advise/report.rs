@@ -38,7 +38,8 @@ impl Report {
         );
         let _ = writeln!(
             text,
-            "With unused buckets {} series ({:.1} %), {:.1} of {:.1} samples per second, {} on disk. {} expressions were read.",
+            "With unused buckets {} series ({:.1} %), {:.1} of {:.1} samples per second, {} on disk. \
+             {} expressions were read.",
             totals.unused_series,
             totals.unused_percent(),
             totals.unused_samples_per_second,

@@ -106,9 +106,11 @@ fn restart_after_panics(name: &str, n_panics: &AtomicU64, stop: &Stop, pause: Du
     while catch_unwind(AssertUnwindSafe(&task)).is_err() {
         n_panics.fetch_add(1, Ordering::Relaxed);
         tracing::error!(task = name, "a background task panicked; restarting it");
-        if !stop.sleep(pause) {
+        if stop.is_set() {
             return;
         }
+        // A task that is stopped during the pause runs once more, for the last sync of the WAL.
+        stop.sleep(pause);
     }
 }
 

@@ -1,8 +1,10 @@
 //! `topk`, `bottomk`, `limitk`, `limit_ratio`: select series of each group without changing their values.
 //!
 //! A series becomes absent at the steps that do not select it; no value is copied. A series that no step selects any
-//! more is dropped before the remaining input is read. A group needs heaps only from its `k + 1`th series on: most groups
-//! of `topk by (cluster, namespace, pod) (1, …)` have one series.
+//! more is dropped before the remaining input is read.
+//!
+//! A group needs heaps only from its `k + 1`th series on. Most groups of `topk by (cluster, namespace, pod) (1, …)` have
+//! one series.
 
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::LabelHint;
@@ -172,7 +174,7 @@ impl<'a> TopK<'a> {
         if series.column.present.is_empty() {
             return Ok(());
         }
-        // With its places in `series` and in the list of a group, which may have twice the capacity.
+        // With its entries in `series` and in a list of members: a list may have twice the capacity that it needs.
         let size = series_size(&series) + 6 * size_of::<usize>();
         self.charge.grow(size)?;
         let at = self.series.len();
