@@ -10,6 +10,8 @@
 mod options;
 mod progress;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -57,6 +59,7 @@ const OBSERVE_INTERVAL: Duration = Duration::from_secs(5);
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Blocking threads that are not for requests: opening and closing the store, the self-scrape.
 const THREADS_SPARE: usize = 8;
+
 /// Runs a server until a signal stops it.
 ///
 /// # Errors

@@ -46,7 +46,8 @@ fn instance(address: &str, hostname: &str) -> String {
     }
 }
 
-fn scrape(app: &App, store: &Store, instance: &str) -> Result<(), String> {
+/// Stores the metrics of this moment.
+pub(crate) fn scrape(app: &App, store: &Store, instance: &str) -> Result<(), String> {
     let started = Instant::now();
     let timestamp_ms = store.db.own_now_ms();
     let families = app.gather();

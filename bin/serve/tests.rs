@@ -1,0 +1,75 @@
+//! Faults that no request of a client causes, injected into a server without listeners.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use clap::Parser;
+use varve_query::{QueryResult, Request, Times, Value};
+use varve_tsdb::QueryContext;
+
+use super::{open, options};
+use crate::cli::{Cli, Command};
+use crate::config::Config;
+use crate::http::HttpState;
+use crate::http::serving::run::{RequestClass, run};
+use crate::http::web_config::WebConfig;
+use crate::machine::Memory;
+use crate::server::app::App;
+use crate::server::live_config::LiveConfig;
+use crate::server::pressure::Pressure;
+use crate::server::self_scrape::scrape;
+
+const ALERTS: &str = include_str!("../../docs/mixin/alerts.yaml");
+
+/// Starts a server, up to its listeners.
+async fn start(dir: &Path) -> HttpState {
+    let path = dir.to_str().expect("a path in UTF-8");
+    let Command::Serve(args) = Cli::parse_from(["varve", "serve", "--storage.tsdb.path", path]).command else {
+        unreachable!("the arguments name the command");
+    };
+    let (memory, features) = (Memory::given(1 << 30), options::features(&args));
+    let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
+    let store_options = options::store_options(&args, &memory, Config::default(), features);
+    let config = LiveConfig::new(None, Config::default());
+    let app = Arc::new(App::new(settings, config, Pressure::new(memory, args.memory_refuse_at)).unwrap());
+    app.set_store(Arc::new(open(args.tsdb_path, store_options).await.unwrap())).unwrap();
+    HttpState::new(app, WebConfig::load(None).unwrap())
+}
+
+/// Returns the expression of an alert of the mixin.
+fn expr(alert: &str) -> String {
+    let mixin: serde_yaml_ng::Value = serde_yaml_ng::from_str(ALERTS).unwrap();
+    let groups = mixin["groups"].as_sequence().unwrap();
+    let mut rules = groups.iter().flat_map(|group| group["rules"].as_sequence().unwrap());
+    let rule = rules.find(|rule| rule["alert"] == alert).expect("the mixin has the alert");
+    rule["expr"].as_str().unwrap().to_owned()
+}
+
+/// Scrapes the server into its own store, and returns whether the expression selects anything there.
+fn is_true(app: &App, expr: &str) -> bool {
+    let store = app.store().unwrap();
+    // Samples of one millisecond would be duplicates.
+    std::thread::sleep(Duration::from_millis(2));
+    scrape(app, &store, "a:9898").unwrap();
+    let times = Times::Instant(store.db.own_now_ms());
+    let QueryResult { value, .. } =
+        store.engine.run(&store.db, &QueryContext::unbounded(), &Request::new(expr, times)).unwrap();
+    let Value::Vector(vector) = value else { panic!("the expression of an alert is a vector") };
+    !vector.is_empty()
+}
+
+#[tokio::test]
+async fn a_request_that_panics_fails_alone_and_makes_its_alert_true() {
+    let dir = tempfile::tempdir().unwrap();
+    let (state, expr) = (start(dir.path()).await, expr("VarvePanics"));
+    assert!(!is_true(&state.app, &expr));
+    let failed = run(&state, RequestClass::Query, None, |_| panic!("as the test wants")).await.unwrap_err();
+    assert_eq!(failed.kind.status(), StatusCode::INTERNAL_SERVER_ERROR, "{failed:?}");
+    assert!(is_true(&state.app, &expr));
+    let next = run(&state, RequestClass::Query, None, |work| work.respond_encoded("1")).await.unwrap();
+    assert_eq!(next.status(), StatusCode::OK);
+    assert_eq!(state.app.active_requests.len(), 0);
+}
