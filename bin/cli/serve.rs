@@ -82,7 +82,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.max-response-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) max_response_size: usize,
 
-    /// Enable /api/v1/admin (delete series, snapshot, compact, import) and DELETE /api/v1/status/queries/ID
+    /// Enable /api/v1/admin (delete series, snapshot, compact, import), /debug/pprof/profile and DELETE
+    /// /api/v1/status/queries/ID
     #[arg(long = "web.enable-admin-api")]
     pub(crate) enable_admin_api: bool,
 
@@ -535,7 +536,8 @@ mod tests {
         assert_eq!(args.query_lookback_delta, Duration::from_secs(300));
         assert_eq!((args.listen_address.as_str(), args.response_buffer), ("127.0.0.1:9898", 1 << 20));
         assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("2m", ""));
-        assert_eq!(args.ingest.limits(usize::MAX), Limits::default());
+        let creation_concurrency_max = (machine::cores() / 2).max(1);
+        assert_eq!(args.ingest.limits(usize::MAX), Limits { creation_concurrency_max, ..Limits::default() });
     }
 
     #[test]

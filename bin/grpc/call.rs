@@ -160,7 +160,7 @@ pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Status> {
     Coding::of(name).ok_or_else(unsupported)
 }
 
-/// Reads a message. Large ones are decoded on a blocking thread.
+/// Reads a message, and decodes it on a blocking thread.
 async fn read<M: Message + Default + 'static>(
     state: &HttpState,
     request: Request,

@@ -10,9 +10,17 @@ use std::thread::available_parallelism;
 /// The memory that is assumed if neither cgroup nor machine report it.
 const MEMORY_FALLBACK_BYTES: u64 = 4 << 30;
 
+/// Maximum number of shards that a server chooses.
+const SHARDS_MAX: usize = 256;
+
 /// Returns the number of cores that the process may use, by affinity and cgroup quota.
 pub(crate) fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
+}
+
+/// Returns the number of shards that a server chooses.
+pub(crate) fn shards() -> usize {
+    cores().next_power_of_two().min(SHARDS_MAX)
 }
 
 /// Returns the name of the machine, or an empty string if the system reports none.
@@ -76,17 +84,17 @@ impl Memory {
     pub(crate) fn find() -> Self {
         let machine =
             read("/proc/meminfo").and_then(|text| meminfo_total_bytes(&text)).unwrap_or(MEMORY_FALLBACK_BYTES);
+        Self::given(machine)
+    }
+
+    /// Returns a configured limit of the process, and the lower ones of its cgroups.
+    pub(crate) fn given(limit_bytes: u64) -> Self {
         let own = read("/proc/self/cgroup").unwrap_or_default();
         let groups = own.lines().filter_map(group_of_line).flat_map(|(version, group)| bounds_of(version, group));
         // In cgroup v1 an unset limit is a huge number.
-        let groups = groups.filter(|bound| bound.limit_bytes < machine);
-        let process = Bound { limit_bytes: machine, what: Bounded::Process };
+        let groups = groups.filter(|bound| bound.limit_bytes < limit_bytes);
+        let process = Bound { limit_bytes, what: Bounded::Process };
         Self { bounds: groups.chain([process]).collect() }
-    }
-
-    /// Returns a configured limit of the process.
-    pub(crate) fn given(limit_bytes: u64) -> Self {
-        Self { bounds: vec![Bound { limit_bytes, what: Bounded::Process }] }
     }
 
     /// Returns the lowest limit.

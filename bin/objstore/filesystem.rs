@@ -91,8 +91,11 @@ impl Filesystem {
                 for entry in entries {
                     let path = entry.with_context(|| format!("list {dir:?}"))?.path();
                     let Some(key) = path.strip_prefix(&self.dir).ok().and_then(Path::to_str) else { continue };
-                    // Removed meanwhile.
-                    let Ok(metadata) = path.metadata() else { continue };
+                    let metadata = match path.metadata() {
+                        // Removed meanwhile.
+                        Err(error) if is_missing(&error) => continue,
+                        metadata => metadata.with_context(|| format!("list {path:?}"))?,
+                    };
                     if metadata.is_dir() {
                         dirs.push(path);
                     } else if key.starts_with(prefix) && !key.ends_with(UNFINISHED) {

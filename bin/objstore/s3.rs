@@ -1,8 +1,8 @@
 //! A bucket of S3 or of a compatible server.
 //!
 //! A request is repeated, with growing pauses, if the server does not respond or responds with 5xx or 429. Objects
-//! larger than a part are sent in parts. The parts of an interrupted upload are removed when the same key is sent
-//! again. Buckets should have a rule that removes unfinished uploads after some days, for keys that are not.
+//! larger than a part are sent in parts. An interrupted upload is aborted when the same key is sent again. For other
+//! keys, the bucket needs a lifecycle rule that aborts incomplete uploads.
 
 use std::io::Read;
 use std::sync::Arc;

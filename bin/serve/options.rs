@@ -144,7 +144,7 @@ const RULES_CONCURRENCY_MAX: usize = 256;
 
 pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, features: Features) -> StoreOptions {
     let tsdb = varve_tsdb::Options {
-        shards: or_default(args.shards, || machine::cores().next_power_of_two().min(SHARDS_MAX)),
+        shards: or_default(args.shards, machine::shards),
         wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
         wal_sync: match args.wal_sync {
             WalSync::Interval => varve_tsdb::WalSync::Interval,
@@ -188,8 +188,6 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
 
 /// Maximum number of threads that queries share.
 const PARALLELISM_MAX: usize = 256;
-/// Maximum number of shards of a store.
-const SHARDS_MAX: usize = 256;
 /// Maximum number of WALs that the shards share: a request of 2,000 samples has 250 for each.
 const WAL_LOGS_MAX: usize = 8;
 

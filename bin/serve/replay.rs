@@ -77,8 +77,8 @@ fn report(replayed: &ReplayStats, duration: Duration) {
     if replayed.damaged_bytes > 0 {
         tracing::error!(bytes = replayed.damaged_bytes, "The WAL is damaged. Its damaged bytes are quarantined.");
     }
-    if replayed.n_orphaned > 0 {
-        let unknown_samples = replayed.n_orphaned;
+    if replayed.n_unknown_samples > 0 {
+        let unknown_samples = replayed.n_unknown_samples;
         tracing::error!(unknown_samples, "Skipped samples of unknown series. Their segments are quarantined.");
     }
     if replayed.n_buffered_conflicting > 0 {

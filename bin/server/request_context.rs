@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use axum::http::Method;
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
 use varve_query::stats::QueryStats;
 use varve_tsdb::context::{Charge, MemoryBudget};
 use varve_tsdb::{Matcher, QueryContext};
 
 use super::rejects::Sender;
+use crate::http::serving::fair_semaphore::FairSemaphore;
 use crate::traces::{Part, Trace};
 
 /// Bytes of a user agent that are kept.
@@ -44,7 +44,7 @@ pub(crate) struct Tenant {
     /// Labels that all series of a write request get.
     pub(crate) labels: Vec<(String, String)>,
     /// One permit for each read that may be active, if their number is limited.
-    pub(crate) reads: Option<Arc<Semaphore>>,
+    pub(crate) reads: Option<FairSemaphore>,
     pub(crate) limits: TenantLimits,
     /// The budget of this memory, from the first read on.
     memory: OnceLock<MemoryBudget>,

@@ -266,8 +266,14 @@ fn report(found: LoadOutcome, of: &str, outcome: &str) {
                 "The file of {of} is of a newer version; it stays unchanged, new state is not saved, and {outcome}"
             );
         }
+        LoadOutcome::Unreadable(reason) => {
+            tracing::error!(
+                reason,
+                "The file of {of} cannot be read; it stays unchanged, new state is not saved, and {outcome}"
+            );
+        }
         LoadOutcome::Damaged(reason) => {
-            tracing::error!(reason, "The file of {of} cannot be read; it is renamed, and {outcome}");
+            tracing::error!(reason, "The file of {of} is damaged; it is renamed, and {outcome}");
         }
     }
 }

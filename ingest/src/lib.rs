@@ -16,8 +16,7 @@
 //!    allow it without waiting. The rest of the request is deferred, queued, and stored in later passes.
 //! 6. `append` hands samples and exemplars to the store, and resolves series again whose handles are out of date.
 //! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejects`] per [`Reason`], each with
-//!    one
-//!    example.
+//!    one example.
 //!
 //! # Invariants
 //! 1. A malformed request stores nothing: it is decoded completely before the first append.

@@ -1,7 +1,7 @@
 //! State that is persisted in a small file. The file is read once and replaced as a whole at each change.
 //!
-//! Used by `ha` and `relabel`, whose states change rarely. A failed write is counted and repeated later. Until then,
-//! the state in memory applies: while the disk fails, samples cannot be stored for long either.
+//! Used by `ha` and `relabel`, whose states change rarely. A failed write is counted and repeated later. Until then
+//! only the memory has the change. This is acceptable, because a store whose disk fails soon rejects samples.
 //!
 //! Threads: the caller holds the lock of the state during a write. Crash: leaves the old file or the new one.
 
@@ -18,7 +18,9 @@ pub enum LoadOutcome {
     Valid,
     /// The file has this newer version. It is not changed, and nothing is persisted.
     NewerVersion(u8),
-    /// The file cannot be read, for this reason. It is renamed to `*.damaged`.
+    /// The file system cannot read the file, for this reason. It is not changed, and nothing is persisted.
+    Unreadable(String),
+    /// The file is damaged, for this reason. It is renamed to `*.damaged`; nothing is persisted if that fails.
     Damaged(String),
 }
 
@@ -52,7 +54,8 @@ impl PersistedState {
         let (state, is_persisted, outcome) = match read {
             Ok(state) => (state, true, LoadOutcome::Valid),
             Err(StateFileError::Newer(version)) => (T::default(), false, LoadOutcome::NewerVersion(version)),
-            Err(StateFileError::Unreadable(reason)) => {
+            Err(StateFileError::Unreadable(reason)) => (T::default(), false, LoadOutcome::Unreadable(reason)),
+            Err(StateFileError::Damaged(reason)) => {
                 let is_renamed = fs.rename(&path, &path.with_extension("damaged")).is_ok();
                 (T::default(), is_renamed, LoadOutcome::Damaged(reason))
             }
@@ -182,7 +185,7 @@ mod tests {
                         assert_eq!(fs.read(Path::new("/data/state.damaged"), 1_000).unwrap(), damaged);
                     }
                     LoadOutcome::NewerVersion(_) => assert_eq!(at, 4, "the version"),
-                    LoadOutcome::Valid => panic!("{at}: accepted"),
+                    found => panic!("{at}: {found:?}"),
                 }
             }
         }
@@ -193,6 +196,17 @@ mod tests {
         assert_eq!((state.as_str(), outcome), ("", LoadOutcome::NewerVersion(2)));
         file.write(&payload("other"));
         assert_eq!(fs.read(Path::new(PATH), 1_000).unwrap(), newer);
+    }
+
+    #[test]
+    fn a_file_that_the_disk_does_not_return_stays() {
+        let fs = disk();
+        open(&fs).1.write(&payload("state"));
+        fs.fail_at(fs.n_operations(), Fault::Fails(io::ErrorKind::PermissionDenied));
+        let (state, mut file, outcome) = open(&fs);
+        assert!(state.is_empty() && matches!(outcome, LoadOutcome::Unreadable(_)), "{outcome:?}");
+        file.write(&payload("other"));
+        assert_eq!(open(&fs).0, "state");
     }
 
     #[test]

@@ -20,7 +20,7 @@ const RESERVED_FROM: usize = 4;
 
 /// A semaphore that is fair between users. Clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct FairSemaphore(Arc<Mutex<State>>);
+pub(crate) struct FairSemaphore(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -63,7 +63,7 @@ struct Waiting<'a> {
 }
 
 impl FairSemaphore {
-    pub(super) fn new(n_permits: usize) -> Self {
+    pub(crate) fn new(n_permits: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             n_free: n_permits,
             n_reserved: usize::from(n_permits >= RESERVED_FROM),

@@ -1,7 +1,8 @@
 //! Concurrency limits: one gate per class of requests, with a bounded queue.
 //!
 //! Invariants
-//! 1. A gate has a fixed number of permits, and at most `queued_max` requests wait for one.
+//! 1. A gate has a fixed number of permits, and at most `max` requests wait for one. As many more wait for each tenant
+//!    whose number of reads is limited.
 //! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for each other.
 //! 3. A request waits at most until its deadline, and at most `timeout` for its first permit.
 
@@ -9,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus::{Histogram, IntGauge};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use varve_tsdb::{Interrupt, QueryContext};
 
 use super::fair_semaphore::{Denied, FairPermit, FairSemaphore};
@@ -57,7 +57,7 @@ pub(crate) struct Permit {
     /// `None` while it is released.
     permit: Option<FairPermit>,
     /// The permit of the request's tenant, held until the request ends.
-    _of_tenant: Option<OwnedSemaphorePermit>,
+    _of_tenant: Option<FairPermit>,
 }
 
 impl Gate {
@@ -72,12 +72,12 @@ impl Gate {
     pub(crate) async fn admit(
         &self,
         user: &Arc<str>,
-        reads: Option<&Arc<Semaphore>>,
+        reads: Option<&FairSemaphore>,
         ctx: &QueryContext,
     ) -> Result<Permit, ApiError> {
         let started = Instant::now();
         let of_tenant = match reads {
-            Some(reads) => Some(self.admit_to_tenant(Arc::clone(reads), ctx).await?),
+            Some(reads) => Some(self.admit_to_tenant(reads, ctx).await?),
             None => None,
         };
         let permit = match self.permits.try_acquire(user) {
@@ -96,15 +96,17 @@ impl Gate {
         Ok(Permit { gate: self.clone(), user: Arc::clone(user), permit: Some(permit), _of_tenant: of_tenant })
     }
 
-    /// Waits for a permit of a tenant. The number of connections bounds the number of waiting requests.
-    async fn admit_to_tenant(
-        &self,
-        reads: Arc<Semaphore>,
-        ctx: &QueryContext,
-    ) -> Result<OwnedSemaphorePermit, ApiError> {
+    /// Waits for a permit of a tenant, whose users are served in the order of arrival.
+    async fn admit_to_tenant(&self, reads: &FairSemaphore, ctx: &QueryContext) -> Result<FairPermit, ApiError> {
+        let anyone = Arc::from("");
+        // Fast path: a permit is free.
+        if let Some(permit) = reads.try_acquire(&anyone) {
+            return Ok(permit);
+        }
+        let _queued = Counted::new(&self.metrics.queued);
         let timeout = ctx.remaining().map_or(self.queue.timeout, |left| left.min(self.queue.timeout));
-        match tokio::time::timeout(timeout, reads.acquire_owned()).await {
-            Ok(permit) => permit.map_err(|_closed| stopping()),
+        match tokio::time::timeout(timeout, reads.acquire(&anyone, self.queue.max)).await {
+            Ok(permit) => permit.map_err(|denied| self.denied(denied, TENANT_READS_KEY)),
             Err(_elapsed) => {
                 let text = format!("no permit of {TENANT_READS_KEY} became free in time ({QUEUE_TIMEOUT_FLAG})");
                 Err(ApiError::unavailable(text).with_limit(TENANT_READS_KEY))
@@ -119,14 +121,7 @@ impl Gate {
             Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.timed_out(self.flag))?,
             None => permit.await,
         };
-        permit.map_err(|denied| match denied {
-            Denied::Closed => stopping(),
-            Denied::QueueFull => {
-                let (max, flag) = (self.queue.max, self.flag);
-                let text = format!("{max} requests are queued, the limit of {QUEUE_FLAG}, for a permit of {flag}");
-                ApiError::unavailable(text).with_limit(QUEUE_FLAG)
-            }
-        })
+        permit.map_err(|denied| self.denied(denied, self.flag))
     }
 
     /// Rejects all waiting and further requests.
@@ -134,14 +129,22 @@ impl Gate {
         self.permits.close();
     }
 
+    /// Returns the error of a request that got no permit of `limit`.
+    fn denied(&self, denied: Denied, limit: &str) -> ApiError {
+        match denied {
+            Denied::Closed => ApiError::unavailable(Interrupt::Shutdown.to_string()),
+            Denied::QueueFull => {
+                let max = self.queue.max;
+                let text = format!("{max} requests are queued, the limit of {QUEUE_FLAG}, for a permit of {limit}");
+                ApiError::unavailable(text).with_limit(QUEUE_FLAG)
+            }
+        }
+    }
+
     fn timed_out(&self, limit: &'static str) -> ApiError {
         let text = format!("no permit of {} became free in time ({limit})", self.flag);
         ApiError::unavailable(text).with_limit(limit)
     }
-}
-
-fn stopping() -> ApiError {
-    ApiError::unavailable(Interrupt::Shutdown.to_string())
 }
 
 impl Permit {
@@ -259,6 +262,29 @@ mod tests {
             assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG)));
         });
         assert_eq!(metrics.queued.get(), 0);
+    }
+
+    #[test]
+    fn the_queue_of_a_tenant_is_bounded_and_counted() {
+        let (gate, metrics) = gate_with(9, 1, Duration::from_secs(60));
+        let (reads, user, long) = (FairSemaphore::new(1), Arc::from("ann"), ctx(60_000));
+        block_on(async {
+            let first = gate.admit(&user, Some(&reads), &long).await.unwrap();
+            let mut second = Box::pin(gate.admit(&user, Some(&reads), &long));
+            assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+            assert_eq!((metrics.active.get(), metrics.queued.get()), (1, 1));
+            let rejected = gate.admit(&user, Some(&reads), &long).await.unwrap_err();
+            assert_eq!(
+                rejected.message,
+                "1 requests are queued, the limit of --query.max-queued, for a permit of tenants.limits.concurrency"
+            );
+            let of_another_tenant = gate.admit(&user, None, &long).await.unwrap();
+            drop((first, of_another_tenant));
+            second.await.unwrap();
+            let rejected = gate.admit(&user, Some(&FairSemaphore::new(0)), &ctx(1)).await.unwrap_err();
+            assert_eq!(rejected.limit, Some(TENANT_READS_KEY));
+        });
+        assert_eq!((metrics.active.get(), metrics.queued.get()), (0, 0));
     }
 
     #[test]

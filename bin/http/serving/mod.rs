@@ -3,7 +3,7 @@
 pub(crate) mod authorize;
 pub(crate) mod compression;
 pub(crate) mod cors;
-mod fair_semaphore;
+pub(crate) mod fair_semaphore;
 mod gate;
 pub(crate) mod housekeeping;
 pub(crate) mod log_limiter;

@@ -12,8 +12,7 @@
 //! 1. The buffer's capacity is charged to the request's memory budget until the client's side asks for the next chunk.
 //! 2. A body whose writer was dropped without `finish` ends in an error, so that it never parses as complete.
 //! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. When it
-//!    has
-//!    waited for the client for [`RELEASE_AFTER`], it releases its permit.
+//!    has waited for the client for [`RELEASE_AFTER`], it releases its permit.
 //! 4. When the client's side is dropped, the request is interrupted. A coalesced request is interrupted with its last
 //!    client.
 //! 5. No response is longer than `--web.max-response-size`.

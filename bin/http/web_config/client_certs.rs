@@ -39,7 +39,7 @@ pub(super) fn verifier(
             bail!("tls_server_config: client CAs have been configured without a client_auth_type")
         }
         ("RequestClientCert", _) => (false, false),
-        ("RequireAnyClientCert", _) => (true, false),
+        ("RequireAnyClientCert" | "RequireClientCert", _) => (true, false),
         ("VerifyClientCertIfGiven", _) => (false, true),
         ("RequireAndVerifyClientCert", _) => (true, true),
         (other, _) => bail!("tls_server_config.client_auth_type: {other:?} is unknown"),
@@ -54,7 +54,8 @@ fn chain_verifier(client_ca: Option<Vec<u8>>, provider: Arc<CryptoProvider>) -> 
     let ca = client_ca.context("tls_server_config.client_ca_file: it is missing")?;
     let mut roots = RootCertStore::empty();
     for cert in CertificateDer::pem_slice_iter(&ca) {
-        roots.add(cert.map_err(|error| anyhow!("tls_server_config.client_ca: {error}"))?)?;
+        let cert = cert.map_err(|error| anyhow!("tls_server_config.client_ca: {error}"))?;
+        roots.add(cert).context("tls_server_config.client_ca")?;
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     builder.build().context("tls_server_config.client_ca")

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail, ensure};
-use tokio::sync::Semaphore;
 use varve_tsdb::Matcher;
 use varve_tsdb::labels::METRIC_NAME;
 
 use super::file::{File, TenantEntry};
 use super::scope::Scope;
+use crate::http::serving::fair_semaphore::FairSemaphore;
 use crate::quantity::{parse_duration, parse_size};
 use crate::server::request_context::Tenant;
 
@@ -49,11 +49,8 @@ impl Tenants {
         let labels = entry.labels.clone().into_iter().collect();
         let mut tenant = Tenant::new(matchers.into(), labels);
         if let Some(concurrency) = entry.limits.concurrency {
-            ensure!(
-                (1..=Semaphore::MAX_PERMITS).contains(&concurrency),
-                "limits.concurrency: {concurrency} is out of range"
-            );
-            tenant.reads = Some(Arc::new(Semaphore::new(concurrency)));
+            ensure!(concurrency > 0, "limits.concurrency: must be at least 1");
+            tenant.reads = Some(FairSemaphore::new(concurrency));
         }
         if !entry.limits.memory.is_empty() {
             let memory_max = parse_size(&entry.limits.memory).map_err(Error::msg).context("limits.memory")?;
@@ -123,7 +120,7 @@ mod tests {
         check("{users: [ann], matchers: '{a=\"b\"}', labels: {a: b}}", "");
         check("{users: [r], matchers: '{a=\"b\"}', labels: {__name__: x}}", "cannot be set");
         check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 2, memory: 1GiB}}", "");
-        check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 0}}", "out of range");
+        check("{users: [r], matchers: '{a=\"b\"}', limits: {concurrency: 0}}", "must be at least 1");
         check("{users: [r], matchers: '{a=\"b\"}', limits: {memory: 1x}}", "limits.memory: unknown unit");
         check("{users: [r], matchers: '{a=\"b\"}', limits: {samples: 5, range: 1d}}", "");
         check("{users: [r], matchers: '{a=\"b\"}', limits: {samples: 0}}", "limits.samples: must be at least 1");

@@ -26,7 +26,7 @@ fn tsdb(stats: &Stats) -> Vec<MetricFamily> {
         ("varve_tsdb_wal_pending_bytes", stats.wal_pending_bytes),
         ("varve_tsdb_replayed_series", replayed.n_series),
         ("varve_tsdb_replayed_samples", replayed.n_samples),
-        ("varve_tsdb_replayed_unknown_samples", replayed.n_orphaned),
+        ("varve_tsdb_replayed_unknown_samples", replayed.n_unknown_samples),
         ("varve_tsdb_replayed_torn_bytes", replayed.torn_bytes),
         ("varve_tsdb_replayed_damaged_bytes", replayed.damaged_bytes),
         ("prometheus_tsdb_blocks_loaded", stats.n_blocks),

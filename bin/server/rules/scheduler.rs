@@ -39,7 +39,7 @@ struct Entry {
     plan: Plan,
     /// `true` while an evaluation is queued or running.
     is_busy: bool,
-    /// `true` if the plan may begin with missed evaluations of an outage. The loop finds out when it starts.
+    /// `true` until the loop has looked for missed evaluations of an outage.
     is_new: bool,
 }
 
@@ -119,7 +119,7 @@ impl Entries {
         next_at
     }
 
-    /// Notes the end of an evaluation. A stopped group may not have evaluated it: [`Plan::succeed`] decides.
+    /// Notes the end of an evaluation. If the group was stopped, it is unknown whether it ran: [`Plan::succeed`] decides.
     fn done(&mut self, job: &Job) {
         if let Some(entry) = self.entry(&job.group).filter(|entry| !entry.group.is_stopped()) {
             entry.plan.done(job.tick);
@@ -253,8 +253,11 @@ fn end_removed_groups(app: &App, store: &Store, now: Time) {
     let storage = RuleStorage::new(app, store, SLEEP_MAX);
     let mut failed = Vec::new();
     for mut group in due {
-        if let Err(failure) = group.end_series(&storage) {
+        let ended = unless_panicked(|| group.end_series(&storage));
+        if let Some(Err(failure)) = &ended {
             tracing::warn!(reason = failure.message, "Cannot end the series of removed rules; retrying later");
+        }
+        if !matches!(ended, Some(Ok(()))) {
             group.due = now + REMOVAL_RETRY;
             failed.push(group);
         }

@@ -63,7 +63,11 @@ impl Usage {
                 (None, None)
             }
             Err(StateFileError::Unreadable(reason)) => {
-                tracing::error!(reason, "The usage record cannot be read; it is renamed and a new one started");
+                tracing::error!(reason, "The usage record cannot be read; it stays unchanged and usage is not saved");
+                (None, None)
+            }
+            Err(StateFileError::Damaged(reason)) => {
+                tracing::error!(reason, "The usage record is damaged; it is renamed and a new one started");
                 let aside = std::fs::rename(&path, path.with_extension("damaged"));
                 (None, aside.is_ok().then_some(path))
             }

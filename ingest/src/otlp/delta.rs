@@ -55,7 +55,7 @@ struct Stream {
 }
 
 /// The sum of the deltas of a stream.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Total {
     Number(Number),
     Histogram(HistogramPoint),
@@ -99,14 +99,12 @@ impl DeltaStreams {
         let mut streams = self.streams.lock();
         streams.sweep(now);
         let Streams { totals, size, .. } = &mut *streams;
+        let n_streams = totals.len();
         let Some(stream) = totals.get_mut(&key) else {
             let total = point.first();
             let grown = *size + total.size();
             if totals.len() >= STREAMS_MAX || grown > SIZE_MAX_BYTES {
-                let n = totals.len();
-                return Err(format!(
-                    "{n} streams with delta temporality have {size} bytes, the limits are {STREAMS_MAX} and {SIZE_MAX_BYTES}"
-                ));
+                return Err(full(n_streams, *size));
             }
             *size = grown;
             totals.insert(key, Stream { total, start_ns, time_ns, used: now });
@@ -120,12 +118,16 @@ impl DeltaStreams {
         }
         stream.used = now;
         if time_ns > stream.time_ns {
-            let before = stream.total.size();
-            if !point.add_to(&mut stream.total) {
-                stream.total = point.first();
+            let mut total = stream.total.clone();
+            if !point.add_to(&mut total) {
+                total = point.first();
             }
-            stream.time_ns = time_ns;
-            *size = *size - before + stream.total.size();
+            let resized = *size - stream.total.size() + total.size();
+            if resized > SIZE_MAX_BYTES.max(*size) {
+                return Err(full(n_streams, *size));
+            }
+            *size = resized;
+            (stream.total, stream.time_ns) = (total, time_ns);
         }
         point.set(&stream.total);
         *point.flags_and_times().1 = stream.start_ns;
@@ -136,6 +138,13 @@ impl DeltaStreams {
     pub(crate) fn n_streams(&self) -> usize {
         self.streams.lock().totals.len()
     }
+}
+
+/// Returns the reason why a delta is rejected that needs more memory.
+fn full(n_streams: usize, size: usize) -> String {
+    format!(
+        "{n_streams} streams with delta temporality have {size} bytes, the limits are {STREAMS_MAX} and {SIZE_MAX_BYTES}"
+    )
 }
 
 impl Streams {
@@ -352,6 +361,33 @@ mod tests {
         add(&streams, 0, &mut number(2, 3, 1), now + IDLE_TIME_MAX).unwrap();
         add(&streams, STREAMS_MAX, &mut number(1, 2, 1), now + IDLE_TIME_MAX + SWEEP_INTERVAL).unwrap();
         assert_eq!(streams.n_streams(), 2);
+    }
+
+    #[test]
+    fn a_total_that_grows_beyond_the_limit_stays_as_it_is() {
+        const N_LARGE: usize = 100_000;
+        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let point = |time_ns, n_buckets| HistogramPoint {
+            time_ns,
+            count: 1,
+            bucket_counts: vec![1; n_buckets],
+            explicit_bounds: vec![0.5; n_buckets - 1],
+            ..HistogramPoint::default()
+        };
+        let n_streams = SIZE_MAX_BYTES / (16 * N_LARGE) + 1;
+        for key in 0..n_streams {
+            add(&streams, key, &mut point(1, 2), now).unwrap();
+        }
+        let grow = |key| add(&streams, key, &mut point(2, N_LARGE), now);
+        let grown: Vec<_> = (0..n_streams).map(grow).collect();
+        let (full, last) = (grown.iter().filter(|grown| grown.is_err()).count(), grown.last());
+        assert!(full == 1 && last.is_some_and(Result::is_err), "{full}");
+        assert!(streams.streams.lock().size <= SIZE_MAX_BYTES);
+        let mut small = point(3, 2);
+        add(&streams, n_streams - 1, &mut small, now).unwrap();
+        assert_eq!(small.bucket_counts, [2, 2]);
+        add(&streams, 0, &mut point(3, 2), now).unwrap();
+        add(&streams, n_streams - 1, &mut point(4, N_LARGE), now).unwrap();
     }
 
     #[test]

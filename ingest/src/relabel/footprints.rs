@@ -61,7 +61,7 @@ impl Footprints {
         if is_full || state.by_metric.get(metric).is_some_and(|footprints| footprints.contains(&footprint)) {
             return;
         }
-        // Copied if a query reads it.
+        // Clones the state if a query still reads it.
         let State { by_metric, n_by_rule, n_total, size: size_total } = Arc::make_mut(&mut state);
         by_metric.entry(metric.into()).or_default().insert(footprint);
         *n_by_rule.entry(rule).or_default() += 1;

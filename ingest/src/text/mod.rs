@@ -60,7 +60,7 @@ pub struct BadLine {
 }
 
 impl<R: BufRead> LineReader<R> {
-    /// Creates a reader of a body of any size. A line has at most 2 MiB.
+    /// Creates a reader of a body of any size. A line has at most 2 MiB, or 10 MiB if it is JSON.
     pub fn new(reader: R, format: TextFormat) -> Self {
         Self { lines: Lines::new(reader, u64::MAX, u64::MAX), format }
     }

@@ -302,13 +302,14 @@ impl Inspection {
         let (mut bytes, mut columns) = (Vec::new(), SampleColumns::default());
         for chunk in chunks.iter().filter(|_| depth == Depth::Everything) {
             columns.clear();
-            files.read(chunk, &mut bytes)?;
-            if let Err(error) = chunk::decode(chunk.encoding, &bytes, &mut columns) {
+            let read = files.read(chunk, &mut bytes).map_err(|error| error.to_string());
+            let decode = |()| chunk::decode(chunk.encoding, &bytes, &mut columns).map_err(|error| error.to_string());
+            if let Err(reason) = read.and_then(decode) {
                 let path = files.path(chunk);
                 let n_lost = u64::from(chunk.n_samples).saturating_sub(columns.len() as u64);
                 self.n_lost_samples += n_lost;
                 self.n_samples -= if counts(chunk) { n_lost } else { 0 };
-                self.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, error.to_string());
+                self.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, reason);
             }
         }
         let mut counted = chunks;

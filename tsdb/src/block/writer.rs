@@ -31,7 +31,7 @@ const INDEX_MEMORY_MAX: usize = 64 << 20;
 /// Writes a block. After an error it must be dropped. Dropping it before [`BlockWriter::finish`] removes its files.
 pub(crate) struct BlockWriter {
     dir: PathBuf,
-    /// Describes the block so far, without series: with an empty range.
+    /// Metadata of the block so far. The range is empty until the first series.
     meta: BlockMeta,
     pages: PageWriter,
     index: IndexWriter,
@@ -72,7 +72,7 @@ impl BlockWriter {
     /// Adds a label name and value. They ascend, and all symbols come before the first series.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Limit`] if the block has too many.
+    /// [`Error::Io`]; [`Error::Limit`] if the block has too many symbols.
     pub(crate) fn symbol(&mut self, name: &str, value: &str) -> Result<Symbol> {
         assert!(self.meta.n_series == 0, "symbols come before series");
         let start = self.pages.size();
@@ -84,7 +84,7 @@ impl BlockWriter {
     /// Adds a series with its samples.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Limit`] if the block has too many.
+    /// [`Error::Io`]; [`Error::Limit`] if the block has too many series.
     ///
     /// # Panics
     /// If the labels are not above those of the previous series, or if there are no samples, or if the timestamps do

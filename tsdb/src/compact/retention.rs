@@ -3,9 +3,9 @@
 //! As in Prometheus (`tsdb/db.go`, BeyondTimeRetention and BeyondSizeRetention): only whole blocks are removed, the
 //! oldest first by their newest sample, and the log counts towards the size although it is not removed.
 //!
-//! Time passes slowly, so few blocks get too old at once. Many are too old after a jump of the clock, and also after a
-//! long downtime, an import of old samples or with a shorter retention. These are held until they are confirmed. Blocks
-//! that get too old later are removed meanwhile.
+//! Many blocks become too old at once after a jump of the clock, a long downtime, an import of old samples, or a shorter
+//! retention. Retention holds these blocks until an operator confirms. Blocks that become too old later are removed
+//! meanwhile.
 
 pub(crate) mod rules;
 

@@ -7,9 +7,8 @@
 //! Invariants
 //! 1. The bytes of a [`Charge`] are reserved of the budget and of all above it, and released when it is dropped.
 //! 2. A budget holds at most its limit, plus at most a sixteenth for callers that cannot wait.
-//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while it holds a lock, and no worker of a thread pool
-//!    waits
-//!    at all: the request that is about to release memory may need that lock or worker. So every wait ends.
+//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while it holds a lock. No worker of a thread pool waits
+//!    at all. The request that is about to release memory may need that lock or worker, so every wait ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -166,12 +165,13 @@ impl MemoryBudget {
 
     fn take(&self, size: usize, slack: usize) -> Result<()> {
         let (Account { what, used, .. }, limit) = (&*self.account, self.limit());
-        let after = used.fetch_add(size, Ordering::Relaxed).saturating_add(size);
-        if after > limit.saturating_add(slack) {
-            used.fetch_sub(size, Ordering::Relaxed);
-            return Err(Error::Limit { what, used: after as u64, limit: limit as u64 });
-        }
-        Ok(())
+        let max = limit.saturating_add(slack);
+        // Bytes that are refused are never counted, not even for a moment in which others would be refused, too.
+        let reserved = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(size).filter(|&after| after <= max)
+        });
+        let refused = |used: usize| Error::Limit { what, used: used.saturating_add(size) as u64, limit: limit as u64 };
+        reserved.map(drop).map_err(refused)
     }
 
     /// Reserves bytes. Waits for memory that others are about to release, unless the thread is a worker of a pool.
@@ -244,7 +244,7 @@ impl Charge {
     /// [`Error::Limit`] if the budget or its parent has too few free bytes. Nothing is reserved then.
     #[inline]
     pub fn grow(&mut self, size: usize) -> Result<()> {
-        // Fast path: a budget that has shrunk below its use denies nothing to those who need nothing.
+        // Fast path: a request for 0 bytes succeeds even if the budget has shrunk below its use.
         if size == 0 {
             return Ok(());
         }

@@ -390,7 +390,7 @@ fn samples_without_a_definition_are_counted_and_their_ref_is_not_reused() {
     drop(db);
     std::fs::remove_file(&wal_files(dir.path(), "series-")[0]).unwrap();
     let db = open(dir.path());
-    assert_eq!((db.stats().replayed.n_orphaned, db.stats().n_series), (2, 0));
+    assert_eq!((db.stats().replayed.n_unknown_samples, db.stats().n_series), (2, 0));
     append(&db, &[(2, NOW_MS + 1, 3.0)]);
     drop(db);
     let expected = Contents::from([(series_labels(2).to_string(), vec![(NOW_MS + 1, 3.0_f64.to_bits())])]);

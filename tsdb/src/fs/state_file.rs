@@ -32,15 +32,17 @@ pub struct StateFile {
 pub enum StateFileError {
     /// It has this version, which is newer.
     Newer(u8),
-    /// It cannot be read, or is damaged, for this reason.
+    /// The file system cannot read it, for this reason. It may be intact.
     Unreadable(String),
+    /// It is damaged, for this reason.
+    Damaged(String),
 }
 
 impl StateFileError {
     /// Returns the error of a damaged file with a reason.
     #[must_use]
     pub fn damaged(reason: &str) -> Self {
-        Self::Unreadable(reason.to_owned())
+        Self::Damaged(reason.to_owned())
     }
 }
 
@@ -57,6 +59,9 @@ impl StateFile {
                 Ok(Some(bytes))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if matches!(error.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidInput) => {
+                Err(StateFileError::Damaged(error.to_string()))
+            }
             Err(error) => Err(StateFileError::Unreadable(error.to_string())),
         }
     }
@@ -150,7 +155,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         KIND.replace(&RealFs, &path, b"123456789").unwrap();
-        assert!(matches!(KIND.read(&RealFs, &path), Err(StateFileError::Unreadable(_))));
+        assert!(matches!(KIND.read(&RealFs, &path), Err(StateFileError::Damaged(_))));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(KIND.read(&RealFs, &path), Err(StateFileError::Damaged(_))));
+    }
+
+    #[test]
+    fn an_error_of_the_file_system_is_distinguished_from_damage() {
+        let (fs, path) = (MemFs::new(), Path::new("/state"));
+        KIND.replace(&fs, path, b"old").unwrap();
+        fs.fail_at(fs.n_operations(), Fault::Fails(ErrorKind::PermissionDenied));
+        assert!(matches!(KIND.read(&fs, path), Err(StateFileError::Unreadable(_))));
+        assert_eq!(KIND.read(&fs, path), Ok(Some(b"old".to_vec())));
     }
 
     #[test]

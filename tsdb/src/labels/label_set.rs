@@ -212,7 +212,8 @@ impl fmt::Debug for Labels {
 }
 
 impl fmt::Display for Labels {
-    /// Writes `{name="value", other="value"}` as Prometheus prints label sets in messages.
+    /// Writes `{name="value", other="value"}` as Prometheus prints label sets in messages, except for the escapes of
+    /// control characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
         for (i, (name, value)) in self.iter().enumerate() {

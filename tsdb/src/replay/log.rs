@@ -184,14 +184,14 @@ impl LogReplay {
         };
         let numbers = std::mem::take(&mut self.samples);
         for &number in &numbers {
-            let n_orphaned = self.stats.n_orphaned;
+            let n_unknown_samples = self.stats.n_unknown_samples;
             let is_closed = is_closed(&numbers, number);
             self.segment((SegmentKind::Samples, number, is_closed), context, |log, frame| {
                 let decompressed = decompressor.decompress(frame.record, frame.payload);
                 Ok(decompressed.and_then(|(record, payload)| log.apply_record(record, payload, &mut scratch)))
             })?;
             // The next flush removes the log; samples without a series must not be lost with it.
-            if self.stats.n_orphaned > n_orphaned {
+            if self.stats.n_unknown_samples > n_unknown_samples {
                 quarantine::link_file(context.fs, context.quarantine, &self.path(SegmentKind::Samples, number))?;
             }
         }
@@ -371,7 +371,7 @@ impl LogReplay {
         for (&series, &sample) in column.refs.iter().zip(&column.samples) {
             highest = highest.max(series);
             let Some(location) = self.find(series, earlier, hints) else {
-                self.stats.n_orphaned += 1;
+                self.stats.n_unknown_samples += 1;
                 continue;
             };
             newest_ms = newest_ms.max(sample.timestamp_ms);
@@ -399,7 +399,7 @@ impl LogReplay {
                     let sample = AnySample::Histogram(logged.timestamp_ms, &logged.histogram);
                     self.apply_one(location, sample, start_timestamps, context);
                 }
-                None => self.stats.n_orphaned += 1,
+                None => self.stats.n_unknown_samples += 1,
             }
         });
         start_timestamps.clear();
@@ -439,7 +439,7 @@ impl LogReplay {
     ) {
         match context.exemplars.restore(id, exemplar, series) {
             Restored::Done => self.stats.n_exemplars += 1,
-            Restored::Orphaned => self.stats.n_orphaned += 1,
+            Restored::UnknownSeries => self.stats.n_unknown_samples += 1,
             Restored::Passed => {}
         }
     }

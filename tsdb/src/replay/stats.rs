@@ -16,7 +16,7 @@ pub struct ReplayStats {
     /// Samples dropped because an earlier one has another value for the same timestamp.
     pub n_conflicting: u64,
     /// Samples and exemplars whose series is not defined: its definition is damaged, or was lost in a power cut.
-    pub n_orphaned: u64,
+    pub n_unknown_samples: u64,
     /// Bytes cut off the ends of segments: writes that were incomplete when the process ended.
     pub torn_bytes: u64,
     /// Bytes inside files that belong to no valid record. They were copied to the quarantine.
@@ -54,7 +54,7 @@ impl ReplayStats {
     /// Returns `true` if acknowledged data may be lost. Torn tails were not acknowledged.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        self.damaged_bytes + self.n_missing_frames + self.n_damaged_checkpoints + self.n_orphaned > 0
+        self.damaged_bytes + self.n_missing_frames + self.n_damaged_checkpoints + self.n_unknown_samples > 0
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -63,7 +63,7 @@ impl ReplayStats {
         self.n_exemplars += other.n_exemplars;
         self.n_repeated += other.n_repeated;
         self.n_conflicting += other.n_conflicting;
-        self.n_orphaned += other.n_orphaned;
+        self.n_unknown_samples += other.n_unknown_samples;
         self.torn_bytes += other.torn_bytes;
         self.damaged_bytes += other.damaged_bytes;
         self.n_missing_frames += other.n_missing_frames;

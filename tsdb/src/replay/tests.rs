@@ -172,7 +172,7 @@ fn a_crash_at_any_step_of_a_cut_leaves_the_old_state_or_the_new_one() {
         fs.fail_at(operation, Fault::Dies);
         let (acknowledged, superseded) = two_rounds(&open_wal(&fs, &log_dir()));
         let (found, next_ref) = stats(&fs.crash(PowerCut::KeepsAll));
-        assert_eq!((found.n_orphaned, found.damaged_bytes, found.n_missing_frames), (0, 0, 0), "{operation}");
+        assert_eq!((found.n_unknown_samples, found.damaged_bytes, found.n_missing_frames), (0, 0, 0), "{operation}");
         assert!(found.n_samples + superseded >= acknowledged, "{:?}: {found:?}", fs.failed());
         assert!(next_ref >= found.n_series, "{:?}", fs.failed());
         seen.insert(found.n_samples);
@@ -233,9 +233,9 @@ fn instead_of_a_damaged_checkpoint_the_previous_one_or_its_valid_frames_are_used
         assert!(found.damaged_bytes > 0 && !files(&fs, Path::new("/quarantine")).is_empty());
         assert_eq!(files(&fs, Path::new(ROOT)), before);
         if keep_older {
-            assert_eq!((found.n_series, found.n_samples, found.n_orphaned), (1010, 2010, 0), "at {at}");
+            assert_eq!((found.n_series, found.n_samples, found.n_unknown_samples), (1010, 2010, 0), "at {at}");
         } else {
-            assert_eq!(found.n_samples + found.n_orphaned, 1010, "at {at}: {found:?}");
+            assert_eq!(found.n_samples + found.n_unknown_samples, 1010, "at {at}: {found:?}");
             assert!(next_ref >= if at == 10 { 1010 } else { 6000 }, "at {at}: {next_ref}");
         }
     }
@@ -316,7 +316,7 @@ fn segments_with_samples_of_lost_definitions_are_linked_into_the_quarantine() {
     let samples = fs.read(&log_dir().join(SegmentKind::Samples.file_name(0)), u64::MAX).unwrap();
     flip_bit(&fs, &series, fs.read(&series, u64::MAX).unwrap().len() - 1);
     for _ in 0..2 {
-        assert_eq!(stats(&fs).0.n_orphaned, 1);
+        assert_eq!(stats(&fs).0.n_unknown_samples, 1);
         let linked = files(&fs, Path::new("/quarantine")).into_values().filter(|bytes| *bytes == samples);
         assert_eq!(linked.count(), 1, "once");
     }
@@ -340,7 +340,7 @@ fn every_damaged_byte_and_every_cut_of_a_small_log_opens() {
             let fs = whole.crash(PowerCut::KeepsAll);
             fs.edit(&path, |bytes| *bytes = bad).unwrap();
             let (found, _) = stats(&fs);
-            let n_found = found.n_samples + found.n_orphaned;
+            let n_found = found.n_samples + found.n_unknown_samples;
             assert!(n_found <= 10 && (n_found >= 6 || !costs_one_frame), "{found:?}");
         }
     }
@@ -374,7 +374,7 @@ fn the_logs_of_an_earlier_epoch_are_read_until_they_are_removed() {
     append(&new[0], [], 0..5, 1);
     append(&new[1], [20], [20, 5, 6], 1);
     let (found, next_ref) = stats(&fs);
-    assert_eq!((found.n_series, found.n_samples, found.n_orphaned, next_ref), (11, 18, 0, 21));
+    assert_eq!((found.n_series, found.n_samples, found.n_unknown_samples, next_ref), (11, 18, 0, 21));
     for (wal, live) in new.iter().zip([0..5, 5..11]) {
         let position = wal.rotate().unwrap();
         checkpoint(wal, position, live, 21).unwrap();
@@ -382,5 +382,5 @@ fn the_logs_of_an_earlier_epoch_are_read_until_they_are_removed() {
     remove_epochs_before(&fs, Path::new(ROOT), current).unwrap();
     append(&new[0], [], 0..3, 2);
     let (found, next_ref) = stats(&fs);
-    assert_eq!((found.n_series, found.n_samples, found.n_orphaned, next_ref), (11, 3, 0, 21));
+    assert_eq!((found.n_series, found.n_samples, found.n_unknown_samples, next_ref), (11, 3, 0, 21));
 }

@@ -67,7 +67,7 @@ impl<'a> Replay<'a> {
         Ok(Self { context, logs, earlier, next_ref })
     }
 
-    /// Returns the next series ref after all definitions. Orphaned samples may have higher refs.
+    /// Returns the next series ref after all definitions. Samples of unknown series may have higher refs.
     pub(crate) fn next_ref(&self) -> u64 {
         self.next_ref
     }

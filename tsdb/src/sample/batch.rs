@@ -199,7 +199,7 @@ pub enum RejectReason {
     /// Too far behind the newest timestamp of the store, with out-of-order samples disabled.
     #[error("out of bounds")]
     OutOfBounds,
-    /// Older than the out-of-order window allows, or, in order, older than in-order samples may be.
+    /// Older than the out-of-order window; for an in-order sample, older than `in_order_max_age_ms`.
     #[error("too old sample")]
     TooOld,
     /// Too far ahead of the clock.

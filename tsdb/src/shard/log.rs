@@ -1,4 +1,4 @@
-//! A log, the WAL that some of the shards share, and the requests that append to it.
+//! A log: a WAL that several shards share, and the requests that append to it.
 //!
 //! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A request writes one
 //! record to each log of its series, for any number of shards. With one record per shard, records would be smaller and
@@ -135,9 +135,10 @@ impl LogAppend<'_> {
         if !histograms.is_empty() {
             self.wal.append_histograms(histograms, histogram_start_timestamps);
         }
+        let is_large = floats.len().max(histograms.len()) > RETAINED_SAMPLES_MAX;
         // The histograms refer to memory of the request.
         histograms.clear();
-        if floats.len() > RETAINED_SAMPLES_MAX {
+        if is_large {
             *batch = LogBatch::default();
         }
         self.wal.end()

@@ -113,8 +113,12 @@ impl Header {
         if u32_at(bytes, HEADER_CHECKSUM_OFFSET) != crc32c::crc32c(&bytes[..HEADER_CHECKSUM_OFFSET]) {
             return Err("header checksum mismatch".to_owned());
         }
-        if bytes[VERSION_OFFSET] != VERSION || bytes[FLAGS_OFFSET] & !CLEAN_SHUTDOWN != 0 {
-            return Err(format!("version {} is not supported, only version {VERSION}", bytes[VERSION_OFFSET]));
+        let (version, flags) = (bytes[VERSION_OFFSET], bytes[FLAGS_OFFSET]);
+        if version != VERSION {
+            return Err(format!("version {version} is not supported, only version {VERSION}"));
+        }
+        if flags & !CLEAN_SHUTDOWN != 0 {
+            return Err(format!("flags {flags:#04x} are not supported"));
         }
         if u32_at(bytes, SLOT_SIZE_OFFSET) as usize != SIZE {
             return Err(format!("slot size is not {SIZE} bytes"));

@@ -16,7 +16,7 @@ use crate::tools::wal::progress::{Progress, Unit};
 use crate::tools::wal::report::{damage_json, damage_lines, loss, time};
 
 /// Maximum number of unknown series in a table.
-const ORPHANS_LISTED: usize = 20;
+const UNKNOWN_SERIES_LISTED: usize = 20;
 
 /// Prints the content of the WAL.
 pub(in crate::tools::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
@@ -52,11 +52,11 @@ fn totals(found: &Inspection, wal: Verdict) -> String {
 /// Returns an estimate of what a replay loses, and its causes.
 fn lost(found: &Inspection) -> String {
     let sum = |of: fn(&FileSummary) -> u64| found.files.iter().map(of).sum::<u64>();
-    let n_orphaned = found.n_orphaned;
-    let n_lost = n_in_damaged_bytes(found) + n_orphaned;
+    let n_unknown_samples = found.n_unknown_samples;
+    let n_lost = n_in_damaged_bytes(found) + n_unknown_samples;
     format!(
-        "{}: {} damaged bytes, {} missing frames, {n_orphaned} samples of unknown series",
-        loss(n_lost, sum(|file| file.n_samples).saturating_sub(n_orphaned)),
+        "{}: {} damaged bytes, {} missing frames, {n_unknown_samples} samples of unknown series",
+        loss(n_lost, sum(|file| file.n_samples).saturating_sub(n_unknown_samples)),
         sum(|file| file.integrity.damaged_bytes),
         sum(|file| file.integrity.n_missing_frames),
     )
@@ -93,7 +93,7 @@ fn read(args: &InspectArgs) -> Result<Inspection> {
 }
 
 fn verdict(found: &Inspection) -> Verdict {
-    if found.damage.n_damaged() == 0 && found.n_orphaned == 0 { Verdict::Sound } else { Verdict::Damaged }
+    if found.damage.n_damaged() == 0 && found.n_unknown_samples == 0 { Verdict::Sound } else { Verdict::Damaged }
 }
 
 fn files(found: &Inspection) -> String {
@@ -161,12 +161,13 @@ fn parts(parts: &PartSizes) -> String {
 /// Lists damage after an empty line. Returns an empty string if there is no damage.
 fn damage(found: &Inspection) -> String {
     let mut text = damage_lines(&found.damage);
-    if found.n_orphaned > 0 {
-        let orphans = found.orphans.iter().take(ORPHANS_LISTED).map(|(series, n)| format!("{series} ({n})"));
-        let listed: Vec<_> = orphans.collect();
-        let more = if found.orphans.len() > listed.len() { ", ..., see --output json" } else { "" };
+    if found.n_unknown_samples > 0 {
+        let unknown_series =
+            found.unknown_series.iter().take(UNKNOWN_SERIES_LISTED).map(|(series, n)| format!("{series} ({n})"));
+        let listed: Vec<_> = unknown_series.collect();
+        let more = if found.unknown_series.len() > listed.len() { ", ..., see --output json" } else { "" };
         let listed = listed.join(", ");
-        text.push_str(&format!("\n{} samples of unknown series: {listed}{more}\n", found.n_orphaned));
+        text.push_str(&format!("\n{} samples of unknown series: {listed}{more}\n", found.n_unknown_samples));
     }
     if found.n_removed_files > 0 {
         text.push_str(&format!("\na running server deleted {} files during the inspection\n", found.n_removed_files));
@@ -196,15 +197,15 @@ fn json(found: &Inspection) -> Value {
         })
     };
     let parts = part_rows(&found.parts).into_iter().map(|(name, bits, _)| (name.to_owned(), json!(bits.div_ceil(8))));
-    let orphans = found.orphans.iter().map(|(series, n)| json!({"series": series, "samples": n}));
+    let unknown_series = found.unknown_series.iter().map(|(series, n)| json!({"series": series, "samples": n}));
     json!({
         "owner": "varve",
         "files": found.files.iter().map(file).collect::<Vec<_>>(),
         "partBytes": parts.collect::<serde_json::Map<_, _>>(),
         "partSamples": found.parts.n_samples,
         "series": found.n_series,
-        "unknownSamples": found.n_orphaned,
-        "unknownSeries": orphans.collect::<Vec<_>>(),
+        "unknownSamples": found.n_unknown_samples,
+        "unknownSeries": unknown_series.collect::<Vec<_>>(),
         "deletedFiles": found.n_removed_files,
         "damage": found.damage.entries().iter().map(damage_json).collect::<Vec<_>>(),
         "damageCount": found.damage.n_damaged(),

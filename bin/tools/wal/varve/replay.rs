@@ -19,16 +19,13 @@ use crate::tools::wal::report::{cost_fields, field_json, field_table};
 
 /// Interval of progress updates.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of shards and logs that a server chooses.
-const SHARDS_MAX: usize = 256;
 
 /// Replays the WAL, and prints how long it took.
 pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
     let n_threads = if args.concurrency == 0 { machine::cores() } else { args.concurrency };
     let defaults = Options::default();
     let options = Options {
-        shards: machine::cores().next_power_of_two().min(SHARDS_MAX),
-        wal_logs: machine::cores().next_power_of_two().min(SHARDS_MAX),
+        shards: machine::shards(),
         wal_sync: WalSync::Never,
         wal_replay_concurrency: n_threads,
         wal_replay_memory_bytes: if args.memory == 0 { defaults.wal_replay_memory_bytes } else { args.memory },
@@ -59,7 +56,7 @@ pub(in crate::tools::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
         ("samples", "samples", json!(stats.n_samples)),
         ("repeatedSamples", "duplicate samples", json!(stats.n_repeated)),
         ("conflictingSamples", "duplicate samples with another value", json!(stats.n_conflicting)),
-        ("unknownSamples", "samples of unknown series", json!(stats.n_orphaned)),
+        ("unknownSamples", "samples of unknown series", json!(stats.n_unknown_samples)),
         ("exemplars", "exemplars", json!(stats.n_exemplars)),
         ("tornBytes", "bytes in torn tails", json!(stats.torn_bytes)),
         ("damagedBytes", "damaged bytes", json!(stats.damaged_bytes)),

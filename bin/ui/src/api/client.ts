@@ -73,10 +73,19 @@ export function resume(): void {
 }
 
 function wait(reason: Waiting, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
   waiting.set(reason);
   return new Promise((resolve, reject) => {
-    resumed.push(resolve);
-    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+    const leave = () => {
+      resumed = resumed.filter((repeat) => repeat !== end);
+      reject(signal?.reason);
+    };
+    const end = () => {
+      signal?.removeEventListener("abort", leave);
+      resolve();
+    };
+    resumed.push(end);
+    signal?.addEventListener("abort", leave, { once: true });
   });
 }
 

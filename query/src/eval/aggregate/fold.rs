@@ -128,7 +128,7 @@ impl Fold {
     /// Returns the result as a column.
     pub(super) fn finish(self, annotations: &mut AnnotationList) -> Column {
         let values = match self.state {
-            // By reference: a list that is collected from the elements themselves keeps their larger allocation.
+            // iter(), not into_iter(): collecting in place would keep the larger allocation of the state.
             State::Sum(sums) => sums.iter().map(|sum| sum.total()).collect(),
             State::Avg(means) => means.iter().map(|mean| mean.finish()).collect(),
             State::Count(values) | State::Min(values) | State::Max(values) => values,

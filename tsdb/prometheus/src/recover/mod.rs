@@ -15,9 +15,9 @@
 //!    out-of-order samples, split chunks or tombstones are decoded, merged and encoded again.
 //!
 //! # Semantics, as in Prometheus' replay
-//! - In-order samples before the end of the newest block are dropped, and those before the time in the checkpoint
-//!   before
-//!   which the WAL was truncated. Blocks of out-of-order samples, of stale series and of selected series do not count.
+//! - In-order samples before the end of the newest block are dropped. So are those before the time before which the WAL
+//!   was truncated, which the checkpoint states. Blocks of out-of-order samples, of stale series and of selected series
+//!   do not count.
 //! - Head chunks of a series come before its WAL samples. A sample that is not newer than the last one is dropped.
 //! - Out-of-order samples of any age are kept. If two samples have the same timestamp, the first wins.
 //! - A tombstone deletes all samples of a series in its range, including out-of-order samples.

@@ -70,7 +70,7 @@ impl Exemplars {
         if !ring.has_room_for(number) {
             return Restored::Passed;
         }
-        let Some(series) = series() else { return Restored::Orphaned };
+        let Some(series) = series() else { return Restored::UnknownSeries };
         ring.restore(number, series, exemplar);
         Restored::Done
     }
@@ -140,7 +140,7 @@ pub(crate) enum Restored {
     /// The ring has the exemplar already, or has evicted it since.
     Passed,
     /// The series of the exemplar is unknown.
-    Orphaned,
+    UnknownSeries,
 }
 
 /// Returns `true` if labels pass all matchers of one of the `selectors`.

@@ -33,15 +33,15 @@ pub struct Inspection {
     /// Number of series defined.
     pub n_series: u64,
     /// Number of samples and histograms whose series is not defined.
-    pub n_orphaned: u64,
+    pub n_unknown_samples: u64,
     /// Number of samples by undefined series ref, for the first 100,000 of these series.
-    pub orphans: BTreeMap<u64, u64>,
+    pub unknown_series: BTreeMap<u64, u64>,
     /// Number of files that a server removed before the last attempt read them.
     pub n_removed_files: u64,
 }
 
 /// Maximum number of undefined series that are listed.
-const ORPHANS_MAX: usize = 100_000;
+const UNKNOWN_SERIES_MAX: usize = 100_000;
 
 /// Statistics of a file.
 #[derive(Debug, Clone)]
@@ -162,9 +162,9 @@ impl Inspection {
     fn check_series(&mut self, content: &Content<'_>, defined: &mut HashSet<u64>) {
         let mut used = |series: u64| {
             if !defined.contains(&series) {
-                self.n_orphaned += 1;
-                if self.orphans.len() < ORPHANS_MAX || self.orphans.contains_key(&series) {
-                    *self.orphans.entry(series).or_default() += 1;
+                self.n_unknown_samples += 1;
+                if self.unknown_series.len() < UNKNOWN_SERIES_MAX || self.unknown_series.contains_key(&series) {
+                    *self.unknown_series.entry(series).or_default() += 1;
                 }
             }
         };

@@ -75,8 +75,8 @@ fn statistics_agree_with_those_of_a_replay() {
         let counts = |file: &&FileSummary| file.file.role == Role::Live;
         let n_samples: u64 = found.files.iter().filter(counts).map(|file| file.n_samples).sum();
         let replayed = open(dir.path()).unwrap().stats().replayed;
-        let n_replayed = replayed.n_samples + replayed.n_repeated + replayed.n_conflicting + replayed.n_orphaned;
-        assert_eq!((n_samples, found.n_orphaned), (n_replayed, replayed.n_orphaned), "seed {seed}");
+        let n_replayed = replayed.n_samples + replayed.n_repeated + replayed.n_conflicting + replayed.n_unknown_samples;
+        assert_eq!((n_samples, found.n_unknown_samples), (n_replayed, replayed.n_unknown_samples), "seed {seed}");
         assert!(n_samples > 0 && found.n_series > 0 && found.n_series <= replayed.n_series);
         let sum = |field: fn(&FileIntegrity) -> u64| {
             found.files.iter().filter(counts).map(|file| field(&file.integrity)).sum::<u64>()
