@@ -267,13 +267,13 @@ impl AnnotationList {
     }
 
     /// Adds an annotation, or merges it into an equal one. Annotations at different positions are different if
-    /// `by_span`. Otherwise the last position is kept, except for counted annotations.
+    /// `by_span`. Otherwise the last position is kept, except for annotations with details.
     fn add_entry(&mut self, entry: Entry, by_span: bool) {
         let Self { entries, index, .. } = self;
         let is_known = |&at: &usize| entries[at].text == entry.text && (!by_span || entries[at].span == entry.span);
         if let Some(&at) = index.find(entry.hash, is_known) {
             let known = &mut entries[at];
-            if !entry.annotation.is_counted() {
+            if !entry.annotation.has_details() {
                 known.span = entry.span;
             }
             known.annotation.merge(entry.annotation);
@@ -375,9 +375,13 @@ impl Annotation {
         format!("{severity}: {self}")
     }
 
-    /// Returns `true` if the annotation includes its number of occurrences.
-    fn is_counted(&self) -> bool {
-        matches!(self, Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(_), .. })
+    /// Returns `true` if the annotation has details that a merge adds up. As in Prometheus, its first position counts.
+    fn has_details(&self) -> bool {
+        matches!(
+            self,
+            Self::ForcedMonotonicity(_)
+                | Self::OfMetric { annotation: SeriesAnnotation::StartTimestampsOverlap(_), .. }
+        )
     }
 
     /// Returns the details. The text omits them, so that annotations that differ only in details are equal.

@@ -59,6 +59,62 @@ fn absent_has_the_labels_of_all_matchers() {
 }
 
 #[test]
+fn durations_below_a_millisecond_are_no_interval() {
+    let (_folder, db) = store();
+    let run = |query: &str, times| plain_engine().run(&db, &QueryContext::unbounded(), &Request::new(query, times));
+    let range = Times::Range { start_ms: 0, end_ms: 99_000, step_ms: 15_000 };
+    for times in [Times::Instant(99_000), range] {
+        let default = run("sum_over_time(m[1m:])", times).unwrap().value;
+        for step in ["1ms/2", "0.0004 * 1", "step()/100000 + 1ms/2"] {
+            let value = run(&format!("sum_over_time(m[1m:{step}])"), times).unwrap().value;
+            assert_eq!(format!("{value:?}"), format!("{default:?}"), "{step}");
+        }
+        for query in ["count_over_time(m[1ms/2])", "count_over_time(m[0.0001])"] {
+            let value = run(query, times).unwrap().value;
+            assert!(
+                matches!(&value, Value::Vector(v) if v.is_empty())
+                    || matches!(&value, Value::Matrix(m) if m.is_empty())
+            );
+        }
+    }
+}
+
+#[test]
+fn a_range_query_with_one_step_warns_about_its_sort() {
+    let (_folder, db) = store();
+    let n_warnings = |end_ms| {
+        let times = Times::Range { start_ms: 0, end_ms, step_ms: 30_000 };
+        plain_engine()
+            .run(&db, &QueryContext::unbounded(), &Request::new("sort(m)", times))
+            .unwrap()
+            .annotations
+            .warnings()
+            .count()
+    };
+    assert_eq!((n_warnings(10_000), n_warnings(0)), (1, 0));
+}
+
+#[test]
+fn the_label_of_quantiles_may_be_the_name() {
+    let (_folder, db) = store();
+    let mut batch = WriteBatch::default();
+    for le in ["1", "+Inf"] {
+        let series = db.series(&Labels::from_pairs([("__name__", "h_bucket"), ("le", le)]).unwrap()).unwrap();
+        batch.push(series, Sample { timestamp_ms: 0, value: 1.0 }, 0);
+    }
+    db.append(&mut batch).unwrap();
+    let request = Request::new("histogram_quantiles(h_bucket, \"__name__\", -0, 0, 0.5)", Times::Instant(0));
+    let error = plain_engine().run(&db, &QueryContext::unbounded(), &request).unwrap_err();
+    assert!(error.to_string().contains("same labelset"), "0 and -0 are one quantile: {error}");
+    let request = Request::new("histogram_quantiles(h_bucket, \"__name__\", -0, 0.5)", Times::Instant(0));
+    let result = plain_engine().run(&db, &QueryContext::unbounded(), &request).unwrap();
+    let Value::Vector(vector) = result.value else { panic!("a vector") };
+    let mut labels: Vec<_> = vector.iter().map(|sample| sample.labels.to_string()).collect();
+    labels.sort_unstable();
+    assert_eq!(labels, ["{__name__=\"0.0\"}", "{__name__=\"0.5\"}"]);
+}
+
+#[test]
 fn common_subexpressions_are_read_once() {
     let (_folder, db) = store();
     let run = |query: &str, step_ms: i64| {

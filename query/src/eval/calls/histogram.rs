@@ -104,12 +104,16 @@ impl Evaluator<'_> {
         args[2..].iter().zip(&quantiles).try_for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span))?;
         let histograms = self.histograms(vector, args[0].span, grid)?;
         let (limits, mut out) = (self.limits.clone(), self.limits.vector());
+        let delayed = self.settings.features.delayed_name_removal;
         for quantiles in &quantiles {
-            self.each_quantile(&histograms, quantiles, grid, &mut |series| {
+            self.each_quantile(&histograms, quantiles, grid, &mut |mut series| {
+                // Before the label is set, which may be the name.
+                series.drop_name(delayed);
                 split_by_quantile(&series, quantiles, label, &limits, &mut out)
             })?;
         }
-        self.without_names(out)
+        out.merge_same_labels()?;
+        Ok(out)
     }
 
     /// `histogram_fraction(lower, upper, v)`
@@ -279,10 +283,12 @@ fn split_by_quantile(series: &Series, quantiles: &[f64], label: &str, limits: &L
     let mut charge = limits.ctx.charge();
     for (step, value) in series.column.iter() {
         limits.check()?;
-        let at = *index_of.entry(quantiles[step].to_bits()).or_insert(split.len());
+        // 0 and -0 are one quantile.
+        let quantile = quantiles[step] + 0.0;
+        let at = *index_of.entry(quantile.to_bits()).or_insert(split.len());
         if at == split.len() {
             charge.grow(series_size(series))?;
-            let labels = series.labels.with(label, &decimal::open_metrics(quantiles[step]));
+            let labels = series.labels.with(label, &decimal::open_metrics(quantile));
             let column = Column::absent(quantiles.len());
             split.push(Series { labels, drop_name: series.drop_name, column });
         }

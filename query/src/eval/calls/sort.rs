@@ -63,7 +63,7 @@ impl Evaluator<'_> {
     }
 
     fn warn_if_range(&mut self, plan: &Plan, grid: Grid) {
-        if grid.n_steps > 1 {
+        if grid.start_ms != grid.end_ms {
             self.annotations.add(Annotation::SortInRangeQuery, plan.span);
         }
     }

@@ -55,6 +55,20 @@ fn hints(db: &Db) -> Vec<(i64, Option<ResetHint>)> {
 }
 
 #[test]
+fn a_range_that_ends_before_it_starts_has_no_samples() {
+    let (_dir, db) = fresh(options());
+    let at = |minutes: i64, n| (NOW_MS + minutes * MINUTE_MS, following(n));
+    assert_eq!(push(&db, &[at(-2, 1), at(0, 2), at(-1, 3)]), []);
+    assert_eq!(append(&db, &[(1, NOW_MS, 1.0), (1, NOW_MS - MINUTE_MS, 2.0), (1, NOW_MS + 1, 3.0)]), []);
+    for _ in 0..2 {
+        for (start, end) in [(NOW_MS, NOW_MS - 1), (NOW_MS, NOW_MS - MINUTE_MS), (i64::MAX, i64::MIN), (i64::MAX, 0)] {
+            assert!(read(&db, TimeRange { start_ms: start, end_ms: end }).is_empty(), "{start} {end}");
+        }
+        db.flush().unwrap();
+    }
+}
+
+#[test]
 fn a_float_and_a_histogram_at_one_timestamp_are_duplicates() {
     use RejectReason::{Duplicate, HistogramTooLarge, TooOld};
     let (dir, mut db) = fresh(options());

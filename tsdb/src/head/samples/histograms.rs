@@ -69,7 +69,9 @@ impl Histograms {
     pub(in crate::head) fn copy(&self, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
         let begin = out.begin_histograms();
         let mut skipped = false;
-        for (&timestamp_ms, entry) in self.by_time.range(range.start_ms..=range.end_ms) {
+        // `BTreeMap::range` panics if the start is after the end.
+        let inside = (range.start_ms <= range.end_ms).then(|| self.by_time.range(range.start_ms..=range.end_ms));
+        for (&timestamp_ms, entry) in inside.into_iter().flatten() {
             let is_seen = view.is_none_or(|view| view.sees(entry.append_id));
             if is_seen {
                 out.push_histogram(timestamp_ms, &entry.layout, &entry.counts, entry.follows && !skipped);
