@@ -98,10 +98,16 @@ impl Entries {
     }
 
     /// Queues all evaluations that are due. Returns the time of the next check.
+    ///
+    /// A rule may read what a rule of another group has recorded. So groups that catch up run in the order of their
+    /// evaluation times, whatever their intervals are.
     fn enqueue_due(&mut self, waiting: Waiting<'_>, now: Time) -> Time {
         let mut next_at = now + SLEEP_MAX;
+        let running = self.by_key.values().filter(|entry| !entry.is_new && !entry.group.is_stopped());
+        let catch_up_tick = running.filter_map(|entry| entry.plan.catch_up_tick()).min();
         let is_idle = |entry: &&mut Entry| !entry.is_busy && !entry.is_new && !entry.group.is_stopped();
-        for entry in self.by_key.values_mut().filter(is_idle) {
+        let is_next = |entry: &&mut Entry| entry.plan.catch_up_tick().is_none_or(|tick| Some(tick) == catch_up_tick);
+        for entry in self.by_key.values_mut().filter(is_idle).filter(is_next) {
             let waits = entry.group.definition.query_offset_ms.is_none();
             let max_wait = waiting.max_wait.filter(|_| waits);
             let (next, n_missed) = entry.plan.next(now, Waiting { max_wait, ..waiting });
@@ -135,7 +141,7 @@ impl Entries {
 
     /// Returns the groups that still have to catch up evaluations.
     fn catching_up(&self) -> Vec<Arc<Group>> {
-        let entries = self.by_key.values().filter(|entry| entry.plan.is_catching_up());
+        let entries = self.by_key.values().filter(|entry| entry.plan.catch_up_tick().is_some());
         entries.map(|entry| Arc::clone(&entry.group)).collect()
     }
 
@@ -357,6 +363,29 @@ mod tests {
     fn a_panic_does_not_end_the_loop() {
         assert_eq!(unless_panicked(|| 1), Some(1));
         assert_eq!(unless_panicked(|| -> i32 { panic!("as the test wants") }), None);
+    }
+
+    #[test]
+    fn groups_catch_up_in_the_order_of_their_evaluations() {
+        let groups = "{name: slow, interval: 10s, rules: [{record: b, expr: a}]}, \
+                      {name: fast, interval: 1s, rules: [{record: a, expr: m}]}";
+        let (mut entries, _set) = loaded(groups, at(1000));
+        for entry in entries.by_key.values_mut() {
+            let schedule = *entry.group.schedule();
+            entry.plan = Plan::catch_up(schedule, schedule.at_or_before(at(1000)), at(1060));
+        }
+        let (mut ticks, now) = (Vec::new(), at(1080));
+        while let Some(job) = due(&mut entries, now) {
+            // Both may run at the same time only if their evaluations have one timestamp.
+            assert!(entries.queue.iter().all(|other| other.tick == job.tick));
+            ticks.push(job.tick);
+            entries.queue.iter().for_each(|other| ticks.push(other.tick));
+            for job in [job].into_iter().chain(std::mem::take(&mut entries.queue)) {
+                entries.done(&job);
+            }
+        }
+        assert!(ticks.is_sorted(), "{ticks:?}");
+        assert!(ticks.len() >= 80 + 7, "{}", ticks.len());
     }
 
     #[test]

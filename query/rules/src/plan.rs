@@ -65,10 +65,10 @@ impl Plan {
         Self { schedule, last, due: None, outage_end: Some(now) }
     }
 
-    /// Returns `true` while evaluations of an outage are left.
+    /// Returns the time of the next evaluation, or of the running one, while evaluations of an outage are left.
     #[must_use]
-    pub fn is_catching_up(&self) -> bool {
-        self.outage_end.is_some()
+    pub fn catch_up_tick(&self) -> Option<Time> {
+        self.outage_end.map(|_| self.schedule.after(self.last))
     }
 
     /// Creates the plan of a group that succeeds another one after a reload. `evaluated` is the last evaluation of the
