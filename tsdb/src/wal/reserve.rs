@@ -14,7 +14,8 @@ use crate::fs::{Fs, remove_if_exists, size_of_file};
 
 /// Size of the file in bytes. A flush writes its parts in sequence, and frees space only at its end.
 pub(crate) const RESERVE_SIZE: u64 = 8 << 20;
-const BUFFER_SIZE: usize = 1 << 20;
+/// Small, because the flushing thread then sleeps: the allocator keeps what it freed last.
+const BUFFER_SIZE: usize = 64 << 10;
 
 /// The reserved disk space.
 #[derive(Debug)]
@@ -58,11 +59,11 @@ impl Reserve {
     }
 
     fn write(&self) -> Result<()> {
-        // Random bytes, because the file system may compress.
         let mut buffer = vec![0; BUFFER_SIZE];
-        getrandom::fill(&mut buffer).map_err(|e| Error::io("fill", &self.path)(e.into()))?;
         let file = self.fs.create(&self.path).map_err(Error::io("create", &self.path))?;
         for _ in 0..RESERVE_SIZE / BUFFER_SIZE as u64 {
+            // Random bytes, because the file system may compress.
+            getrandom::fill(&mut buffer).map_err(|e| Error::io("fill", &self.path)(e.into()))?;
             file.append(&buffer).map_err(Error::io("write", &self.path))?;
         }
         file.sync().map_err(Error::io("sync", &self.path))
