@@ -132,15 +132,40 @@ const SHARED: HeaderName = HeaderName::from_static("x-varve-shared");
 /// The warning that `limit` truncated a result.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
+/// What a handler does on a blocking thread. Boxed, so that its way there is compiled once and not for each handler.
+type Job = Box<dyn FnOnce(&mut Work) -> Result<(), ApiError> + Send>;
+
 /// Waits for a permit, runs `job` on a blocking thread, and responds with the bytes that it writes, or with 204 if
 /// there are none.
 ///
 /// When the returned future or the body of the response is dropped, the request is interrupted.
-pub(crate) async fn run(
+pub(crate) fn run(
     state: &HttpState,
     class: RequestClass,
     timeout: Option<Duration>,
     job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
+) -> impl Future<Output = Result<Response, ApiError>> {
+    run_alone(state, class, timeout, Box::new(job))
+}
+
+/// Runs `job` as [`run`] does, or waits for an identical request. Requests are identical if they have the same path and
+/// `parameters`, which must contain everything that the response depends on, including the timeout and the values of
+/// defaults.
+pub(crate) fn run_shared(
+    state: &HttpState,
+    class: RequestClass,
+    timeout: Option<Duration>,
+    parameters: String,
+    job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
+) -> impl Future<Output = Result<Response, ApiError>> {
+    join_or_run(state, class, timeout, parameters, Box::new(job))
+}
+
+async fn run_alone(
+    state: &HttpState,
+    class: RequestClass,
+    timeout: Option<Duration>,
+    job: Job,
 ) -> Result<Response, ApiError> {
     let ctx = state.app.context(timeout);
     let cancel = CancelOnDrop(ctx.clone());
@@ -150,15 +175,12 @@ pub(crate) async fn run(
     respond(output, Box::new(cancel))
 }
 
-/// Runs `job` as [`run`] does, or waits for an identical request. Requests are identical if they have the same path and
-/// `parameters`, which must contain everything that the response depends on, including the timeout and the values of
-/// defaults.
-pub(crate) async fn run_shared(
+async fn join_or_run(
     state: &HttpState,
     class: RequestClass,
     timeout: Option<Duration>,
     parameters: String,
-    job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
+    job: Job,
 ) -> Result<Response, ApiError> {
     let started = Instant::now();
     let context = RequestContext::current();
@@ -182,19 +204,13 @@ pub(crate) async fn run_shared(
             }
             drop((result, computation));
             let left = timeout.unwrap_or(state.app.settings.args.query_timeout).saturating_sub(started.elapsed());
-            run(state, class, Some(left), job).await
+            run_alone(state, class, Some(left), job).await
         }
     }
 }
 
 /// Starts the computation, which outlives the leader's connection. If it has to wait for a permit, a task waits.
-fn lead(
-    state: &HttpState,
-    class: RequestClass,
-    ctx: QueryContext,
-    computation: &Arc<Computation>,
-    job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) {
+fn lead(state: &HttpState, class: RequestClass, ctx: QueryContext, computation: &Arc<Computation>, job: Job) {
     let (state, output) = (state.clone(), OutputSender::Computation(Completion::of(computation)));
     let started = async move { start(&state, class, ctx, output, job).await };
     let mut started = Box::pin(RequestContext::current().scope(started));
@@ -205,13 +221,7 @@ fn lead(
 }
 
 /// Waits for a permit and starts `job` on a blocking thread, which sends the output.
-async fn start(
-    state: &HttpState,
-    class: RequestClass,
-    ctx: QueryContext,
-    output: OutputSender,
-    job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) {
+async fn start(state: &HttpState, class: RequestClass, ctx: QueryContext, output: OutputSender, job: Job) {
     let context = RequestContext::current();
     context.note_read();
     let registration = state.app.active_requests.register(context, class, &ctx);
@@ -233,7 +243,7 @@ fn spawn(
     permit: Permit,
     (ctx, output): (QueryContext, OutputSender),
     store: Arc<Store>,
-    job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
+    job: Job,
 ) {
     let out = ResponseWriter::new(ctx.clone(), app.settings.response, output, Some(permit));
     let app = Arc::clone(app);
@@ -249,7 +259,7 @@ fn spawn(
 }
 
 /// Runs `job` and ends its response, even after a panic.
-fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: impl FnOnce(&mut Work) -> Result<(), ApiError>) {
+fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: Job) {
     app.record_start(request);
     let result = catch_unwind(AssertUnwindSafe(|| job(&mut work))).unwrap_or_else(|_logged_by_the_hook| {
         app.metrics.panics.inc();
