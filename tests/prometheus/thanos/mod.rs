@@ -5,6 +5,7 @@
 mod cost;
 mod distributed;
 mod ingest;
+mod keepalive;
 mod leaf;
 mod load;
 mod messages;
