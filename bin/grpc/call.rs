@@ -170,9 +170,10 @@ async fn read<M: Message + Default + 'static>(
     let limits = BodyLimits::new(REQUEST_SIZE_MAX, "gRPC request", &state.app.settings);
     let body = request_body::read(request.into_body(), limits, &mut charge).await.map_err(ApiError::from)?;
     let decode = move || -> Result<(M, Charge), Status> {
-        let message = frame::read(&body, coding, REQUEST_SIZE_MAX, &mut charge)?;
+        let mut buffer = Vec::new();
+        let message = frame::read(&body, coding, REQUEST_SIZE_MAX, &mut charge, &mut buffer)?;
         charge.grow(message.len() * BYTES_PER_BYTE).map_err(ApiError::from)?;
-        let decoded = M::decode(&*message).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        let decoded = M::decode(message).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
         Ok((decoded, charge))
     };
     tokio::task::spawn_blocking(decode).await.map_err(|error| Status::new(Code::Internal, error.to_string()))?

@@ -3,11 +3,11 @@
 //!
 //! A `thanos receive` router compresses with framed snappy unless told otherwise.
 
-use std::borrow::Cow;
 use std::io::{Read, Write};
 
 use prost::Message;
-use varve_ingest::compression::GzipReader;
+use varve_ingest::compression::{GzipReader, snappy_frames};
+use varve_ingest::{Malformed, WriteError};
 use varve_tsdb::context::Charge;
 
 use super::status::{Code, Status};
@@ -57,27 +57,38 @@ impl Coding {
     }
 
     /// Decompresses a message of at most `size_max` bytes, charging it before it grows.
-    fn decompress(self, message: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>, Status> {
-        let broken = |error: std::io::Error| Status::new(Code::InvalidArgument, format!("decompress: {error}"));
+    fn decompress<'a>(
+        self,
+        message: &[u8],
+        size_max: usize,
+        charge: &mut Charge,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], ReadError> {
         let mut reader: Box<dyn Read + '_> = match self {
-            Self::Identity => return Err(Status::new(Code::Internal, "compressed message without grpc-encoding")),
+            Self::Identity => return Err(ReadError::Protocol("compressed message without grpc-encoding".to_owned())),
             Self::Gzip => Box::new(GzipReader::new(message)),
-            Self::Snappy => Box::new(snap::read::FrameDecoder::new(message)),
+            Self::Snappy => {
+                let size = snappy_frames::declared_size(message)?;
+                check_size(size, size_max)?;
+                charge.grow(size)?;
+                // The buffer keeps its length, so that it is zeroed only once.
+                buffer.resize(size.max(buffer.len()), 0);
+                snappy_frames::decompress(message, &mut buffer[..size])?;
+                return Ok(&buffer[..size]);
+            }
             Self::Zstd => {
-                let mut decoder = zstd::Decoder::with_buffer(message).map_err(broken)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(broken)?;
+                let mut decoder = zstd::Decoder::with_buffer(message)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
                 Box::new(decoder)
             }
         };
-        let mut bytes = Vec::new();
+        buffer.clear();
         loop {
-            charge.grow(STEP).map_err(ApiError::from)?;
-            let n = (&mut reader).take(STEP as u64).read_to_end(&mut bytes).map_err(broken)?;
-            if bytes.len() > size_max {
-                return Err(too_large(bytes.len(), size_max));
-            }
+            charge.grow(STEP)?;
+            let n = (&mut reader).take(STEP as u64).read_to_end(buffer)?;
+            check_size(buffer.len(), size_max)?;
             if n < STEP {
-                return Ok(bytes);
+                return Ok(buffer);
             }
         }
     }
@@ -102,35 +113,71 @@ impl Coding {
     }
 }
 
-fn too_large(size: usize, size_max: usize) -> Status {
-    Status::new(Code::ResourceExhausted, format!("message of {size} bytes exceeds the limit of {size_max} bytes"))
+/// The reason why a request has no message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("{0}")]
+    Protocol(String),
+    #[error("decompress: {0}")]
+    Broken(#[from] std::io::Error),
+    #[error("message of {size} bytes exceeds the limit of {size_max} bytes")]
+    TooLarge { size: usize, size_max: usize },
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] varve_tsdb::Error),
 }
 
-/// Returns the only message of a request's body, decompressed.
+impl From<ReadError> for Status {
+    fn from(error: ReadError) -> Self {
+        let code = match error {
+            ReadError::Memory(error) => return ApiError::from(error).into(),
+            ReadError::Protocol(_) => Code::Internal,
+            ReadError::Broken(_) => Code::InvalidArgument,
+            ReadError::TooLarge { .. } => Code::ResourceExhausted,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<ReadError> for WriteError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Memory(error) => Self::Store(error),
+            error => Malformed::Encoding { encoding: "gRPC", reason: error.to_string() }.into(),
+        }
+    }
+}
+
+fn check_size(size: usize, size_max: usize) -> Result<(), ReadError> {
+    if size > size_max { Err(ReadError::TooLarge { size, size_max }) } else { Ok(()) }
+}
+
+/// Returns the only message of a request's body, decompressed into `buffer` if necessary.
 ///
 /// # Errors
-/// If the body is not one whole message, does not decompress, or is too large.
+/// See [`ReadError`].
 pub(super) fn read<'a>(
     body: &'a [u8],
     coding: Coding,
     size_max: usize,
     charge: &mut Charge,
-) -> Result<Cow<'a, [u8]>, Status> {
+    buffer: &'a mut Vec<u8>,
+) -> Result<&'a [u8], ReadError> {
     let Some((header, message)) = body.split_first_chunk::<HEADER_SIZE>() else {
-        return Err(Status::new(Code::Internal, "request without a message"));
+        return Err(ReadError::Protocol("request without a message".to_owned()));
     };
     let [is_compressed, a, b, c, d] = *header;
     #[expect(clippy::big_endian_bytes, reason = "the protocol demands it")]
     let size = u32::from_be_bytes([a, b, c, d]) as usize;
     if size != message.len() {
         let text = format!("request of {} bytes has a message of {size} bytes", message.len());
-        return Err(Status::new(Code::Internal, text));
+        return Err(ReadError::Protocol(text));
     }
-    match is_compressed {
-        0 if size > size_max => Err(too_large(size, size_max)),
-        0 => Ok(Cow::Borrowed(message)),
-        _ => coding.decompress(message, size_max, charge).map(Cow::Owned),
+    if is_compressed != 0 {
+        return coding.decompress(message, size_max, charge, buffer);
     }
+    check_size(size, size_max)?;
+    Ok(message)
 }
 
 /// Writes the messages of a response.
@@ -226,9 +273,9 @@ mod tests {
 
     const MEMORY: usize = 16 << 20;
 
-    fn read_within(body: &[u8], coding: Coding, size_max: usize, memory: usize) -> Result<Vec<u8>, Status> {
+    fn read_within(body: &[u8], coding: Coding, size_max: usize, memory: usize) -> Result<Vec<u8>, ReadError> {
         let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("--query.max-memory", memory));
-        read(body, coding, size_max, &mut ctx.charge()).map(Cow::into_owned)
+        Ok(read(body, coding, size_max, &mut ctx.charge(), &mut Vec::new())?.to_vec())
     }
 
     #[test]
@@ -244,8 +291,11 @@ mod tests {
             if coding != Coding::Identity {
                 let exceeds = |size_max, memory| read_within(&frame, coding, size_max, memory).unwrap_err();
                 let too_large = exceeds(message.len() - 1, MEMORY);
-                assert_eq!(too_large.code, Code::ResourceExhausted, "{name}");
-                assert!(exceeds(message.len(), 1 << 20).message.contains("--query.max-memory"), "{name}");
+                assert_eq!(Status::from(too_large).code, Code::ResourceExhausted, "{name}");
+                let no_memory = exceeds(message.len(), 1 << 20);
+                assert!(no_memory.to_string().contains("--query.max-memory"), "{name}");
+                // A router retries it, unlike all others.
+                assert!(matches!(WriteError::from(no_memory), WriteError::Store(_)), "{name}");
             }
         }
         assert_eq!(Coding::of("deflate"), None);
@@ -260,9 +310,9 @@ mod tests {
             (b"\0\0\0\0\0\0\0\0\0\0", "has a message of 0 bytes"),
             (b"\x01\0\0\0\x01a", "decompress: "),
         ] {
-            let message = read_within(body, Coding::Snappy, 100, MEMORY).unwrap_err().message;
+            let message = read_within(body, Coding::Snappy, 100, MEMORY).unwrap_err().to_string();
             assert!(message.contains(expect), "{message}");
         }
-        assert_eq!(read_within(b"\0\0\0\0\0", Coding::Snappy, 100, MEMORY), Ok(Vec::new()));
+        assert!(read_within(b"\0\0\0\0\0", Coding::Snappy, 100, MEMORY).is_ok_and(|message| message.is_empty()));
     }
 }

@@ -1,5 +1,7 @@
 //! Decompression of request bodies with bounded memory.
 
+pub mod snappy_frames;
+
 use std::io::{self, Cursor, Read};
 
 use flate2::bufread::GzDecoder;

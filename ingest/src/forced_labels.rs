@@ -1,25 +1,66 @@
-//! Labels that all series of a sender get, whatever it sends: the labels of a tenant.
+//! Labels that all series of a request get, whatever it sends: the labels of a tenant. They replace labels of the same
+//! name.
 //!
-//! They replace labels of the same name, before HA deduplication and relabeling, and again after relabeling. The routes
-//! of such a sender have keys of their own in the route cache, as the same label set leads to other series.
+//! The label of a Thanos tenant is added to the labels as sent, so that relabel rules may change it. The labels of a
+//! token are forced: they replace labels before HA deduplication and relabeling, and again after relabeling. The routes
+//! of such requests have keys of their own in the route cache, as the same label set leads to other series.
 
 use varve_tsdb::Labels;
 
 use crate::batch::{RouteHasher, RouteKey};
+use crate::remote_write::LabelPairs;
 
-/// The labels of one sender.
+/// The labels of one request.
 #[derive(Debug)]
 pub(crate) struct ForcedLabels<'a> {
+    added: Option<(&'a str, &'a str)>,
     labels: &'a [(String, String)],
-    hasher: &'a RouteHasher,
+    /// The hash of all labels. `None` without labels.
+    key: Option<(RouteKey, &'a RouteHasher)>,
 }
 
 impl<'a> ForcedLabels<'a> {
-    pub(crate) fn new(labels: &'a [(String, String)], hasher: &'a RouteHasher) -> Self {
-        Self { labels, hasher }
+    pub(crate) fn new(
+        added: Option<(&'a str, &'a str)>,
+        labels: &'a [(String, String)],
+        hasher: &'a RouteHasher,
+    ) -> Self {
+        let key = (added.is_some() || !labels.is_empty()).then(|| {
+            let mut bytes = Vec::new();
+            // Always two texts of an added label, so that it has another key than the same label in `labels`.
+            let (name, value) = added.unwrap_or_default();
+            let labels = labels.iter().flat_map(|(name, value)| [&**name, &**value]);
+            for text in [name, value].into_iter().chain(labels) {
+                bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(text.as_bytes());
+            }
+            (hasher.hash(&bytes), hasher)
+        });
+        Self { added, labels, key }
     }
 
-    /// Returns the labels of a series with these labels.
+    /// Returns the labels of a series as sent, and the added label instead of the first one of its name.
+    pub(crate) fn add<'b>(&self, sent: LabelPairs<'b>) -> impl Iterator<Item = (&'b [u8], &'b [u8])>
+    where
+        'a: 'b,
+    {
+        let added = self.added.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let mut replaced = added.map(|(name, _)| name);
+        added.into_iter().chain(sent.filter(move |(name, _)| replaced.take_if(|replaced| replaced == name).is_none()))
+    }
+
+    /// As [`ForcedLabels::add`].
+    pub(crate) fn add_to<'b>(&self, sent: &mut Vec<(&'b str, &'b str)>)
+    where
+        'a: 'b,
+    {
+        if let Some(added) = self.added {
+            sent.iter().position(|(name, _)| *name == added.0).map(|idx| sent.remove(idx));
+            sent.insert(0, added);
+        }
+    }
+
+    /// Returns the labels of a series with the forced labels.
     pub(crate) fn apply(&self, labels: Labels) -> Labels {
         self.labels.iter().fold(labels, |labels, (name, value)| labels.with(name, value))
     }
@@ -28,16 +69,11 @@ impl<'a> ForcedLabels<'a> {
     #[inline]
     pub(crate) fn key(&self, key: RouteKey) -> RouteKey {
         // Fast path: no tenant.
-        if self.labels.is_empty() { key } else { self.key_of_tenant(key) }
-    }
-
-    #[inline(never)]
-    fn key_of_tenant(&self, key: RouteKey) -> RouteKey {
-        let mut bytes = key.to_bytes().to_vec();
-        for text in self.labels.iter().flat_map(|(name, value)| [name, value]) {
-            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(text.as_bytes());
-        }
-        self.hasher.hash(&bytes)
+        let Some((of_labels, hasher)) = self.key else { return key };
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&key.to_bytes());
+        bytes[16..].copy_from_slice(&of_labels.to_bytes());
+        // A sum of both would be the same for a tenant and a label that change places.
+        hasher.hash(&bytes)
     }
 }

@@ -17,7 +17,7 @@ use crate::label_set;
 use crate::limits::Limits;
 use crate::outcome::{ExemplarRejection, Reason};
 use crate::relabel::{ActiveRules, Attribution, Relabeled};
-use crate::remote_write::{LabelPairs, label_pairs, v1};
+use crate::remote_write::{label_pairs, v1};
 use crate::route::{Route, RouteCache, Scope};
 
 /// A decoded request, and the settings and caches that resolve its series.
@@ -152,13 +152,14 @@ impl<'a> Resolver<'a> {
         let strings = &mut *self.strings.borrow_mut();
         // Fast path: the labels are encoded as most senders do.
         if !self.is_v2() && v1::plain_strings(self.message, series.labels, strings) {
+            self.forced.add_to(strings);
             return label_set::parse_strings(strings, self.limits);
         }
         label_set::parse(self.pairs(series), self.limits, strings)
     }
 
-    pub(crate) fn pairs(&self, series: &SeriesEntry) -> LabelPairs<'a> {
-        label_pairs(self.batch, self.message, series.labels)
+    pub(crate) fn pairs(&self, series: &SeriesEntry) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        self.forced.add(label_pairs(self.batch, self.message, series.labels))
     }
 
     pub(crate) fn is_v2(&self) -> bool {

@@ -72,6 +72,8 @@ pub struct Origin<'a> {
     pub team: Option<&'a str>,
     /// The authenticated user or token; `None` if the server has none.
     pub user: Option<&'a str>,
+    /// A label that all series of the request get before relabeling. It replaces a label of the same name.
+    pub added_label: Option<(&'a str, &'a str)>,
     /// Labels that all series of the request get. They replace labels of the same name.
     pub labels: &'a [(String, String)],
     /// Called when the request starts to wait in the queue, to release resources that it does not need there.
@@ -101,6 +103,8 @@ pub(crate) struct Permit<'a> {
     on_queued: Option<&'a dyn Fn()>,
     /// The team that the sender names, if any.
     team: Option<Team>,
+    /// See [`Origin::added_label`].
+    pub(crate) added_label: Option<(&'a str, &'a str)>,
     /// Labels that all series get.
     pub(crate) labels: &'a [(String, String)],
     pub(crate) memory: Reservation<'a>,
@@ -165,7 +169,7 @@ impl AdmissionControl {
         let team = origin.team.map(|name| self.budgets.team_sent(name, origin.user));
         self.wait_for_samples(origin.on_queued, team, body_size, deadline)?;
         let permit = self.permit(origin.on_queued, team, size, deadline)?;
-        Ok(Permit { labels: origin.labels, ..permit })
+        Ok(Permit { added_label: origin.added_label, labels: origin.labels, ..permit })
     }
 
     /// Takes steps 3 to 5 for samples of a rule. Without a team, no budget applies.
@@ -189,8 +193,17 @@ impl AdmissionControl {
         deadline: Instant,
     ) -> Result<Permit<'a>, WriteError> {
         let memory = self.memory.reserve_until(size, deadline)?;
-        let creation = Creation::NotRequested;
-        Ok(Permit { control: self, on_queued, team, labels: &[], memory, priority: None, creation, queued: None })
+        Ok(Permit {
+            control: self,
+            on_queued,
+            team,
+            added_label: None,
+            labels: &[],
+            memory,
+            priority: None,
+            creation: Creation::NotRequested,
+            queued: None,
+        })
     }
 
     /// Waits while the samples of `team` are certain to be denied. `None`: the sender names no team.

@@ -90,6 +90,7 @@ impl RouteKey {
         self.0[2]
     }
 
+    #[inline]
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         self.to_bits().to_le_bytes()
     }

@@ -30,10 +30,9 @@ use parking_lot::Mutex;
 use varve_tsdb::Labels;
 use varve_tsdb::fs::{Clock, Fs, SystemClock};
 
-use crate::batch::{DecodedBatch, RouteHasher};
+use crate::batch::RouteHasher;
 use crate::outcome::Reason;
 use crate::persisted_state::{LoadOutcome, PersistedState};
-use crate::remote_write::{LabelPairs, label_pairs};
 use election::{Decision, Election, Moment, NAME_SIZE_MAX};
 
 pub use election::{HaCluster, HaReplica};
@@ -182,9 +181,15 @@ impl Ha {
 
 impl<'a> HaContext<'a> {
     /// Finds the pair of a request, and records the time of the request.
-    pub(crate) fn new(ha: Option<&'a Ha>, message: &'a [u8], batch: &'a DecodedBatch, hasher: &RouteHasher) -> Self {
+    ///
+    /// `first` has the labels of the first series.
+    pub(crate) fn new(
+        ha: Option<&'a Ha>,
+        first: Option<impl Iterator<Item = (&'a [u8], &'a [u8])>>,
+        hasher: &RouteHasher,
+    ) -> Self {
         let Some(ha) = ha else { return Self { ha: None, own: None, salt: 0 } };
-        let pair = batch.series.first().and_then(|first| ha.pair(label_pairs(batch, message, first.labels)));
+        let pair = first.and_then(|labels| ha.pair(labels));
         let salt = ha.salt(pair, hasher);
         Self { ha: Some(ha), own: pair.map(|pair| (pair, ha.decide(pair))), salt }
     }
@@ -205,7 +210,7 @@ impl<'a> HaContext<'a> {
     }
 
     /// Returns `true` if a series belongs to the pair of the request, and the sender is a standby.
-    pub(crate) fn is_own_standby(&self, labels: LabelPairs<'_>) -> bool {
+    pub(crate) fn is_own_standby<'b>(&self, labels: impl Iterator<Item = (&'b [u8], &'b [u8])>) -> bool {
         match (self.ha, self.own) {
             (Some(ha), Some((pair, Decision::Standby))) => ha.pair(labels) == Some(pair),
             _ => false,
@@ -235,7 +240,7 @@ impl<'a> HaContext<'a> {
     }
 
     /// Counts deduplicated samples of a series for its cluster.
-    pub(crate) fn count_deduplicated(&self, labels: LabelPairs<'_>, n_samples: u64) {
+    pub(crate) fn count_deduplicated<'b>(&self, labels: impl Iterator<Item = (&'b [u8], &'b [u8])>, n_samples: u64) {
         if let Some((ha, pair)) = self.ha.and_then(|ha| Some((ha, ha.pair(labels)?))) {
             ha.elections.count_deduplicated(pair, n_samples);
         }

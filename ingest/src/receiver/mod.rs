@@ -24,7 +24,7 @@ use crate::relabel::{
     ActiveRules, DisabledByUse, DisabledRules, DroppingRule, EnabledRule, RelabelPreview, RuleState, RuleStats, Rules,
     UsedRule,
 };
-use crate::remote_write::{snappy, v1, v2};
+use crate::remote_write::{label_pairs, snappy, v1, v2};
 use crate::request::Request;
 use crate::resolve::Resolver;
 use crate::route::{RouteCache, Scope};
@@ -110,15 +110,26 @@ impl Receiver {
         self.counted(body, |buffers| self.receive(origin, version, body, buffers))
     }
 
-    /// Writes a `prometheus.WriteRequest` of remote write 1.0 that is not compressed.
+    /// Writes a `thanos.WriteRequest`. Its tenant, unless it is empty, is the team of the request, and the label
+    /// `tenant_label` of each series, unless the name is empty. `read` returns the message in `body`, decompressed into
+    /// a reused buffer if necessary.
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn write_message(&self, origin: &Origin<'_>, message: &[u8]) -> Result<Written, WriteError> {
-        self.counted(message, |buffers| {
-            let permit = self.admit(origin, message.len(), message.len())?;
-            let Buffers { batch, request, .. } = buffers;
-            permit.decode(|| v1::decode(message, &self.hasher, &self.limits, batch))?;
+    pub fn write_routed(
+        &self,
+        origin: &Origin<'_>,
+        tenant_label: &str,
+        body: &[u8],
+        read: impl for<'a> FnOnce(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], WriteError>,
+    ) -> Result<Written, WriteError> {
+        self.counted(body, |Buffers { message, batch, request }| {
+            let message = read(body, message)?;
+            let tenant = Some(v1::tenant(message)?).filter(|tenant| !tenant.is_empty());
+            let added_label = tenant.filter(|_| !tenant_label.is_empty()).map(|tenant| (tenant_label, tenant));
+            let origin = Origin { team: tenant.or(origin.team), added_label, ..*origin };
+            let permit = self.admit(&origin, message.len(), message.len())?;
+            permit.decode(|| v1::decode_routed(message, &self.hasher, &self.limits, batch))?;
             self.store(permit, (message, batch), Rejects::default(), request)
         })
     }
@@ -343,9 +354,10 @@ impl Receiver {
         permit.memory.grow(decoded_size(batch))?;
         let RequestBuffers { routes, order, outgoing } = buffers;
         let rules = &*self.rules();
-        let forced = ForcedLabels::new(permit.labels, &self.hasher);
+        let forced = ForcedLabels::new(permit.added_label, permit.labels, &self.hasher);
         let ha = self.ha.read().clone();
-        let ha = &HaContext::new(ha.as_deref(), message, batch, &self.hasher);
+        let first = batch.series.first().map(|first| forced.add(label_pairs(batch, message, first.labels)));
+        let ha = &HaContext::new(ha.as_deref(), first, &self.hasher);
         let (team, budgets) = (permit.team(), self.admission.budgets());
         let scope = Scope::new(rules.generation ^ ha.salt(), budgets.generation(), team.unwrap_or_default());
         let key =

@@ -26,6 +26,48 @@ pub fn decode(
     limits: &Limits,
     batch: &mut DecodedBatch,
 ) -> Result<(), WriteError> {
+    decode_fields(message, WRITE_REQUEST, hasher, limits, batch)
+}
+
+/// Decodes a decompressed `thanos.WriteRequest` as [`decode`] does: its series are encoded as in
+/// `prometheus.WriteRequest`, and its other fields are skipped.
+///
+/// # Errors
+/// As [`decode`].
+pub(crate) fn decode_routed(
+    message: &[u8],
+    hasher: &RouteHasher,
+    limits: &Limits,
+    batch: &mut DecodedBatch,
+) -> Result<(), WriteError> {
+    decode_fields(message, ROUTED_REQUEST, hasher, limits, batch)
+}
+
+/// Returns the tenant of a `thanos.WriteRequest`; empty if it has none.
+///
+/// # Errors
+/// If the message is not a sequence of fields, or the tenant is not UTF-8.
+pub(crate) fn tenant(message: &[u8]) -> Result<&str, Malformed> {
+    let (mut tenant, mut reader) = (Reader::new(b""), Reader::new(message));
+    while let Some(key) = reader.key()? {
+        match key {
+            TENANT => tenant = reader.message()?,
+            _ => reader.skip_unknown(key, 0)?,
+        }
+    }
+    let invalid = |_| Malformed::Protobuf { offset: tenant.at(), reason: "tenant is not UTF-8" };
+    std::str::from_utf8(tenant.rest()).map_err(invalid)
+}
+
+/// Decodes the fields `known`.
+#[inline]
+fn decode_fields(
+    message: &[u8],
+    known: u32,
+    hasher: &RouteHasher,
+    limits: &Limits,
+    batch: &mut DecodedBatch,
+) -> Result<(), WriteError> {
     limits.check_decompressed(message.len() as u64)?;
     batch.clear();
     let mut reader = Reader::new(message);
@@ -36,11 +78,11 @@ pub fn decode(
                 batch.push_series(labels, contiguous.then(|| hasher.hash(labels.of(message))));
                 limits.check_series(batch.series.len())?;
             }
-            METADATA => {
+            METADATA if known == WRITE_REQUEST => {
                 batch.families.push(decode_family(reader.message()?)?);
                 limits.check_families(batch.families.len())?;
             }
-            _ => reader.skip_unknown(key, WRITE_REQUEST)?,
+            _ => reader.skip_unknown(key, known)?,
         }
     }
     Ok(())
@@ -279,6 +321,8 @@ fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, Malformed> {
 const TIMESERIES: Key = len_key(1);
 const METADATA: Key = len_key(3);
 const WRITE_REQUEST: u32 = 1 << 1 | 1 << 3;
+const TENANT: Key = len_key(2);
+const ROUTED_REQUEST: u32 = 1 << 1;
 
 const LABELS: Key = len_key(1);
 const SAMPLES: Key = len_key(2);

@@ -59,6 +59,7 @@ pub(crate) async fn ingest(
         let release = || permit.borrow_mut().release();
         let origin = Origin {
             team: team.as_deref(),
+            added_label: None,
             user: user.as_ref().map(|user| &*user.name),
             labels: user.as_ref().and_then(|user| user.tenant.as_ref()).map_or(&[], |tenant| &tenant.labels),
             on_queued: Some(&release),
