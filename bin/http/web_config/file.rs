@@ -97,12 +97,20 @@ const HEADERS: [&str; 5] = [
     "X-Frame-Options",
     "X-XSS-Protection",
 ];
+/// The headers that may have certain values only, as there.
+const HEADER_VALUES: [(&str, &[&str]); 2] =
+    [("X-Content-Type-Options", &["nosniff"]), ("X-Frame-Options", &["deny", "sameorigin"])];
 
 /// Parses a file.
 ///
 /// # Errors
-/// If it is not YAML, or has an unknown key. The message contains no values.
+/// If it is not YAML, or has an unknown, repeated or unsupported key. The message contains no values.
 pub(super) fn parse(text: &str) -> Result<File> {
+    // Rejects a repeated key, which the maps of a file accept.
+    let value: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
+    if value.get("rate_limit").is_some() {
+        bail!("rate_limit is not supported; --web.max-connections and --query.max-concurrency limit the load");
+    }
     let file: Option<File> = serde_yaml_ng::from_str(text)?;
     Ok(file.unwrap_or_default())
 }
@@ -121,6 +129,10 @@ impl HttpServerConfig {
         let header = |(name, value): (&String, &String)| {
             if !HEADERS.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
                 bail!("http_server_config.headers: {name:?} cannot be configured, only {HEADERS:?}");
+            }
+            let known = HEADER_VALUES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+            if let Some((_, values)) = known.filter(|(_, values)| !values.contains(&value.as_str())) {
+                bail!("http_server_config.headers: {name}: expected one of {values:?}");
             }
             let name = name.parse::<HeaderName>()?;
             let value =
@@ -149,7 +161,10 @@ mod tests {
         check("tls_server_config: {cert_path: x}", "unknown field `cert_path`");
         check("bearer_tokens: [{scopes: [all]}]", "unknown variant `all`");
         check("http_server_config: {headers: {Server: x}}", "\"Server\" cannot be configured");
-        check("http_server_config: {headers: {X-Frame-Options: \"a\\nb\"}}", "is not valid");
+        check("http_server_config: {headers: {X-XSS-Protection: \"a\\nb\"}}", "is not valid");
+        check("http_server_config: {headers: {X-Frame-Options: foo}}", "expected one of [\"deny\", \"sameorigin\"]");
+        check("basic_auth_users: {a: x, a: y}", "duplicate entry with key \"a\"");
+        check("rate_limit: {interval: 1s}", "rate_limit is not supported");
         parse("").unwrap();
     }
 
