@@ -193,6 +193,23 @@ impl AlertingConfig {
     }
 }
 
+impl FileDiscovery {
+    /// Checks everything but the contents of the files.
+    ///
+    /// # Errors
+    /// No path, an unknown extension, or an interval of 0.
+    pub(crate) fn check(&self) -> Result<()> {
+        ensure!(!self.files.is_empty(), "must contain at least one path");
+        ensure!(!self.refresh_interval.is_zero(), "refresh_interval: must be more than 0");
+        for file in &self.files {
+            let extension = file.extension().unwrap_or_default();
+            let is_known = ["json", "yml", "yaml"].iter().any(|known| extension == *known);
+            ensure!(is_known, "files: {file:?} does not end in .json, .yml or .yaml");
+        }
+        Ok(())
+    }
+}
+
 impl AlertmanagerConfig {
     fn check(&self) -> Result<()> {
         self.target_rules()?;
@@ -203,15 +220,7 @@ impl AlertmanagerConfig {
         for target in targets.filter(|_| self.relabel_configs.is_empty()) {
             ensure!(!target.contains('/'), "static_configs: {target:?} is not a valid hostname");
         }
-        for FileDiscovery { files, refresh_interval } in &self.file_sd_configs {
-            ensure!(!files.is_empty(), "file_sd_configs: must contain at least one path");
-            ensure!(!refresh_interval.is_zero(), "file_sd_configs.refresh_interval: must be more than 0");
-            for file in files {
-                let extension = file.extension().unwrap_or_default();
-                let is_known = ["json", "yml", "yaml"].iter().any(|known| extension == *known);
-                ensure!(is_known, "file_sd_configs.files: {file:?} does not end in .json, .yml or .yaml");
-            }
-        }
+        self.file_sd_configs.iter().try_for_each(FileDiscovery::check).context("file_sd_configs")?;
         for DnsDiscovery { names, kind, port, refresh_interval } in &self.dns_sd_configs {
             ensure!(!names.is_empty(), "dns_sd_configs: must contain at least one name");
             ensure!(

@@ -93,7 +93,7 @@ impl Discovery {
 impl Source {
     async fn find(&self) -> Result<Vec<TargetGroup>> {
         match self.kind.clone() {
-            SourceKind::Files(pattern) => tokio::task::spawn_blocking(move || read_all(&pattern)).await?,
+            SourceKind::Files(pattern) => tokio::task::spawn_blocking(move || read_target_files(&pattern)).await?,
             SourceKind::Dns { name, is_ipv6, port } => {
                 let found = tokio::time::timeout(DNS_TIMEOUT, tokio::net::lookup_host((name.as_str(), port))).await;
                 let found = found.map_err(|_| anyhow!("no DNS response within {DNS_TIMEOUT:?}"))?;
@@ -106,7 +106,11 @@ impl Source {
     }
 }
 
-fn read_all(pattern: &Path) -> Result<Vec<TargetGroup>> {
+/// Reads the target groups of all files that match a pattern.
+///
+/// # Errors
+/// If there are too many files, or one cannot be read or is invalid.
+pub(crate) fn read_target_files(pattern: &Path) -> Result<Vec<TargetGroup>> {
     let mut groups = Vec::new();
     for (idx, path) in glob::glob(&pattern.to_string_lossy())?.enumerate() {
         ensure!(idx < FILES_MAX, "{pattern:?} matches more than {FILES_MAX} files");

@@ -34,6 +34,7 @@ use tokio::sync::Notify;
 use varve_ingest::relabel::Rules;
 
 pub(crate) use alert::Alert;
+pub(crate) use discovery::read_target_files;
 pub(crate) use metrics::{LATENCY_SECONDS, NotifierMetrics};
 
 use crate::config::Config;
@@ -118,7 +119,7 @@ impl Notifier {
     ///
     /// # Errors
     /// A rule, a certificate or a file with credentials is invalid.
-    pub(crate) fn prepare(&self, config: &Config) -> Result<Prepared> {
+    pub(crate) fn prepare(config: &Config) -> Result<Prepared> {
         let sets = config.alerting.alertmanagers.iter().enumerate().map(|(idx, config)| {
             AlertmanagerSet::new(config).with_context(|| format!("alerting.alertmanagers[{idx}]"))
         });

@@ -101,12 +101,12 @@ fn options() -> NotifierOptions {
 
 fn start(options: NotifierOptions, config: &Config) -> Arc<Notifier> {
     let notifier = Arc::new(Notifier::new(options, Metrics::new().unwrap().notifications));
-    notifier.apply(notifier.prepare(config).unwrap());
+    notifier.apply(Notifier::prepare(config).unwrap());
     notifier
 }
 
 fn reload(notifier: &Arc<Notifier>, config: &Config) {
-    notifier.apply(notifier.prepare(config).unwrap());
+    notifier.apply(Notifier::prepare(config).unwrap());
 }
 
 fn alerts(numbers: std::ops::Range<usize>) -> Vec<Alert> {
@@ -255,7 +255,7 @@ fn a_reload_keeps_queued_alerts_and_applies_new_settings() {
         drop(requests);
         assert_eq!(recorder_drops(&notifier, &recorder), 0);
         for invalid in ["bearer_token_file: nowhere", "scheme: https, tls_config: {ca: nothing}"] {
-            assert!(notifier.prepare(&alerting(&[recorder.config(invalid)])).is_err(), "{invalid}");
+            assert!(Notifier::prepare(&alerting(&[recorder.config(invalid)])).is_err(), "{invalid}");
         }
     });
 }

@@ -33,12 +33,12 @@ use crate::http::web_config::WebConfig;
 use crate::http::{self, HttpState, Listeners, housekeeping};
 use crate::log;
 use crate::machine::Memory;
+use crate::notifier;
 use crate::objstore::uploads::{self, UploadOptions};
 use crate::server::app::App;
-use crate::server::live_config::LiveConfig;
+use crate::server::live_config::{LiveConfig, Prepared};
 use crate::server::notifications::{SHUTTING_DOWN, STARTING_UP};
 use crate::server::pressure::Pressure;
-use crate::server::query_log::QueryLog;
 use crate::server::senders::observer::Observer;
 use crate::server::shutdown::{Received, Signals};
 use crate::server::store::{Store, StoreOptions};
@@ -76,7 +76,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     config.storage.tsdb.retention.rules(settings.retention(&config).0)?;
     let options = options::store_options(&args, &memory, config.clone(), features);
     let uploads = options::uploads(&args, &config)?;
-    let query_log_file = config.global.query_log_file.clone();
+    let prepared = Prepared::new(&config)?;
     let config = LiveConfig::new(args.config_file.clone(), config);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -86,10 +86,10 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
         .context("start the threads of the server")?;
     let pressure = Pressure::new(memory, args.memory_refuse_at);
     let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
-    app.query_log.write_to(QueryLog::open(query_log_file.as_deref())?);
+    app.query_log.write_to(prepared.query_log);
     let seen = auto_reload::FileState::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
-    let result = runtime.block_on(run(args, HttpState::new(app, web), options, uploads, seen));
+    let result = runtime.block_on(run(args, HttpState::new(app, web), options, uploads, prepared.alerting, seen));
     // A thread that still replays or computes must not delay the end: acknowledged samples are safe already.
     runtime.shutdown_background();
     result
@@ -108,10 +108,10 @@ async fn run(
     state: HttpState,
     options: StoreOptions,
     uploads: Option<UploadOptions>,
+    alerting: notifier::Prepared,
     seen: auto_reload::FileState,
 ) -> Result<()> {
     let app = Arc::clone(&state.app);
-    let alerting = app.notifier.prepare(&app.config.current())?;
     let mut signals = Signals::catch().context("catch signals")?;
     tracing::info!(version = version::NUMBER, revision = version::REVISION, "Starting Varve");
     let listeners = listen_to_all(&args).await?;

@@ -18,7 +18,7 @@ use varve_tsdb::{Interrupt, QueryContext};
 
 use super::active_requests::log::{self, ActiveRequestLog, State};
 use super::active_requests::{ActiveRequest, ActiveRequests};
-use super::live_config::LiveConfig;
+use super::live_config::{LiveConfig, Prepared};
 use super::metrics::{Metrics, counts, families};
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
 use super::pressure::Pressure;
@@ -196,8 +196,7 @@ impl App {
 
     /// Applies all settings that need no restart, or none of them.
     fn apply(&self, config: &Config) -> anyhow::Result<()> {
-        let log = QueryLog::open(config.global.query_log_file.as_deref())?;
-        let alerting = self.notifier.prepare(config)?;
+        let Prepared { query_log, alerting } = Prepared::new(config)?;
         let retention_rules = self.settings.retention_rules(config)?;
         if let Some(store) = self.store() {
             store.reload(config)?;
@@ -205,7 +204,7 @@ impl App {
         }
         self.notifier.apply(alerting);
         self.tracer.apply(config.tracing.as_ref());
-        self.query_log.write_to(log);
+        self.query_log.write_to(query_log);
         crate::log::set_level(config.runtime.log_level);
         Ok(())
     }

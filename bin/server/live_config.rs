@@ -10,6 +10,8 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 
 use crate::config::{self, Config};
+use crate::notifier::{self, Notifier};
+use crate::server::query_log::{self, QueryLog};
 
 /// The configuration in force, shared by all requests.
 #[derive(Debug)]
@@ -23,6 +25,24 @@ pub(crate) struct LiveConfig {
 struct State {
     config: Arc<Config>,
     status: ReloadStatus,
+}
+
+/// The files that a configuration names, other than those of rules: opened, read and checked, but not in use yet.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) query_log: query_log::Opened,
+    pub(crate) alerting: notifier::Prepared,
+}
+
+impl Prepared {
+    /// Checks what [`Config::load`] does not, for the start, for a reload, and for `varve check config`. Blocks.
+    ///
+    /// # Errors
+    /// The query log cannot be opened, or credentials or certificates for Alertmanagers are invalid.
+    pub(crate) fn new(config: &Config) -> Result<Self> {
+        let alerting = Notifier::prepare(config)?;
+        Ok(Self { query_log: QueryLog::open(config.global.query_log_file.as_deref())?, alerting })
+    }
 }
 
 /// The result of reloads.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize as _;
 use serde_yaml_ng::{Mapping, Value};
 
 use super::args::ConfigArgs;
@@ -15,6 +16,7 @@ use super::{Verdict, read, rules, schema, values};
 use crate::config::Config;
 use crate::printing::error_chain;
 use crate::quantity::{parse_duration, print_duration};
+use crate::server::live_config::Prepared;
 
 /// Sections that only a Varve file has.
 const VARVE_SECTIONS: [&str; 2] = ["ingest", "rules"];
@@ -77,49 +79,58 @@ struct Checked {
 
 impl Checked {
     fn of(file: &Path, syntax_only: bool) -> Result<Self> {
-        let text = read(file)?;
-        let top: Option<Value> = serde_yaml_ng::from_str(&text)?;
-        let top = match top {
-            None | Some(Value::Null) => Mapping::new(),
-            Some(Value::Mapping(top)) => top,
-            Some(_) => bail!("expected a mapping of sections"),
+        let top = match document(&read(file)?)? {
+            Value::Null => Mapping::new(),
+            Value::Mapping(top) => top,
+            _ => bail!("expected a mapping of sections"),
         };
+        // Without a folder, the files that the file names are not read.
+        let folder = (!syntax_only).then(|| file.parent().unwrap_or(Path::new("")));
         let has = |sections: &[&str]| sections.iter().any(|section| top.contains_key(section));
         let global = top.get("global");
         let is_varve = has(&VARVE_SECTIONS);
         let is_prometheus = has(&PROMETHEUS_SECTIONS)
             || PROMETHEUS_GLOBAL.iter().any(|key| global.is_some_and(|global| global.get(key).is_some()));
         let mut checked = match (is_varve, is_prometheus) {
-            (false, true) => Self::of_prometheus(&top)?,
-            (true, _) => Self::of_varve(file)?,
-            // Either may have the other sections.
-            (false, false) => Self::of_varve(file).or_else(|error| Self::of_prometheus(&top).map_err(|_| error))?,
+            (false, true) => Self::of_prometheus(&top, folder)?,
+            (true, _) => Self::of_varve(file, folder)?,
+            // Either may have the other sections. Only an unknown key shows that the file is not one of Varve.
+            (false, false) => Self::of_varve(file, folder).or_else(|error| {
+                let is_unknown_key = format!("{error:#}").contains("unknown field");
+                let prometheus = is_unknown_key.then(|| Self::of_prometheus(&top, folder).ok());
+                prometheus.flatten().ok_or(error)
+            })?,
         };
-        if !syntax_only {
-            let folder = file.parent().unwrap_or(Path::new(""));
+        if let Some(folder) = folder {
             checked.rule_files = rule_files(top.get("rule_files"), folder)?;
         }
         Ok(checked)
     }
 
-    fn of_varve(file: &Path) -> Result<Self> {
-        let ingest = Config::load(file)?.ingest;
+    fn of_varve(file: &Path, folder: Option<&Path>) -> Result<Self> {
+        let config = Config::load(file)?;
+        if folder.is_some() {
+            let new_log = config.global.query_log_file.as_ref().filter(|log| !log.exists());
+            Prepared::new(&config)?;
+            new_log.map_or(Ok(()), std::fs::remove_file)?;
+        }
+        let ingest = config.ingest;
         let files =
             ingest.relabel_files().map(|(path, n)| format!("SUCCESS: {}: {n} relabel rules found", path.display()));
         let warning = ingest.team_warning().map(|warning| format!("WARNING: {warning}"));
         Ok(Self { owner: "varve", notes: files.chain(warning).collect(), ..Self::default() })
     }
 
-    fn of_prometheus(top: &Mapping) -> Result<Self> {
+    fn of_prometheus(top: &Mapping, folder: Option<&Path>) -> Result<Self> {
         let mut checked = Self { owner: "prometheus", ..Self::default() };
         checked.unchecked = schema::check(&Value::Mapping(top.clone()))?;
-        checked.check(top)?;
+        checked.check(top, folder)?;
         Ok(checked)
     }
 
-    fn check(&mut self, top: &Mapping) -> Result<()> {
+    fn check(&mut self, top: &Mapping, folder: Option<&Path>) -> Result<()> {
         let global = top.get("global").cloned().unwrap_or_default();
-        check_shared(top, &global)?;
+        check_shared(top)?;
         let interval = duration(&global, "scrape_interval").context("global")?.filter(|interval| !interval.is_zero());
         let default = interval.unwrap_or(SCRAPE_INTERVAL);
         let timeout = duration(&global, "scrape_timeout").context("global")?.unwrap_or_default();
@@ -129,13 +140,10 @@ impl Checked {
             let name = text(job, "job_name").unwrap_or_default();
             ensure!(!name.is_empty(), "scrape_configs: entry {i} has no job_name");
             ensure!(names.insert(name.clone()), "found multiple scrape configs with job name {name:?}");
-            let interval = check_job(job, default).with_context(|| format!("job {name:?}"))?;
+            let interval = check_job(job, default, folder).with_context(|| format!("job {name:?}"))?;
             self.jobs.push((name, interval));
         }
-        for (target, i) in items(top.get("remote_write")).zip(1..) {
-            check_relabelling(target, "write_relabel_configs").with_context(|| format!("remote_write: entry {i}"))?;
-        }
-        values::check(top)
+        values::check(top, folder)
     }
 
     fn has_too_long_interval(&self, lookback_delta: Duration) -> bool {
@@ -151,13 +159,12 @@ impl Checked {
 }
 
 /// Checks the sections that Varve's configuration also has, as Varve does at startup.
-fn check_shared(top: &Mapping, global: &Value) -> Result<()> {
+fn check_shared(top: &Mapping) -> Result<()> {
     let mut ours = Mapping::new();
     let mut take = |section: &str, value: Option<&Value>| {
         ours.extend(value.map(|value| (Value::from(section), value.clone())));
     };
     take("otlp", top.get("otlp"));
-    take("global", pick(global, &["external_labels"]).as_ref());
     let storage = top.get("storage").cloned().unwrap_or_default();
     let tsdb = storage.get("tsdb").and_then(|tsdb| pick(tsdb, &["out_of_order_time_window"]));
     let exemplars = storage.get("exemplars").and_then(|exemplars| pick(exemplars, &["max_exemplars"]));
@@ -174,21 +181,35 @@ fn pick(of: &Value, keys: &[&str]) -> Option<Value> {
 }
 
 /// Checks a job and returns its scrape interval.
-fn check_job(job: &Value, default: Duration) -> Result<Duration> {
+fn check_job(job: &Value, default: Duration, folder: Option<&Path>) -> Result<Duration> {
     let interval = duration(job, "scrape_interval")?.unwrap_or(default);
     let timeout = duration(job, "scrape_timeout")?.unwrap_or_default();
     ensure!(timeout <= interval, "scrape_timeout is greater than the scrape interval");
-    check_relabelling(job, "relabel_configs")?;
-    check_relabelling(job, "metric_relabel_configs")?;
+    let needs_address = items(job.get("relabel_configs")).next().is_none();
+    let mut targets = items(job.get("static_configs")).flat_map(|group| items(group.get("targets")));
+    let is_empty = |target: &Value| target.as_str().is_none_or(str::is_empty);
+    ensure!(!needs_address || !targets.any(is_empty), "static_configs: a target has no address");
+    let inner = |section: &str, key| job.get(section).and_then(|section| text(section, key));
+    let files = [
+        text(job, "bearer_token_file"),
+        inner("authorization", "credentials_file"),
+        inner("tls_config", "cert_file"),
+        inner("tls_config", "key_file"),
+    ];
+    for file in files.iter().flatten().filter(|file| !file.is_empty()) {
+        let path = folder.map(|folder| folder.join(file));
+        ensure!(path.is_none_or(|path| path.exists()), "the file {file:?} does not exist");
+    }
     Ok(interval)
 }
 
-/// Checks relabel configurations with Varve's parser, which accepts what Prometheus accepts.
-fn check_relabelling(of: &Value, key: &str) -> Result<()> {
-    let Some(configs) = of.get(key) else { return Ok(()) };
-    let inner: Mapping = [(Value::from("metric_relabel_configs"), configs.clone())].into_iter().collect();
-    let ours: Mapping = [(Value::from("ingest"), Value::Mapping(inner))].into_iter().collect();
-    Config::parse(&serde_yaml_ng::to_string(&ours)?).map(drop).with_context(|| key.to_owned())
+/// Returns the first document of a text, with the mappings that `<<` merges.
+fn document(text: &str) -> Result<Value> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let document = serde_yaml_ng::Deserializer::from_str(text).next();
+    let mut document = document.map_or(Ok(Value::Null), Value::deserialize)?;
+    document.apply_merge()?;
+    Ok(document)
 }
 
 pub(super) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
@@ -299,7 +320,7 @@ mod tests {
         fails("scrape_configs: [{job_name: a, scrape_timeout: 2m}]", "job \"a\": scrape_timeout is greater than");
         fails(
             "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]",
-            "job \"a\": metric_relabel_configs: ingest.metric_relabel_configs: rule 0: unknown relabel action \"no\"",
+            "scrape_configs: entry 1: metric_relabel_configs: rule 0: unknown relabel action \"no\"",
         );
         fails("remote_write: [{}]", "remote_write: entry 1: url for remote_write is empty");
         fails("{rule_files: [nowhere.yml]}", "\"nowhere.yml\" does not point to an existing file");

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail, ensure};
 use serde_yaml_ng::{Mapping, Value};
 
-use crate::quantity::parse_duration;
+use crate::quantity::{parse_duration, parse_size};
 
 const SCHEMA: &str = include_str!("prometheus-3.16.yaml");
 /// The suffix of keys of service discoveries, and the key of the schema that lists them.
@@ -83,6 +83,11 @@ fn check_scalar(value: &Value, kind: &str) -> Result<()> {
             let is_valid = value.as_mapping().is_some_and(|lists| lists.values().all(is_list));
             ensure!(is_valid, "expected a mapping of lists of strings");
         }
+        "size" => {
+            let text = value.as_str().unwrap_or_default();
+            let is_valid = parse_size(text).is_ok() && text.ends_with('B');
+            ensure!(is_valid || value.as_u64() == Some(0), "expected a size with a unit, such as 10MB");
+        }
         "number" => ensure!(value.is_number(), "expected a number"),
         "count" => ensure!(value.as_f64().is_some_and(|n| n >= 0.0), "expected a number that is not negative"),
         "duration" => {
@@ -134,6 +139,9 @@ mod tests {
                 "entry 2: static_configs: entry 1: unknown key target",
             ),
             ("scrape_configs: [{job_name: a, sample_limit: -1}]", "sample_limit: expected a number that is not"),
+            ("scrape_configs: [{body_size_limit: 100}]", "body_size_limit: expected a size with a unit"),
+            ("storage: {tsdb: {retention: {size: -5}}}", "retention: size: expected a size with a unit"),
+            ("scrape_configs: [{relabel_configs: [{name: a}]}]", "relabel_configs: entry 1: unknown key name"),
             ("scrape_configs: [{job_name: a, params: {a: b}}]", "params: expected a mapping of lists of strings"),
             ("scrape_configs: [{job_name: a, nonsense_sd_configs: []}]", "unknown key nonsense_sd_configs"),
             ("remote_read: [{url: x, dns_sd_configs: []}]", "unknown key dns_sd_configs"),
