@@ -1,6 +1,6 @@
 /** A uPlot chart in a component: size, theme, zoom by dragging, and the line nearest to the pointer. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { token } from "../app/theme";
 import { isUtc, axisLabels } from "../parts/time";
@@ -31,7 +31,7 @@ export function Plot(props: PlotProps) {
   const latest = useRef(props);
   latest.current = props;
   const utc = useStore(isUtc);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = host.current;
     if (!element) return;
     const build = () => {
