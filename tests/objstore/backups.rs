@@ -12,9 +12,10 @@ fn count(http: &Http, query: &str) -> usize {
     http.query("/api/v1/query", &[("query", query), ("time", &at)]).data()["result"].as_array().unwrap().len()
 }
 
-/// Returns the number of files in a directory.
+/// Returns the number of files in a directory, without those whose upload was interrupted.
 fn n_files(dir: &Path) -> usize {
-    std::fs::read_dir(dir).map_or(0, Iterator::count)
+    let is_finished = |entry: &std::fs::DirEntry| !entry.file_name().to_string_lossy().ends_with(".varve-unfinished");
+    std::fs::read_dir(dir).map_or(0, |entries| entries.filter_map(Result::ok).filter(is_finished).count())
 }
 
 /// Flips a bit of a file, and keeps its time.
