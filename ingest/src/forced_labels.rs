@@ -1,9 +1,9 @@
-//! Labels that all series of a request get, whatever it sends: the labels of a tenant. They replace labels of the same
-//! name.
+//! Labels that the server adds to all series of a request. They replace labels of the same name.
 //!
-//! The label of a Thanos tenant is added to the labels as sent, so that relabel rules may change it. The labels of a
-//! token are forced: they replace labels before HA deduplication and relabeling, and again after relabeling. The routes
-//! of such requests have keys of their own in the route cache, as the same label set leads to other series.
+//! There are two kinds. The added label, the tenant of a Thanos router, is set before relabeling, and rules may change
+//! or remove it. The forced labels, those of a token, are set before HA deduplication and relabeling, and again after
+//! relabeling. The routes of such requests have keys of their own in the route cache, as the same label set leads to
+//! other series.
 
 use varve_tsdb::Labels;
 
@@ -73,7 +73,7 @@ impl<'a> ForcedLabels<'a> {
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&key.to_bytes());
         bytes[16..].copy_from_slice(&of_labels.to_bytes());
-        // A sum of both would be the same for a tenant and a label that change places.
+        // Hashes both in order: the sum of both would be the same if they were swapped.
         hasher.hash(&bytes)
     }
 }

@@ -1,8 +1,8 @@
 //! Concurrency limits: one gate per class of requests, with a bounded queue.
 //!
 //! Invariants
-//! 1. A gate has a fixed number of permits, and at most `max` requests wait for one. As many more wait for each tenant
-//!    whose number of reads is limited.
+//! 1. A gate has a fixed number of permits, and at most [`Queue::max`] requests wait for one. As many wait for a
+//!    permit of each tenant whose number of reads is limited.
 //! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for each other.
 //! 3. A request waits at most until its deadline, and at most `timeout` for its first permit.
 

@@ -103,23 +103,21 @@ impl Entries {
     /// evaluation times, whatever their intervals are.
     fn enqueue_due(&mut self, waiting: Waiting<'_>, now: Time) -> Time {
         let mut next_at = now + SLEEP_MAX;
-        let running = self.by_key.values().filter(|entry| !entry.is_new && !entry.group.is_stopped());
-        let catch_up_tick = running.filter_map(|entry| entry.plan.catch_up_tick()).min();
-        let is_idle = |entry: &&mut Entry| !entry.is_busy && !entry.is_new && !entry.group.is_stopped();
-        let is_next = |entry: &&mut Entry| entry.plan.catch_up_tick().is_none_or(|tick| Some(tick) == catch_up_tick);
-        for entry in self.by_key.values_mut().filter(is_idle).filter(is_next) {
-            let waits = entry.group.definition.query_offset_ms.is_none();
-            let max_wait = waiting.max_wait.filter(|_| waits);
-            let (next, n_missed) = entry.plan.next(now, Waiting { max_wait, ..waiting });
-            if n_missed > 0 {
-                entry.group.note_missed(n_missed);
+        let is_running = |entry: &&mut Entry| !entry.is_new && !entry.group.is_stopped();
+        let mut entries: Vec<_> = self.by_key.values_mut().filter(is_running).collect();
+        entries.sort_by_key(|entry| entry.plan.catch_up_tick());
+        // The first evaluation that later ones wait for.
+        let mut first = None;
+        for entry in entries {
+            let tick = entry.plan.catch_up_tick();
+            if first.is_some() && tick > first {
+                break;
             }
-            match next {
-                Next::Wait(time) => next_at = next_at.min(time),
-                Next::Evaluate { tick, mode, is_incomplete } => {
-                    self.queue.push_back(Job { group: Arc::clone(&entry.group), tick, mode, is_incomplete });
-                    entry.is_busy = true;
-                }
+            if !entry.is_busy {
+                next_at = next_at.min(entry.enqueue_due(&mut self.queue, waiting, now));
+            }
+            if entry.is_busy || entry.plan.catch_up_tick().is_some() {
+                first = tick;
             }
         }
         next_at
@@ -150,6 +148,26 @@ impl Entries {
         let (due, later) = std::mem::take(&mut self.removed).into_iter().partition(|group| group.due <= now);
         self.removed = later;
         due
+    }
+}
+
+impl Entry {
+    /// Queues the evaluation of an idle group if it is due. Returns the time of the next check.
+    fn enqueue_due(&mut self, queue: &mut VecDeque<Job>, waiting: Waiting<'_>, now: Time) -> Time {
+        let waits = self.group.definition.query_offset_ms.is_none();
+        let max_wait = waiting.max_wait.filter(|_| waits);
+        let (next, n_missed) = self.plan.next(now, Waiting { max_wait, ..waiting });
+        if n_missed > 0 {
+            self.group.note_missed(n_missed);
+        }
+        match next {
+            Next::Wait(time) => time,
+            Next::Evaluate { tick, mode, is_incomplete } => {
+                queue.push_back(Job { group: Arc::clone(&self.group), tick, mode, is_incomplete });
+                self.is_busy = true;
+                now + SLEEP_MAX
+            }
+        }
     }
 }
 
@@ -386,6 +404,19 @@ mod tests {
         }
         assert!(ticks.is_sorted(), "{ticks:?}");
         assert!(ticks.len() >= 80 + 7, "{}", ticks.len());
+    }
+
+    #[test]
+    fn groups_with_nothing_to_catch_up_are_live_at_once() {
+        let group = |i: u64| format!("{{name: g{i}, interval: {}s, rules: [{{record: a, expr: m}}]}}", 20 + i);
+        let groups: Vec<_> = (0..9).map(group).collect();
+        let (mut entries, _set) = loaded(&groups.join(", "), at(1000));
+        for entry in entries.by_key.values_mut() {
+            let schedule = *entry.group.schedule();
+            entry.plan = Plan::catch_up(schedule, schedule.at_or_before(at(1000)), at(1000));
+        }
+        assert!(due(&mut entries, at(1000)).is_none());
+        assert!(entries.catching_up().is_empty());
     }
 
     #[test]

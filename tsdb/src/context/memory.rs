@@ -166,7 +166,7 @@ impl MemoryBudget {
     fn take(&self, size: usize, slack: usize) -> Result<()> {
         let (Account { what, used, .. }, limit) = (&*self.account, self.limit());
         let max = limit.saturating_add(slack);
-        // Bytes that are refused are never counted, not even for a moment in which others would be refused, too.
+        // Compare and swap: a refused size is never visible to other threads, which it would make fail, too.
         let reserved = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(size).filter(|&after| after <= max)
         });
