@@ -33,7 +33,8 @@ pub struct Limits {
     pub route_cache_size_max: usize,
     /// Maximum time that a request waits for an exhausted resource before it is rejected. Default 2 s.
     pub queue_timeout: Duration,
-    /// Maximum number of requests that create series at the same time. Others are queued. Default 1; the server's is half of its cores.
+    /// Maximum number of requests that create series at the same time. Others are queued. Default 1; that of the server
+    /// is half of its cores.
     pub creation_concurrency_max: usize,
     /// Maximum number of queued requests. Default 256. They hold at most a quarter of `bytes_in_flight_max`.
     pub queued_requests_max: usize,

@@ -1,7 +1,7 @@
 //! State that is persisted in a small file. The file is read once and replaced as a whole at each change.
 //!
 //! Used by `ha` and `relabel`, whose states change rarely. A failed write is counted and repeated later. Until then
-//! only the memory has the change. This is acceptable, because a store whose disk fails soon rejects samples.
+//! only the memory has the change. This is acceptable, because a store with a failing disk soon rejects samples, too.
 //!
 //! Threads: the caller holds the lock of the state during a write. Crash: leaves the old file or the new one.
 

@@ -4,7 +4,8 @@
 //! 1. A gate has a fixed number of permits, and at most [`Queue::max`] requests wait for one. As many wait for a
 //!    permit of each tenant whose number of reads is limited.
 //! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for each other.
-//! 3. A request waits at most until its deadline, and at most `timeout` for its first permit.
+//! 3. A request waits at most until its deadline, at most [`Queue::timeout`] for a permit of its tenant, and at most as
+//!    long for its first permit of the gate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,7 +109,8 @@ impl Gate {
         match tokio::time::timeout(timeout, reads.acquire(&anyone, self.queue.max)).await {
             Ok(permit) => permit.map_err(|denied| self.denied(denied, TENANT_READS_KEY)),
             Err(_elapsed) => {
-                let text = format!("no permit of {TENANT_READS_KEY} became free in time ({QUEUE_TIMEOUT_FLAG})");
+                let reason = if timeout < self.queue.timeout { "deadline of the request" } else { QUEUE_TIMEOUT_FLAG };
+                let text = format!("no permit of {TENANT_READS_KEY} became free in time ({reason})");
                 Err(ApiError::unavailable(text).with_limit(TENANT_READS_KEY))
             }
         }
@@ -124,7 +126,8 @@ impl Gate {
         permit.map_err(|denied| self.denied(denied, self.flag))
     }
 
-    /// Rejects all waiting and further requests.
+    /// Rejects further requests and those that wait for a permit of the gate. Those that wait for one of their tenant
+    /// are rejected when they get it.
     pub(crate) fn close(&self) {
         self.permits.close();
     }
@@ -283,6 +286,7 @@ mod tests {
             second.await.unwrap();
             let rejected = gate.admit(&user, Some(&FairSemaphore::new(0)), &ctx(1)).await.unwrap_err();
             assert_eq!(rejected.limit, Some(TENANT_READS_KEY));
+            assert!(rejected.message.contains("deadline of the request"), "{}", rejected.message);
         });
         assert_eq!((metrics.active.get(), metrics.queued.get()), (0, 0));
     }

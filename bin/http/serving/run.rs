@@ -132,7 +132,8 @@ const SHARED: HeaderName = HeaderName::from_static("x-varve-shared");
 /// The warning that `limit` truncated a result.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
-/// What a handler does on a blocking thread. Boxed, so that its way there is compiled once and not for each handler.
+/// What a handler does on a blocking thread. Boxed, so that the functions that pass it on are compiled once instead of
+/// once per handler.
 type Job = Box<dyn FnOnce(&mut Work) -> Result<(), ApiError> + Send>;
 
 /// Waits for a permit, runs `job` on a blocking thread, and responds with the bytes that it writes, or with 204 if

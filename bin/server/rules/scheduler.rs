@@ -123,7 +123,8 @@ impl Entries {
         next_at
     }
 
-    /// Notes the end of an evaluation. If the group was stopped, it is unknown whether it ran: [`Plan::succeed`] decides.
+    /// Notes the end of an evaluation. If the group was stopped, it is unknown whether it ran, and [`Plan::succeed`]
+    /// decides.
     fn done(&mut self, job: &Job) {
         if let Some(entry) = self.entry(&job.group).filter(|entry| !entry.group.is_stopped()) {
             entry.plan.done(job.tick);

@@ -14,6 +14,7 @@ use serde_yaml_ng::{Mapping, Value};
 use super::args::ConfigArgs;
 use super::{Verdict, read, rules, schema, values};
 use crate::config::Config;
+use crate::notifier::Notifier;
 use crate::printing::error_chain;
 use crate::quantity::{parse_duration, print_duration};
 use crate::server::live_config::Prepared;
@@ -110,9 +111,15 @@ impl Checked {
     fn of_varve(file: &Path, folder: Option<&Path>) -> Result<Self> {
         let config = Config::load(file)?;
         if folder.is_some() {
-            let new_log = config.global.query_log_file.as_ref().filter(|log| !log.exists());
-            Prepared::new(&config)?;
-            new_log.map_or(Ok(()), std::fs::remove_file)?;
+            match config.global.query_log_file.as_deref().filter(|log| !log.exists()) {
+                None => drop(Prepared::new(&config)?),
+                // Preparing would create it.
+                Some(log) => {
+                    Notifier::prepare(&config)?;
+                    let dir = log.parent().filter(|dir| !dir.as_os_str().is_empty());
+                    ensure!(dir.is_none_or(Path::is_dir), "query_log_file: {log:?} has no directory");
+                }
+            }
         }
         let ingest = config.ingest;
         let files =

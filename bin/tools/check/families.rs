@@ -76,11 +76,11 @@ pub(super) fn read(mut body: impl BufRead) -> Result<BTreeMap<String, Family>> {
     let (hasher, mut text) = (RandomState::new(), String::new());
     for line in 1.. {
         text.clear();
-        let size = body.by_ref().take(LINE_SIZE_MAX).read_line(&mut text)? as u64;
+        let size = body.by_ref().take(LINE_SIZE_MAX + 1).read_line(&mut text)? as u64;
         if size == 0 {
             break;
         }
-        ensure!(size < LINE_SIZE_MAX, "line {line}: longer than {LINE_SIZE_MAX} bytes");
+        ensure!(size <= LINE_SIZE_MAX, "line {line}: longer than {LINE_SIZE_MAX} bytes");
         add_line(&mut families, &text, &hasher).map_err(|reason| BadLine { line, reason })?;
     }
     // Families without samples are not linted.

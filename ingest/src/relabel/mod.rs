@@ -44,7 +44,8 @@ pub struct Rules {
     rules: Vec<Rule>,
     /// Footprints of the series that the rules with `disable_on_use` have dropped, or would have in a dry run.
     dropped: Footprints,
-    /// Footprints of the series that the other rules have dropped. Separate, so that they do not use up the limit of `dropped`.
+    /// Footprints of the series that the other rules have dropped. Separate, so that they do not use up the limit of
+    /// `dropped`.
     dropped_by_others: Footprints,
 }
 
