@@ -35,6 +35,7 @@ mod value;
 
 pub mod date;
 pub mod decimal;
+pub mod number;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
 pub use cache::CacheStats;

@@ -4,10 +4,11 @@
 //! digit, a fraction may follow a comma and have any number of digits, of which nine count.
 
 use jiff::civil::Date;
+use varve_query::number::parse_float;
+use varve_tsdb::TimeRange;
 
 use super::quotable;
 use crate::quantity::parse_duration;
-use varve_tsdb::TimeRange;
 
 const EPOCH: Date = Date::constant(1970, 1, 1);
 const NANOS_PER_S: i128 = 1_000_000_000;
@@ -20,7 +21,7 @@ pub(super) const TIME_MAX: &str = "292277025-08-18T07:12:54.999999999Z";
 /// Parses a time into nanoseconds since the epoch.
 pub(super) fn parse_time(text: &str) -> Result<i128, String> {
     let invalid = || format!("cannot parse {:?} to a valid timestamp", quotable(text));
-    if let Some(seconds) = parse_float(text) {
+    if let Ok(seconds) = parse_float(text) {
         if !seconds.is_finite() {
             return Err(invalid());
         }
@@ -37,7 +38,7 @@ pub(super) fn parse_time(text: &str) -> Result<i128, String> {
 
 /// Parses a duration, in seconds with a fraction or like `1h30m`, into nanoseconds.
 pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
-    if let Some(seconds) = parse_float(text) {
+    if let Ok(seconds) = parse_float(text) {
         let nanos = seconds * NANOS_PER_S as f64;
         // As a float, `i64::MAX` is 2^63, which an i64 cannot hold.
         if nanos.is_nan() || nanos >= i64::MAX as f64 || nanos < i64::MIN as f64 {
@@ -54,22 +55,6 @@ pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
 pub(super) fn to_ms(nanos: i128) -> i64 {
     let ms = nanos.div_euclid(NANOS_PER_MS);
     ms.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
-}
-
-/// Parses a decimal number, with optional underscores between digits.
-fn parse_float(text: &str) -> Option<f64> {
-    if !text.contains('_') {
-        let names_infinity = || text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
-        // Go rejects a number out of range; Rust parses it as infinity.
-        return text.parse().ok().filter(|value: &f64| !value.is_infinite() || names_infinity());
-    }
-    let bytes = text.as_bytes();
-    let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
-    let is_between = |at: usize| bytes[at] != b'_' || is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
-    if !(0..bytes.len()).all(is_between) {
-        return None;
-    }
-    text.replace('_', "").parse().ok()
 }
 
 /// The remaining text of a time.

@@ -27,7 +27,6 @@ mod features;
 pub mod functions;
 mod json;
 mod lexer;
-mod number;
 mod parser;
 mod pretty;
 mod printer;

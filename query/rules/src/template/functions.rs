@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 
 use varve_query::decimal::General;
+use varve_query::number;
 use varve_query::promql::{parse_duration, quoted};
 use varve_tsdb::labels::regexp::{Regexp, RegexpError, Rewrite};
 
@@ -125,14 +126,7 @@ fn to_float(value: &Value) -> Result<f64> {
         Value::Duration(Duration { nanos, is_pointer: false }) => {
             Ok((nanos / 1_000_000_000) as f64 + (nanos % 1_000_000_000) as f64 / 1e9)
         }
-        Value::String(text) => {
-            let failed = |reason| format!("strconv.ParseFloat: parsing {}: {reason}", quoted(&**text));
-            let is_signed_nan = text.len() == 4 && text.to_ascii_lowercase().ends_with("nan");
-            let number = text.parse::<f64>().ok().filter(|_| !is_signed_nan);
-            let number = number.ok_or_else(|| failed("invalid syntax"))?;
-            let overflows = number.is_infinite() && text.contains(|c: char| c.is_ascii_digit());
-            if overflows { Err(failed("value out of range")) } else { Ok(number) }
-        }
+        Value::String(text) => number::parse_float(text),
         value => Err(format!("can't convert {} to float", value.type_name())),
     }
 }

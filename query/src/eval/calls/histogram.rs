@@ -19,6 +19,7 @@ use crate::eval::grid::Grid;
 use crate::eval::{Evaluator, Sink};
 use crate::functions::classic_histogram::{self, Bucket, Raised};
 use crate::histogram::{FloatHistogram, NanEffect};
+use crate::number;
 use crate::plan::Plan;
 use crate::promql::ast::Span;
 
@@ -297,12 +298,9 @@ fn split_by_quantile(series: &Series, quantiles: &[f64], label: &str, limits: &L
     split.into_iter().try_for_each(|series| out.push(series))
 }
 
-/// Parses a bound like Go's `strconv.ParseFloat`. NaN is no bound.
+/// Parses the upper bound of a bucket. NaN is no bound.
 fn parse_bound(text: &str) -> Option<f64> {
-    let value: f64 = text.parse().ok()?;
-    // On overflow, Go returns an error and Rust returns infinity.
-    let overflows = value.is_infinite() && text.contains(|c: char| c.is_ascii_digit());
-    (!overflows && !value.is_nan()).then_some(value)
+    number::parse_float(text).ok().filter(|bound| !bound.is_nan())
 }
 
 #[cfg(test)]
@@ -313,7 +311,7 @@ mod tests {
     fn bounds_are_numbers_in_go_syntax() {
         assert_eq!(parse_bound("+Inf"), Some(f64::INFINITY));
         assert_eq!(parse_bound("0.1"), Some(0.1));
-        assert_eq!(parse_bound("1e3"), Some(1000.0));
+        assert_eq!(parse_bound("1_000"), Some(1000.0));
         assert_eq!(["", "x", "1e999", "NaN"].map(parse_bound), [None; 4]);
     }
 }

@@ -18,8 +18,8 @@ use super::error::ParseError;
 use super::features::Features;
 use super::lexer::Lexer;
 use super::token::{Keyword, Token, TokenKind};
-use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, number, quote};
-use crate::Error;
+use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, quote};
+use crate::{Error, number};
 use varve_tsdb::context::{CHECK_INTERVAL, Charge};
 use varve_tsdb::{Matcher, QueryContext};
 
@@ -318,7 +318,7 @@ impl<'q> Parser<'q> {
             return Ok(NumberLiteral { value: duration::seconds(milliseconds as i64), is_duration: true });
         }
         let fail = |why| self.error(token.start, format!("error parsing number: {why}"));
-        Ok(NumberLiteral { value: number::parse(text).map_err(fail)?, is_duration: false })
+        Ok(NumberLiteral { value: number::parse_literal(text).map_err(fail)?, is_duration: false })
     }
 
     fn string_literal(&self, token: Token) -> Result<Vec<u8>> {

@@ -1,24 +1,33 @@
-//! Parser for numbers in Go's syntax.
+//! Parser for numbers in Go's syntax: literals, bounds of buckets, texts in templates, parameters of requests.
 
-use super::quote;
+use crate::promql::quote;
 
-/// Parses a number of PromQL: an integer in Go's syntax (decimal, `0x1f`, octal with a leading zero) or a decimal
-/// floating-point number; `_` between digits; `Inf` and `NaN` in any case.
+/// Parses a number literal of PromQL: an integer in Go's syntax (decimal, `0x1f`, octal with a leading zero) or what
+/// [`parse_float`] parses.
 ///
 /// # Errors
 /// The error message of Go's `strconv.ParseFloat`.
-pub(super) fn parse(text: &str) -> Result<f64, String> {
-    if let Some(integer) = parse_integer(text) {
-        return Ok(integer as f64);
-    }
+pub(crate) fn parse_literal(text: &str) -> Result<f64, String> {
+    parse_integer(text).map_or_else(|| parse_float(text), |integer| Ok(integer as f64))
+}
+
+/// Parses a decimal floating-point number with an optional sign, and `_` between digits; `Inf`, `Infinity` and `NaN`
+/// in any case. Unlike Go's `strconv.ParseFloat`, it rejects hexadecimal floating-point numbers.
+///
+/// # Errors
+/// The error message of `strconv.ParseFloat`.
+pub fn parse_float(text: &str) -> Result<f64, String> {
     let fail = |why: &str| Err(format!("strconv.ParseFloat: parsing {}: {why}", quote::quoted(text)));
+    let has_digits = text.bytes().any(|byte| byte.is_ascii_digit());
     let value = match text.contains('_') {
         true if !underscores_separate_digits(text) => return fail("invalid syntax"),
         true => text.replace('_', "").parse(),
         false => text.parse(),
     };
     match value {
-        Ok(value) if f64::is_infinite(value) && !text.eq_ignore_ascii_case("inf") => fail("value out of range"),
+        Ok(value) if f64::is_infinite(value) && has_digits => fail("value out of range"),
+        // Go has no NaN with a sign.
+        Ok(value) if f64::is_nan(value) && text.len() > 3 => fail("invalid syntax"),
         Ok(value) => Ok(value),
         Err(_) => fail("invalid syntax"),
     }
@@ -56,7 +65,7 @@ mod tests {
 
     #[test]
     fn numbers_are_parsed_as_in_go() {
-        let check = |text: &str, expect: f64| assert_eq!(parse(text), Ok(expect), "{text}");
+        let check = |text: &str, expect: f64| assert_eq!(parse_literal(text), Ok(expect), "{text}");
         check("0", 0.0);
         check("017", 15.0);
         check("08", 8.0);
@@ -68,13 +77,15 @@ mod tests {
         check("1E-3", 0.001);
         check("9223372036854775808", 9_223_372_036_854_775_808.0);
         check("iNf", f64::INFINITY);
-        assert!(parse("NAN").is_ok_and(f64::is_nan));
+        check("-Infinity", f64::NEG_INFINITY);
+        check("+1_0", 10.0);
+        assert!(parse_literal("NAN").is_ok_and(f64::is_nan));
     }
 
     #[test]
     fn errors_quote_malformed_numbers() {
         let check = |text: &str, why: &str| {
-            assert_eq!(parse(text), Err(format!("strconv.ParseFloat: parsing \"{text}\": {why}")));
+            assert_eq!(parse_literal(text), Err(format!("strconv.ParseFloat: parsing \"{text}\": {why}")));
         };
         check("1e400", "value out of range");
         check("1_", "invalid syntax");
@@ -82,5 +93,7 @@ mod tests {
         check("0x", "invalid syntax");
         check("0xfffffffffffffffff", "invalid syntax");
         check(".5.", "invalid syntax");
+        check("-nan", "invalid syntax");
+        check("", "invalid syntax");
     }
 }
