@@ -36,9 +36,13 @@ async function draw(browser, url, nSeries, nPoints) {
       tasks.length = 0;
       globalThis.received = undefined;
       button.click();
-      const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
-      while (globalThis.received === undefined || document.querySelector('[aria-busy="true"]') || !document.querySelector(".plot canvas")) await frame();
-      await frame();
+      const isShown = () => globalThis.received !== undefined && !document.querySelector('[aria-busy="true"]') && document.querySelector(".plot canvas");
+      await new Promise((resolve) => {
+        const changes = new MutationObserver(() => isShown() && resolve(changes.disconnect()));
+        changes.observe(document.body, { subtree: true, childList: true, attributes: true });
+      });
+      // A frame that begins after the change shows it. The timer runs when it has been drawn.
+      await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
       const drawn = performance.now() - globalThis.received;
       // The browser reports tasks later.
       await new Promise((resolve) => setTimeout(resolve, 2000));

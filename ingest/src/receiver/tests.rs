@@ -687,6 +687,28 @@ fn the_tenant_of_a_router_is_a_label_and_replaces_one() {
 }
 
 #[test]
+fn tenants_with_equal_messages_have_series_of_their_own() {
+    let fixture = Fixture::new(Limits::default());
+    let tenants = ["s", "t"].map(|tenant| [("tenant".to_owned(), tenant.to_owned())]);
+    let write = |version, message: &[u8]| {
+        for labels in &tenants {
+            let origin = Origin { labels, ..Origin::default() };
+            assert_eq!(fixture.receiver.write(&origin, version, &pack(message)).unwrap().stored.total, 1);
+        }
+    };
+    for t in [T, T + 2] {
+        write(Version::V1, &request(&[up("x", &[(t, 1.0)])]));
+        let mut v2 = crate::remote_write::message::v2::Request::default();
+        v2.add(&[("__name__", "up"), ("job", "x")], &[(t + 1, 1.0, 0)]);
+        write(Version::V2, &v2.encode_to_vec());
+    }
+    let found: Vec<_> = fixture.contents().into_iter().map(|(labels, samples)| (labels, samples.len())).collect();
+    let expect = [r#"{__name__="up", job="x", tenant="s"}"#, r#"{__name__="up", job="x", tenant="t"}"#];
+    assert_eq!(found, expect.map(|labels| (labels.to_owned(), 4)));
+    assert_eq!(fixture.receiver.stats().route.hits, 4);
+}
+
+#[test]
 fn rules_may_remove_the_tenant_of_a_router_but_not_that_of_a_token() {
     let fixture = Fixture::new(Limits::default());
     fixture.receiver.set_rules(Rules::new(vec![remove("tenant_id")]).unwrap());
