@@ -17,7 +17,7 @@
 //! frozen. The next flush begins with them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -178,14 +178,13 @@ impl Store {
         let frozen = shards.filter_map(|(number, ((shard, order), frozen))| {
             frozen.map(|frozen| FrozenShard::new(number, shard, frozen, &order))
         });
-        Ok(frozen.collect())
+        frozen.collect()
     }
 
     /// Writes all parts, and returns them with the stale series.
     fn write_parts(&self, frozen: &[FrozenShard<'_>], flush: u64) -> Result<(Vec<Arc<Block>>, StaleByShard)> {
-        let (mut windows, mut stale) = (BTreeSet::new(), vec![Vec::new(); self.shards.len()]);
-        frozen.iter().try_for_each(|shard| shard.windows(&mut windows))?;
-        let mut parts = Vec::new();
+        let windows: BTreeSet<i64> = frozen.iter().flat_map(|shard| shard.by_window.keys().copied()).collect();
+        let (mut parts, mut stale) = (Vec::new(), vec![Vec::new(); self.shards.len()]);
         for start_ms in windows {
             match self.write_part(frozen, window_of(start_ms), flush, &mut stale) {
                 Ok(part) => parts.push(part),
@@ -210,7 +209,7 @@ impl Store {
         let deletions = self.blocks.last_deletion();
         let origin = BlockOrigin { id, window, level: 0, flushes: (flush, flush), sources: Vec::new(), deletions };
         let mut writer = BlockWriter::create(Arc::clone(&self.options.fs), self.blocks.dir(), origin)?;
-        let in_window = frozen.iter().map(|shard| shard.in_window(window)).collect::<Result<Vec<_>>>()?;
+        let in_window: Vec<_> = frozen.iter().map(|shard| shard.in_window(window.start_ms)).collect();
         let symbols = write_symbols(frozen, &in_window, &mut writer)?;
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());
         for ((shard, slots), symbols) in frozen.iter().zip(&in_window).zip(&symbols) {
@@ -257,18 +256,25 @@ impl Store {
     }
 }
 
-/// The frozen samples of a shard, and its series in label order.
+/// The frozen samples of a shard.
 struct FrozenShard<'a> {
     number: usize,
     shard: &'a Shard,
     frozen: Arc<Frozen>,
-    slots: Vec<SlotRef>,
+    /// The series with samples in a window, in label order, by the start of the window.
+    by_window: BTreeMap<i64, Vec<SlotRef>>,
 }
 
 impl<'a> FrozenShard<'a> {
-    fn new(number: usize, shard: &'a Shard, frozen: Arc<Frozen>, order: &SeriesOrder) -> Self {
-        let slots = order.sorted().iter().copied().filter(|slot_ref| frozen.has(slot_ref.slot)).collect();
-        Self { number, shard, frozen, slots }
+    fn new(number: usize, shard: &'a Shard, frozen: Arc<Frozen>, order: &SeriesOrder) -> Result<Self> {
+        let slots = order.sorted().iter().copied().filter(|slot_ref| frozen.has(slot_ref.slot));
+        let by_window = by_window(&frozen, slots)?;
+        Ok(Self { number, shard, frozen, by_window })
+    }
+
+    /// Returns the series with samples in the window that starts at `start_ms`, in label order.
+    fn in_window(&self, start_ms: i64) -> &[SlotRef] {
+        self.by_window.get(&start_ms).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the series if its last frozen sample is a staleness marker.
@@ -277,41 +283,24 @@ impl<'a> FrozenShard<'a> {
         // The series has frozen samples, so the slot was not reused.
         is_stale_nan(value).then(|| StaleSeries { slot_ref: self.shard.head().slot_ref(slot), at_ms })
     }
+}
 
-    /// Adds the start of each window that contains samples to `windows`.
-    fn windows(&self, windows: &mut BTreeSet<i64>) -> Result<()> {
-        let range = self.frozen.range();
-        // Fast path: all samples lie in one window.
-        if window_of(range.start_ms).contains(range.end_ms) {
-            windows.insert(window_of(range.start_ms).start_ms);
-            return Ok(());
-        }
-        let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
-        for slot_ref in &self.slots {
-            samples.clear();
-            self.frozen.read(slot_ref.slot, TimeRange::ALL, &mut scratch, &mut samples).map_err(overwritten)?;
-            windows.extend(samples.timestamps_ms.iter().map(|&t| window_of(t).start_ms));
-        }
-        Ok(())
+/// Returns the series with samples in each window, in the order of `slots`, by the start of the window.
+fn by_window(frozen: &Frozen, slots: impl Iterator<Item = SlotRef>) -> Result<BTreeMap<i64, Vec<SlotRef>>> {
+    let range = frozen.range();
+    // Fast path: all samples lie in one window.
+    if window_of(range.start_ms).contains(range.end_ms) {
+        return Ok(BTreeMap::from([(window_of(range.start_ms).start_ms, slots.collect())]));
     }
-
-    /// Returns the series that have samples in a window, in label order.
-    fn in_window(&self, window: TimeRange) -> Result<Vec<SlotRef>> {
-        // Fast path: all series.
-        if window.covers(self.frozen.range()) {
-            return Ok(self.slots.clone());
+    let (mut samples, mut scratch, mut windows) = (SampleColumns::default(), HeadCopies::default(), BTreeMap::new());
+    for slot_ref in slots {
+        samples.clear();
+        frozen.read(slot_ref.slot, TimeRange::ALL, &mut scratch, &mut samples).map_err(overwritten)?;
+        for of_window in samples.timestamps_ms.chunk_by(|&a, &b| window_of(a).contains(b)) {
+            windows.entry(window_of(of_window[0]).start_ms).or_insert_with(Vec::new).push(slot_ref);
         }
-        let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
-        let mut slots = Vec::new();
-        for &slot_ref in &self.slots {
-            samples.clear();
-            self.frozen.read(slot_ref.slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
-            if !samples.is_empty() {
-                slots.push(slot_ref);
-            }
-        }
-        Ok(slots)
     }
+    Ok(windows)
 }
 
 fn overwritten(_damaged: Damaged) -> Error {
@@ -324,7 +313,7 @@ type SymbolMap = HashMap<Pair, Symbol>;
 /// Writes the names and values of all labels of series in the part.
 fn write_symbols(
     frozen: &[FrozenShard<'_>],
-    in_window: &[Vec<SlotRef>],
+    in_window: &[&[SlotRef]],
     writer: &mut BlockWriter,
 ) -> Result<Vec<SymbolMap>> {
     let mut used = Vec::new();
