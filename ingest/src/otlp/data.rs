@@ -164,11 +164,6 @@ pub(super) fn merge<M: Message>(to: &mut M, size: &mut usize, reader: Reader<'_>
     Ok(to.merge(reader.rest()).map_err(malformed)?)
 }
 
-pub(super) fn utf8(reader: Reader<'_>) -> Result<&str, Malformed> {
-    let invalid = |_| Malformed::Protobuf { offset: reader.at(), reason: "string is not UTF-8" };
-    std::str::from_utf8(reader.rest()).map_err(invalid)
-}
-
 pub(super) const REQUEST: u32 = 1 << 1;
 pub(super) const RESOURCE_METRICS: Key = len_key(1);
 pub(super) const RESOURCE: Key = len_key(1);

@@ -26,8 +26,8 @@ pub(super) fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
             labels.push((name.to_owned(), id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
         }
     }
-    let pair = |attribute: &KeyValue| (attribute.key.clone(), value::print(attribute.value.as_ref()));
-    let is_other = |attribute: &&KeyValue| labels.iter().all(|(name, _)| *name != attribute.key);
+    let pair = |attribute: &KeyValue| (attribute.key().into_owned(), value::print(attribute.value.as_ref()));
+    let is_other = |attribute: &&KeyValue| labels.iter().all(|(name, _)| name.as_bytes() != attribute.key);
     let attributes: Vec<_> = exemplar.attributes.iter().filter(is_other).map(pair).collect();
     let n_chars: usize = labels.iter().chain(&attributes).map(|(n, v)| n.chars().count() + v.chars().count()).sum();
     if n_chars <= EXEMPLAR_CHARS_MAX {

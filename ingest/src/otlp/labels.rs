@@ -49,7 +49,10 @@ impl Context {
     /// Creates the context of a resource.
     pub(super) fn new(resource: &[KeyValue], settings: &OtlpSettings, namer: LabelNamer) -> Result<Self, String> {
         let attribute = |key: &str| {
-            resource.iter().find(|attribute| attribute.key == key).map(|attribute| print(attribute.value.as_ref()))
+            resource
+                .iter()
+                .find(|attribute| attribute.key == key.as_bytes())
+                .map(|attribute| print(attribute.value.as_ref()))
         };
         let job = attribute(SERVICE_NAME).map(|name| match attribute(SERVICE_NAMESPACE) {
             Some(namespace) => format!("{namespace}/{name}"),
@@ -58,11 +61,11 @@ impl Context {
         let mut promoted = LabelMap::default();
         for of in resource {
             let is_promoted = match &settings.promoted {
-                PromotedAttributes::Only(names) => names.contains(&of.key),
-                PromotedAttributes::AllBut(names) => !names.contains(&of.key),
+                PromotedAttributes::Only(names) => names.contains(&*of.key()),
+                PromotedAttributes::AllBut(names) => !names.contains(&*of.key()),
             };
             if is_promoted {
-                promoted.set(&namer.name(&of.key)?, &print(of.value.as_ref()));
+                promoted.set(&namer.name(&of.key())?, &print(of.value.as_ref()));
             }
         }
         let (job, instance) = (job.unwrap_or_default(), attribute(SERVICE_INSTANCE_ID).unwrap_or_default());
@@ -83,10 +86,10 @@ impl Context {
         }
         let mut labels = LabelMap::default();
         for of in &scope.attributes {
-            labels.set(&namer.name(&format!("otel_scope_{}", of.key))?, &print(of.value.as_ref()));
+            labels.set(&namer.name(&format!("otel_scope_{}", of.key()))?, &print(of.value.as_ref()));
         }
-        labels.set("otel_scope_name", &scope.name);
-        labels.set("otel_scope_version", &scope.version);
+        labels.set("otel_scope_name", &String::from_utf8_lossy(&scope.name));
+        labels.set("otel_scope_version", &String::from_utf8_lossy(&scope.version));
         labels.set("otel_scope_schema_url", schema_url);
         self.scope = Some(labels);
         Ok(())
@@ -115,7 +118,7 @@ impl Context {
         settings: &OtlpSettings,
         namer: LabelNamer,
     ) -> Result<Option<LabelMap>, String> {
-        if resource.iter().all(|attribute| IDENTIFYING.contains(&attribute.key.as_str())) {
+        if resource.iter().all(|attribute| IDENTIFYING.contains(&&*attribute.key())) {
             return Ok(None);
         }
         let ignored: &[&str] = if settings.keep_identifying_resource_attributes { &[] } else { &IDENTIFYING };
@@ -137,16 +140,16 @@ impl Context {
 /// Escapes the names of attributes. If several become the same name, their values are joined in the order of the
 /// original names.
 fn escaped(attributes: &[KeyValue], ignored: &[&str], namer: LabelNamer) -> Result<LabelMap, String> {
-    let mut sorted: Vec<_> = attributes.iter().filter(|attribute| !ignored.contains(&attribute.key.as_str())).collect();
+    let mut sorted: Vec<_> = attributes.iter().filter(|attribute| !ignored.contains(&&*attribute.key())).collect();
     sorted.sort_by_key(|attribute| &attribute.key);
     let mut labels = LabelMap::default();
     for of in sorted {
         let value = print(of.value.as_ref());
         if !namer.escapes {
-            labels.set(&of.key, &value);
+            labels.set(&of.key(), &value);
             continue;
         }
-        let name = namer.name(&of.key)?;
+        let name = namer.name(&of.key())?;
         match labels.0.get_mut(&name) {
             Some(before) => *before = format!("{before};{value}"),
             None => labels.set(&name, &value),

@@ -2,6 +2,11 @@
 //! time.
 //!
 //! The outer messages, which may hold any number of them, are read in place (`translate`).
+//!
+//! Strings are decoded as bytes: one that is not UTF-8 must not make the whole request malformed. As a label it gets
+//! U+FFFD for its invalid bytes, which is what Prometheus' API prints for it.
+
+use std::borrow::Cow;
 
 /// Declares messages: each field with its type and, in brackets, its protobuf type and number. A `oneof` is an enum.
 macro_rules! messages {
@@ -17,7 +22,7 @@ macro_rules! messages {
 messages! {
     /// `KeyValue`
     KeyValue {
-        key: String = [string, tag = 1],
+        key: Vec<u8> = [bytes = "vec", tag = 1],
         value: Option<AnyValue> = [message, optional, tag = 2],
     }
 
@@ -38,8 +43,8 @@ messages! {
 
     /// `InstrumentationScope`
     Scope {
-        name: String = [string, tag = 1],
-        version: String = [string, tag = 2],
+        name: Vec<u8> = [bytes = "vec", tag = 1],
+        version: Vec<u8> = [bytes = "vec", tag = 2],
         attributes: Vec<KeyValue> = [message, repeated, tag = 3],
     }
 
@@ -117,8 +122,8 @@ messages! {
 /// `AnyValue.value`
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Value {
-    #[prost(string, tag = "1")]
-    String(String),
+    #[prost(bytes = "vec", tag = "1")]
+    String(Vec<u8>),
     #[prost(bool, tag = "2")]
     Bool(bool),
     #[prost(int64, tag = "3")]
@@ -140,6 +145,12 @@ pub(crate) enum Number {
     Double(f64),
     #[prost(sfixed64, tag = "6")]
     Int(i64),
+}
+
+impl KeyValue {
+    pub(crate) fn key(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.key)
+    }
 }
 
 impl Number {

@@ -20,8 +20,8 @@ fn field(number: u8, message: &[u8]) -> Vec<u8> {
 /// Encodes a request of one gauge.
 fn gauge(resource: &[(&str, &str)], points: &[NumberPoint]) -> Vec<u8> {
     let attribute = |&(key, value): &(&str, &str)| {
-        let value = message::AnyValue { value: Some(Value::String(value.to_owned())) };
-        KeyValue { key: key.to_owned(), value: Some(value) }
+        let value = message::AnyValue { value: Some(Value::String(value.into())) };
+        KeyValue { key: key.into(), value: Some(value) }
     };
     let resource = Attributes { attributes: resource.iter().map(attribute).collect() }.encode_to_vec();
     let points: Vec<_> = points.iter().flat_map(|point| field(1, &point.encode_to_vec())).collect();
@@ -49,6 +49,25 @@ fn labels(batch: &DecodedBatch, text: &[u8], series_idx: usize) -> String {
 }
 
 #[test]
+fn a_string_that_is_not_utf8_does_not_make_the_request_malformed() {
+    let value = message::AnyValue { value: Some(Value::String(b"v\xff".to_vec())) };
+    let attributes = vec![KeyValue { key: b"k\xfe".to_vec(), value: Some(value) }];
+    let points = [NumberPoint { attributes, ..point(5_000_000) }, point(7_000_000)];
+    let mut request = gauge(&[("service.name", "shop")], &points);
+    let (batch, text, rejects) = translated(&request).unwrap();
+    assert!(rejects.is_empty());
+    let first = "{__name__=\"m\", job=\"shop\", k_=\"v\u{fffd}\"}";
+    assert_eq!([labels(&batch, &text, 0), labels(&batch, &text, 1)], [first, r#"{__name__="m", job="shop"}"#]);
+
+    let name = request.windows(3).position(|bytes| bytes == [1 << 3 | 2, 1, b'm']).unwrap() + 2;
+    request[name] = 0xff;
+    let (batch, _, rejects) = translated(&request).unwrap();
+    assert_eq!((batch.n_series(), rejects.n_samples()), (0, 2));
+    let reason = "normalization for metric \"\u{fffd}\" resulted in empty name";
+    assert!(rejects.to_string().contains(reason), "{rejects}");
+}
+
+#[test]
 fn a_resource_may_be_the_last_field() {
     let (batch, text, rejects) =
         translated(&gauge(&[("service.name", "shop"), ("a", "b")], &[point(5_000_000), point(7_000_000)])).unwrap();
@@ -63,8 +82,8 @@ fn a_resource_may_be_the_last_field() {
 #[test]
 fn an_explicit_bound_of_infinity_and_attributes_named_like_the_trace_add_nothing() {
     let attribute = |key: &str| {
-        let value = message::AnyValue { value: Some(Value::String("x".to_owned())) };
-        KeyValue { key: key.to_owned(), value: Some(value) }
+        let value = message::AnyValue { value: Some(Value::String("x".into())) };
+        KeyValue { key: key.into(), value: Some(value) }
     };
     let exemplar = message::Exemplar {
         value: Some(message::ExemplarNumber::Double(0.5)),

@@ -1,13 +1,12 @@
 //! Translates an export request to series.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use varve_tsdb::labels::METRIC_NAME;
 
-use super::data::{
-    self, Data, DataType, Times, count_points, decode, each_message, merge, n_points_of, note_times, utf8,
-};
+use super::data::{self, Data, DataType, Times, count_points, decode, each_message, merge, n_points_of, note_times};
 use super::delta::{DeltaPoint, DeltaStreams};
 use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
 use super::labels::{Context, LabelMap, TARGET_INFO};
@@ -131,13 +130,13 @@ impl Translator<'_, '_, '_> {
     }
 
     fn scope(&mut self, reader: Reader<'_>, context: &mut Context, times: &mut Times) -> Result<(), WriteError> {
-        let (mut scope, mut size, mut schema_url) = (Scope::default(), 0, "");
+        let (mut scope, mut size, mut schema_url) = (Scope::default(), 0, Cow::Borrowed(""));
         each_message(reader, data::SCOPE, data::SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, &mut size, inner))?;
         each_message(reader, data::SCHEMA_URL, data::SCOPE_METRICS_FIELDS, |inner| {
-            schema_url = utf8(inner)?;
+            schema_url = String::from_utf8_lossy(inner.rest());
             Ok(())
         })?;
-        if let Err(reason) = context.set_scope(&scope, schema_url, self.settings, self.namer) {
+        if let Err(reason) = context.set_scope(&scope, &schema_url, self.settings, self.namer) {
             let mut n_points = 0;
             each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| {
                 n_points += n_points_of(metric)?;
@@ -149,13 +148,14 @@ impl Translator<'_, '_, '_> {
         each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| self.metric(metric, context, times))
     }
 
-    fn metric(&mut self, mut reader: Reader<'_>, context: &Context, times: &mut Times) -> Result<(), WriteError> {
-        let (mut name, mut help, mut unit, mut data) = ("", "", "", None);
+    fn metric<'a>(&mut self, mut reader: Reader<'a>, context: &Context, times: &mut Times) -> Result<(), WriteError> {
+        let [mut name, mut help, mut unit] = [const { Cow::Borrowed("") }; 3];
+        let (text, mut data) = (|message: Reader<'a>| String::from_utf8_lossy(message.rest()), None);
         while let Some(key) = reader.key()? {
             match key {
-                data::METRIC_NAME_FIELD => name = utf8(reader.message()?)?,
-                data::METRIC_HELP => help = utf8(reader.message()?)?,
-                data::METRIC_UNIT => unit = utf8(reader.message()?)?,
+                data::METRIC_NAME_FIELD => name = text(reader.message()?),
+                data::METRIC_HELP => help = text(reader.message()?),
+                data::METRIC_UNIT => unit = text(reader.message()?),
                 _ => match data::DATA_TYPES.iter().find(|(field, _)| *field == key) {
                     Some((_, data_type)) => data = Some(data::decode_data(*data_type, reader.message()?)?),
                     None => reader.skip_unknown(key, data::METRIC)?,
@@ -171,14 +171,14 @@ impl Translator<'_, '_, '_> {
         };
         let n_points = note_times(data.reader, times)?;
         let named = data
-            .check_temporality(name, self.settings.delta_to_cumulative)
-            .and_then(|()| metric_name(name, unit, data.name_type(), self.settings.translation_strategy));
+            .check_temporality(&name, self.settings.delta_to_cumulative)
+            .and_then(|()| metric_name(&name, &unit, data.name_type(), self.settings.translation_strategy));
         match named {
             Ok(full_name) => {
                 if n_points > 0 && self.families.insert(full_name.clone()) {
-                    self.to.family(&full_name, data.kind(), help, &unit_name(unit))?;
+                    self.to.family(&full_name, data.kind(), &help, &unit_name(&unit))?;
                 }
-                self.points(&Metric { sent_name: name, name: full_name, data }, context)
+                self.points(&Metric { sent_name: &name, name: full_name, data }, context)
             }
             Err(reason) => {
                 self.reject(reason, n_points);

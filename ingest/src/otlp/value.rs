@@ -13,18 +13,12 @@ use super::message::{AnyValue, KeyValue, Value};
 pub(crate) fn print(value: Option<&AnyValue>) -> String {
     match value.and_then(|value| value.value.as_ref()) {
         None => String::new(),
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => String::from_utf8_lossy(text).into_owned(),
         Some(Value::Bool(value)) => value.to_string(),
         Some(Value::Int(value)) => value.to_string(),
-        Some(Value::Double(value)) if !value.is_finite() => {
-            let name = if value.is_nan() {
-                "NaN"
-            } else if *value > 0.0 {
-                "+Inf"
-            } else {
-                "-Inf"
-            };
-            format!("json: unsupported value: {name}")
+        Some(Value::Double(value)) if value.is_nan() => "NaN".to_owned(),
+        Some(Value::Double(value)) if value.is_infinite() => {
+            if *value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
         }
         Some(Value::Double(value)) => float(*value),
         Some(Value::Bytes(bytes)) => BASE64.encode(bytes),
@@ -39,7 +33,7 @@ pub(crate) fn print(value: Option<&AnyValue>) -> String {
 /// Writes a value as JSON; returns `false` if it has a NaN or an infinity. Recurses to the depth that prost decodes.
 fn put_json(json: &mut String, value: &Value) -> bool {
     match value {
-        Value::String(text) => put_string(json, text),
+        Value::String(text) => put_string(json, &String::from_utf8_lossy(text)),
         Value::Bool(value) => json.push_str(if *value { "true" } else { "false" }),
         Value::Int(value) => json.push_str(&value.to_string()),
         Value::Double(value) if !value.is_finite() => return false,
@@ -73,11 +67,11 @@ fn put_any(json: &mut String, value: Option<&AnyValue>) -> bool {
 fn put_map(json: &mut String, attributes: &[KeyValue]) -> bool {
     // Go sorts the keys. The last of equal keys wins.
     let sorted: BTreeMap<_, _> =
-        attributes.iter().map(|attribute| (&attribute.key, attribute.value.as_ref())).collect();
+        attributes.iter().map(|attribute| (attribute.key(), attribute.value.as_ref())).collect();
     json.push('{');
     for (i, (key, value)) in sorted.into_iter().enumerate() {
         json.push_str(if i == 0 { "" } else { "," });
-        put_string(json, key);
+        put_string(json, &key);
         json.push(':');
         if !put_any(json, value) {
             return false;
@@ -133,7 +127,9 @@ mod tests {
             (1e21, "1e+21"),
             (1.5e-7, "1.5e-7"),
             (1e20, "100000000000000000000"),
-            (f64::NAN, "json: unsupported value: NaN"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
         ] {
             check(Value::Double(value), expect);
         }
