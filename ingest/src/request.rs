@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::SeriesHandle;
+use varve_tsdb::histogram::Histogram;
+use varve_tsdb::{Sample, SeriesHandle};
 
 use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
 use crate::append::{Outgoing, Source, append, exemplars, metadata};
@@ -14,7 +15,7 @@ use crate::batch::{HistogramEntry, SeriesEntry, SeriesSamples};
 use crate::error::WriteError;
 use crate::outcome::{Example, ExemplarRejection, Reason, Rejects, SampleCounts, Written};
 use crate::relabel::Attribution;
-use crate::remote_write::histogram;
+use crate::remote_write::histogram::{self, InvalidHistogram};
 use crate::remote_write::wire::Reader;
 use crate::resolve::{Resolved, Resolver};
 use crate::route::Route;
@@ -35,6 +36,13 @@ pub(crate) struct Request<'a> {
     deduplicated: SampleCounts,
     /// Deduplicated samples of the request's own replica, counted at the end of the request.
     n_own_deduplicated: u64,
+}
+
+/// A histogram of a request, or the reason why it is invalid.
+struct CheckedHistogram {
+    timestamp_ms: i64,
+    start_ms: i64,
+    checked: Result<Arc<Histogram>, InvalidHistogram>,
 }
 
 impl<'a> Request<'a> {
@@ -226,31 +234,43 @@ impl<'a> Request<'a> {
 
     /// Pushes the valid histograms of a series.
     fn push_histograms(&mut self, handle: SeriesHandle, idx: u32, out: &mut Outgoing) -> Result<(), WriteError> {
-        let batch = self.resolver.batch;
-        for entry in batch.histograms_of(idx as usize) {
-            let (timestamp_ms, start_ms, checked) = match entry {
-                HistogramEntry::Encoded(span) => {
-                    let sent = histogram::decode(Reader::over(self.resolver.message, *span), batch.version)?;
-                    (sent.timestamp_ms, sent.start_ms, sent.check().map(Arc::new))
-                }
-                HistogramEntry::Decoded { timestamp_ms, start_ms, histogram } => {
-                    (*timestamp_ms, *start_ms, Ok(Arc::clone(histogram)))
-                }
-            };
-            match checked {
+        for entry in self.resolver.batch.histograms_of(idx as usize) {
+            let sent = self.decode_histogram(entry)?;
+            match sent.checked {
                 Ok(histogram) => {
-                    out.batch.push_histogram_with_start(handle, timestamp_ms, histogram, start_ms, idx);
+                    out.batch.push_histogram_with_start(handle, sent.timestamp_ms, histogram, sent.start_ms, idx);
                     self.stored.histograms += 1;
                 }
-                Err(invalid) => {
-                    let labels = self.resolver.print(idx);
-                    let text = format!("series {labels} at {timestamp_ms}: {invalid}");
-                    let example = || Example { text, labels, timestamp_ms: Some(timestamp_ms), value: None };
-                    self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
-                }
+                Err(invalid) => self.reject_histogram(idx, sent.timestamp_ms, &invalid),
             }
         }
         Ok(())
+    }
+
+    fn decode_histogram(&self, entry: &HistogramEntry) -> Result<CheckedHistogram, WriteError> {
+        Ok(match entry {
+            HistogramEntry::Encoded(span) => {
+                let message = Reader::over(self.resolver.message, *span);
+                let sent = histogram::decode(message, self.resolver.batch.version)?;
+                CheckedHistogram {
+                    timestamp_ms: sent.timestamp_ms,
+                    start_ms: sent.start_ms,
+                    checked: sent.check().map(Arc::new),
+                }
+            }
+            HistogramEntry::Decoded { timestamp_ms, start_ms, histogram } => CheckedHistogram {
+                timestamp_ms: *timestamp_ms,
+                start_ms: *start_ms,
+                checked: Ok(Arc::clone(histogram)),
+            },
+        })
+    }
+
+    fn reject_histogram(&mut self, idx: u32, timestamp_ms: i64, invalid: &InvalidHistogram) {
+        let labels = self.resolver.print(idx);
+        let text = format!("series {labels} at {timestamp_ms}: {invalid}");
+        let example = || Example { text, labels, timestamp_ms: Some(timestamp_ms), value: None };
+        self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
     }
 
     /// Pushes the exemplars of the series of this pass that the store has, those of a series in order of time. The
@@ -323,6 +343,9 @@ impl<'a> Request<'a> {
             Resolved::New(new) => new,
         };
         self.n_unknown += 1;
+        if self.rejects_all(idx)? {
+            return Ok(None);
+        }
         if !self.may_create(new.team) {
             self.deferred.push(idx, Some(new.team));
             return Ok(None);
@@ -348,6 +371,36 @@ impl<'a> Request<'a> {
         self.permit.yield_after(self.n_created);
         let route = Route::Series(handle, new.attribution(self.resolver.rules));
         Ok(Some(self.resolver.cache(series, route, new.is_cacheable)))
+    }
+
+    /// Rejects the samples of a new series if the store would reject all of them, so that no series is created for them.
+    /// Returns `false`, and rejects nothing, if the store may accept one.
+    fn rejects_all(&mut self, idx: u32) -> Result<bool, WriteError> {
+        let (batch, db) = (self.resolver.batch, self.resolver.db);
+        let mut rejected = Vec::new();
+        for &sample in batch.samples_of(idx as usize).samples {
+            match db.rejects_first(sample.timestamp_ms)? {
+                Some(reason) => rejected.push((sample, reason)),
+                None => return Ok(false),
+            }
+        }
+        let mut invalid = Vec::new();
+        for entry in batch.histograms_of(idx as usize) {
+            let CheckedHistogram { timestamp_ms, checked, .. } = self.decode_histogram(entry)?;
+            match (checked, db.rejects_first(timestamp_ms)?) {
+                (Err(reason), _) => invalid.push((timestamp_ms, reason)),
+                (Ok(histogram), Some(reason)) => {
+                    rejected.push((Sample { timestamp_ms, value: histogram.sum }, reason));
+                }
+                (Ok(_), None) => return Ok(false),
+            }
+        }
+        for (sample, reason) in rejected {
+            let example = || Example::of_sample(self.resolver.print(idx), sample);
+            self.rejects.add(Reason::Sample(reason), 1, 1, example);
+        }
+        invalid.into_iter().for_each(|(timestamp_ms, reason)| self.reject_histogram(idx, timestamp_ms, &reason));
+        Ok(true)
     }
 
     /// Returns `true` if a team may create a series in this pass.

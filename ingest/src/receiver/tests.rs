@@ -246,6 +246,27 @@ fn an_invalid_sample_rejects_that_sample_only() {
 }
 
 #[test]
+fn a_new_series_whose_samples_are_all_rejected_is_not_created() {
+    let fixture = Fixture::new(Limits::default());
+    fixture.stored(&[up("x", &[(T, 1.0)])]);
+    let (old, far) = (T - 86_400_000, T + 400 * 365 * 86_400_000);
+    let mut rejected = up("new", &[(old, 1.0), (far, 1.0)]);
+    rejected.histograms = vec![histogram(old, &[1]), Histogram { positive_spans: vec![], ..histogram(T, &[4]) }];
+    rejected.exemplars = vec![Exemplar { labels: vec![], value: 1.0, timestamp_ms: T }];
+    for t in [T + 1, T + 2] {
+        let written = fixture.write(&[rejected.clone(), up("x", &[(t, 1.0)])]).unwrap();
+        let found: Vec<_> = written.rejects.iter().map(|reject| (reject.reason.name(), reject.count)).collect();
+        assert_eq!(found, [("out_of_bounds", 2), ("too_far_in_future", 1), ("invalid_histogram", 1)]);
+        assert_eq!((written.stored.total, written.exemplars.stored), (1, 0));
+        assert_eq!(written.exemplars.rejected[&ExemplarRejection::UnknownSeries], 1);
+    }
+    assert_eq!(fixture.n_series(), 1);
+    // One acceptable sample is enough.
+    let written = fixture.write(&[up("new", &[(old, 1.0), (T + 2, 1.0)])]).unwrap();
+    assert_eq!((written.stored.total, written.rejects.n_samples(), fixture.n_series()), (1, 1, 2));
+}
+
+#[test]
 fn a_malformed_request_stores_nothing_not_even_of_known_series() {
     let fixture = Fixture::new(Limits::default());
     fixture.stored(&[up("x", &[(T, 1.0)])]);

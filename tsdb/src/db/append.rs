@@ -7,7 +7,7 @@ use super::Db;
 use crate::error::{Error, Result};
 use crate::head::SeriesGroup;
 use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Metadata};
-use crate::sample::{Rejected, SeriesHandle, WriteBatch};
+use crate::sample::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
 use crate::wal::{Health, Position};
 
@@ -45,6 +45,15 @@ impl Db {
     pub fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
         let shards = &self.store.shards;
         shards[shard_of(labels, shards.len())].find_for(labels, group)
+    }
+
+    /// Returns the reason for which a series without samples would reject a sample now, or `None`. Who asks before
+    /// [`Db::series_for`] creates no series for samples that cannot be stored.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the clock is far ahead of the samples and the mark of this cannot be written.
+    pub fn rejects_first(&self, timestamp_ms: i64) -> Result<Option<RejectReason>> {
+        Ok(self.store.bounds(false)?.rejects_first(timestamp_ms))
     }
 
     /// Assigns each series in memory to the group that `group_of` returns for its value of `label`. Series without the

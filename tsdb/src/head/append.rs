@@ -64,6 +64,18 @@ impl Bounds {
         window_ms > 0 && self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(window_ms))
     }
 
+    /// Returns the reason to reject a sample that is newer than all others of its series.
+    #[inline]
+    pub(crate) fn rejects_first(&self, timestamp_ms: i64) -> Option<RejectReason> {
+        if timestamp_ms > self.future_max_ms {
+            Some(RejectReason::TooFarInFuture)
+        } else if !self.accepts_in_order(timestamp_ms) {
+            Some(self.rejection(timestamp_ms))
+        } else {
+            None
+        }
+    }
+
     /// Returns the reason to reject a sample that is too old or out of order, as in Prometheus.
     fn rejection(&self, timestamp_ms: i64) -> RejectReason {
         if self.out_of_order_window_ms > 0 {
@@ -260,11 +272,7 @@ impl Head {
     ) -> Result<SeriesRef, RejectReason> {
         let row = self.table.row(slot_ref.slot).filter(|row| row.generation == slot_ref.generation && row.is_used());
         let row = row.ok_or(RejectReason::Moved)?;
-        match timestamp_ms {
-            t if t > bounds.future_max_ms => Err(RejectReason::TooFarInFuture),
-            t if !bounds.accepts_in_order(t) => Err(bounds.rejection(t)),
-            _ => Ok(row.series),
-        }
+        bounds.rejects_first(timestamp_ms).map_or(Ok(row.series), Err)
     }
 
     /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that the series has no
