@@ -73,6 +73,24 @@ impl MetadataLine<'_> {
     }
 }
 
+impl SampleLine<'_> {
+    /// Writes the bound of a bucket, or the quantile of a summary, with a fraction or an exponent, as in OpenMetrics:
+    /// `1` becomes `1.0`. Prometheus does the same since version 3.0 (`model/textparse`). `kind` is the type of the
+    /// family as the value of remote write's enum.
+    pub(super) fn normalize(&mut self, kind: i32) {
+        let name = match kind {
+            KIND_HISTOGRAM => "le",
+            KIND_SUMMARY => "quantile",
+            _ => return,
+        };
+        for (_, value) in self.labels.iter_mut().filter(|(label, _)| label == name) {
+            if let Some(number) = float(value) {
+                *value = Cow::Owned(openmetrics_float(number));
+            }
+        }
+    }
+}
+
 /// Parses a line without its line break.
 ///
 /// # Errors
@@ -289,6 +307,29 @@ fn float(text: &str) -> Option<f64> {
     (value.is_finite() || is_named).then_some(value)
 }
 
+/// Prints a float as OpenMetrics wants bounds: like Go's format `g`, and with `.0` behind an integer.
+fn openmetrics_float(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() {
+            "NaN"
+        } else if value > 0.0 {
+            "+Inf"
+        } else {
+            "-Inf"
+        }
+        .to_owned();
+    }
+    // Go compares with 0 as well: -0 is `0.0`.
+    let value = if value == 0.0 { 0.0 } else { value };
+    let scientific = format!("{value:e}");
+    let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");
+    match exponent.parse().expect("the exponent is an integer") {
+        -4..6 if value.fract() == 0.0 => format!("{value}.0"),
+        -4..6 => value.to_string(),
+        exponent => format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, i32::abs(exponent)),
+    }
+}
+
 fn milliseconds(seconds: f64) -> Option<i64> {
     let milliseconds = seconds * 1000.0;
     // The bound keeps the value within the exactly represented integers.
@@ -300,9 +341,9 @@ fn kind(name: &str) -> Result<i32, String> {
         "unknown" | "untyped" => 0,
         "counter" => 1,
         "gauge" => 2,
-        "histogram" => 3,
+        "histogram" => KIND_HISTOGRAM,
         "gaugehistogram" => 4,
-        "summary" => 5,
+        "summary" => KIND_SUMMARY,
         "info" => 6,
         "stateset" => 7,
         _ => return Err(format!("invalid metric type {:?}", excerpt(name))),
@@ -313,6 +354,8 @@ fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_LEN_MAX).collect()
 }
 
+const KIND_HISTOGRAM: i32 = 3;
+const KIND_SUMMARY: i32 = 5;
 /// The bits of a NaN in Prometheus that is not a staleness marker.
 const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
 const EXCERPT_LEN_MAX: usize = 32;

@@ -136,6 +136,8 @@ struct Lines<R> {
     reader: R,
     line: Vec<u8>,
     number: u64,
+    /// The type of the last family with a line `# TYPE`, as the value of remote write's enum.
+    kind: i32,
     /// Number of lines with a sample.
     n_samples: u64,
     size: u64,
@@ -300,7 +302,7 @@ impl LineError {
 
 impl<R: BufRead> Lines<R> {
     fn new(reader: R, size_max: u64, barren_max: u64) -> Self {
-        Self { reader, line: Vec::new(), number: 0, n_samples: 0, size: 0, size_max, barren_max }
+        Self { reader, line: Vec::new(), number: 0, kind: 0, n_samples: 0, size: 0, size_max, barren_max }
     }
 
     /// Reads the next line. Returns `None` at the end.
@@ -339,13 +341,16 @@ impl<R: BufRead> Lines<R> {
             return self.check_end().map(|()| None);
         }
         let line = std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
-        let line = line::parse(line, format).map_err(LineError::Line)?;
-        let has_sample = match &line {
-            Line::Sample(_) => true,
-            Line::Series(series) => !series.samples.is_empty(),
-            Line::Metadata(_) | Line::Nothing => false,
-        };
-        self.n_samples += u64::from(has_sample);
+        let mut line = line::parse(line, format).map_err(LineError::Line)?;
+        match &mut line {
+            Line::Sample(sample) => {
+                sample.normalize(self.kind);
+                self.n_samples += 1;
+            }
+            Line::Series(series) => self.n_samples += u64::from(!series.samples.is_empty()),
+            Line::Metadata(MetadataLine::Type(_, kind)) => self.kind = *kind,
+            Line::Metadata(_) | Line::Nothing => {}
+        }
         Ok(Some(line))
     }
 

@@ -72,6 +72,44 @@ fn lines_of_both_formats_are_read() {
     }
 }
 
+/// The values are those that Prometheus 3.16 stores after a scrape.
+#[test]
+fn bounds_and_quantiles_are_normalized_below_their_type() {
+    let values = [
+        ("1", "1.0"),
+        ("0.5", "0.5"),
+        ("-0", "0.0"),
+        ("+Inf", "+Inf"),
+        ("inf", "+Inf"),
+        ("nan", "NaN"),
+        ("00.10", "0.1"),
+        ("100000", "100000.0"),
+        ("1000000", "1e+06"),
+        ("123456789", "1.23456789e+08"),
+        ("0.0001", "0.0001"),
+        ("0.00001", "1e-05"),
+        ("1e400", "1e400"),
+        ("x", "x"),
+        ("", ""),
+    ];
+    let read = |kind: &str, label: &str, value: &str| {
+        let text = format!("# TYPE a {kind}\na{{{label}=\"{value}\"}} 1\n");
+        let mut reader = LineReader::new(text.as_bytes(), TextFormat::Prometheus);
+        assert!(matches!(reader.read(), Ok(Some(Line::Metadata(_)))));
+        match reader.read() {
+            Ok(Some(Line::Sample(sample))) => sample.labels[1].1.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    for (value, expect) in values {
+        assert_eq!(read("histogram", "le", value), expect, "{value:?}");
+        assert_eq!(read("summary", "quantile", value), expect, "{value:?}");
+        for (kind, label) in [("histogram", "quantile"), ("summary", "le"), ("gauge", "le"), ("gaugehistogram", "le")] {
+            assert_eq!(read(kind, label, value), value, "{kind} {label}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in "[a-z#{}\"\\\\=, .0-9é\t]{0,40}") {
