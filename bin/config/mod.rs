@@ -3,6 +3,7 @@
 //! Every key has an effect. An unknown key is an error, so that nobody relies on a setting without effect.
 
 pub(crate) mod alerting;
+mod environment;
 mod ingest;
 mod otlp;
 mod retention;
@@ -152,6 +153,7 @@ impl Config {
         let text = std::fs::read_to_string(path).with_context(|| format!("read configuration file {path:?}"))?;
         let about = || format!("configuration file {path:?}");
         let mut config = Self::parse(&text).with_context(about)?;
+        environment::expand_labels(&mut config.global.external_labels);
         let folder = path.parent().unwrap_or(Path::new(""));
         let log_file = config.global.query_log_file.take().filter(|file| !file.as_os_str().is_empty());
         config.global.query_log_file = log_file.map(|file| folder.join(file));
@@ -162,7 +164,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Parses and checks a configuration. Paths stay as written.
+    /// Parses and checks a configuration. Paths and environment variables stay as written.
     ///
     /// # Errors
     /// As [`Config::load`].
