@@ -99,7 +99,7 @@ impl BlockReader {
         let (mut n_samples, mut columns, mut cursor) = (0, SampleColumns::default(), self.cursor());
         while let Some(series) = cursor.next(damage) {
             columns.clear();
-            series.read_chunks(TimeRange::ALL, &mut columns, damage);
+            series.read_chunks(TimeRange::ALL, &mut columns, |chunk, reason| self.report(chunk, reason, damage));
             n_samples += columns.len() as u64;
         }
         n_samples
@@ -194,22 +194,39 @@ impl<'a> BlockSeries<'a> {
 
     /// Like [`BlockSeries::read`], from the chunks that overlap a range. Does not cut their samples to the range.
     pub(crate) fn read_range(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
-        self.read_chunks(range, dst, damage);
-        for &range in self.tombstones() {
-            dst.remove(range);
-        }
+        self.read_chunks(range, dst, |chunk, reason| self.block.report(chunk, reason, damage));
+        self.remove_deleted(dst);
     }
 
-    fn read_chunks(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
+    /// Like [`BlockSeries::read_range`], but reports only damaged chunks that start in the range. Who reads all windows
+    /// of a block reports each chunk once.
+    pub(crate) fn read_window(&self, window: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
+        self.read_chunks(window, dst, |chunk, reason| {
+            if window.contains(chunk.min_ms) {
+                self.block.report(chunk, reason, damage);
+            }
+        });
+        self.remove_deleted(dst);
+    }
+
+    fn read_chunks(&self, range: TimeRange, dst: &mut SampleColumns, mut report: impl FnMut(&IndexedChunk, String)) {
         let mut columns = SampleColumns::default();
         let of_range = |chunk: &&IndexedChunk| chunk.min_ms <= range.end_ms && range.start_ms <= chunk.max_ms;
         for chunk in self.series.chunks.iter().filter(of_range) {
-            let Some(Chunk { encoding, bytes, .. }) = self.block.read_chunk(chunk, damage) else { continue };
             columns.clear();
-            if let Err(error) = chunk::decode(encoding, &bytes, &mut columns) {
-                self.block.report(chunk, error.to_string(), damage);
+            let decoded = self.block.try_read_chunk(chunk).and_then(|Chunk { encoding, bytes, .. }| {
+                chunk::decode(encoding, &bytes, &mut columns).map_err(|error| error.to_string())
+            });
+            if let Err(reason) = decoded {
+                report(chunk, reason);
             }
             dst.merge(&columns);
+        }
+    }
+
+    fn remove_deleted(&self, dst: &mut SampleColumns) {
+        for &range in self.tombstones() {
+            dst.remove(range);
         }
     }
 
