@@ -159,12 +159,7 @@ impl DecodedBatch {
 
     /// Returns the oldest and the newest timestamp of the floats.
     pub(crate) fn times(&self) -> Option<TimeRange> {
-        let first = self.samples.first()?.timestamp_ms;
-        let range = TimeRange { start_ms: first, end_ms: first };
-        Some(self.samples.iter().fold(range, |TimeRange { start_ms, end_ms }, sample| TimeRange {
-            start_ms: start_ms.min(sample.timestamp_ms),
-            end_ms: end_ms.max(sample.timestamp_ms),
-        }))
+        self.samples.iter().map(|sample| TimeRange::at(sample.timestamp_ms)).reduce(TimeRange::hull)
     }
 
     /// Returns the number of float samples.

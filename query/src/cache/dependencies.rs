@@ -43,7 +43,7 @@ impl Times {
         match (at_ms, self) {
             (Some(_), _) => {
                 let time_ms = shift.apply(0);
-                Self::Fixed(TimeRange { start_ms: time_ms, end_ms: time_ms })
+                Self::Fixed(TimeRange::at(time_ms))
             }
             (None, Self::OfStep { before_ms, after_ms }) => Self::OfStep {
                 before_ms: before_ms.saturating_add(offset_ms),

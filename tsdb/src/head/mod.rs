@@ -151,10 +151,7 @@ impl Head {
     /// Returns the range from the oldest to the newest sample in memory, or `None` if there are no samples.
     pub(crate) fn range(&self) -> Option<TimeRange> {
         let frozen = self.frozen.as_ref().map(|frozen| frozen.range());
-        frozen
-            .into_iter()
-            .chain(self.live.range())
-            .reduce(|a, b| TimeRange { start_ms: a.start_ms.min(b.start_ms), end_ms: a.end_ms.max(b.end_ms) })
+        frozen.into_iter().chain(self.live.range()).reduce(TimeRange::hull)
     }
 
     /// Returns the labels of a series.

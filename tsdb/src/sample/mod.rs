@@ -37,6 +37,12 @@ impl TimeRange {
     /// All of time.
     pub const ALL: Self = Self { start_ms: i64::MIN, end_ms: i64::MAX };
 
+    /// Creates the range of one millisecond.
+    #[must_use]
+    pub fn at(timestamp_ms: i64) -> Self {
+        Self { start_ms: timestamp_ms, end_ms: timestamp_ms }
+    }
+
     /// Returns `true` if a timestamp lies inside.
     #[must_use]
     pub fn contains(self, timestamp_ms: i64) -> bool {

@@ -196,7 +196,7 @@ proptest! {
                 let start_ms = START_MS + hours * HOUR_MS * (from - 10) / 980;
                 check_series(&block, &mut used, ordinal, TimeRange { start_ms, end_ms: start_ms + hours * HOUR_MS * len / 2000 }, samples);
                 let at_ms = samples.timestamps_ms[(from as usize * samples.len() / 1001).min(samples.len() - 1)];
-                check_series(&block, &mut used, ordinal, TimeRange { start_ms: at_ms, end_ms: at_ms }, samples);
+                check_series(&block, &mut used, ordinal, TimeRange::at(at_ms), samples);
                 check_series(&block, &mut used, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms + 1 + len }, samples);
                 check_series(&block, &mut used, ordinal, TimeRange { start_ms: at_ms + 1, end_ms: at_ms }, samples);
             }

@@ -36,7 +36,7 @@ fn rules_are_kept_for_a_block_that_does_not_open() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
     let db = open(dir.path());
-    db.delete(vec![Matcher::equal("i", "0")], TimeRange { start_ms: first, end_ms: first }).unwrap();
+    db.delete(vec![Matcher::equal("i", "0")], TimeRange::at(first)).unwrap();
     drop(db);
     let path = block_paths(dir.path()).remove(0);
     let good = std::fs::read(&path).unwrap();
@@ -44,7 +44,7 @@ fn rules_are_kept_for_a_block_that_does_not_open() {
 
     let db = open(dir.path());
     assert_eq!((db.stats().n_damaged_blocks, times_of(&db, 0)), (1, vec![second]));
-    db.delete(vec![Matcher::equal("i", "1")], TimeRange { start_ms: first, end_ms: first }).unwrap();
+    db.delete(vec![Matcher::equal("i", "1")], TimeRange::at(first)).unwrap();
     // Merges drop the rules that no block needs any more.
     db.compact_fully().unwrap();
     db.clean_tombstones().unwrap();
@@ -62,7 +62,7 @@ fn rules_are_kept_for_a_block_that_does_not_open() {
 fn a_block_that_cannot_apply_its_rules_is_skipped_and_the_others_are_used() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
-    open(dir.path()).delete(vec![Matcher::equal("i", "0")], TimeRange { start_ms: first, end_ms: first }).unwrap();
+    open(dir.path()).delete(vec![Matcher::equal("i", "0")], TimeRange::at(first)).unwrap();
     let path = block_paths(dir.path()).remove(0);
     let good = std::fs::read(&path).unwrap();
     let mut n_left_out = 0;
@@ -71,7 +71,7 @@ fn a_block_that_cannot_apply_its_rules_is_skipped_and_the_others_are_used() {
         bad[at] ^= 1;
         std::fs::write(&path, &bad).unwrap();
         let db = open(dir.path());
-        let set = db.select(&QueryContext::unbounded(), &[], TimeRange { start_ms: second, end_ms: second }).unwrap();
+        let set = db.select(&QueryContext::unbounded(), &[], TimeRange::at(second)).unwrap();
         assert_eq!(set.filter(Result::is_ok).count(), 2, "damage at {at}: the other block is served");
         n_left_out += db.stats().n_damaged_blocks;
         drop(db);

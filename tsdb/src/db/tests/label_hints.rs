@@ -84,7 +84,7 @@ fn selections_without_labels_return_the_same_series_without_deleted_samples() {
         set.map(read).collect::<Vec<_>>()
     };
     let check = |n_all: usize, n_new: usize| {
-        let new = TimeRange { start_ms: NOW_MS, end_ms: NOW_MS };
+        let new = TimeRange::at(NOW_MS);
         for (range, n) in [(TimeRange::ALL, n_all), (new, n_new)] {
             let bare = times_ms(range, LabelHint::With(Vec::new()));
             assert_eq!((bare.len(), &bare), (n, &times_ms(range, LabelHint::All)));
@@ -92,7 +92,7 @@ fn selections_without_labels_return_the_same_series_without_deleted_samples() {
     };
     check(600, 500);
     db.delete(vec![Matcher::equal("i", "7")], TimeRange::ALL).unwrap();
-    db.delete(vec![Matcher::equal("group", "1")], TimeRange { start_ms: NOW_MS, end_ms: NOW_MS }).unwrap();
+    db.delete(vec![Matcher::equal("group", "1")], TimeRange::at(NOW_MS)).unwrap();
     check(599, 250);
     db.compact_fully().unwrap();
     check(599, 250);

@@ -170,7 +170,7 @@ fn a_rewrite_is_a_change_for_cached_results() {
     assert_eq!(changes(before), [], "nothing to do");
     set_rules(&db, &[rule("1", Some(3))]);
     db.compact().unwrap();
-    assert_eq!(changes(before), [TimeRange { start_ms: NOON_MS, end_ms: NOON_MS }], "the block of day 0");
+    assert_eq!(changes(before), [TimeRange::at(NOON_MS)], "the block of day 0");
     let after = version();
     db.compact().unwrap();
     assert_eq!(changes(after), []);

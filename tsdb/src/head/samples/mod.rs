@@ -185,8 +185,9 @@ impl Samples {
 
     #[inline]
     fn note(&mut self, timestamp_ms: i64, append_id: u32) {
-        let range = self.range.get_or_insert(TimeRange { start_ms: timestamp_ms, end_ms: timestamp_ms });
-        *range = TimeRange { start_ms: range.start_ms.min(timestamp_ms), end_ms: range.end_ms.max(timestamp_ms) };
+        let time = TimeRange::at(timestamp_ms);
+        let range = self.range.get_or_insert(time);
+        *range = range.hull(time);
         if before(self.newest_append_id, append_id) {
             self.newest_append_id = append_id;
         }

@@ -78,7 +78,7 @@ impl OutOfOrder {
         out.hide_none();
         if let Some(view) = view {
             for &(_, at) in self.recent.iter().filter(|(append_id, _)| !view.sees(*append_id)) {
-                out.hide(TimeRange { start_ms: at, end_ms: at });
+                out.hide(TimeRange::at(at));
             }
         }
         for chunk in &self.closed {

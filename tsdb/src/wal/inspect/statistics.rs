@@ -210,9 +210,8 @@ impl FileSummary {
 
     fn add_sample(&mut self, timestamp_ms: i64) {
         self.n_samples += 1;
-        let times = self.times.get_or_insert(TimeRange { start_ms: timestamp_ms, end_ms: timestamp_ms });
-        times.start_ms = times.start_ms.min(timestamp_ms);
-        times.end_ms = times.end_ms.max(timestamp_ms);
+        let time = TimeRange::at(timestamp_ms);
+        self.times = Some(self.times.map_or(time, |times| times.hull(time)));
     }
 }
 
