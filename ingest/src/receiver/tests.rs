@@ -2,7 +2,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
-use varve_tsdb::fs::FaultFs;
+use varve_tsdb::fs::MemFs;
 use varve_tsdb::histogram::{HistogramCounts, ResetHint};
 use varve_tsdb::staleness::STALE_NAN_BITS;
 use varve_tsdb::{Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange};
@@ -135,7 +135,7 @@ fn a_repeated_request_is_accepted_and_stores_nothing_twice() {
 
 #[test]
 fn a_full_disk_is_waited_for_and_loses_nothing_acknowledged() {
-    let disk = FaultFs::with_room(u64::MAX);
+    let disk = MemFs::new();
     let options = || Options { fs: Arc::new(disk.clone()), ..Options::default() };
     let brief = Limits { queue_timeout: Duration::from_millis(50), ..Limits::default() };
     let fixture = Fixture::on(options(), brief);

@@ -18,7 +18,7 @@ mod retention_rules;
 mod snapshot;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -26,7 +26,7 @@ use super::Db;
 use crate::chunk::histogram::{Layout, encode_counts};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::fs::{FaultFs, Fs, ManualClock, RealFs};
+use crate::fs::{Fs, ManualClock, MemFs, RealFs};
 use crate::isolation::changes::NameGroups;
 use crate::labels::{Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, METRIC_NAME, Matcher, Metadata};
 use crate::options::{Options, WalSync};
@@ -36,6 +36,7 @@ use crate::select::SelectHints;
 use crate::{MatchOp, RejectReason, Sample, SampleColumns};
 
 const NOW_MS: i64 = 1_700_000_000_000;
+const DATA: &str = "/data";
 
 fn options() -> Options {
     Options {
@@ -48,6 +49,11 @@ fn options() -> Options {
 
 fn open(path: &Path) -> Db {
     Db::open(path, options()).unwrap()
+}
+
+/// Opens the store in the directory [`DATA`] of a disk.
+fn open_on(fs: &MemFs, options: Options) -> Db {
+    Db::open(DATA.as_ref(), Options { fs: Arc::new(fs.clone()), ..options }).unwrap()
 }
 
 /// Opens a store in a new directory, which is removed with the returned guard.
@@ -106,18 +112,10 @@ fn everything(db: &Db) -> Contents {
     contents(db, &[], TimeRange::ALL)
 }
 
-fn wal_files(path: &Path, kind: &str) -> Vec<std::path::PathBuf> {
-    let mut files = Vec::new();
-    for epoch in std::fs::read_dir(path.join("wal")).unwrap() {
-        for shard in std::fs::read_dir(epoch.unwrap().path()).unwrap() {
-            for file in std::fs::read_dir(shard.unwrap().path()).unwrap() {
-                files.push(file.unwrap().path());
-            }
-        }
-    }
-    files.retain(|f| f.file_name().unwrap().to_str().unwrap().starts_with(kind));
-    files.sort();
-    files
+fn wal_files(fs: &dyn Fs, path: &Path, kind: &str) -> Vec<PathBuf> {
+    let below = |dir: PathBuf| fs.list(&dir).unwrap().into_iter().map(move |name| dir.join(name));
+    let files = below(path.join("wal")).flat_map(below).flat_map(below);
+    files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with(kind)).collect()
 }
 
 /// Out-of-order samples are accepted for half an hour by default. Without an out-of-order window the bounds are the
@@ -344,7 +342,7 @@ fn a_torn_tail_loses_only_the_record_being_written() {
     (0..3).for_each(|i| assert_eq!(append(&db, &[(0, NOW_MS + i, i as f64)]), []));
     let before = everything(&db);
     drop(db);
-    let file = wal_files(dir.path(), "samples-").pop().unwrap();
+    let file = wal_files(&RealFs, dir.path(), "samples-").pop().unwrap();
     let whole = std::fs::read(&file).unwrap();
     // The last frame: header, count, flags, ref, time, value.
     let last_frame = 12 + 1 + 1 + 1 + 6 + 1;
@@ -357,7 +355,7 @@ fn a_torn_tail_loses_only_the_record_being_written() {
         let after = everything(&db);
         drop(db);
         assert_eq!(everything(&open(dir.path())), after, "cut {cut}: records after the tear are kept");
-        for newer in wal_files(dir.path(), "samples-").iter().filter(|f| **f != file) {
+        for newer in wal_files(&RealFs, dir.path(), "samples-").iter().filter(|f| **f != file) {
             std::fs::remove_file(newer).unwrap();
         }
     }
@@ -370,7 +368,7 @@ fn damage_in_the_middle_is_skipped_counted_and_quarantined() {
     let (dir, db) = fresh(options());
     (0..5).for_each(|i| assert_eq!(append(&db, &[(0, NOW_MS + i, i as f64)]), []));
     drop(db);
-    let file = wal_files(dir.path(), "samples-").pop().unwrap();
+    let file = wal_files(&RealFs, dir.path(), "samples-").pop().unwrap();
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -388,7 +386,7 @@ fn samples_without_a_definition_are_counted_and_their_ref_is_not_reused() {
     let (dir, db) = fresh(options());
     append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]);
     drop(db);
-    std::fs::remove_file(&wal_files(dir.path(), "series-")[0]).unwrap();
+    std::fs::remove_file(&wal_files(&RealFs, dir.path(), "series-")[0]).unwrap();
     let db = open(dir.path());
     assert_eq!((db.stats().replayed.n_unknown_samples, db.stats().n_series), (2, 0));
     append(&db, &[(2, NOW_MS + 1, 3.0)]);
@@ -400,9 +398,8 @@ fn samples_without_a_definition_are_counted_and_their_ref_is_not_reused() {
 /// Acknowledging a repetition while the first attempt waits for disk space would be wrong.
 #[test]
 fn a_repeated_sample_is_acknowledged_only_when_the_first_attempt_is_on_the_disk() {
-    let dir = tempfile::tempdir().unwrap();
-    let fs = FaultFs::with_room(u64::MAX);
-    let db = Db::open(dir.path(), Options { fs: Arc::new(fs.clone()), ..options() }).unwrap();
+    let fs = MemFs::new();
+    let db = open_on(&fs, options());
     append(&db, &[(0, NOW_MS, 1.0)]);
     fs.set_room(10);
     let mut batch = WriteBatch::default();
@@ -414,5 +411,5 @@ fn a_repeated_sample_is_acknowledged_only_when_the_first_attempt_is_on_the_disk(
     db.append(&mut batch).unwrap();
     assert_eq!(batch.rejected().len(), 0);
     drop(db);
-    assert_eq!(everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(), 2);
+    assert_eq!(everything(&open_on(&fs, options())).values().map(Vec::len).sum::<usize>(), 2);
 }

@@ -1,15 +1,12 @@
 //! File system and clock: the only access to both, so that tests can make them fail.
 //!
-//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a read-only view of one. [`FaultFs`] is the real
-//! one with limited space, failing syncs and blocking reads. [`MemFs`] is a disk in memory that fails at any chosen
-//! operation and loses in a power cut whatever a disk may lose. [`StateFile`] is a kind of small file that is replaced
-//! as a whole.
+//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a read-only view of one. [`MemFs`] is a disk in
+//! memory that fails at any chosen operation and loses in a power cut whatever a disk may lose. [`StateFile`] is a kind
+//! of small file that is replaced as a whole.
 
 pub mod backup;
 mod clock;
 pub mod damage;
-#[cfg(any(test, feature = "testing"))]
-mod fault;
 #[cfg(any(test, feature = "testing"))]
 mod manual_clock;
 #[cfg(any(test, feature = "testing"))]
@@ -27,8 +24,6 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 
 pub use clock::{Clock, SystemClock};
-#[cfg(any(test, feature = "testing"))]
-pub use fault::FaultFs;
 #[cfg(any(test, feature = "testing"))]
 pub use manual_clock::ManualClock;
 #[cfg(any(test, feature = "testing"))]

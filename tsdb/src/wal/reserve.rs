@@ -73,13 +73,13 @@ impl Reserve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::FaultFs;
+    use crate::fs::MemFs;
 
     #[test]
     fn the_file_is_written_completely_or_not_at_all_and_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let fs = FaultFs::with_room(RESERVE_SIZE - 1);
-        let reserve = Reserve::new(Arc::new(fs.clone()), dir.path());
+        let fs = MemFs::new();
+        fs.set_room(RESERVE_SIZE - 1);
+        let reserve = Reserve::new(Arc::new(fs.clone()), Path::new("/"));
         assert!(reserve.fill().is_err());
         assert_eq!(reserve.size(), 0);
         fs.set_room(2 * RESERVE_SIZE);
@@ -90,7 +90,7 @@ mod tests {
         reserve.release().unwrap();
         reserve.release().unwrap();
         assert_eq!(reserve.size(), 0);
-        std::fs::write(dir.path().join("reserve"), "half").unwrap();
+        fs.create(Path::new("/reserve")).unwrap().append(b"half").unwrap();
         reserve.fill().unwrap();
         assert_eq!(reserve.size(), RESERVE_SIZE);
     }

@@ -13,7 +13,7 @@ use super::rows::SERIES_SAMPLES_MAX;
 use super::{Access, Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, ReadCache, Symbol};
 use crate::context::{MemoryBudget, QueryContext};
 use crate::error::{Error, Result};
-use crate::fs::{FaultFs, Fs, MemFs, RealFs};
+use crate::fs::{Fs, MemFs, RealFs};
 use crate::sample::histogram::{Histogram, HistogramCounts};
 use crate::sample::{Sample, SampleColumns, TimeRange};
 
@@ -433,24 +433,24 @@ fn truncation_and_bad_sectors_of_an_open_block_fail_reads_with_path_and_offset()
 
 #[test]
 fn a_full_disk_or_failing_sync_leaves_no_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let model = small_model();
+    let (fs, dir, model) = (MemFs::new(), Path::new("/"), small_model());
     let size = written(2, &model).meta.size;
     for room in 0..size {
-        let error = write(Arc::new(FaultFs::with_room(room)), dir.path(), 2, &model).unwrap_err();
+        fs.set_room(room);
+        let error = write(Arc::new(fs.clone()), dir, 2, &model).unwrap_err();
         assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull), "{error}");
-        assert_eq!(RealFs.list(dir.path()).unwrap(), [""; 0], "room for {room}");
+        assert_eq!(fs.list(dir).unwrap(), [""; 0], "room for {room}");
     }
-    let fs = FaultFs::with_room(size * 100);
+    fs.set_room(u64::MAX);
     fs.set_sync_fails(true);
-    assert!(matches!(write(Arc::new(fs.clone()), dir.path(), 2, &model), Err(Error::Io { op: "sync", .. })));
-    assert_eq!(RealFs.list(dir.path()).unwrap(), [""; 0], "sync");
+    assert!(matches!(write(Arc::new(fs.clone()), dir, 2, &model), Err(Error::Io { op: "sync", .. })));
+    assert_eq!(fs.list(dir).unwrap(), [""; 0], "sync");
     fs.set_sync_fails(false);
-    drop(BlockWriter::create(Arc::new(fs.clone()), dir.path(), origin(2)).unwrap());
-    assert_eq!(RealFs.list(dir.path()).unwrap(), [""; 0], "dropped");
-    write(Arc::new(fs.clone()), dir.path(), 2, &model).unwrap();
-    assert_eq!(RealFs.list(dir.path()).unwrap(), ["00000007.block"]);
-    let again = BlockWriter::create(Arc::new(fs), dir.path(), origin(2)).map(|_| ()).unwrap_err();
+    drop(BlockWriter::create(Arc::new(fs.clone()), dir, origin(2)).unwrap());
+    assert_eq!(fs.list(dir).unwrap(), [""; 0], "dropped");
+    write(Arc::new(fs.clone()), dir, 2, &model).unwrap();
+    assert_eq!(fs.list(dir).unwrap(), ["00000007.block"]);
+    let again = BlockWriter::create(Arc::new(fs), dir, origin(2)).map(|_| ()).unwrap_err();
     assert!(matches!(again, Error::Io { op: "create", .. }), "a block is never replaced");
 }
 

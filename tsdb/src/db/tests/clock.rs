@@ -219,10 +219,8 @@ fn samples_ahead_of_the_clock_do_not_raise_the_expected_time() {
 /// The samples were rejected as too old, which senders do not retry.
 #[test]
 fn while_the_file_for_samples_of_any_age_cannot_be_created_appends_fail_and_may_be_retried() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS + 5 * HOUR_MS));
-    let fs = FaultFs::with_room(u64::MAX);
-    let options = Options { fs: Arc::new(fs.clone()), ..options_at(&clock) };
-    let db = Db::open(dir.path(), options).unwrap();
+    let (fs, clock) = (MemFs::new(), ManualClock::at(NOW_MS + 5 * HOUR_MS));
+    let db = open_on(&fs, options_at(&clock));
     append(&db, &[(WRONG, NOW_MS + 5 * HOUR_MS, 1.0)]);
     clock.jump_to(NOW_MS);
     let series = db.series(&series_labels(REAL[0])).unwrap();
@@ -243,30 +241,28 @@ fn while_the_file_for_samples_of_any_age_cannot_be_created_appends_fail_and_may_
 /// The oldest sample of the WAL is unknown then.
 #[test]
 fn reads_wait_for_the_replay_of_samples_older_than_a_wrong_newest_time() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS + 5 * HOUR_MS));
-    let marker = dir.path().join("wal/unbounded");
-    let db = Db::open(dir.path(), options_at(&clock)).unwrap();
+    let (fs, clock) = (MemFs::new(), ManualClock::at(NOW_MS + 5 * HOUR_MS));
+    let has_marker = || fs.open(&Path::new(DATA).join("wal/unbounded")).is_ok();
+    let db = open_on(&fs, options_at(&clock));
     append(&db, &[(WRONG, NOW_MS + 5 * HOUR_MS, 1.0)]);
     db.flush().unwrap();
-    assert!(!marker.exists());
+    assert!(!has_marker());
     clock.jump_to(NOW_MS);
     write_real(&db, NOW_MS);
-    assert!(marker.exists());
+    assert!(has_marker());
     drop(db);
 
-    let fs = FaultFs::with_room(u64::MAX);
-    fs.set_slow_files(Some("samples-"));
-    let options = Options { wal_replay_in_background: true, fs: Arc::new(fs.clone()), ..options_at(&clock) };
-    let db = Db::open(dir.path(), options).unwrap();
+    fs.set_blocked_files(Some("samples-"));
+    let db = open_on(&fs, Options { wal_replay_in_background: true, ..options_at(&clock) });
     let impatient = QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", usize::MAX));
-    let read = db.select(&impatient, &[], TimeRange { start_ms: NOW_MS, end_ms: NOW_MS });
-    fs.set_slow_files(None);
+    let read = db.select(&impatient, &[], TimeRange::at(NOW_MS));
+    fs.set_blocked_files(None);
     assert!(matches!(read, Err(Error::Replaying { .. })));
 
     for t in [NOW_MS + 1, NOW_MS + 2] {
         db.flush().unwrap();
-        assert!(!marker.exists(), "the samples are in blocks");
+        assert!(!has_marker(), "the samples are in blocks");
         write_real(&db, t);
-        assert!(marker.exists());
+        assert!(has_marker());
     }
 }

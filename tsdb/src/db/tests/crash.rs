@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 use super::*;
-use crate::fs::{Fault, MemFs, PowerCut};
+use crate::fs::{Fault, PowerCut};
 use crate::sample::exemplar::Exemplar;
 use crate::sample::histogram::{BucketSpan, HistogramCounts};
 
-const DATA: &str = "/data";
 const N_ROUNDS: i64 = 5;
 const N_SERIES: usize = 6;
 

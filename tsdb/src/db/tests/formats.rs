@@ -167,7 +167,7 @@ fn live_logs(dir: &Path) -> Contents {
         written.get_mut(&series_labels(i).to_string()).unwrap().push((t, value.to_bits()));
     }
     drop(db);
-    assert!(wal_files(dir, "checkpoint-").iter().all(|path| path.starts_with(dir.join("wal/000000-002"))));
+    assert!(wal_files(&RealFs, dir, "checkpoint-").iter().all(|path| path.starts_with(dir.join("wal/000000-002"))));
     written
 }
 
@@ -234,7 +234,7 @@ fn every_kind(dir: &Path) {
     for left in ["blocks/00000090.block.tmp", "blocks/00000091.3.tmp", "tombstones.tmp"] {
         std::fs::write(dir.join(left), "left").unwrap();
     }
-    let torn = wal_files(dir, "samples-").pop().unwrap();
+    let torn = wal_files(&RealFs, dir, "samples-").pop().unwrap();
     let bytes = std::fs::read(&torn).unwrap();
     std::fs::write(torn, &bytes[..bytes.len() - 1]).unwrap();
 }
@@ -256,7 +256,7 @@ fn a_directory_of_a_newer_version_is_rejected_and_left_unchanged() {
     let first = |dir: &Path, kind: &str| match kind {
         "block" => dir.join("blocks").join(RealFs.list(&dir.join("blocks")).unwrap().remove(0)),
         "tombstones" => dir.join("tombstones"),
-        of_log => wal_files(dir, of_log).remove(0),
+        of_log => wal_files(&RealFs, dir, of_log).remove(0),
     };
     for (kind, crc_offset) in
         [("samples-", 20), ("series-", 20), ("checkpoint-", 20), ("block", 12), ("tombstones", 20)]

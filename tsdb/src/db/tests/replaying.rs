@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::context::MemoryBudget;
+use crate::fs::PowerCut;
 use crate::replay::ReplayState;
 use crate::sample::exemplar::Exemplar;
 use crate::{Interrupt, WalOnCorruption};
@@ -16,19 +17,18 @@ const HOUR: i64 = 3_600_000;
 /// A store whose replay does not end before [`Slow::go_on`].
 struct Slow {
     db: Db,
-    fs: FaultFs,
+    fs: MemFs,
 }
 
 impl Slow {
-    fn open(path: &Path, options: Options) -> Self {
-        let fs = FaultFs::with_room(u64::MAX);
-        fs.set_slow_files(Some("samples-"));
-        let options = Options { wal_replay_in_background: true, fs: Arc::new(fs.clone()), ..options };
-        Self { db: Db::open(path, options).unwrap(), fs }
+    fn open(fs: &MemFs, options: Options) -> Self {
+        fs.set_blocked_files(Some("samples-"));
+        let options = Options { wal_replay_in_background: true, ..options };
+        Self { db: open_on(fs, options), fs: fs.clone() }
     }
 
     fn go_on(&self) {
-        self.fs.set_slow_files(None);
+        self.fs.set_blocked_files(None);
     }
 
     fn state(&self) -> ReplayState {
@@ -57,8 +57,8 @@ fn is_waiting<T>(result: Result<T>) -> bool {
 }
 
 /// Fills a new store and closes it.
-fn history(path: &Path, requests: &[&[(usize, i64, f64)]]) {
-    let db = open(path);
+fn history(fs: &MemFs, requests: &[&[(usize, i64, f64)]]) {
+    let db = open_on(fs, options());
     requests.iter().for_each(|request| assert_eq!(append(&db, request), []));
 }
 
@@ -67,30 +67,11 @@ fn samples(of: &[(usize, &[(i64, f64)])]) -> Contents {
     of.iter().map(|&(i, samples)| (series_labels(i).to_string(), bits(samples))).collect()
 }
 
-/// Copies a data directory as it is now: the state after the end of the process.
-fn crash_image(path: &Path) -> tempfile::TempDir {
-    let image = tempfile::tempdir().unwrap();
-    copy_dir(path, image.path());
-    image
-}
-
-fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(std::result::Result::unwrap) {
-        let to = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_dir(&entry.path(), &to);
-        } else {
-            std::fs::copy(entry.path(), to).unwrap();
-        }
-    }
-}
-
 #[test]
 fn writes_are_accepted_and_reads_wait_for_their_range() {
-    let dir = tempfile::tempdir().unwrap();
-    history(dir.path(), &[&[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]]);
-    let slow = Slow::open(dir.path(), options());
+    let fs = MemFs::new();
+    history(&fs, &[&[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]]);
+    let slow = Slow::open(&fs, options());
     let db = &slow.db;
     assert_eq!(slow.state(), ReplayState::Running);
     assert_eq!(append(db, &[(0, NOW_MS + 1, 3.0), (2, NOW_MS + 1, 4.0)]), []);
@@ -127,14 +108,14 @@ fn writes_are_accepted_and_reads_wait_for_their_range() {
     assert_eq!(append(db, &[(0, NOW_MS + 2, 5.0)]), []);
     let before = everything(db);
     drop(slow);
-    assert_eq!(everything(&open(dir.path())), before);
+    assert_eq!(everything(&open_on(&fs, options())), before);
 }
 
 #[test]
 fn a_partial_result_comes_with_a_warning() {
-    let dir = tempfile::tempdir().unwrap();
-    history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
-    let slow = Slow::open(dir.path(), options());
+    let fs = MemFs::new();
+    history(&fs, &[&[(0, NOW_MS, 1.0)]]);
+    let slow = Slow::open(&fs, options());
     let request =
         || QueryContext::with_partial_results(Duration::from_secs(3600), MemoryBudget::new("memory", usize::MAX));
     let ctx = request();
@@ -152,9 +133,9 @@ fn a_partial_result_comes_with_a_warning() {
 /// they turn out to be out of order. The result is the same if the process ends before the replay does.
 #[test]
 fn buffered_samples_are_applied_as_the_next_replay_would() {
-    let dir = tempfile::tempdir().unwrap();
-    history(dir.path(), &[&[(0, NOW_MS, 1.0)], &[(0, NOW_MS + 10_000, 2.0)]]);
-    let slow = Slow::open(dir.path(), options());
+    let fs = MemFs::new();
+    history(&fs, &[&[(0, NOW_MS, 1.0)], &[(0, NOW_MS + 10_000, 2.0)]]);
+    let slow = Slow::open(&fs, options());
     // Too old, as the WAL will show.
     assert_eq!(append(&slow.db, &[(3, NOW_MS - 4 * HOUR, 7.0)]), []);
     // A repeated sample, a conflicting one, an out-of-order one, a new one, and a conflict with the new one.
@@ -164,7 +145,7 @@ fn buffered_samples_are_applied_as_the_next_replay_would() {
     let refused = append(&slow.db, &[(0, NOW_MS + 601_000, 1.0), (0, NOW_MS - 5 * HOUR, 1.0)]);
     assert_eq!(refused, [(0, RejectReason::TooFarInFuture), (1, RejectReason::TooOld)]);
 
-    let image = crash_image(dir.path());
+    let image = fs.crash(PowerCut::KeepsAll);
     slow.go_on();
     let of_series_0 = [(NOW_MS, 1.0), (NOW_MS + 5000, 3.0), (NOW_MS + 10_000, 2.0), (NOW_MS + 20_000, 4.0)];
     let expected = samples(&[(0, &of_series_0), (3, &[(NOW_MS - 4 * HOUR, 7.0)])]);
@@ -174,7 +155,7 @@ fn buffered_samples_are_applied_as_the_next_replay_would() {
         (found.n_buffered, found.n_buffered_repeated, found.n_buffered_conflicting, found.n_buffered_out_of_bounds),
         (6, 1, 2, 1)
     );
-    let replayed = open(image.path());
+    let replayed = open_on(&image, options());
     assert_eq!(everything(&replayed), expected, "after the end of the process");
     assert_eq!((replayed.stats().replayed.n_repeated, replayed.stats().replayed.n_conflicting), (1, 2));
     slow.db.flush().unwrap();
@@ -203,13 +184,13 @@ fn of_a_float_and_a_histogram_at_one_timestamp_the_first_is_kept() {
         let expected = everything(&db);
         assert_eq!(expected[&series_labels(0).to_string()][1] == (NOW_MS + 1, 1.0_f64.to_bits()), is_float_first);
 
-        let dir = tempfile::tempdir().unwrap();
-        history(dir.path(), &[&[(1, NOW_MS, 1.0)]]);
-        let slow = Slow::open(dir.path(), options());
+        let fs = MemFs::new();
+        history(&fs, &[&[(1, NOW_MS, 1.0)]]);
+        let slow = Slow::open(&fs, options());
         write(&slow.db);
-        let image = crash_image(dir.path());
+        let image = fs.crash(PowerCut::KeepsAll);
         slow.go_on();
-        for db in [&slow.db, &open(image.path())] {
+        for db in [&slow.db, &open_on(&image, options())] {
             let mut found = everything(db);
             found.remove(&series_labels(1).to_string());
             assert_eq!(found, expected, "{is_float_first}");
@@ -265,7 +246,7 @@ proptest! {
         (window, shards, shards_after) in (prop_oneof![Just(0), Just(HOUR)], 0..3_u32, 0..3_u32),
         has_starts in any::<bool>(),
     ) {
-        let dir = tempfile::tempdir().unwrap();
+        let fs = MemFs::new();
         let options = |shards| Options { shards: 1_usize << shards, out_of_order_window_ms: window, ..options() };
         let request = |of: &[(usize, i64, u8, i64)], has_starts: bool| -> Vec<Sent> {
             let start_ms = |i: usize, start: i64| if has_starts && i != 0 { start * 1000 } else { 0 };
@@ -278,25 +259,25 @@ proptest! {
                 model.entry(series_labels(i).to_string()).or_default().entry(t).or_insert((value.to_bits(), start_ms));
             }
         };
-        let db = Db::open(dir.path(), options(shards)).unwrap();
+        let db = open_on(&fs, options(shards));
         let logged = request(&logged, true);
         note(&mut model, &logged, &send(&db, &logged));
         drop(db);
-        let slow = Slow::open(dir.path(), options(shards_after));
+        let slow = Slow::open(&fs, options(shards_after));
         for part in buffered.chunks(20) {
             let request = request(part, has_starts);
             note(&mut model, &request, &send(&slow.db, &request));
         }
-        let image = crash_image(dir.path());
+        let image = fs.crash(PowerCut::KeepsAll);
         slow.go_on();
         prop_assert_eq!(&told(&slow.db), &model);
-        prop_assert_eq!(&told(&Db::open(image.path(), options(shards)).unwrap()), &model);
+        prop_assert_eq!(&told(&open_on(&image, options(shards))), &model);
         // Samples that arrive after the replay continue from there, and a later replay sees them in the same way.
         let later = request(&later, has_starts);
         note(&mut model, &later, &send(&slow.db, &later));
         prop_assert_eq!(&told(&slow.db), &model);
         drop(slow);
-        prop_assert_eq!(&told(&Db::open(dir.path(), options(shards)).unwrap()), &model);
+        prop_assert_eq!(&told(&open_on(&fs, options(shards))), &model);
     }
 }
 
@@ -324,15 +305,15 @@ fn exemplars(db: &Db) -> Vec<(String, Vec<(i64, f64)>)> {
 /// exemplar is stored once.
 #[test]
 fn exemplars_that_arrive_during_replays_are_stored_beside_those_of_the_log() {
-    let dir = tempfile::tempdir().unwrap();
+    let fs = MemFs::new();
     let options = || Options { shards: 2, exemplars_max: 4, ..options() };
-    let db = Db::open(dir.path(), options()).unwrap();
+    let db = open_on(&fs, options());
     let sample: Vec<_> = (0..4).map(|i| (i, NOW_MS, 0.0)).collect();
     append(&db, &sample);
     send_exemplars(&db, 0, &[(NOW_MS, 1.0), (NOW_MS + 1, 2.0)]);
     drop(db);
     for (i, t) in [(1, 10), (0, 20), (2, 30)] {
-        let slow = Slow::open(dir.path(), options());
+        let slow = Slow::open(&fs, options());
         send_exemplars(&slow.db, i, &[(NOW_MS + t, t as f64)]);
         // As if it had not been acknowledged.
         send_exemplars(&slow.db, i, &[(NOW_MS + t, t as f64)]);
@@ -348,7 +329,7 @@ fn exemplars_that_arrive_during_replays_are_stored_beside_those_of_the_log() {
     };
     let expected = [of(0, &[(1, 2.0), (20, 20.0)]), of(1, &[(10, 10.0)]), of(2, &[(30, 30.0)])];
     for _ in 0..2 {
-        let db = Db::open(dir.path(), options()).unwrap();
+        let db = open_on(&fs, options());
         assert_eq!(exemplars(&db), expected);
         db.flush().unwrap();
     }
@@ -356,14 +337,15 @@ fn exemplars_that_arrive_during_replays_are_stored_beside_those_of_the_log() {
 
 #[test]
 fn ranges_only_in_blocks_are_read_at_once() {
-    let (dir, db) = fresh(options());
+    let fs = MemFs::new();
+    let db = open_on(&fs, options());
     for t in [NOW_MS - 10 * HOUR, NOW_MS] {
         append(&db, &[(0, t, 1.0), (1, t, 2.0)]);
         db.flush().unwrap();
     }
     append(&db, &[(0, NOW_MS + 1, 3.0)]);
     drop(db);
-    let slow = Slow::open(dir.path(), options());
+    let slow = Slow::open(&fs, options());
     let until = |end_ms| TimeRange { start_ms: i64::MIN, end_ms };
     let floor_ms = NOW_MS - 3 * HOUR - Options::default().ahead_max_ms;
     let old = until(floor_ms - 1);
@@ -379,9 +361,9 @@ fn ranges_only_in_blocks_are_read_at_once() {
 /// A request that does not fit is rejected entirely, and accepted after the replay.
 #[test]
 fn buffered_samples_are_limited_by_the_memory_of_the_replay() {
-    let dir = tempfile::tempdir().unwrap();
-    history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
-    let slow = Slow::open(dir.path(), Options { wal_replay_memory_bytes: 16 << 20, ..options() });
+    let fs = MemFs::new();
+    history(&fs, &[&[(0, NOW_MS, 1.0)]]);
+    let slow = Slow::open(&fs, Options { wal_replay_memory_bytes: 16 << 20, ..options() });
     let buffered_bytes_max = slow.db.replay_status().buffered_bytes_max;
     assert_eq!(buffered_bytes_max, 4 << 20);
     let mut batch = WriteBatch::default();
@@ -405,9 +387,9 @@ fn buffered_samples_are_limited_by_the_memory_of_the_replay() {
 
 #[test]
 fn a_flush_waits_and_includes_buffered_samples() {
-    let dir = tempfile::tempdir().unwrap();
-    history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
-    let slow = Slow::open(dir.path(), options());
+    let fs = MemFs::new();
+    history(&fs, &[&[(0, NOW_MS, 1.0)]]);
+    let slow = Slow::open(&fs, options());
     scope(|scope| {
         let flush = scope.spawn(|| slow.db.flush());
         append(&slow.db, &[(0, NOW_MS + 1, 2.0)]);
@@ -419,16 +401,16 @@ fn a_flush_waits_and_includes_buffered_samples() {
 
 #[test]
 fn a_failed_replay_fails_reads_and_writes_and_loses_nothing_acknowledged() {
-    let dir = tempfile::tempdir().unwrap();
+    let fs = MemFs::new();
     let requests: Vec<_> = (0..5).map(|i| [(0, NOW_MS + i, i as f64)]).collect();
-    history(dir.path(), &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
-    let file = wal_files(dir.path(), "samples-").pop().unwrap();
-    let mut bytes = std::fs::read(&file).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&file, &bytes).unwrap();
+    history(&fs, &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
+    let file = wal_files(&fs, DATA.as_ref(), "samples-").pop().unwrap();
+    let read = || fs.read(&file, u64::MAX).unwrap();
+    let middle = read().len() / 2;
+    fs.edit(&file, |bytes| bytes[middle] ^= 1).unwrap();
+    let damaged = read();
 
-    let slow = Slow::open(dir.path(), Options { wal_on_corruption: WalOnCorruption::Refuse, ..options() });
+    let slow = Slow::open(&fs, Options { wal_on_corruption: WalOnCorruption::Refuse, ..options() });
     let db = &slow.db;
     let mut batch = WriteBatch::default();
     batch.push(db.series(&series_labels(0)).unwrap(), Sample { timestamp_ms: NOW_MS + 10, value: 10.0 }, 0);
@@ -447,69 +429,70 @@ fn a_failed_replay_fails_reads_and_writes_and_loses_nothing_acknowledged() {
     assert_eq!(db.write_refusals(), [reason]);
     assert!(matches!(slow.state(), ReplayState::Failed(_)));
     drop(slow);
-    assert_eq!(std::fs::read(&file).unwrap(), bytes, "the WAL file is unchanged");
-    assert_eq!(everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(), 5, "4 of 5, and the buffered one");
+    assert_eq!(read(), damaged, "the WAL file is unchanged");
+    assert_eq!(
+        everything(&open_on(&fs, options())).values().map(Vec::len).sum::<usize>(),
+        5,
+        "4 of 5, and the buffered one"
+    );
 }
 
 #[test]
 fn damaged_definitions_are_an_error_of_open() {
-    let dir = tempfile::tempdir().unwrap();
-    history(dir.path(), &[&[(0, NOW_MS, 1.0)]]);
-    let file = wal_files(dir.path(), "series-").pop().unwrap();
-    let mut bytes = std::fs::read(&file).unwrap();
-    bytes[8] ^= 1;
-    std::fs::write(&file, &bytes).unwrap();
-    let options = Options { wal_replay_in_background: true, wal_on_corruption: WalOnCorruption::Refuse, ..options() };
-    assert!(matches!(Db::open(dir.path(), options), Err(Error::Corrupt { .. })));
-    open(dir.path());
+    let fs = MemFs::new();
+    history(&fs, &[&[(0, NOW_MS, 1.0)]]);
+    let file = wal_files(&fs, DATA.as_ref(), "series-").pop().unwrap();
+    fs.edit(&file, |bytes| bytes[8] ^= 1).unwrap();
+    let fs_options = Options { fs: Arc::new(fs.clone()), ..options() };
+    let refusing = Options { wal_replay_in_background: true, wal_on_corruption: WalOnCorruption::Refuse, ..fs_options };
+    assert!(matches!(Db::open(DATA.as_ref(), refusing), Err(Error::Corrupt { .. })));
+    open_on(&fs, options());
 }
 
 #[test]
 fn closing_ends_the_replay_and_the_next_one_is_complete() {
-    let dir = tempfile::tempdir().unwrap();
+    let fs = MemFs::new();
     let requests: Vec<_> = (0..100).map(|i| [(0, NOW_MS + i, i as f64)]).collect();
-    history(dir.path(), &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
+    history(&fs, &requests.iter().map(|request| &request[..]).collect::<Vec<_>>());
     for i in 0..3 {
-        let fs = FaultFs::with_room(u64::MAX);
-        fs.set_slow_files(Some("samples-"));
-        let options = Options { wal_replay_in_background: true, fs: Arc::new(fs.clone()), ..options() };
-        let db = Db::open(dir.path(), options).unwrap();
+        fs.set_blocked_files(Some("samples-"));
+        let db = open_on(&fs, Options { wal_replay_in_background: true, ..options() });
         append(&db, &[(0, NOW_MS + 1000 + i, 0.0)]);
         scope(|scope| {
             scope.spawn(|| drop(db));
-            fs.set_slow_files(None);
+            fs.set_blocked_files(None);
         });
     }
-    assert_eq!(everything(&open(dir.path())).values().map(Vec::len).sum::<usize>(), 103);
+    assert_eq!(everything(&open_on(&fs, options())).values().map(Vec::len).sum::<usize>(), 103);
 }
 
 /// The samples of the log use refs whose definitions are lost. No series created before they are read may get such a
 /// ref: the next replay would assign their samples to it.
 #[test]
 fn a_series_created_during_the_replay_gets_a_new_ref() {
-    let dir = tempfile::tempdir().unwrap();
-    history(dir.path(), &[&[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]]);
-    std::fs::remove_file(&wal_files(dir.path(), "series-")[0]).unwrap();
-    let slow = Slow::open(dir.path(), options());
+    let fs = MemFs::new();
+    history(&fs, &[&[(0, NOW_MS, 1.0), (1, NOW_MS, 2.0)]]);
+    fs.remove(&wal_files(&fs, DATA.as_ref(), "series-")[0]).unwrap();
+    let slow = Slow::open(&fs, options());
     append(&slow.db, &[(2, NOW_MS + 1, 3.0)]);
-    let image = crash_image(dir.path());
+    let image = fs.crash(PowerCut::KeepsAll);
     slow.go_on();
     let expected = samples(&[(2, &[(NOW_MS + 1, 3.0)])]);
     assert_eq!(everything(&slow.db), expected);
-    let replayed = open(image.path());
+    let replayed = open_on(&image, options());
     assert_eq!(everything(&replayed), expected);
     assert_eq!((slow.db.stats().replayed.n_unknown_samples, replayed.stats().replayed.n_unknown_samples), (2, 2));
 }
 
 #[test]
 fn metadata_of_the_log_is_available_when_the_store_opens() {
-    let dir = tempfile::tempdir().unwrap();
+    let fs = MemFs::new();
     let gauge = Metadata { kind: "gauge".into(), ..Metadata::default() };
-    let db = open(dir.path());
+    let db = open_on(&fs, options());
     append(&db, &[(0, NOW_MS, 1.0)]);
     db.set_metadata([("a", gauge.clone())]).unwrap();
     drop(db);
-    let slow = Slow::open(dir.path(), options());
+    let slow = Slow::open(&fs, options());
     slow.db.set_metadata([("b", gauge.clone())]).unwrap();
     assert_eq!(slow.db.metadata().keys().map(|family| &**family).collect::<Vec<_>>(), ["a", "b"]);
 }

@@ -21,12 +21,14 @@ fn rule(series: &str, days: Option<i64>) -> RetentionRule {
 /// Opens a store with one block per day, from day 0 to `last`, each with a sample of all series. The clock is in the
 /// last day.
 fn filled(last: i64) -> (tempfile::TempDir, Db) {
-    filled_on(Arc::new(RealFs), last)
+    let dir = tempfile::tempdir().unwrap();
+    let db = filled_on(Arc::new(RealFs), dir.path(), last);
+    (dir, db)
 }
 
-fn filled_on(fs: Arc<dyn Fs>, last: i64) -> (tempfile::TempDir, Db) {
+fn filled_on(fs: Arc<dyn Fs>, dir: &Path, last: i64) -> Db {
     let clock = Arc::new(ManualClock::at(NOON_MS + last * DAY_MS));
-    let (dir, db) = fresh(Options { clock, fs, ..options() });
+    let db = Db::open(dir, Options { clock, fs, ..options() }).unwrap();
     for day in 0..=last {
         let samples: Vec<_> = (0..N_SERIES).map(|i| (i, NOON_MS + day * DAY_MS, 1.0)).collect();
         assert_eq!(append(&db, &samples), []);
@@ -34,7 +36,7 @@ fn filled_on(fs: Arc<dyn Fs>, last: i64) -> (tempfile::TempDir, Db) {
     }
     db.compact().unwrap();
     assert_eq!(db.blocks().len() as i64, last + 1);
-    (dir, db)
+    db
 }
 
 fn set_rules(db: &Db, rules: &[RetentionRule]) {
@@ -138,20 +140,20 @@ fn deleted_samples_stay_deleted_while_rules_rewrite_their_blocks() {
 /// The result of the first rewrite contains samples that are deleted before it replaces its source.
 #[test]
 fn a_rewrite_that_a_deletion_overtakes_is_repeated() {
-    let fs = FaultFs::with_room(u64::MAX);
-    let (dir, db) = filled_on(Arc::new(fs.clone()), 3);
+    let fs = MemFs::new();
+    let db = filled_on(Arc::new(fs.clone()), DATA.as_ref(), 3);
     set_rules(&db, &[rule("1", Some(3))]);
     let result = BlockId(db.store.blocks.next_id().0 + 1).file_name();
     let n_merges = db.stats().compaction.n_merges;
     // The verification of the result waits.
-    fs.set_slow_files(Some(&result));
+    fs.set_blocked_files(Some(&result));
     std::thread::scope(|scope| {
         scope.spawn(|| db.compact().unwrap());
-        while !dir.path().join("blocks").join(&result).exists() {
+        while fs.open(&Path::new(DATA).join("blocks").join(&result)).is_err() {
             std::thread::yield_now();
         }
         db.delete(vec![Matcher::equal("i", "2")], TimeRange::ALL).unwrap();
-        fs.set_slow_files(None);
+        fs.set_blocked_files(None);
     });
     let all: &[i64] = &[0, 1, 2, 3];
     check(&db, [all, &[1, 2, 3], &[], all]);

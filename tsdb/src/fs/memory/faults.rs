@@ -22,6 +22,8 @@ pub(super) struct Faults {
     /// Free space in bytes.
     pub(super) room: u64,
     pub(super) sync_fails: bool,
+    /// Reads of files whose names begin with this block.
+    pub(super) blocked_files: Option<String>,
     /// By index of the operation.
     pub(super) at: BTreeMap<u64, Fault>,
     pub(super) n_operations: u64,
@@ -31,7 +33,15 @@ pub(super) struct Faults {
 
 impl Faults {
     pub(super) fn new() -> Self {
-        Self { room: u64::MAX, sync_fails: false, at: BTreeMap::new(), n_operations: 0, failed: None, dead: false }
+        Self {
+            room: u64::MAX,
+            sync_fails: false,
+            blocked_files: None,
+            at: BTreeMap::new(),
+            n_operations: 0,
+            failed: None,
+            dead: false,
+        }
     }
 
     /// Fails if the process has died.
@@ -49,6 +59,12 @@ impl Faults {
         }
         self.n_operations += 1;
         Ok(fault)
+    }
+
+    /// Returns `true` if a read up to the byte `end` of a file blocks.
+    pub(super) fn is_blocked(&self, path: &Path, end: u64) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        end > HEADER_SIZE_MAX && self.blocked_files.as_ref().is_some_and(|prefix| name.starts_with(prefix))
     }
 
     /// Allocates space for as many of `size` bytes as fit.
@@ -74,6 +90,9 @@ impl Fault {
         }
     }
 }
+
+/// Reads of the first bytes of a file do not block.
+const HEADER_SIZE_MAX: u64 = 24;
 
 /// The error of a broken disk.
 pub(super) fn broken() -> io::Error {

@@ -1,4 +1,4 @@
-//! A disk in memory that fails on command and loses in a power cut everything a disk may lose.
+//! A disk in memory that fails or blocks on command and loses in a power cut everything a disk may lose.
 //!
 //! Used by the crash tests of the store. [`MemFs::crash`] returns the disk after a power cut and leaves the original
 //! unchanged, so that one history can be continued with many outcomes. The possible outcomes are all that POSIX allows,
@@ -31,7 +31,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::{AppendFile, Fs, Lock, ReadFile};
 
@@ -43,6 +43,8 @@ pub use power_cut::PowerCut;
 #[derive(Debug, Clone)]
 pub struct MemFs {
     disk: Arc<Mutex<Disk>>,
+    /// Notified when the blocked files change.
+    unblocked: Arc<Condvar>,
 }
 
 impl MemFs {
@@ -60,6 +62,13 @@ impl MemFs {
     /// Makes every sync of files and directories fail, or none.
     pub fn set_sync_fails(&self, fails: bool) {
         self.disk.lock().faults.sync_fails = fails;
+    }
+
+    /// Makes positional reads of files whose names begin with `prefix` block until this is called again; with `None`,
+    /// none block. Opening such a file, and reading its size or header, does not block.
+    pub fn set_blocked_files(&self, prefix: Option<&str>) {
+        self.disk.lock().faults.blocked_files = prefix.map(str::to_owned);
+        self.unblocked.notify_all();
     }
 
     /// Makes the operation with an index fail. Operations are creates, appends, truncates, syncs, renames, links and
@@ -112,11 +121,11 @@ impl MemFs {
     }
 
     fn with(disk: Disk) -> Self {
-        Self { disk: Arc::new(Mutex::new(disk)) }
+        Self { disk: Arc::new(Mutex::new(disk)), unblocked: Arc::default() }
     }
 
     fn handle(&self, node: NodeId, path: &Path) -> Arc<MemFile> {
-        Arc::new(MemFile { disk: Arc::clone(&self.disk), node, path: path.to_owned() })
+        Arc::new(MemFile { fs: self.clone(), node, path: path.to_owned() })
     }
 }
 
@@ -178,14 +187,14 @@ impl Fs for MemFs {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         let node = self.disk.lock().lock(path)?;
-        Ok(Box::new(MemLock { disk: Arc::clone(&self.disk), node }))
+        Ok(Box::new(MemLock { fs: self.clone(), node }))
     }
 }
 
 /// An open file.
 #[derive(Debug)]
 struct MemFile {
-    disk: Arc<Mutex<Disk>>,
+    fs: MemFs,
     node: NodeId,
     /// The path that was opened.
     path: PathBuf,
@@ -193,37 +202,40 @@ struct MemFile {
 
 impl AppendFile for MemFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        self.disk.lock().append(self.node, &self.path, bytes)
+        self.fs.disk.lock().append(self.node, &self.path, bytes)
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
-        self.disk.lock().truncate(self.node, &self.path, size)
+        self.fs.disk.lock().truncate(self.node, &self.path, size)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.disk.lock().sync(self.node, &self.path)
+        self.fs.disk.lock().sync(self.node, &self.path)
     }
 }
 
 impl ReadFile for MemFile {
     fn size(&self) -> io::Result<u64> {
-        self.disk.lock().size(self.node)
+        self.fs.disk.lock().size(self.node)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.disk.lock().read_at(self.node, buf, offset)
+        let mut disk = self.fs.disk.lock();
+        let size = offset.saturating_add(buf.len() as u64);
+        self.fs.unblocked.wait_while(&mut disk, |disk| disk.faults.is_blocked(&self.path, size));
+        disk.read_at(self.node, buf, offset)
     }
 }
 
 impl Drop for MemFile {
     fn drop(&mut self) {
-        self.disk.lock().close(self.node);
+        self.fs.disk.lock().close(self.node);
     }
 }
 
 #[derive(Debug)]
 struct MemLock {
-    disk: Arc<Mutex<Disk>>,
+    fs: MemFs,
     node: NodeId,
 }
 
@@ -231,7 +243,7 @@ impl Lock for MemLock {}
 
 impl Drop for MemLock {
     fn drop(&mut self) {
-        self.disk.lock().unlock(self.node);
+        self.fs.disk.lock().unlock(self.node);
     }
 }
 

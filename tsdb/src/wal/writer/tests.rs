@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::RwLock;
 
 use super::*;
-use crate::fs::{FaultFs, RealFs};
+use crate::fs::{MemFs, RealFs};
 use crate::sample::Sample;
 use crate::wal::reader::{Item, LargeFrameLock, Opened, Reader};
 use crate::wal::record::decode_samples;
@@ -23,15 +23,14 @@ fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {
 }
 
 /// Returns the timestamps of all samples in the selected segments. Asserts that the files are complete.
-fn times_in(dir: &Path, numbers: impl Fn(u64) -> bool) -> Vec<i64> {
+fn times_in(fs: &dyn Fs, dir: &Path, numbers: impl Fn(u64) -> bool) -> Vec<i64> {
     let mut times = Vec::new();
     let large = LargeFrameLock::default();
-    for name in RealFs.list(dir).unwrap() {
+    for name in fs.list(dir).unwrap() {
         if !SegmentKind::Samples.parse(&name).is_some_and(&numbers) {
             continue;
         }
-        let Opened::Valid(mut reader) = Reader::open(&RealFs, &dir.join(name), SegmentKind::Samples, &large).unwrap()
-        else {
+        let Opened::Valid(mut reader) = Reader::open(fs, &dir.join(name), SegmentKind::Samples, &large).unwrap() else {
             panic!("the header is valid");
         };
         while let Some(item) = reader.next().unwrap() {
@@ -45,8 +44,8 @@ fn times_in(dir: &Path, numbers: impl Fn(u64) -> bool) -> Vec<i64> {
     times
 }
 
-fn times(dir: &Path) -> Vec<i64> {
-    times_in(dir, |_| true)
+fn times(fs: &dyn Fs, dir: &Path) -> Vec<i64> {
+    times_in(fs, dir, |_| true)
 }
 
 #[test]
@@ -56,7 +55,7 @@ fn segments_are_closed_at_their_size_and_a_new_process_starts_its_own() {
         let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Always, 100);
         (0..10).for_each(|i| append(&wal, round * 10 + i).unwrap());
     }
-    assert_eq!(times(dir.path()), (0..20).collect::<Vec<_>>());
+    assert_eq!(times(&RealFs, dir.path()), (0..20).collect::<Vec<_>>());
     assert!(RealFs.list(dir.path()).unwrap().len() >= 4);
 }
 
@@ -64,15 +63,15 @@ fn segments_are_closed_at_their_size_and_a_new_process_starts_its_own() {
 fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
     // The header and three frames fit into 78 bytes.
     for room in 0..78 {
-        let dir = tempfile::tempdir().unwrap();
-        let fs = FaultFs::with_room(room);
-        let wal = wal(dir.path(), Arc::new(fs.clone()), WalSync::Interval, 1 << 20);
+        let (fs, dir) = (MemFs::new(), Path::new("/"));
+        fs.set_room(room);
+        let wal = wal(dir, Arc::new(fs.clone()), WalSync::Interval, 1 << 20);
         let appended: Vec<i64> = (0..3).filter(|&t| append(&wal, t).is_ok()).collect();
         assert!(appended.len() < 3, "room {room}");
         assert!(append(&wal, 3).is_err(), "blocked");
         assert!(wal.pending_size() > 0, "room {room}: the rejected record waits");
         assert!(matches!(wal.health(), Health::Blocked(reason) if reason.contains("samples-")), "room {room}");
-        let before = times(dir.path());
+        let before = times(&fs, dir);
         assert_eq!(before, appended, "room {room}: only what was acknowledged is there");
         assert!(wal.rotate().is_err(), "pending records cannot be written, so nothing is rotated");
         fs.set_room(u64::MAX);
@@ -81,22 +80,21 @@ fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
         // The first rejected append was kept in memory. Appends while the log was blocked were not.
         let rejected = appended.len() as i64;
         let expected: Vec<i64> = appended.into_iter().chain([rejected, 4]).collect();
-        assert_eq!(times(dir.path()), expected, "room {room}");
+        assert_eq!(times(&fs, dir), expected, "room {room}");
     }
 }
 
 #[test]
 fn a_failed_sync_poisons() {
-    let dir = tempfile::tempdir().unwrap();
-    let fs = FaultFs::with_room(u64::MAX);
-    let wal = wal(dir.path(), Arc::new(fs.clone()), WalSync::Always, 1 << 20);
+    let fs = MemFs::new();
+    let wal = wal(Path::new("/"), Arc::new(fs.clone()), WalSync::Always, 1 << 20);
     append(&wal, 1).unwrap();
     fs.set_sync_fails(true);
     assert!(matches!(append(&wal, 2), Err(Error::Poisoned { .. })));
     fs.set_sync_fails(false);
     assert!(matches!(append(&wal, 3), Err(Error::Poisoned { .. })), "a later success proves nothing");
     assert!(matches!(wal.rotate(), Err(Error::Poisoned { .. })));
-    assert!(matches!(wal.health(), Health::Poisoned(reason) if reason.contains("input/output error")));
+    assert!(matches!(wal.health(), Health::Poisoned(reason) if reason.contains("Input/output error")));
 }
 
 #[test]
@@ -108,7 +106,7 @@ fn large_requests_are_split_into_records() {
     (0..n_samples).for_each(|timestamp_ms| column.push(SeriesRef(1), Sample { timestamp_ms, value: 0.1 }));
     wal.append_samples(&column);
     wal.commit(wal.end()).unwrap();
-    assert_eq!(times(dir.path()).len(), n_samples as usize);
+    assert_eq!(times(&RealFs, dir.path()).len(), n_samples as usize);
 }
 
 #[test]
@@ -123,11 +121,11 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
     let position = wal.rotate().unwrap();
     append(&wal, 6).unwrap();
     assert_eq!(
-        times_in(dir.path(), |number| number < position.0),
+        times_in(&RealFs, dir.path(), |number| number < position.0),
         [0, 1, 2, 3, 4, 5],
         "pending records are before the rotation"
     );
-    assert_eq!(times_in(dir.path(), |number| number >= position.0), [6]);
+    assert_eq!(times_in(&RealFs, dir.path(), |number| number >= position.0), [6]);
     let position = wal.rotate().unwrap();
     assert!(wal.rotate().unwrap() > position, "no two positions are the same");
     let position = wal.rotate().unwrap();
@@ -135,7 +133,11 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
     assert_eq!(RealFs.list(dir.path()).unwrap(), [SegmentKind::Checkpoint.file_name(position.0)]);
     drop(wal);
     append(&open(), 8).unwrap();
-    assert_eq!(times_in(dir.path(), |number| number >= position.0), [8], "a new process writes after the rotation");
+    assert_eq!(
+        times_in(&RealFs, dir.path(), |number| number >= position.0),
+        [8],
+        "a new process writes after the rotation"
+    );
 }
 
 /// Appends hold a lock that a rotation takes as well. Commits hold no lock.
@@ -168,8 +170,8 @@ fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
         positions
     });
     for (position, next) in positions {
-        let before: BTreeSet<i64> = times_in(dir.path(), |number| number < position.0).into_iter().collect();
+        let before: BTreeSet<i64> = times_in(&RealFs, dir.path(), |number| number < position.0).into_iter().collect();
         assert!(before.into_iter().eq(0..next), "{position:?} at {next}");
     }
-    assert_eq!(times(dir.path()), (0..900).collect::<Vec<_>>());
+    assert_eq!(times(&RealFs, dir.path()), (0..900).collect::<Vec<_>>());
 }
