@@ -165,57 +165,38 @@ impl<P> Default for Arena<P> {
     }
 }
 
-impl Piece for String {
-    type Run = str;
-    const VALUE_SIZE: usize = 1;
+macro_rules! impl_piece {
+    ($piece:ty, $run:ty, $value_size:expr, $append:ident) => {
+        impl Piece for $piece {
+            type Run = $run;
+            const VALUE_SIZE: usize = $value_size;
 
-    fn len_of(run: &str) -> usize {
-        run.len()
-    }
+            fn len_of(run: &$run) -> usize {
+                run.len()
+            }
 
-    fn with_room(n: usize) -> Self {
-        Self::with_capacity(n)
-    }
+            fn with_room(n: usize) -> Self {
+                Self::with_capacity(n)
+            }
 
-    fn filled(&self) -> (usize, usize) {
-        (self.len(), self.capacity())
-    }
+            fn filled(&self) -> (usize, usize) {
+                (self.len(), self.capacity())
+            }
 
-    fn append(&mut self, run: &str) {
-        self.push_str(run);
-    }
+            fn append(&mut self, run: &$run) {
+                self.$append(run);
+            }
 
-    #[inline]
-    fn run(&self, at: Range<usize>) -> &str {
-        &self[at]
-    }
+            #[inline]
+            fn run(&self, at: Range<usize>) -> &$run {
+                &self[at]
+            }
+        }
+    };
 }
 
-impl Piece for Vec<u32> {
-    type Run = [u32];
-    const VALUE_SIZE: usize = size_of::<u32>();
-
-    fn len_of(run: &[u32]) -> usize {
-        run.len()
-    }
-
-    fn with_room(n: usize) -> Self {
-        Self::with_capacity(n)
-    }
-
-    fn filled(&self) -> (usize, usize) {
-        (self.len(), self.capacity())
-    }
-
-    fn append(&mut self, run: &[u32]) {
-        self.extend_from_slice(run);
-    }
-
-    #[inline]
-    fn run(&self, at: Range<usize>) -> &[u32] {
-        &self[at]
-    }
-}
+impl_piece!(String, str, 1, push_str);
+impl_piece!(Vec<u32>, [u32], size_of::<u32>(), extend_from_slice);
 
 #[cfg(test)]
 mod tests {
