@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::progress::{ReplayProgress, replay_share};
+use super::progress::{ReplayProgress, count, replay_share};
 use super::stats::ReplayStats;
 use crate::context::{Charge, MemoryBudget, QueryContext};
 use crate::error::{Error, Interrupt, Result};
@@ -213,11 +213,11 @@ impl ReplayGate {
     pub(crate) fn status(&self) -> ReplayStatus {
         ReplayStatus {
             state: self.state.lock().replay.clone(),
-            n_files: self.progress.n_files(),
-            n_files_total: self.progress.n_files_total(),
-            n_bytes: self.progress.n_bytes(),
-            n_bytes_total: self.progress.n_bytes_total(),
-            n_samples: self.progress.n_samples(),
+            n_files: count(&self.progress.n_files),
+            n_files_total: count(&self.progress.n_files_total),
+            n_bytes: count(&self.progress.n_bytes),
+            n_bytes_total: count(&self.progress.n_bytes_total),
+            n_samples: count(&self.progress.n_samples),
             buffered_bytes: self.memory.used() as u64,
             buffered_bytes_max: self.memory.limit() as u64,
             text: self.progress.to_string(),

@@ -15,39 +15,23 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct ReplayProgress {
     started: OnceLock<Instant>,
     n_reports: AtomicU64,
-    n_files: AtomicU64,
-    n_files_total: AtomicU64,
-    n_bytes: AtomicU64,
-    n_bytes_total: AtomicU64,
-    n_samples: AtomicU64,
+    /// Files read to their end.
+    pub(super) n_files: AtomicU64,
+    /// Files to read.
+    pub(super) n_files_total: AtomicU64,
+    /// Bytes read.
+    pub(super) n_bytes: AtomicU64,
+    /// Bytes to read.
+    pub(super) n_bytes_total: AtomicU64,
+    /// Samples decoded.
+    pub(super) n_samples: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 impl ReplayProgress {
-    /// Returns the number of files read to their end.
-    pub(crate) fn n_files(&self) -> u64 {
-        self.n_files.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of files to read.
-    pub(crate) fn n_files_total(&self) -> u64 {
-        self.n_files_total.load(Ordering::Relaxed)
-    }
-
-    /// Returns the bytes read.
-    pub(crate) fn n_bytes(&self) -> u64 {
-        self.n_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Returns the bytes to read.
-    pub(crate) fn n_bytes_total(&self) -> u64 {
-        self.n_bytes_total.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of samples decoded.
-    pub(crate) fn n_samples(&self) -> u64 {
-        self.n_samples.load(Ordering::Relaxed)
-    }
-
     pub(super) fn expect_file(&self, size: u64) {
         self.started.get_or_init(Instant::now);
         self.n_files_total.fetch_add(1, Ordering::Relaxed);
@@ -67,8 +51,8 @@ impl ReplayProgress {
         if self.n_reports.fetch_max(n_due, Ordering::Relaxed) >= n_due {
             return;
         }
-        let samples_per_second = self.n_samples() as f64 / elapsed.as_secs_f64();
-        let share_left = self.n_bytes_total().saturating_sub(n_bytes) as f64 / n_bytes.max(1) as f64;
+        let samples_per_second = count(&self.n_samples) as f64 / elapsed.as_secs_f64();
+        let share_left = count(&self.n_bytes_total).saturating_sub(n_bytes) as f64 / n_bytes.max(1) as f64;
         let left = Duration::try_from_secs_f64((elapsed.as_secs_f64() * share_left).round()).unwrap_or(Duration::MAX);
         tracing::info!(progress = %self, samples_per_second = samples_per_second.round(), ?left, "Replaying the WAL");
     }
@@ -84,10 +68,10 @@ impl ReplayProgress {
 
 impl fmt::Display for ReplayProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (n_bytes, total) = (self.n_bytes(), self.n_bytes_total());
+        let (n_bytes, total) = (count(&self.n_bytes), count(&self.n_bytes_total));
         let percent = n_bytes as f64 * 100.0 / total.max(1) as f64;
         let mib = total as f64 / f64::from(1 << 20);
-        write!(f, "{percent:.1} % of {mib:.1} MiB of the WAL, {} samples", self.n_samples())
+        write!(f, "{percent:.1} % of {mib:.1} MiB of the WAL, {} samples", count(&self.n_samples))
     }
 }
 
