@@ -139,7 +139,7 @@ impl Sent {
     pub(crate) fn check(mut self) -> Result<Histogram, InvalidHistogram> {
         let schema = self.schema;
         let histogram = Histogram {
-            reset_hint: reset_hint(self.reset_hint),
+            reset_hint: u8::try_from(self.reset_hint).ok().and_then(ResetHint::from_code).unwrap_or_default(),
             schema: 0,
             zero_threshold: self.zero_threshold,
             sum: self.sum,
@@ -180,15 +180,6 @@ fn summed(deltas: &[i64]) -> Vec<u64> {
         count.cast_unsigned()
     };
     deltas.iter().map(&mut sum).collect()
-}
-
-fn reset_hint(number: i32) -> ResetHint {
-    match number {
-        1 => ResetHint::Reset,
-        2 => ResetHint::NoReset,
-        3 => ResetHint::Gauge,
-        _ => ResetHint::Unknown,
-    }
 }
 
 const COUNT_INT: Key = varint_key(1);

@@ -97,10 +97,8 @@ impl Histogram {
     /// Returns the number of buckets without the zero bucket.
     #[must_use]
     pub fn n_buckets(&self) -> usize {
-        match &self.counts {
-            HistogramCounts::Integer { positive, negative, .. } => positive.len() + negative.len(),
-            HistogramCounts::Float { positive, negative, .. } => positive.len() + negative.len(),
-        }
+        let (n_positive, n_negative) = self.counts.n_buckets();
+        n_positive + n_negative
     }
 
     /// Returns `true` if the histogram is within the limits of the store: at most [`HISTOGRAM_BUCKETS_MAX`] buckets,
@@ -148,7 +146,8 @@ impl ResetHint {
     }
 
     /// Returns the code of the hint in logs and blocks, which is the same as in the protocol.
-    pub(crate) fn code(self) -> u8 {
+    #[must_use]
+    pub fn code(self) -> u8 {
         match self {
             Self::Unknown => 0,
             Self::Reset => 1,
@@ -165,6 +164,15 @@ impl ResetHint {
 }
 
 impl HistogramCounts {
+    /// Returns the numbers of positive and of negative buckets.
+    #[must_use]
+    pub fn n_buckets(&self) -> (usize, usize) {
+        match self {
+            Self::Integer { positive, negative, .. } => (positive.len(), negative.len()),
+            Self::Float { positive, negative, .. } => (positive.len(), negative.len()),
+        }
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (

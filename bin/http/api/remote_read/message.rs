@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::histogram::{Histogram, HistogramCounts};
 use varve_tsdb::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
 
 use crate::http::protobuf::{Label, LabelMatcher, SpanMessage, messages};
@@ -124,12 +124,7 @@ impl HistogramMessage {
             zero_threshold: histogram.zero_threshold,
             negative_spans: SpanMessage::list(&histogram.negative_spans),
             positive_spans: SpanMessage::list(&histogram.positive_spans),
-            reset_hint: match histogram.reset_hint {
-                ResetHint::Unknown => 0,
-                ResetHint::Reset => 1,
-                ResetHint::NoReset => 2,
-                ResetHint::Gauge => 3,
-            },
+            reset_hint: histogram.reset_hint.code().into(),
             timestamp,
             custom_values: histogram.custom_bounds.clone(),
             ..Self::default()

@@ -66,9 +66,8 @@ pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histog
         reduce(&mut histogram, schema.abs_diff(SCHEMA_MAX))?;
         schema = SCHEMA_MAX;
     }
-    let n_positive = n_buckets(&histogram).0;
     match schema {
-        SCHEMA_CUSTOM => check_custom(&histogram, n_positive)?,
+        SCHEMA_CUSTOM => check_custom(&histogram)?,
         SCHEMA_MIN..=SCHEMA_MAX => check_exponential(&histogram)?,
         _ => return Err(InvalidHistogram::Schema(schema)),
     }
@@ -78,15 +77,9 @@ pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histog
     Ok(histogram)
 }
 
-fn n_buckets(histogram: &Histogram) -> (usize, usize) {
-    match &histogram.counts {
-        HistogramCounts::Integer { positive, negative, .. } => (positive.len(), negative.len()),
-        HistogramCounts::Float { positive, negative, .. } => (positive.len(), negative.len()),
-    }
-}
-
-fn check_custom(histogram: &Histogram, n_positive: usize) -> Checked {
+fn check_custom(histogram: &Histogram) -> Checked {
     use InvalidHistogram as Invalid;
+    let (n_positive, n_negative) = histogram.counts.n_buckets();
     let (bounds, spans) = (&histogram.custom_bounds, &histogram.positive_spans);
     for (i, bound) in bounds.iter().enumerate() {
         require(!bound.is_nan(), Invalid::CustomBoundsNan)?;
@@ -105,12 +98,12 @@ fn check_custom(histogram: &Histogram, n_positive: usize) -> Checked {
     require(is_zero_unused, Invalid::CustomZeroCount)?;
     require(histogram.zero_threshold == 0.0, Invalid::CustomZeroThreshold)?;
     require(histogram.negative_spans.is_empty(), Invalid::CustomNegativeSpans)?;
-    require(n_buckets(histogram).1 == 0, Invalid::CustomNegativeBuckets)
+    require(n_negative == 0, Invalid::CustomNegativeBuckets)
 }
 
 fn check_exponential(histogram: &Histogram) -> Checked {
     use InvalidHistogram as Invalid;
-    let (n_positive, n_negative) = n_buckets(histogram);
+    let (n_positive, n_negative) = histogram.counts.n_buckets();
     check_spans(&histogram.positive_spans, n_positive)?;
     check_spans(&histogram.negative_spans, n_negative)?;
     match &histogram.counts {

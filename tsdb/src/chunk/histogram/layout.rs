@@ -36,7 +36,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// Returns the layout of a histogram.
     pub(crate) fn of(histogram: &Histogram) -> Self {
-        let (is_float, n_positive, n_negative) = shape(&histogram.counts);
+        let (is_float, (n_positive, n_negative)) = shape(&histogram.counts);
         Self {
             is_float,
             schema: histogram.schema,
@@ -51,7 +51,7 @@ impl Layout {
 
     /// Returns `true` if a histogram has this layout, bit for bit.
     pub(crate) fn is_of(&self, histogram: &Histogram) -> bool {
-        shape(&histogram.counts) == (self.is_float, self.n_positive, self.n_negative)
+        shape(&histogram.counts) == (self.is_float, (self.n_positive, self.n_negative))
             && self.schema == histogram.schema
             && same(self.zero_threshold, histogram.zero_threshold)
             && self.positive_spans == histogram.positive_spans
@@ -71,7 +71,7 @@ impl Layout {
 
     /// Creates a histogram of this layout with an unknown reset hint. The counts must fit the layout.
     pub(crate) fn histogram(&self, sum: f64, counts: HistogramCounts) -> Histogram {
-        debug_assert_eq!(shape(&counts), (self.is_float, self.n_positive, self.n_negative), "counts of this layout");
+        debug_assert_eq!(shape(&counts), (self.is_float, (self.n_positive, self.n_negative)), "counts of this layout");
         Histogram {
             reset_hint: ResetHint::Unknown,
             schema: self.schema,
@@ -133,11 +133,8 @@ impl Layout {
 }
 
 /// Returns `true` if the counts are floats, and the numbers of positive and negative buckets.
-fn shape(counts: &HistogramCounts) -> (bool, usize, usize) {
-    match counts {
-        HistogramCounts::Integer { positive, negative, .. } => (false, positive.len(), negative.len()),
-        HistogramCounts::Float { positive, negative, .. } => (true, positive.len(), negative.len()),
-    }
+fn shape(counts: &HistogramCounts) -> (bool, (usize, usize)) {
+    (matches!(counts, HistogramCounts::Float { .. }), counts.n_buckets())
 }
 
 fn put_spans(dst: &mut Vec<u8>, spans: &[BucketSpan]) {
