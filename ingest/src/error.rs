@@ -1,6 +1,5 @@
 //! Errors of whole write requests. Each variant says whether a retry or a smaller request helps.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,21 +144,28 @@ pub enum Malformed {
 }
 
 /// An exhausted resource that is available again after a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Exhausted {
     /// New series per second of a team.
+    #[error("the team exceeds its rate of new series ({})", self.setting())]
     TeamNewSeries,
     /// New series per second of all teams.
+    #[error("requests exceed the rate of new series ({})", self.setting())]
     TotalNewSeries,
     /// Samples per second of a team.
+    #[error("the team exceeds its rate of samples ({})", self.setting())]
     TeamSamples,
     /// Samples per second of all teams.
+    #[error("requests exceed the rate of samples ({})", self.setting())]
     TotalSamples,
     /// Permits to create series.
+    #[error("too many requests create series ({})", self.setting())]
     SeriesCreation,
     /// Slots of the queue.
+    #[error("too many requests are queued ({})", self.setting())]
     Queue,
     /// Memory of the process.
+    #[error("too little memory is free for new series ({})", self.setting())]
     Memory,
 }
 
@@ -190,21 +196,6 @@ impl Exhausted {
             Self::Queue => "--ingest.queued-requests-max",
             Self::Memory => "--memory.refuse-at",
         }
-    }
-}
-
-impl fmt::Display for Exhausted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self {
-            Self::TeamNewSeries => "the team exceeds its rate of new series",
-            Self::TotalNewSeries => "requests exceed the rate of new series",
-            Self::TeamSamples => "the team exceeds its rate of samples",
-            Self::TotalSamples => "requests exceed the rate of samples",
-            Self::SeriesCreation => "too many requests create series",
-            Self::Queue => "too many requests are queued",
-            Self::Memory => "too little memory is free for new series",
-        };
-        write!(f, "{what} ({})", self.setting())
     }
 }
 

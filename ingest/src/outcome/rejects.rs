@@ -8,42 +8,59 @@ use varve_tsdb::{RejectReason, Sample};
 use crate::limits::CLUSTERS_MAX;
 
 /// The reason why a part of a request was rejected. Its text is that of Prometheus if Prometheus has such an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
     /// The store rejected a sample.
+    #[error("{0}")]
     Sample(RejectReason),
     /// A label set has no metric name, or an empty one.
+    #[error("missing metric name (__name__ label)")]
     MissingMetricName,
     /// A label name is empty.
+    #[error("label name is empty")]
     EmptyLabelName,
     /// A label set has a label name twice.
+    #[error("duplicate label name")]
     DuplicateLabelName,
     /// A label name or value is not UTF-8.
+    #[error("invalid UTF-8 in label name or value")]
     InvalidUtf8,
     /// A label set has too many labels.
+    #[error("more labels than --ingest.labels-per-series-max allows")]
     TooManyLabels,
     /// A label name is too long.
+    #[error("label name longer than --ingest.label-name-size-max")]
     LabelNameTooLong,
     /// A label value is too long.
+    #[error("label value longer than --ingest.label-value-size-max")]
     LabelValueTooLong,
     /// All labels together exceed [`LABELS_SIZE_MAX`].
+    #[error("label set larger than {} bytes", LABELS_SIZE_MAX)]
     LabelSetTooLarge,
     /// A series has no samples, which remote write 2.0 does not allow.
+    #[error("TimeSeries must contain at least one sample or histogram")]
     NoSamples,
     /// An exemplar is older than the newest one of its series.
+    #[error("out of order exemplar")]
     ExemplarOutOfOrder,
     /// A metric or data point of OTLP cannot be translated.
+    #[error("OTLP that cannot be translated")]
     Untranslatable,
     /// A histogram is invalid by Prometheus' rules.
+    #[error("invalid native histogram")]
     InvalidHistogram,
     /// Metadata has no metric family name, is too long or not UTF-8.
+    #[error("invalid metadata")]
     InvalidMetadata,
     /// A new HA cluster exceeds [`CLUSTERS_MAX`].
+    #[error("more than {} clusters of HA pairs", CLUSTERS_MAX)]
     TooManyClusters,
     /// A new series exceeds its team's budget of active series.
+    #[error("new series exceeds the maximum of active series of its team (ingest.teams)")]
     TeamSeries,
     /// A new series exceeds the total budget of active series.
+    #[error("new series exceeds the maximum of active series of all teams (ingest.budget)")]
     TotalSeries,
 }
 
@@ -126,30 +143,6 @@ impl Reason {
             Self::InvalidMetadata => ("metric family", "metric families"),
             _ => ("series", "series"),
         }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sample(reason) => return reason.fmt(f),
-            Self::MissingMetricName => "missing metric name (__name__ label)",
-            Self::EmptyLabelName => "label name is empty",
-            Self::DuplicateLabelName => "duplicate label name",
-            Self::InvalidUtf8 => "invalid UTF-8 in label name or value",
-            Self::TooManyLabels => "more labels than --ingest.labels-per-series-max allows",
-            Self::LabelNameTooLong => "label name longer than --ingest.label-name-size-max",
-            Self::LabelValueTooLong => "label value longer than --ingest.label-value-size-max",
-            Self::LabelSetTooLarge => return write!(f, "label set larger than {LABELS_SIZE_MAX} bytes"),
-            Self::NoSamples => "TimeSeries must contain at least one sample or histogram",
-            Self::ExemplarOutOfOrder => "out of order exemplar",
-            Self::Untranslatable => "OTLP that cannot be translated",
-            Self::InvalidHistogram => "invalid native histogram",
-            Self::InvalidMetadata => "invalid metadata",
-            Self::TooManyClusters => return write!(f, "more than {CLUSTERS_MAX} clusters of HA pairs"),
-            Self::TeamSeries => "new series exceeds the maximum of active series of its team (ingest.teams)",
-            Self::TotalSeries => "new series exceeds the maximum of active series of all teams (ingest.budget)",
-        })
     }
 }
 
