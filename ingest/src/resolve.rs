@@ -16,7 +16,7 @@ use crate::ha::{Deduplication, HaContext};
 use crate::label_set;
 use crate::limits::Limits;
 use crate::outcome::{ExemplarRejection, Reason};
-use crate::relabel::{ActiveRules, Attribution, Relabeled};
+use crate::relabel::{ActiveRules, Attribution};
 use crate::remote_write::{label_pairs, v1};
 use crate::route::{Route, RouteCache, Scope};
 
@@ -97,10 +97,10 @@ impl<'a> Resolver<'a> {
     fn relabel(&self, labels: Labels, is_cacheable: bool) -> Resolved {
         let mut rules = Vec::new();
         Resolved::Route(match self.rules.rules.apply(labels, &mut rules) {
-            Relabeled::Invalid(invalid) => Route::Rejected(label_set::reason(&invalid)),
-            Relabeled::Dropped => Route::Dropped(self.rules.attributions.of(Team::NONE, &rules)),
+            Err(invalid) => Route::Rejected(label_set::reason(&invalid)),
+            Ok(None) => Route::Dropped(self.rules.attributions.of(Team::NONE, &rules)),
             // Rules must not replace a forced label.
-            Relabeled::Labels(labels) => match label_set::check(self.forced.apply(labels)) {
+            Ok(Some(labels)) => match label_set::check(self.forced.apply(labels)) {
                 Err(reason) => Route::Rejected(reason),
                 Ok(labels) => {
                     let team = self.team.unwrap_or_else(|| self.budgets.team_of(&labels));
@@ -139,9 +139,9 @@ impl<'a> Resolver<'a> {
                     Deduplication::Reject(_) => return Err(unknown),
                 };
                 match self.rules.rules.apply(labels, &mut Vec::new()) {
-                    Relabeled::Labels(labels) => self.db.find(&self.forced.apply(labels)).ok_or(unknown),
-                    Relabeled::Dropped => Err(ExemplarRejection::Dropped),
-                    Relabeled::Invalid(_) => Err(unknown),
+                    Ok(Some(labels)) => self.db.find(&self.forced.apply(labels)).ok_or(unknown),
+                    Ok(None) => Err(ExemplarRejection::Dropped),
+                    Err(_) => Err(unknown),
                 }
             }
         }

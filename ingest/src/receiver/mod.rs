@@ -107,7 +107,20 @@ impl Receiver {
     /// # Errors
     /// See [`WriteError`].
     pub fn write(&self, origin: &Origin<'_>, version: Version, body: &[u8]) -> Result<Written, WriteError> {
-        self.counted(body, |buffers| self.receive(origin, version, body, buffers))
+        self.counted(body, |Buffers { message, batch, request }| {
+            self.limits.check_body(body.len())?;
+            let size = snappy::declared_size(body, &self.limits)?;
+            let permit = self.admit(origin, body.len(), body.len() + size)?;
+            let message = permit.decode(|| -> Result<_, WriteError> {
+                let message = snappy::decompress(body, size, message)?;
+                match version {
+                    Version::V1 => v1::decode(message, &self.hasher, &self.limits, batch)?,
+                    Version::V2 => v2::decode(message, &self.hasher, &self.limits, batch)?,
+                }
+                Ok(message)
+            })?;
+            self.store(permit, (message, batch), Rejects::default(), request)
+        })
     }
 
     /// Writes a `thanos.WriteRequest`. Its tenant, unless it is empty, is the team of the request, and the label
@@ -144,7 +157,19 @@ impl Receiver {
         (encoding, compression): (otlp::Encoding, Compression),
         body: &[u8],
     ) -> Result<Written, WriteError> {
-        self.counted(body, |buffers| self.receive_otlp(origin, (encoding, compression), body, buffers))
+        self.counted(body, |Buffers { message: encoded, batch, request }| {
+            self.limits.check_body(body.len())?;
+            let mut permit = self.admit(origin, body.len(), body.len())?;
+            let settings = Arc::clone(&self.otlp.read());
+            let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
+            if encoding == otlp::Encoding::Json {
+                message = otlp::transcode(&message, &self.limits, &mut permit.memory)?;
+            }
+            let mut rejects = Rejects::default();
+            let mut builder = self.builder(batch, encoded, &mut permit);
+            otlp::translate(&message, &settings, &self.delta_streams, &mut builder, &mut rejects)?;
+            self.store(permit, (encoded, batch), rejects, request)
+        })
     }
 
     /// Applies rules, also to known series. Active requests keep the rules that they started with. Each series is
@@ -278,49 +303,6 @@ impl Receiver {
         let outcome = self.buffers.with(write);
         self.counters.note(body.len(), &outcome);
         outcome
-    }
-
-    fn receive(
-        &self,
-        origin: &Origin<'_>,
-        version: Version,
-        body: &[u8],
-        buffers: &mut Buffers,
-    ) -> Result<Written, WriteError> {
-        self.limits.check_body(body.len())?;
-        let size = snappy::declared_size(body, &self.limits)?;
-        let permit = self.admit(origin, body.len(), body.len() + size)?;
-        let Buffers { message, batch, request } = buffers;
-        let message = permit.decode(|| -> Result<_, WriteError> {
-            let message = snappy::decompress(body, size, message)?;
-            match version {
-                Version::V1 => v1::decode(message, &self.hasher, &self.limits, batch)?,
-                Version::V2 => v2::decode(message, &self.hasher, &self.limits, batch)?,
-            }
-            Ok(message)
-        })?;
-        self.store(permit, (message, batch), Rejects::default(), request)
-    }
-
-    fn receive_otlp(
-        &self,
-        origin: &Origin<'_>,
-        (encoding, compression): (otlp::Encoding, Compression),
-        body: &[u8],
-        buffers: &mut Buffers,
-    ) -> Result<Written, WriteError> {
-        self.limits.check_body(body.len())?;
-        let mut permit = self.admit(origin, body.len(), body.len())?;
-        let settings = Arc::clone(&self.otlp.read());
-        let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
-        if encoding == otlp::Encoding::Json {
-            message = otlp::transcode(&message, &self.limits, &mut permit.memory)?;
-        }
-        let Buffers { message: encoded, batch, request } = buffers;
-        let mut rejects = Rejects::default();
-        let mut builder = self.builder(batch, encoded, &mut permit);
-        otlp::translate(&message, &settings, &self.delta_streams, &mut builder, &mut rejects)?;
-        self.store(permit, (encoded, batch), rejects, request)
     }
 
     /// See [`AdmissionControl::admit`].

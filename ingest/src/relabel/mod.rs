@@ -76,14 +76,6 @@ pub struct EnabledRule {
     pub state: RuleState,
 }
 
-/// The result of relabelling a label set.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Relabeled {
-    Labels(Labels),
-    Dropped,
-    Invalid(LabelsError),
-}
-
 /// A rule's state and counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleStats {
@@ -162,11 +154,7 @@ impl Rules {
     /// # Errors
     /// If the result is not a valid label set.
     pub fn relabel(&self, labels: &Labels) -> Result<Option<Labels>, LabelsError> {
-        match self.apply(labels.clone(), &mut Vec::new()) {
-            Relabeled::Labels(labels) => Ok(Some(labels)),
-            Relabeled::Dropped => Ok(None),
-            Relabeled::Invalid(invalid) => Err(invalid),
-        }
+        self.apply(labels.clone(), &mut Vec::new())
     }
 
     /// Returns the effect of the rules on a label set, without any side effect. The size of each step is charged by
@@ -253,11 +241,12 @@ impl Rules {
         Some(EnabledRule { was_used: rule.used.clear(), state: rule.state() })
     }
 
-    /// Relabels a label set. Stores the indexes of the rules that changed or dropped it, or would have, in `matched`.
-    pub(crate) fn apply(&self, labels: Labels, matched: &mut Vec<u16>) -> Relabeled {
+    /// Like [`Rules::relabel`]. Stores the indexes of the rules that changed or dropped the label set, or would have, in
+    /// `matched`.
+    pub(crate) fn apply(&self, labels: Labels, matched: &mut Vec<u16>) -> Result<Option<Labels>, LabelsError> {
         matched.clear();
         if self.rules.is_empty() {
-            return Relabeled::Labels(labels);
+            return Ok(Some(labels));
         }
         let mut builder = Builder::new(&labels);
         for (idx, rule) in (0..).zip(&self.rules) {
@@ -272,20 +261,16 @@ impl Rules {
                         self.dropped_by_others.note(idx, rule.compared_labels(), &builder);
                     }
                     if is_enforced {
-                        return Relabeled::Dropped;
+                        return Ok(None);
                     }
                 }
                 Effect::Changes => matched.push(idx),
             }
         }
         if !builder.is_changed() {
-            return Relabeled::Labels(labels);
+            return Ok(Some(labels));
         }
-        match builder.labels() {
-            Ok(labels) if labels.is_empty() => Relabeled::Dropped,
-            Ok(labels) => Relabeled::Labels(labels),
-            Err(invalid) => Relabeled::Invalid(invalid),
-        }
+        builder.labels().map(|labels| Some(labels).filter(|labels| !labels.is_empty()))
     }
 }
 

@@ -35,13 +35,10 @@ fn a_rule_in_dry_run_counts_and_changes_nothing() {
     .unwrap();
     let mut matched = Vec::new();
     let up = labels(&[("__name__", "up"), ("job", "x")]);
-    assert_eq!((rules.apply(up.clone(), &mut matched), &matched[..]), (Relabeled::Labels(up), &[0, 1][..]));
-    assert_eq!(
-        (rules.apply(labels(&[("__name__", "down")]), &mut matched), &matched[..]),
-        (Relabeled::Dropped, &[1, 2][..])
-    );
+    assert_eq!((rules.apply(up.clone(), &mut matched), &matched[..]), (Ok(Some(up)), &[0, 1][..]));
+    assert_eq!((rules.apply(labels(&[("__name__", "down")]), &mut matched), &matched[..]), (Ok(None), &[1, 2][..]));
     let other = labels(&[("__name__", "x"), ("job", "other")]);
-    assert_eq!((rules.apply(other.clone(), &mut matched), &matched[..]), (Relabeled::Labels(other), &[][..]));
+    assert_eq!((rules.apply(other.clone(), &mut matched), &matched[..]), (Ok(Some(other)), &[][..]));
 }
 
 #[test]
