@@ -60,10 +60,10 @@ pub(crate) fn scrape(app: &App, store: &Store, instance: &str) -> Result<(), Str
         ("scrape_samples_post_metric_relabeling", n_scraped),
     ];
     scraped.extend(report.map(|(name, value)| (labels(name, &[], instance), value)));
-    let samples = scraped.iter().map(|(labels, value)| (labels, Sample { timestamp_ms, value: *value }));
-    let written = store.receiver.append_own(samples).map_err(|error| error.to_string())?;
+    let samples: Vec<_> = scraped.into_iter().map(|(labels, value)| (labels, Sample { timestamp_ms, value })).collect();
+    let rejects = store.receiver.append_own(&samples).map_err(|error| error.to_string())?;
     store.db.set_metadata(families.iter().map(metadata)).map_err(|error| error.to_string())?;
-    if written.rejects.is_empty() { Ok(()) } else { Err(written.rejects.to_string()) }
+    if rejects.is_empty() { Ok(()) } else { Err(rejects.to_string()) }
 }
 
 /// Flattens families into series as the text format does: a histogram has buckets, a sum and a count.

@@ -10,7 +10,7 @@ use varve_tsdb::histogram::Histogram;
 use varve_tsdb::{Sample, SeriesHandle};
 
 use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
-use crate::append::{Outgoing, Source, append, exemplars, metadata};
+use crate::append::{Outgoing, append, exemplars, metadata};
 use crate::batch::{HistogramEntry, SeriesEntry, SeriesSamples};
 use crate::error::WriteError;
 use crate::outcome::{Example, ExemplarRejection, Reason, Rejects, SampleCounts, Written};
@@ -120,7 +120,7 @@ impl<'a> Request<'a> {
         };
         self.push_exemplars(series, routes, out);
         (self.n_created, self.n_unknown) = (0, 0);
-        let appended = append(self.resolver.db, &self.resolver, out, &mut self.rejects);
+        let appended = append(&self.resolver, out, &mut self.rejects);
         // Keeps the permit during the append: the samples of new series are as expensive as those of many known series,
         // under the same locks.
         self.permit.end_pass();

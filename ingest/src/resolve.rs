@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use varve_tsdb::{Db, Labels, SeriesHandle};
 
 use crate::admission::{Ledger, Team};
-use crate::append::Source;
 use crate::batch::{DecodedBatch, SeriesEntry, Version};
 use crate::error::WriteError;
 use crate::forced_labels::ForcedLabels;
@@ -165,10 +164,9 @@ impl<'a> Resolver<'a> {
     pub(crate) fn is_v2(&self) -> bool {
         self.batch.version == Version::V2
     }
-}
 
-impl Source for Resolver<'_> {
-    fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError> {
+    /// Returns the new handle of a series that has moved, or `None` if the store no longer has the series.
+    pub(crate) fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError> {
         match self.resolve(&self.batch.series[series_idx as usize]) {
             Resolved::Route(Route::Series(handle, _)) => Ok(Some(handle)),
             Resolved::Route(Route::Dropped(_) | Route::Standby | Route::Rejected(_)) => Err(WriteError::Moved),
@@ -177,15 +175,8 @@ impl Source for Resolver<'_> {
         }
     }
 
-    fn find(&self, series_idx: u32) -> Option<SeriesHandle> {
-        self.handle(None, series_idx).ok()
-    }
-
-    fn print(&self, series_idx: u32) -> String {
+    /// Prints the labels of a series.
+    pub(crate) fn print(&self, series_idx: u32) -> String {
         label_set::print(self.pairs(&self.batch.series[series_idx as usize]))
-    }
-
-    fn reports_exemplars(&self) -> bool {
-        self.is_v2()
     }
 }

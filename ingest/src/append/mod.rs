@@ -4,26 +4,13 @@ pub(crate) mod exemplars;
 pub(crate) mod metadata;
 
 use varve_tsdb::exemplars::{Exemplar, RejectExemplar};
-use varve_tsdb::{Db, RejectReason, Rejected, SeriesHandle, WriteBatch};
+use varve_tsdb::{RejectReason, Rejected, WriteBatch};
 
 use crate::admission::Team;
 use crate::error::WriteError;
 use crate::outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Rejects};
 use crate::relabel::AttributedSamples;
-
-/// Resolves the series of samples and exemplars by their index in the request.
-pub(crate) trait Source {
-    /// Returns the new handle of a series that has moved, or `None` if the store no longer has the series.
-    fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError>;
-    /// Returns the handle of a series, or `None` if the store does not have it.
-    fn find(&self, series_idx: u32) -> Option<SeriesHandle>;
-    /// Prints the labels of a series.
-    fn print(&self, series_idx: u32) -> String;
-    /// Returns `true` if out-of-order exemplars count as rejects of the request.
-    fn reports_exemplars(&self) -> bool {
-        false
-    }
-}
+use crate::resolve::Resolver;
 
 /// The buffers of an append.
 #[derive(Debug, Default)]
@@ -62,43 +49,38 @@ impl Outgoing {
 ///
 /// # Errors
 /// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`] times.
-pub(crate) fn append(
-    db: &Db,
-    source: &impl Source,
-    out: &mut Outgoing,
-    rejects: &mut Rejects,
-) -> Result<u64, WriteError> {
+pub(crate) fn append(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rejects) -> Result<u64, WriteError> {
     let mut n_stored = 0;
     out.evicted.clear();
     for _ in 0..ROUNDS_MAX {
         if out.batch.is_empty() {
             return Ok(n_stored);
         }
-        n_stored += append_once(db, source, out, rejects)?;
-        push_moved(source, out)?;
+        n_stored += append_once(resolver, out, rejects)?;
+        push_moved(resolver, out)?;
     }
     if out.batch.is_empty() { Ok(n_stored) } else { Err(WriteError::Moved) }
 }
 
-fn append_once(db: &Db, source: &impl Source, out: &mut Outgoing, rejects: &mut Rejects) -> Result<u64, WriteError> {
+fn append_once(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rejects) -> Result<u64, WriteError> {
     let n_samples = out.batch.len();
-    db.append(&mut out.batch)?;
+    resolver.db.append(&mut out.batch)?;
     out.moved.clear();
     for rejected in out.batch.rejected() {
         if rejected.reason == RejectReason::Moved {
             out.moved.push(rejected.clone());
         } else {
-            let example = || Example::of_sample(source.print(rejected.tag), rejected.sample);
+            let example = || Example::of_sample(resolver.print(rejected.tag), rejected.sample);
             rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
             out.histograms_rejected += u64::from(rejected.histogram.is_some());
         }
     }
-    note_exemplars(source, out, rejects);
+    note_exemplars(resolver, out, rejects);
     Ok((n_samples - out.batch.rejected().len()) as u64)
 }
 
 /// Counts stored and rejected exemplars. Collects the exemplars whose series have moved.
-fn note_exemplars(source: &impl Source, out: &mut Outgoing, rejects: &mut Rejects) {
+fn note_exemplars(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rejects) {
     let rejected = out.batch.rejected_exemplars();
     out.exemplars.stored += (out.batch.n_exemplars() - rejected.len()) as u64;
     out.moved_exemplars.clear();
@@ -106,8 +88,8 @@ fn note_exemplars(source: &impl Source, out: &mut Outgoing, rejects: &mut Reject
         if rejected.reason == RejectExemplar::Moved {
             out.moved_exemplars.push((rejected.tag, rejected.exemplar.clone()));
         } else {
-            if rejected.reason == RejectExemplar::OutOfOrder && source.reports_exemplars() {
-                rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || Example::of_series(source.print(rejected.tag)));
+            if rejected.reason == RejectExemplar::OutOfOrder && resolver.is_v2() {
+                rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || Example::of_series(resolver.print(rejected.tag)));
             }
             out.exemplars.reject(ExemplarRejection::Store(rejected.reason));
         }
@@ -115,13 +97,13 @@ fn note_exemplars(source: &impl Source, out: &mut Outgoing, rejects: &mut Reject
 }
 
 /// Fills the batch with the samples and exemplars whose series have moved.
-fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError> {
+fn push_moved(resolver: &Resolver<'_>, out: &mut Outgoing) -> Result<(), WriteError> {
     out.batch.clear();
     let mut last = None;
     for Rejected { tag, sample, start_ms, histogram, .. } in out.moved.drain(..) {
         let handle = match last {
             Some((last_tag, handle)) if last_tag == tag => handle,
-            _ => source.relocate(tag)?,
+            _ => resolver.relocate(tag)?,
         };
         last = Some((tag, handle));
         let Some(handle) = handle else {
@@ -140,7 +122,7 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
         }
     }
     for (tag, exemplar) in out.moved_exemplars.drain(..) {
-        match source.find(tag) {
+        match resolver.handle(None, tag).ok() {
             Some(handle) => out.batch.push_exemplar(handle, exemplar, tag),
             None if out.evicted.contains(&tag) => {}
             None => out.exemplars.reject(ExemplarRejection::UnknownSeries),
@@ -154,4 +136,4 @@ fn push_moved(source: &impl Source, out: &mut Outgoing) -> Result<(), WriteError
 
 /// Maximum number of appends. A series moves when it leaves the head, hours after its last sample. Twice in one request
 /// is unlikely, three times is an error.
-const ROUNDS_MAX: usize = 3;
+pub(crate) const ROUNDS_MAX: usize = 3;

@@ -1,49 +1,55 @@
 //! Samples of the process itself, such as its own metrics. Admission control, relabel rules and budgets do not apply to
 //! them.
 
-use varve_tsdb::{Db, Labels, Sample, SeriesHandle, WriteBatch};
+use varve_tsdb::{Labels, RejectReason, Rejected, Sample, WriteBatch};
 
 use super::Receiver;
-use crate::append::{Outgoing, Source, append};
+use crate::append::ROUNDS_MAX;
 use crate::error::WriteError;
-use crate::outcome::{Rejects, SampleCounts, Written};
+use crate::outcome::{Example, Reason, Rejects};
 
 impl Receiver {
-    /// Appends samples of the process itself.
+    /// Appends samples of the process itself, and returns the rejected ones.
     ///
     /// # Errors
     /// [`WriteError::Store`] and [`WriteError::Moved`].
-    pub fn append_own<'a>(
-        &self,
-        samples: impl IntoIterator<Item = (&'a Labels, Sample)>,
-    ) -> Result<Written, WriteError> {
-        let mut out = Outgoing { batch: WriteBatch::own(), ..Outgoing::default() };
-        let mut own = OwnSamples { db: &self.db, series: Vec::new() };
-        for (idx, (labels, sample)) in (0u32..).zip(samples) {
-            out.batch.push(self.db.series(labels)?, sample, idx);
-            own.series.push(labels);
-        }
+    pub fn append_own(&self, samples: &[(Labels, Sample)]) -> Result<Rejects, WriteError> {
         let mut rejects = Rejects::default();
-        let total = append(&self.db, &own, &mut out, &mut rejects)?;
-        Ok(Written { stored: SampleCounts::floats(total), rejects, ..Written::default() })
-    }
-}
-
-struct OwnSamples<'a> {
-    db: &'a Db,
-    series: Vec<&'a Labels>,
-}
-
-impl Source for OwnSamples<'_> {
-    fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError> {
-        Ok(Some(self.db.series(self.series[series_idx as usize])?))
+        let push = |batch: &mut WriteBatch, idx: u32| {
+            let (labels, sample) = &samples[idx as usize];
+            batch.push(self.db.series(labels)?, *sample, idx);
+            Ok(())
+        };
+        self.append_unsent(samples.len(), push, |rejected| {
+            let example = || Example::of_sample(samples[rejected.tag as usize].0.to_string(), rejected.sample);
+            rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
+        })?;
+        Ok(rejects)
     }
 
-    fn find(&self, series_idx: u32) -> Option<SeriesHandle> {
-        self.db.find(self.series[series_idx as usize])
-    }
-
-    fn print(&self, series_idx: u32) -> String {
-        self.series[series_idx as usize].to_string()
+    /// Appends `n` samples that no sender has sent, and repeats this for those whose series have moved. `push` adds the
+    /// sample with an index to the batch, with the index as its tag.
+    pub(super) fn append_unsent(
+        &self,
+        n: usize,
+        mut push: impl FnMut(&mut WriteBatch, u32) -> Result<(), WriteError>,
+        mut reject: impl FnMut(&Rejected),
+    ) -> Result<(), WriteError> {
+        let mut pending: Vec<u32> = (0..n as u32).collect();
+        for _ in 0..ROUNDS_MAX {
+            let mut batch = WriteBatch::own();
+            pending.drain(..).try_for_each(|idx| push(&mut batch, idx))?;
+            self.db.append(&mut batch)?;
+            for rejected in batch.rejected() {
+                match rejected.reason {
+                    RejectReason::Moved => pending.push(rejected.tag),
+                    _ => reject(rejected),
+                }
+            }
+            if pending.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(WriteError::Moved)
     }
 }

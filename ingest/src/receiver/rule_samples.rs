@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use varve_tsdb::histogram::Histogram;
-use varve_tsdb::{Labels, RejectReason, Sample, SeriesHandle, WriteBatch};
+use varve_tsdb::{Labels, RejectReason, Rejected, Sample, SeriesHandle, WriteBatch};
 
 use super::Receiver;
 use crate::admission::{Denied, Permit, RULES_TEAM, SeriesLimit, Team};
@@ -68,33 +68,25 @@ impl Receiver {
         if permit.team().is_some() {
             permit.budgets().charge_samples(rules, n_samples);
         }
-        let mut rejected = Vec::new();
-        let mut pending: Vec<usize> = (0..samples.len()).collect();
-        for _ in 0..ROUNDS_MAX {
-            let mut batch = WriteBatch::own();
-            for idx in pending.drain(..) {
-                match self.series_of_rule(&permit, samples[idx].labels, rules, budget)? {
-                    Ok(handle) => push(&mut batch, handle, &samples[idx], idx as u32),
-                    Err(reason) => rejected.push(RejectedRuleSample { idx, reason, is_duplicate: false }),
-                }
+        let (mut denied, mut rejected) = (Vec::new(), Vec::new());
+        let push = |batch: &mut WriteBatch, idx: u32| {
+            let sample = &samples[idx as usize];
+            match self.series_of_rule(&permit, sample.labels, rules, budget)? {
+                Ok(handle) => push(batch, handle, sample, idx),
+                Err(reason) => denied.push(RejectedRuleSample { idx: idx as usize, reason, is_duplicate: false }),
             }
-            self.db.append(&mut batch)?;
-            for of_store in batch.rejected() {
-                match of_store.reason {
-                    RejectReason::Moved => pending.push(of_store.tag as usize),
-                    reason => rejected.push(RejectedRuleSample {
-                        idx: of_store.tag as usize,
-                        is_duplicate: reason == RejectReason::Duplicate,
-                        reason: reason.to_string(),
-                    }),
-                }
-            }
-            if pending.is_empty() {
-                permit.budgets().count_samples(&[(rules, n_samples - rejected.len() as u64)]);
-                return Ok(rejected);
-            }
-        }
-        Err(WriteError::Moved)
+            Ok(())
+        };
+        self.append_unsent(samples.len(), push, |Rejected { tag, reason, .. }| {
+            rejected.push(RejectedRuleSample {
+                idx: *tag as usize,
+                reason: reason.to_string(),
+                is_duplicate: *reason == RejectReason::Duplicate,
+            });
+        })?;
+        denied.append(&mut rejected);
+        permit.budgets().count_samples(&[(rules, n_samples - denied.len() as u64)]);
+        Ok(denied)
     }
 
     /// Returns the series, which is created if its budget allows it, or the reason of a denial.
@@ -145,8 +137,6 @@ fn sample_size(of: &RuleSample<'_>) -> usize {
 
 /// Bytes of a sample in the batch and of its index.
 const SAMPLE_SIZE: usize = 48;
-/// Maximum number of appends; see `append`.
-const ROUNDS_MAX: usize = 3;
 
 #[cfg(test)]
 mod tests {

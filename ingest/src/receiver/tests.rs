@@ -565,14 +565,15 @@ fn known_series_are_stored_if_new_ones_cannot_be_created() {
 }
 
 #[test]
-fn own_samples_are_appended_and_counted() {
+fn own_samples_are_appended_and_rejects_are_returned() {
     let fixture = Fixture::new(Limits::default());
     let labels = Labels::from_pairs([("__name__", "varve_up")]).unwrap();
-    let own = |t| [(&labels, Sample { timestamp_ms: t, value: 1.0 })];
-    assert_eq!(fixture.receiver.append_own(own(T)).unwrap().stored.total, 1);
-    let written = fixture.receiver.append_own(own(T - 1)).unwrap();
+    let append = |t| fixture.receiver.append_own(&[(labels.clone(), Sample { timestamp_ms: t, value: 1.0 })]).unwrap();
+    assert!(append(T).is_empty());
+    let rejects = append(T - 1);
     let expect = format!("out of order sample: 1 sample, e.g. series {{__name__=\"varve_up\"}} at {}", T - 1);
-    assert_eq!((written.stored.total, written.rejects.to_string()), (0, expect));
+    assert_eq!(rejects.to_string(), expect);
+    assert_eq!(fixture.contents()[0].1, [(T, 1.0_f64.to_bits())]);
 }
 
 #[test]
