@@ -31,9 +31,7 @@ async fn run(
     app: Arc<App>,
     job: impl FnOnce(&Store) -> Result<Response, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
-    if !app.settings.args.enable_admin_api {
-        return Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"));
-    }
+    check_enabled(&app)?;
     let store = app.store().ok_or_else(ApiError::stopping)?;
     let context = RequestContext::current();
     let run = move || {
@@ -42,6 +40,14 @@ async fn run(
         result
     };
     tokio::task::spawn_blocking(run).await.map_err(ApiError::internal)?
+}
+
+/// Returns an error unless `--web.enable-admin-api` is set.
+pub(crate) fn check_enabled(app: &App) -> Result<(), ApiError> {
+    match app.settings.args.enable_admin_api {
+        true => Ok(()),
+        false => Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled")),
+    }
 }
 
 /// Logs an administrative request: its sender, its parameters and its outcome. Logs all successful requests.

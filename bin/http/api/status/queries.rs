@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::http::api::admin::audit;
+use crate::http::api::admin::{audit, check_enabled};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::openapi::schema;
 use crate::http::response::success;
@@ -32,7 +32,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
 
 /// DELETE /api/v1/status/queries/{id}: 204 once the request is interrupted.
 pub(crate) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
-    check_admin_api(&app)?;
+    check_enabled(&app)?;
     let id = id.parse().map_err(|_| ApiError::invalid_parameter("id", "must be a number"))?;
     if !app.active_requests.kill(id) {
         return Err(ApiError::new(ErrorKind::NotFound, format!("no active request has the id {id}")));
@@ -73,14 +73,10 @@ pub(crate) async fn list_rejected(State(app): State<Arc<App>>) -> Response {
 
 /// POST /api/v1/admin/rejected_queries/reset: evaluates all of them again. Responds with 204.
 pub(crate) async fn reset_rejected(State(app): State<Arc<App>>) -> Result<StatusCode, ApiError> {
-    check_admin_api(&app)?;
+    check_enabled(&app)?;
     app.query_breaker.reset();
     audit(&RequestContext::current(), None);
     Ok(StatusCode::NO_CONTENT)
-}
-
-fn check_admin_api(app: &App) -> Result<(), ApiError> {
-    if app.settings.args.enable_admin_api { Ok(()) } else { Err(ApiError::unavailable("admin APIs disabled")) }
 }
 
 fn describe(request: &ActiveRequest) -> Value {

@@ -20,8 +20,8 @@ use pprof::{ProfilerGuard, Report};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::audit;
-use crate::http::error::{ApiError, ErrorKind};
+use super::{audit, check_enabled};
+use crate::http::error::ApiError;
 use crate::http::params::Form;
 use crate::http::response::plain;
 use crate::server::app::App;
@@ -56,9 +56,7 @@ pub(crate) async fn heap() -> Response {
 
 async fn take(app: &App, form: &Form) -> Result<Response, ApiError> {
     let duration = Duration::from_secs(seconds(form.first("seconds"))?);
-    if !app.settings.args.enable_admin_api {
-        return Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled"));
-    }
+    check_enabled(app)?;
     // The first profile reads the unwind tables of the program.
     let profiler = spawn_blocking(|| ProfilerGuard::new(FREQUENCY_HZ)).await.map_err(ApiError::internal)?;
     let profiler = profiler.map_err(|error| match error {
