@@ -11,6 +11,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::ops::Deref;
 use std::time::Duration;
 
+use varve_query::Times;
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
 use super::error::{ApiError, ErrorKind};
@@ -178,7 +179,7 @@ impl Form {
     }
 
     /// Parses `start`, `end` and `step` of a range query of at most `points_max` steps.
-    pub(crate) fn steps(&self, points_max: usize) -> Result<Steps, ApiError> {
+    pub(crate) fn steps(&self, points_max: usize) -> Result<Times, ApiError> {
         let time = |name| parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason));
         let (start, end) = (time("start")?, time("end")?);
         if end < start {
@@ -203,7 +204,7 @@ impl Form {
             let text = format!("step of {} is below the minimum of 1ms", seconds(step));
             return Err(ApiError::new(ErrorKind::Execution, text));
         }
-        Ok(Steps { start_ms: to_ms(start), end_ms: to_ms(end), step_ms })
+        Ok(Times::Range { start_ms: to_ms(start), end_ms: to_ms(end), step_ms })
     }
 
     /// Parses `timeout`; `None` if it is missing.
@@ -233,14 +234,6 @@ impl Form {
             .map_err(|reason| ApiError::bad_data(format!("error parsing lookback delta duration: {reason}")))?;
         Ok(Some(nanos).filter(|&nanos| nanos > 0).map(|nanos| (nanos / NANOS_PER_MS as i64).max(1)))
     }
-}
-
-/// The steps of a range query: `start_ms`, then every `step_ms` up to `end_ms`, which is included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Steps {
-    pub(crate) start_ms: i64,
-    pub(crate) end_ms: i64,
-    pub(crate) step_ms: i64,
 }
 
 /// Parses the selectors of `match[]`, for which there may be thousands of regular expressions to compile.

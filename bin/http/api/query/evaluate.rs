@@ -14,7 +14,7 @@ use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::result::write_result;
 use crate::http::error::ApiError;
-use crate::http::params::{Form, Steps, Verbatim, parse_bool};
+use crate::http::params::{Form, Verbatim, parse_bool};
 use crate::http::query_stats::{self, StatsLevel};
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run, run_shared};
 use crate::http::serving::state::HttpState;
@@ -46,7 +46,7 @@ pub(crate) async fn range(
     form: Form,
 ) -> Result<Response, ApiError> {
     let limit = form.limit()?;
-    let times = range_of(&form, &state)?;
+    let times = form.steps(state.app.settings.args.query_max_points)?;
     evaluate(&state, who, Options::read(&form, &headers, limit)?, times).await
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn explain(
     form: Form,
 ) -> Result<Response, ApiError> {
     let is_instant = ["start", "end", "step"].iter().all(|name| form.first(name).is_empty());
-    let times = if is_instant { instant_of(&form)? } else { range_of(&form, &state)? };
+    let times = if is_instant { instant_of(&form)? } else { form.steps(state.app.settings.args.query_max_points)? };
     let options = Options { stats: StatsLevel::Plan, use_cache: false, ..Options::read(&form, &headers, None)? };
     let context = RequestContext::current();
     note_times(&context, times);
@@ -80,11 +80,6 @@ pub(crate) async fn explain(
 
 fn instant_of(form: &Form) -> Result<Times, ApiError> {
     Ok(Times::Instant(form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms())))
-}
-
-fn range_of(form: &Form, state: &HttpState) -> Result<Times, ApiError> {
-    let Steps { start_ms, end_ms, step_ms } = form.steps(state.app.settings.args.query_max_points)?;
-    Ok(Times::Range { start_ms, end_ms, step_ms })
 }
 
 async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Times) -> Result<Response, ApiError> {
