@@ -12,6 +12,7 @@ use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{Db, Options, QueryContext, WalSync};
 
 use super::features::FeatureArgs;
+use super::query::parse_time_ms;
 use super::scratch_dir::ScratchDir;
 use crate::printing::{error_chain, failure};
 
@@ -98,7 +99,7 @@ fn test_rules(args: &RulesArgs) -> Result<bool> {
         diff: args.diff,
         debug: args.debug,
         selects: &selects,
-        parse_time: &parse_time,
+        parse_time: &|text| parse_time_ms(text).map_err(|error| error.to_string()),
         open: &open,
     };
     let mut suites: Vec<Suite<'_>> = Vec::new();
@@ -159,15 +160,6 @@ fn print(results: &Result<Vec<TestResult>, String>) {
         }
     }
     println!();
-}
-
-/// Parses seconds since the epoch or RFC 3339, in milliseconds.
-fn parse_time(text: &str) -> Result<i64, String> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Ok((seconds * 1000.0).round() as i64);
-    }
-    let time: jiff::Timestamp = text.parse().map_err(|_| format!("cannot parse {text:?} to a valid timestamp"))?;
-    Ok(time.as_millisecond())
 }
 
 /// Returns the results in the format of JUnit. Time and skipped tests are left out.
