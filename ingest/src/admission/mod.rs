@@ -168,8 +168,7 @@ impl AdmissionControl {
         self.log.pass_until(deadline)?;
         let team = origin.team.map(|name| self.budgets.team_sent(name, origin.user));
         self.wait_for_samples(origin.on_queued, team, body_size, deadline)?;
-        let permit = self.permit(origin.on_queued, team, size, deadline)?;
-        Ok(Permit { added_label: origin.added_label, labels: origin.labels, ..permit })
+        self.permit(origin, team, size, deadline)
     }
 
     /// Takes steps 3 to 5 for samples of a rule. Without a team, no budget applies.
@@ -182,12 +181,12 @@ impl AdmissionControl {
         if team.is_some() {
             self.wait_for_samples(None, team, size, deadline)?;
         }
-        self.permit(None, team, size, deadline)
+        self.permit(&Origin::default(), team, size, deadline)
     }
 
     fn permit<'a>(
         &'a self,
-        on_queued: Option<&'a dyn Fn()>,
+        origin: &Origin<'a>,
         team: Option<Team>,
         size: usize,
         deadline: Instant,
@@ -195,10 +194,10 @@ impl AdmissionControl {
         let memory = self.memory.reserve_until(size, deadline)?;
         Ok(Permit {
             control: self,
-            on_queued,
+            on_queued: origin.on_queued,
             team,
-            added_label: None,
-            labels: &[],
+            added_label: origin.added_label,
+            labels: origin.labels,
             memory,
             priority: None,
             creation: Creation::NotRequested,
@@ -216,14 +215,13 @@ impl AdmissionControl {
     ) -> Result<(), WriteError> {
         // Fast path: the budget has room.
         let Err(denied) = self.budgets.check_samples(team) else { return Ok(()) };
-        let mut deferred = Deferred::default();
-        deferred.note(team.unwrap_or_default(), denied);
-        let _slot = self.reserve_slot(on_queued, body_size, &deferred)?;
-        self.budgets.wait_for_samples(team, deadline).map_err(|denied| {
+        let deferred = |denied| {
             let mut deferred = Deferred::default();
             deferred.note(team.unwrap_or_default(), denied);
-            self.throttled(&deferred, None)
-        })
+            deferred
+        };
+        let _slot = self.reserve_slot(on_queued, body_size, &deferred(denied))?;
+        self.budgets.wait_for_samples(team, deadline).map_err(|denied| self.throttled(&deferred(denied), None))
     }
 
     fn reserve_slot(

@@ -16,6 +16,7 @@ use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Sp
 use crate::admission::memory::Reservation;
 use crate::error::WriteError;
 use crate::limits::Limits;
+use crate::remote_write::v1;
 
 /// A batch being built, series by series.
 #[derive(Debug)]
@@ -87,9 +88,9 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         let start = self.encoded.len();
         self.put_labels(labels)?;
         self.reserve(EXEMPLAR_SIZE_MAX)?;
-        self.encoded.push(EXEMPLAR_VALUE);
+        self.encoded.push(v1::EXEMPLAR_VALUE as u8);
         self.encoded.extend_from_slice(&value.to_bits().to_le_bytes());
-        self.encoded.push(EXEMPLAR_TIMESTAMP);
+        self.encoded.push(v1::EXEMPLAR_TIMESTAMP as u8);
         encode_varint(timestamp_ms.cast_unsigned(), self.encoded);
         self.batch.push_exemplar(Span::new(start, self.encoded.len()));
         self.limits.check_exemplars(self.batch.exemplars.len())
@@ -118,9 +119,9 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         for (name, value) in labels {
             self.reserve(name.len() + value.len() + LABEL_SIZE_MAX)?;
             let size_of = |string: &str| 1 + encoded_len_varint(string.len() as u64) + string.len();
-            self.encoded.push(LABEL);
+            self.encoded.push(v1::LABEL_KEY);
             encode_varint((size_of(name) + size_of(value)) as u64, self.encoded);
-            for (key, string) in [(LABEL_NAME, name), (LABEL_VALUE, value)] {
+            for (key, string) in [(v1::NAME_KEY, name), (v1::VALUE_KEY, value)] {
                 self.encoded.push(key);
                 encode_varint(string.len() as u64, self.encoded);
                 self.encoded.extend_from_slice(string.as_bytes());
@@ -148,11 +149,6 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
     }
 }
 
-const LABEL: u8 = 1 << 3 | 2;
-const LABEL_NAME: u8 = 1 << 3 | 2;
-const LABEL_VALUE: u8 = 2 << 3 | 2;
-const EXEMPLAR_VALUE: u8 = 2 << 3 | 1;
-const EXEMPLAR_TIMESTAMP: u8 = 3 << 3;
 /// Maximum size of a label without its strings.
 const LABEL_SIZE_MAX: usize = 3 + 3 * 10;
 /// Maximum size of an exemplar without its labels.
@@ -164,7 +160,6 @@ mod tests {
     use super::*;
     use crate::admission::memory::Memory;
     use crate::remote_write::message;
-    use crate::remote_write::v1;
     use prost::Message;
 
     #[test]

@@ -333,9 +333,9 @@ const TIME_SERIES: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 const LABEL_NAME: Key = len_key(1);
 const LABEL_VALUE: Key = len_key(2);
 /// Keys as single bytes: their varints have one byte.
-const LABEL_KEY: u8 = LABELS as u8;
-const NAME_KEY: u8 = LABEL_NAME as u8;
-const VALUE_KEY: u8 = LABEL_VALUE as u8;
+pub(crate) const LABEL_KEY: u8 = LABELS as u8;
+pub(crate) const NAME_KEY: u8 = LABEL_NAME as u8;
+pub(crate) const VALUE_KEY: u8 = LABEL_VALUE as u8;
 const SAMPLE_KEY: u8 = SAMPLES as u8;
 const VALUE_OF_SAMPLE_KEY: u8 = SAMPLE_VALUE as u8;
 const TIME_OF_SAMPLE_KEY: u8 = SAMPLE_TIMESTAMP as u8;
@@ -344,8 +344,8 @@ const SAMPLE_VALUE: Key = fixed64_key(1);
 const SAMPLE_TIMESTAMP: Key = varint_key(2);
 const SAMPLE: u32 = 1 << 1 | 1 << 2;
 
-pub(super) const EXEMPLAR_VALUE: Key = fixed64_key(2);
-pub(super) const EXEMPLAR_TIMESTAMP: Key = varint_key(3);
+pub(crate) const EXEMPLAR_VALUE: Key = fixed64_key(2);
+pub(crate) const EXEMPLAR_TIMESTAMP: Key = varint_key(3);
 
 const FAMILY_TYPE: Key = varint_key(1);
 const FAMILY_NAME: Key = len_key(2);

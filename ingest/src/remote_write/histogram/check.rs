@@ -6,6 +6,8 @@
 
 use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
+use self::InvalidHistogram as Invalid;
+
 const SCHEMA_MIN: i32 = -4;
 const SCHEMA_MAX: i32 = 8;
 /// The finest schema that is reduced.
@@ -58,7 +60,7 @@ pub(crate) enum InvalidHistogram {
     Schema(i32),
 }
 
-type Checked<T = ()> = Result<T, InvalidHistogram>;
+type Checked<T = ()> = Result<T, Invalid>;
 
 /// Checks a histogram and sets its schema. Negative integer counts are above `i64::MAX`.
 pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histogram> {
@@ -69,7 +71,7 @@ pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histog
     match schema {
         SCHEMA_CUSTOM => check_custom(&histogram)?,
         SCHEMA_MIN..=SCHEMA_MAX => check_exponential(&histogram)?,
-        _ => return Err(InvalidHistogram::Schema(schema)),
+        _ => return Err(Invalid::Schema(schema)),
     }
     check_counts(&histogram)?;
     // Exact: -53, or -4 to 8.
@@ -78,7 +80,6 @@ pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histog
 }
 
 fn check_custom(histogram: &Histogram) -> Checked {
-    use InvalidHistogram as Invalid;
     let (n_positive, n_negative) = histogram.counts.n_buckets();
     let (bounds, spans) = (&histogram.custom_bounds, &histogram.positive_spans);
     for (i, bound) in bounds.iter().enumerate() {
@@ -102,7 +103,6 @@ fn check_custom(histogram: &Histogram) -> Checked {
 }
 
 fn check_exponential(histogram: &Histogram) -> Checked {
-    use InvalidHistogram as Invalid;
     let (n_positive, n_negative) = histogram.counts.n_buckets();
     check_spans(&histogram.positive_spans, n_positive)?;
     check_spans(&histogram.negative_spans, n_negative)?;
@@ -118,7 +118,6 @@ fn check_exponential(histogram: &Histogram) -> Checked {
 }
 
 fn check_spans(spans: &[BucketSpan], n_buckets: usize) -> Checked {
-    use InvalidHistogram as Invalid;
     let (mut n_spanned, mut end) = (0_u64, 0_i64);
     for (i, span) in spans.iter().enumerate() {
         require(i == 0 || span.offset >= 0, Invalid::SpanNegativeOffset)?;
@@ -133,7 +132,6 @@ fn check_spans(spans: &[BucketSpan], n_buckets: usize) -> Checked {
 
 /// Checks positive buckets, and that the count is the sum of all buckets.
 fn check_counts(histogram: &Histogram) -> Checked {
-    use InvalidHistogram as Invalid;
     match &histogram.counts {
         HistogramCounts::Float { count, positive, .. } => {
             require(!any_less(&[*count]), Invalid::NegativeCount)?;
@@ -152,7 +150,7 @@ fn check_counts(histogram: &Histogram) -> Checked {
     }
 }
 
-fn require(holds: bool, otherwise: InvalidHistogram) -> Checked {
+fn require(holds: bool, otherwise: Invalid) -> Checked {
     if holds { Ok(()) } else { Err(otherwise) }
 }
 
@@ -234,13 +232,12 @@ mod tests {
         Histogram { counts, positive_spans, ..Histogram::default() }
     }
 
-    fn refused(histogram: Histogram, schema: i32) -> InvalidHistogram {
+    fn refused(histogram: Histogram, schema: i32) -> Invalid {
         check(histogram.clone(), schema).map(|_| histogram).unwrap_err()
     }
 
     #[test]
     fn invalid_histograms_have_the_errors_of_prometheus() {
-        use InvalidHistogram as Invalid;
         let good = whole(&[1, 2], 2);
         for schema in [-4, 0, 8] {
             assert_eq!(i32::from(check(good.clone(), schema).unwrap().schema), schema);
@@ -295,7 +292,6 @@ mod tests {
 
     #[test]
     fn custom_bounds_ascend_are_finite_and_enough() {
-        use InvalidHistogram as Invalid;
         let with = |bounds: &[f64]| Histogram { custom_bounds: bounds.to_vec(), ..whole(&[1, 2], 2) };
         assert!(check(with(&[0.5, 1.0]), -53).is_ok());
         assert_eq!(refused(with(&[0.5]), -53), Invalid::CustomBoundsTooFew);
@@ -328,6 +324,6 @@ mod tests {
         assert_eq!(reduced.positive_spans, spans);
         let far = check(whole(&[1, 2], 2), 52).unwrap();
         assert_eq!(far.positive_spans, [BucketSpan { offset: 1, length: 1 }]);
-        assert_eq!(refused(whole(&[1], 2), 9), InvalidHistogram::SpansBucketsMismatch);
+        assert_eq!(refused(whole(&[1], 2), 9), Invalid::SpansBucketsMismatch);
     }
 }
