@@ -1,7 +1,7 @@
 //! A group of rules: its definition, its schedule and its state.
 //!
 //! `evaluate` runs one evaluation, `dependencies` finds the rules that may run at the same time, `reload` carries state
-//! over to a changed group.
+//! over to a changed group, `restart` loads the state before a restart.
 //!
 //! Invariants
 //! 1. A group runs one evaluation at a time: [`Group::evaluate`] holds `running`.
@@ -12,6 +12,7 @@
 mod dependencies;
 mod evaluate;
 mod reload;
+mod restart;
 #[cfg(test)]
 mod tests;
 
