@@ -15,7 +15,7 @@ use crate::file::Texts;
 use crate::time::Time;
 
 pub use restore::RestoreOptions;
-pub(crate) use restore::{continue_from, restore};
+pub(crate) use restore::{Stored, restore};
 pub(crate) use rule::{Evaluation, Source, evaluate};
 
 /// The metric of active alerts.

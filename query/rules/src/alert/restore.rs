@@ -1,10 +1,15 @@
 //! Continues alerts after a restart, from the series `ALERTS_FOR_STATE`.
 //!
 //! Without catch-up, [`restore`] works as in Prometheus 3.16: the outage does not count as pending time, and a pending
-//! alert fires only after a grace period. With catch-up no evaluation is missing, so [`continue_from`] loads the alerts
-//! of the last evaluation unchanged.
+//! alert fires only after a grace period. With catch-up no evaluation is missing, so [`Stored`] has the alerts of the
+//! last evaluation.
+//!
+//! `keep_firing_for`: Prometheus 3.16 restores only alerts that match after the restart, so an alert that fires because
+//! of `keep_firing_for` is lost. With catch-up it continues: its samples show that it fires, and repeated evaluations
+//! show since when it no longer matches. A staleness marker of `ALERTS` shows that it was resolved. Without catch-up
+//! evaluations are missing, and Varve does as Prometheus does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,37 +63,81 @@ fn active_at(sample: Sample, hold: Duration, now: Time, grace_period: Duration) 
     }
 }
 
-/// Returns the alerts that are active according to the newest samples of `ALERTS_FOR_STATE` and `ALERTS`. `texts` are
-/// the labels of the rule.
-pub(crate) fn continue_from(for_state: &Newest, states: &Newest, hold: Duration, texts: &Texts) -> Alerts {
-    let labels_of = |series: &Labels| {
-        // A label whose template expands to nothing is stored as the text of the template.
-        let is_raw = |(name, text): &(&String, &String)| text.contains("{{") && series.get(name) == Some(text);
-        let raw = texts.iter().filter(is_raw).map(|(name, _)| (name.as_str(), ""));
-        with_labels(series, raw.chain([(METRIC_NAME, "")]))
-    };
-    let is_firing = |series: &Labels| series.get(ALERT_STATE) == Some(AlertState::Firing.name());
-    let firing: BTreeMap<Labels, i64> = states
-        .iter()
-        .filter(|(series, _)| is_firing(series))
-        .map(|(series, sample)| (with_labels(&labels_of(series), [(ALERT_STATE, "")]), sample.timestamp_ms))
-        .collect();
-    let alert = |(series, sample): &(Labels, Sample)| {
-        let labels = labels_of(series);
-        let active_at = Time::from_seconds(sample.value as i64);
-        let is_firing = firing.get(&labels).is_some_and(|&fired_ms| fired_ms >= sample.timestamp_ms);
-        let alert = Alert {
-            state: if is_firing { AlertState::Firing } else { AlertState::Pending },
-            labels: labels.clone(),
-            annotations: Arc::default(),
-            value: 0.0,
-            active_at,
-            fired_at: is_firing.then(|| active_at + hold),
-            resolved_at: None,
-            last_sent_at: None,
-            keep_firing_since: None,
+/// What the store has of the alerts of a rule up to an evaluation.
+pub(crate) struct Stored {
+    /// The newest samples of `ALERTS_FOR_STATE`, without those that are staleness markers.
+    pub(crate) for_state: Newest,
+    /// The newest samples of `ALERTS`, without those that are staleness markers.
+    pub(crate) states: Newest,
+    /// The series of `ALERTS` whose newest samples are staleness markers.
+    ended: Newest,
+}
+
+impl Stored {
+    /// Sorts the newest samples of `ALERTS_FOR_STATE` and `ALERTS`.
+    pub(crate) fn new(mut for_state: Newest, states: Newest) -> Self {
+        let is_marker = |(_, sample): &(Labels, Sample)| is_stale_nan(sample.value);
+        for_state.retain(|sample| !is_marker(sample));
+        let (ended, states) = states.into_iter().partition(is_marker);
+        Self { for_state, states, ended }
+    }
+
+    /// Returns the active alerts. `texts` are the labels of the rule.
+    pub(crate) fn alerts(&self, hold: Duration, texts: &Texts) -> Alerts {
+        let is_firing = |series: &Labels| series.get(ALERT_STATE) == Some(AlertState::Firing.name());
+        let firing = self.states.iter().filter(|(series, _)| is_firing(series));
+        let firing: BTreeMap<Labels, i64> =
+            firing.map(|(series, sample)| (without_state(&labels_of(series, texts)), sample.timestamp_ms)).collect();
+        let alert = |(series, sample): &(Labels, Sample)| {
+            let labels = labels_of(series, texts);
+            let active_at = Time::from_seconds(sample.value as i64);
+            let is_firing =
+                firing.get(&without_state(&labels)).is_some_and(|&fired_ms| fired_ms >= sample.timestamp_ms);
+            let alert = Alert {
+                state: if is_firing { AlertState::Firing } else { AlertState::Pending },
+                labels: labels.clone(),
+                annotations: Arc::default(),
+                value: 0.0,
+                active_at,
+                fired_at: is_firing.then(|| active_at + hold),
+                resolved_at: None,
+                last_sent_at: None,
+                keep_firing_since: None,
+            };
+            (labels, alert)
         };
-        (labels, alert)
-    };
-    for_state.iter().map(alert).collect()
+        self.for_state.iter().map(alert).collect()
+    }
+
+    /// Ends the alerts whose newest sample of `ALERTS` is a staleness marker: firing ones are resolved at `tick`, and
+    /// pending ones are removed.
+    pub(crate) fn end(&self, alerts: &mut Alerts, texts: &Texts, tick: Time) {
+        let keys = |stored: &Newest| -> BTreeSet<Labels> {
+            stored.iter().map(|(series, _)| without_state(&labels_of(series, texts))).collect()
+        };
+        let (ended, active) = (keys(&self.ended), keys(&self.states));
+        // An alert that begins to fire has a marker of its pending state, and a sample.
+        let has_ended = |labels| ended.contains(&labels) && !active.contains(&labels);
+        alerts.retain(|labels, alert| {
+            if !has_ended(without_state(labels)) {
+                return true;
+            }
+            let is_resolved = alert.state == AlertState::Firing;
+            (alert.state, alert.resolved_at) = (AlertState::Inactive, Some(tick));
+            is_resolved
+        });
+    }
+}
+
+/// Returns the labels of the alert that wrote a series.
+fn labels_of(series: &Labels, texts: &Texts) -> Labels {
+    // A label whose template expands to nothing is stored as the text of the template.
+    let is_raw = |(name, text): &(&String, &String)| text.contains("{{") && series.get(name) == Some(text);
+    let raw = texts.iter().filter(is_raw).map(|(name, _)| (name.as_str(), ""));
+    with_labels(series, raw.chain([(METRIC_NAME, "")]))
+}
+
+/// Returns the labels without that of the state, which replaces a label of the same name in `ALERTS`.
+fn without_state(labels: &Labels) -> Labels {
+    with_labels(labels, [(ALERT_STATE, "")])
 }

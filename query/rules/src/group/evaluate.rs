@@ -115,14 +115,28 @@ impl Group {
         iteration
     }
 
-    /// Sends firing alerts again while the group catches up. Otherwise Alertmanager would resolve them.
+    /// Sends firing alerts again while the group catches up. Otherwise Alertmanager would resolve them. Omits alerts
+    /// that `keep_firing_for` no longer keeps: Alertmanager may have resolved them.
     pub fn resend(&self, now: Time, storage: &dyn Storage, settings: &Settings) {
-        let is_firing = |alert: &Alert| alert.state == AlertState::Firing;
-        self.rules.iter().for_each(|rule| self.send(rule, now, is_firing, storage, settings));
+        for rule in &self.rules {
+            let RuleKind::Alerting(alerting) = &rule.definition.kind else { continue };
+            let keep_firing_for = duration(alerting.keep_firing_for_ms);
+            let has_ended = |since| now.is_past(since, keep_firing_for);
+            let fires =
+                |alert: &Alert| alert.state == AlertState::Firing && !alert.keep_firing_since.is_some_and(has_ended);
+            self.send(rule, now, &fires, storage, settings);
+        }
     }
 
     /// Sends the alerts of a rule that are due and pass `selects`.
-    fn send(&self, rule: &Rule, now: Time, selects: fn(&Alert) -> bool, storage: &dyn Storage, settings: &Settings) {
+    fn send(
+        &self,
+        rule: &Rule,
+        now: Time,
+        selects: &dyn Fn(&Alert) -> bool,
+        storage: &dyn Storage,
+        settings: &Settings,
+    ) {
         if self.is_dry_run() || !rule.is_alerting() {
             return;
         }
@@ -234,7 +248,7 @@ impl Run<'_> {
     /// Sends the alerts that are due.
     fn send(&self, rule: &Rule) {
         if self.mode == Mode::Live {
-            self.group.send(rule, self.tick, |_| true, self.storage, self.settings);
+            self.group.send(rule, self.tick, &|_| true, self.storage, self.settings);
         }
     }
 

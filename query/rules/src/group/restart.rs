@@ -1,14 +1,14 @@
 //! State of a group after a restart: restored as in Prometheus, or continued from the last evaluation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use varve_tsdb::staleness::is_stale_nan;
 use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
 
 use super::evaluate::{Mode, Run};
 use super::{Group, Settings, duration};
-use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, AlertState};
+use crate::alert::{self, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts, Stored};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::Rule;
 use crate::storage::{Failure, Storage};
@@ -66,7 +66,7 @@ impl Group {
 
     /// Loads the alerts that were active at `last`, so that the evaluations after it continue from them. A failed
     /// evaluation writes no samples, so alerts may be some intervals older. Also loads the alerts that became active
-    /// until `newest`, an evaluation that will be repeated, so that they are sent again before.
+    /// or were resolved until `newest`, an evaluation that will be repeated, so that they are sent correctly before.
     ///
     /// # Errors
     /// The store could not be read.
@@ -77,50 +77,18 @@ impl Group {
         storage: &dyn Storage,
         settings: &Settings,
     ) -> Result<(), Failure> {
-        let offset = self.query_offset(settings);
-        let start = last - offset - self.schedule.interval() * CONTINUED_INTERVALS;
-        let mut all_shared = BTreeSet::new();
+        let continuation = Continuation { group: self, last, newest, storage, settings };
+        let mut shared = BTreeSet::new();
         for rule in &self.rules {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
-                let stored = |metric, end: Time| {
-                    let range = TimeRange { start_ms: start.ms(), end_ms: (end - offset).ms() };
-                    let mut stored = storage.newest(&rule.matchers(metric), range)?;
-                    stored.retain(|(_, sample)| !is_stale_nan(sample.value));
-                    Ok::<_, Failure>(stored)
-                };
-                let (for_state, mut states) = (stored(ALERTS_FOR_STATE, last)?, stored(ALERTS, last)?);
-                let series = for_state.iter().chain(&states).map(|(labels, _)| labels.clone());
-                let others = self.other_matchers(rule);
-                let (shared, written) = series.partition::<BTreeSet<_>, _>(|labels| is_any(&others, labels));
-                // Any of these rules may have a shared alert. Without its state it is pending: it fires again at once
-                // if it matches, and no other rule sends it as resolved.
-                states.retain(|(labels, _)| !shared.contains(labels));
-                all_shared.extend(shared);
-                let hold = duration(alerting.for_ms);
-                let mut alerts = alert::continue_from(&for_state, &states, hold, &rule.definition.labels);
-                if newest > last {
-                    let mut for_state = stored(ALERTS_FOR_STATE, newest)?;
-                    for_state.retain(|(labels, _)| !is_any(&others, labels));
-                    let states = stored(ALERTS, newest)?;
-                    let newer = alert::continue_from(&for_state, &states, hold, &rule.definition.labels);
-                    for (labels, alert) in newer {
-                        alerts.entry(labels).or_insert(alert);
-                    }
-                }
-                if alerts.values().any(|alert| alert.state == AlertState::Firing) {
-                    let mode = Mode::CatchUp;
-                    let run = Run { group: self, tick: last, offset, mode, scans: None, storage, settings };
-                    run.annotate(rule, alerting, &mut alerts);
-                }
-                rule.set_alerts(alerts).map_err(Failure::new)?;
-                rule.state.lock().written = written;
+                shared.extend(continuation.load(rule, alerting)?);
             }
             rule.state.lock().is_restored = true;
         }
         let mut state = self.state.lock();
         state.restores = false;
         state.status.last_tick = Some(last);
-        state.stale.extend(all_shared);
+        state.stale.extend(shared);
         Ok(())
     }
 
@@ -133,20 +101,85 @@ impl Group {
     }
 }
 
-impl Run<'_> {
-    /// Sets the annotations and values of alerts as the evaluation has found them. If that fails, they stay empty until
-    /// the next evaluation.
-    fn annotate(&self, rule: &Rule, alerting: &Alerting, alerts: &mut alert::Alerts) {
-        let from = self.group.of(&rule.definition.name);
-        let found = self
-            .storage
-            .query(&from, &self.query(rule))
-            .and_then(|answer| self.with_templates(rule, alerting, |evaluation| evaluation.matched(&answer.samples)));
-        for (labels, new) in found.into_iter().flatten() {
-            if let Some(alert) = alerts.get_mut(&labels) {
-                (alert.annotations, alert.value) = (new.annotations, new.value);
+/// A group that continues after a restart. See [`Group::continue_from`].
+struct Continuation<'a> {
+    group: &'a Group,
+    last: Time,
+    newest: Time,
+    storage: &'a dyn Storage,
+    settings: &'a Settings,
+}
+
+impl Continuation<'_> {
+    /// Loads the alerts and the series of a rule. Returns the series that other rules may have written as well.
+    fn load(&self, rule: &Rule, alerting: &Alerting) -> Result<BTreeSet<Labels>, Failure> {
+        let (hold, texts) = (duration(alerting.for_ms), &rule.definition.labels);
+        let others = self.group.other_matchers(rule);
+        let mut stored = self.stored(rule, self.last)?;
+        let series = stored.for_state.iter().chain(&stored.states).map(|(labels, _)| labels.clone());
+        let (shared, written) = series.partition::<BTreeSet<_>, _>(|labels| is_any(&others, labels));
+        // Any of these rules may have a shared alert. Without its state it is pending: it fires again at once if it
+        // matches, and no other rule sends it as resolved.
+        stored.states.retain(|(labels, _)| !shared.contains(labels));
+        let mut alerts = stored.alerts(hold, texts);
+        if self.newest > self.last {
+            let mut newer = self.stored(rule, self.newest)?;
+            newer.for_state.retain(|(labels, _)| !is_any(&others, labels));
+            for (labels, alert) in newer.alerts(hold, texts) {
+                alerts.entry(labels).or_insert(alert);
             }
+            newer.end(&mut alerts, texts, self.newest);
         }
+        self.recall(rule, alerting, &mut alerts);
+        rule.set_alerts(alerts).map_err(Failure::new)?;
+        rule.state.lock().written = written;
+        Ok(shared)
+    }
+
+    /// Returns what the store has of the alerts of a rule up to an evaluation.
+    fn stored(&self, rule: &Rule, end: Time) -> Result<Stored, Failure> {
+        let (offset, interval) = (self.group.query_offset(self.settings), self.group.schedule.interval());
+        let start = self.last - offset - interval * CONTINUED_INTERVALS;
+        let range = TimeRange { start_ms: start.ms(), end_ms: (end - offset).ms() };
+        let newest = |metric| self.storage.newest(&rule.matchers(metric), range);
+        Ok(Stored::new(newest(ALERTS_FOR_STATE)?, newest(ALERTS)?))
+    }
+
+    /// Sets the annotations and values of firing alerts as their last match had them, and the time since which they
+    /// fire only because of `keep_firing_for`. Repeats the evaluations before the restart, newest first, until each
+    /// alert has matched. Ends early if an evaluation fails or if all take longer than the interval of the group. Then
+    /// alerts fire longer, and their annotations are empty until they match.
+    fn recall(&self, rule: &Rule, alerting: &Alerting, alerts: &mut Alerts) {
+        let keep_firing_for = duration(alerting.keep_firing_for_ms);
+        let (mut tick, interval, clock) = (self.newest, self.group.schedule.interval(), Instant::now());
+        let mut left: BTreeMap<&Labels, &mut Alert> =
+            alerts.iter_mut().filter(|(_, alert)| alert.state == AlertState::Firing).collect();
+        while !left.is_empty() && clock.elapsed() < interval && !self.storage.is_stopping() {
+            let Ok(matched) = self.matched(rule, alerting, tick) else { return };
+            left.retain(|labels, alert| match matched.get(*labels) {
+                Some(found) => {
+                    (alert.annotations, alert.value) = (Arc::clone(&found.annotations), found.value);
+                    false
+                }
+                None => {
+                    alert.keep_firing_since = Some(tick).filter(|_| !keep_firing_for.is_zero());
+                    true
+                }
+            });
+            if self.last.is_past(tick, keep_firing_for) {
+                return;
+            }
+            tick = tick - interval;
+        }
+    }
+
+    /// Returns the alerts that match at an evaluation.
+    fn matched(&self, rule: &Rule, alerting: &Alerting, tick: Time) -> Result<Alerts, Failure> {
+        let &Self { group, storage, settings, .. } = self;
+        let offset = group.query_offset(settings);
+        let run = Run { group, tick, offset, mode: Mode::CatchUp, scans: None, storage, settings };
+        let answer = storage.query(&group.of(&rule.definition.name), &run.query(rule))?;
+        run.with_templates(rule, alerting, |evaluation| evaluation.matched(&answer.samples))
     }
 }
 
@@ -155,4 +188,3 @@ fn is_any(rules: &[Vec<Matcher>], series: &Labels) -> bool {
     let passes = |matcher: &Matcher| matcher.matches(series.get(matcher.name()).unwrap_or_default());
     rules.iter().any(|matchers| matchers.iter().all(passes))
 }
-

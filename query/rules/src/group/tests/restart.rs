@@ -6,6 +6,10 @@ use super::*;
 fn restart(rule: &str, before: i64, down: i64) -> (Arc<Group>, Fake, i64) {
     let fake = Fake::default();
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    restart_with(fake, rule, before, down)
+}
+
+fn restart_with(fake: Fake, rule: &str, before: i64, down: i64) -> (Arc<Group>, Fake, i64) {
     let old = group(rule);
     (0..before).for_each(|minute| evaluate(&old, &fake, minute * MINUTE));
     fake.take_sent();
@@ -69,7 +73,6 @@ fn a_caught_up_group_continues_its_alerts() {
 #[test]
 fn a_group_that_catches_up_sends_its_firing_alerts_again() {
     let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, annotations: {x: '{{ $value }}'}}", 7, 2);
-    let at = |minute| Time::from_seconds(T0 + minute * MINUTE);
     group.continue_from(at(6), at(6), &fake, &settings()).unwrap();
     group.resend(at(start), &fake, &settings());
     assert_eq!(fake.sent.lock()[0].annotations["x"], "5", "those of its last evaluation");
@@ -181,4 +184,66 @@ fn the_last_evaluation_is_found_in_the_store() {
     let foreign = Sample { timestamp_ms: (tick + Duration::from_secs(50)).ms(), value: 1.0 };
     fake.written.lock().push((labels("r a=1"), foreign));
     assert_eq!(found(3600), Some(tick));
+}
+
+/// A restart of a rule that matches `m` with `keep_firing_for: 5m` after `before` evaluations. The first four match.
+fn restart_kept(before: i64) -> (Arc<Group>, Fake) {
+    let fake = Fake::default();
+    for minute in 0..4 {
+        let sample = Sample { timestamp_ms: (T0 + minute * MINUTE) * 1000, value: 5.0 };
+        fake.written.lock().push((labels("m a=1"), sample));
+    }
+    let rule = "{alert: A, expr: m, keep_firing_for: 5m, annotations: {x: '{{ $value }}'}}";
+    let (group, fake, _) = restart_with(fake, rule, before, 0);
+    (group, fake)
+}
+
+fn at(minute: i64) -> Time {
+    Time::from_seconds(T0 + minute * MINUTE)
+}
+
+/// A restart began `keep_firing_for` anew.
+#[test]
+fn an_alert_keeps_firing_until_its_deadline_before_the_restart() {
+    for newest in 3..9 {
+        for last in [newest - 1, newest] {
+            let (group, fake) = restart_kept(newest + 1);
+            group.continue_from(at(last), at(newest), &fake, &settings()).unwrap();
+            let alert = group.rules[0].status().alerts.remove(0);
+            assert_eq!(alert.keep_firing_since, (newest > 3).then(|| at(4)), "{last} {newest}");
+            assert_eq!((alert.value, alert.annotations["x"].as_str()), (5.0, "5"), "those of its last match");
+            for minute in last + 1..9 {
+                group.evaluate(at(minute), Mode::CatchUp, &fake, &settings());
+                assert_eq!(states(&group), "1:firing", "{last} {newest} {minute}");
+            }
+            group.evaluate(at(9), Mode::CatchUp, &fake, &settings());
+            assert_eq!(states(&group), "1:inactive", "{last} {newest}");
+        }
+    }
+}
+
+/// The alert was sent as firing, because the evaluation before the last one was the state to continue from.
+#[test]
+fn an_alert_resolved_before_a_restart_does_not_fire_again() {
+    let (group, fake) = restart_kept(10);
+    group.continue_from(at(8), at(9), &fake, &settings()).unwrap();
+    assert_eq!(states(&group), "1:inactive");
+    group.resend(at(12), &fake, &settings());
+    for minute in 9..12 {
+        group.evaluate(at(minute), Mode::CatchUp, &fake, &settings());
+        assert_eq!(states(&group), "1:inactive");
+    }
+    assert!(fake.take_sent().is_empty());
+    evaluate(&group, &fake, 12 * MINUTE);
+    assert_eq!(fake.take_sent(), ["1: 0..540"], "as resolved");
+}
+
+#[test]
+fn an_alert_past_its_deadline_is_not_sent_as_firing() {
+    let (group, fake) = restart_kept(6);
+    group.continue_from(at(4), at(5), &fake, &settings()).unwrap();
+    group.resend(at(8), &fake, &settings());
+    assert_eq!(fake.take_sent(), ["1: 0..720"]);
+    group.resend(at(10), &fake, &settings());
+    assert!(fake.take_sent().is_empty());
 }
