@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::histogram::Histogram;
+use varve_tsdb::histogram::{Histogram, InvalidHistogram};
 use varve_tsdb::{Sample, SeriesHandle};
 
 use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
@@ -15,7 +15,7 @@ use crate::batch::{HistogramEntry, SeriesEntry, SeriesSamples};
 use crate::error::WriteError;
 use crate::outcome::{Example, ExemplarRejection, Reason, Rejects, SampleCounts, Written};
 use crate::relabel::Attribution;
-use crate::remote_write::histogram::{self, InvalidHistogram};
+use crate::remote_write::histogram;
 use crate::remote_write::wire::Reader;
 use crate::resolve::{Resolved, Resolver};
 use crate::route::Route;

@@ -2,9 +2,9 @@
 
 mod check;
 
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, InvalidHistogram, ResetHint};
 
-pub(crate) use self::check::{InvalidHistogram, check};
+pub(crate) use self::check::check;
 
 use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
 use crate::batch::Version;

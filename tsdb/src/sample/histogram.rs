@@ -3,7 +3,11 @@
 //! The fields have the same meaning as in Prometheus' `prompb/types.proto` and `model/histogram`. The store does not
 //! interpret them.
 
+mod validate;
+
 use super::staleness::is_stale_nan;
+
+pub use validate::InvalidHistogram;
 
 /// Maximum number of positive and negative buckets together, of spans, and of custom bounds.
 pub const HISTOGRAM_BUCKETS_MAX: usize = 1 << 16;

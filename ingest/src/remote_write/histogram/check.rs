@@ -1,66 +1,13 @@
-//! Checks of native histograms, in the order and with the messages of `Validate` in Prometheus' `model/histogram`
-//! (3.16). Schemas from 9 to 52 are reduced to 8 first, as in its remote-write receiver.
-//!
-//! Deliberately different: Prometheus accepts any zero threshold. A NaN has no order, so no merge of zero buckets ends
-//! for it, and a negative or infinite threshold has no meaning.
+//! Checks of native histograms. Schemas from 9 to 52 are reduced to 8 first, as in the remote-write receiver of
+//! Prometheus 3.16.
 
-use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, InvalidHistogram};
 
-use self::InvalidHistogram as Invalid;
-
-const SCHEMA_MIN: i32 = -4;
 const SCHEMA_MAX: i32 = 8;
 /// The finest schema that is reduced.
 const SCHEMA_REDUCED_MAX: i32 = 52;
-const SCHEMA_CUSTOM: i32 = CUSTOM_BUCKETS_SCHEMA as i32;
 
-/// The reason why a histogram is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub(crate) enum InvalidHistogram {
-    #[error("histogram's observation count should be at least the number of observations found in the buckets")]
-    CountNotBigEnough,
-    #[error(
-        "histogram's observation count should equal the number of observations found in the buckets (in absence of NaN)"
-    )]
-    CountMismatch,
-    #[error("histogram's observation count is negative")]
-    NegativeCount,
-    #[error("histogram has a bucket whose observation count is negative")]
-    NegativeBucketCount,
-    #[error("histogram has a span whose offset is negative")]
-    SpanNegativeOffset,
-    #[error("histogram has a span whose bucket index is out of range")]
-    SpanIndexOutOfRange,
-    #[error("histogram has a zero threshold that is negative or not finite: {0}")]
-    ZeroThreshold(f64),
-    #[error("histogram spans specify different number of buckets than provided")]
-    SpansBucketsMismatch,
-    #[error("histogram custom bounds are too few")]
-    CustomBoundsTooFew,
-    #[error("histogram custom bounds must be in strictly increasing order")]
-    CustomBoundsDoNotAscend,
-    #[error("histogram custom bounds must be finite")]
-    CustomBoundsInfinite,
-    #[error("histogram custom bounds must not be NaN")]
-    CustomBoundsNan,
-    #[error("custom buckets: must have zero count of 0")]
-    CustomZeroCount,
-    #[error("custom buckets: must have zero threshold of 0")]
-    CustomZeroThreshold,
-    #[error("custom buckets: must not have negative spans")]
-    CustomNegativeSpans,
-    #[error("custom buckets: must not have negative buckets")]
-    CustomNegativeBuckets,
-    #[error("histogram with exponential schema must not have custom bounds")]
-    ExponentialCustomBounds,
-    #[error(
-        "histogram has an invalid schema, which must be between -4 and 8 for exponential buckets, or -53 for custom \
-         buckets, got schema {0}"
-    )]
-    Schema(i32),
-}
-
-type Checked<T = ()> = Result<T, Invalid>;
+type Checked<T = ()> = Result<T, InvalidHistogram>;
 
 /// Checks a histogram and sets its schema. Negative integer counts are above `i64::MAX`.
 pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histogram> {
@@ -68,98 +15,9 @@ pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histog
         reduce(&mut histogram, schema.abs_diff(SCHEMA_MAX))?;
         schema = SCHEMA_MAX;
     }
-    match schema {
-        SCHEMA_CUSTOM => check_custom(&histogram)?,
-        SCHEMA_MIN..=SCHEMA_MAX => check_exponential(&histogram)?,
-        _ => return Err(Invalid::Schema(schema)),
-    }
-    check_counts(&histogram)?;
-    // Exact: -53, or -4 to 8.
-    histogram.schema = schema as i8;
+    histogram.schema = i8::try_from(schema).map_err(|_| InvalidHistogram::Schema(schema))?;
+    histogram.validate()?;
     Ok(histogram)
-}
-
-fn check_custom(histogram: &Histogram) -> Checked {
-    let (n_positive, n_negative) = histogram.counts.n_buckets();
-    let (bounds, spans) = (&histogram.custom_bounds, &histogram.positive_spans);
-    for (i, bound) in bounds.iter().enumerate() {
-        require(!bound.is_nan(), Invalid::CustomBoundsNan)?;
-        require(i == 0 || *bound > bounds[i - 1], Invalid::CustomBoundsDoNotAscend)?;
-    }
-    require(bounds.last() != Some(&f64::INFINITY), Invalid::CustomBoundsInfinite)?;
-    require(spans.iter().all(|span| span.offset >= 0), Invalid::SpanNegativeOffset)?;
-    let n_spanned: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
-    require(n_spanned == n_positive as u64, Invalid::SpansBucketsMismatch)?;
-    let end = spans.iter().fold(n_spanned, |end, span| end + u64::from(span.offset.unsigned_abs()));
-    require(bounds.len() as u64 + 1 >= end, Invalid::CustomBoundsTooFew)?;
-    let is_zero_unused = match &histogram.counts {
-        HistogramCounts::Integer { zero_count, .. } => *zero_count == 0,
-        HistogramCounts::Float { zero_count, .. } => *zero_count == 0.0,
-    };
-    require(is_zero_unused, Invalid::CustomZeroCount)?;
-    require(histogram.zero_threshold == 0.0, Invalid::CustomZeroThreshold)?;
-    require(histogram.negative_spans.is_empty(), Invalid::CustomNegativeSpans)?;
-    require(n_negative == 0, Invalid::CustomNegativeBuckets)
-}
-
-fn check_exponential(histogram: &Histogram) -> Checked {
-    let (n_positive, n_negative) = histogram.counts.n_buckets();
-    check_spans(&histogram.positive_spans, n_positive)?;
-    check_spans(&histogram.negative_spans, n_negative)?;
-    match &histogram.counts {
-        HistogramCounts::Integer { negative, .. } => require(!any_negative(negative), Invalid::NegativeBucketCount)?,
-        HistogramCounts::Float { negative, zero_count, .. } => {
-            require(!any_less(negative) && !any_less(&[*zero_count]), Invalid::NegativeBucketCount)?;
-        }
-    }
-    require(histogram.custom_bounds.is_empty(), Invalid::ExponentialCustomBounds)?;
-    let threshold = histogram.zero_threshold;
-    require((0.0..f64::INFINITY).contains(&threshold), Invalid::ZeroThreshold(threshold))
-}
-
-fn check_spans(spans: &[BucketSpan], n_buckets: usize) -> Checked {
-    let (mut n_spanned, mut end) = (0_u64, 0_i64);
-    for (i, span) in spans.iter().enumerate() {
-        require(i == 0 || span.offset >= 0, Invalid::SpanNegativeOffset)?;
-        n_spanned += u64::from(span.length);
-        // Bucket indexes have 32 bits. The sum has 64, so that it shows which indexes would wrap.
-        end += i64::from(span.offset) + i64::from(span.length);
-        let fits = (i > 0 || span.offset > i32::MIN) && end - 1 <= i64::from(i32::MAX);
-        require(fits, Invalid::SpanIndexOutOfRange)?;
-    }
-    require(n_spanned == n_buckets as u64, Invalid::SpansBucketsMismatch)
-}
-
-/// Checks positive buckets, and that the count is the sum of all buckets.
-fn check_counts(histogram: &Histogram) -> Checked {
-    match &histogram.counts {
-        HistogramCounts::Float { count, positive, .. } => {
-            require(!any_less(&[*count]), Invalid::NegativeCount)?;
-            require(!any_less(positive), Invalid::NegativeBucketCount)
-        }
-        HistogramCounts::Integer { count, zero_count, positive, negative } => {
-            require(!any_negative(positive), Invalid::NegativeBucketCount)?;
-            let n_found = positive.iter().chain(negative).fold(*zero_count, |sum, of| sum.wrapping_add(*of));
-            // Observations of NaN are counted, but are in no bucket.
-            if histogram.sum.is_nan() {
-                require(n_found <= *count, Invalid::CountNotBigEnough)
-            } else {
-                require(n_found == *count, Invalid::CountMismatch)
-            }
-        }
-    }
-}
-
-fn require(holds: bool, otherwise: Invalid) -> Checked {
-    if holds { Ok(()) } else { Err(otherwise) }
-}
-
-fn any_negative(counts: &[u64]) -> bool {
-    counts.iter().any(|count| count.cast_signed() < 0)
-}
-
-fn any_less(counts: &[f64]) -> bool {
-    counts.iter().any(|&count| count < 0.0)
 }
 
 /// Merges each group of 2^`finer` neighbouring buckets into one.
@@ -183,7 +41,7 @@ fn reduce_side<T: Copy>(
     finer: u32,
     add: impl Fn(T, T) -> T,
 ) -> Checked {
-    check_spans(spans, counts.len())?;
+    Histogram::validate_spans(spans, counts.len())?;
     let (mut coarse, mut coarse_counts) = (Vec::<BucketSpan>::new(), Vec::<T>::new());
     // There are as many buckets as counts.
     let (mut idx, mut last, mut rest) = (0_i32, 0_i32, counts.iter());
@@ -225,88 +83,13 @@ mod tests {
         Histogram { counts, positive_spans, ..Histogram::default() }
     }
 
-    fn float(count: f64, positive: &[f64]) -> Histogram {
-        let counts =
-            HistogramCounts::Float { count, zero_count: 0.0, positive: positive.to_vec(), negative: Vec::new() };
-        let positive_spans = vec![BucketSpan { offset: 0, length: positive.len() as u32 }];
-        Histogram { counts, positive_spans, ..Histogram::default() }
-    }
-
-    fn refused(histogram: Histogram, schema: i32) -> Invalid {
-        check(histogram.clone(), schema).map(|_| histogram).unwrap_err()
-    }
-
     #[test]
-    fn invalid_histograms_have_the_errors_of_prometheus() {
-        let good = whole(&[1, 2], 2);
-        for schema in [-4, 0, 8] {
-            assert_eq!(i32::from(check(good.clone(), schema).unwrap().schema), schema);
+    fn schemas_that_do_not_fit_are_rejected() {
+        for schema in [-5, -9, 53, i32::MIN, i32::MAX] {
+            assert_eq!(check(whole(&[1, 2], 2), schema).unwrap_err(), InvalidHistogram::Schema(schema));
         }
-        for schema in [-5, -9, 53, -52, i32::MIN, i32::MAX] {
-            assert_eq!(refused(good.clone(), schema), Invalid::Schema(schema));
-        }
-        assert_eq!(refused(whole(&[1, 2], 3), 3), Invalid::SpansBucketsMismatch);
-        assert_eq!(refused(whole(&[1, 1 << 63], 2), 3), Invalid::NegativeBucketCount);
-        let spans = |second| vec![BucketSpan { offset: -7, length: 1 }, BucketSpan { offset: second, length: 1 }];
-        assert_eq!(refused(Histogram { positive_spans: spans(-1), ..good.clone() }, 3), Invalid::SpanNegativeOffset);
-        assert!(check(Histogram { positive_spans: spans(0), ..good.clone() }, 3).is_ok());
-        let at = |offset| Histogram { positive_spans: vec![BucketSpan { offset, length: 2 }], ..good.clone() };
-        for (offset, schema, fits) in [
-            (i32::MIN, 3, false),
-            (i32::MIN + 1, 3, true),
-            (i32::MAX - 1, 3, true),
-            (i32::MAX, 3, false),
-            (i32::MAX, 9, false),
-        ] {
-            let expect = if fits { None } else { Some(Invalid::SpanIndexOutOfRange) };
-            assert_eq!(check(at(offset), schema).err(), expect, "{offset}");
-        }
-        let far = [BucketSpan { offset: i32::MAX - 5, length: 1 }, BucketSpan { offset: 5, length: 1 }];
-        assert_eq!(
-            refused(Histogram { positive_spans: far.to_vec(), ..good.clone() }, 3),
-            Invalid::SpanIndexOutOfRange
-        );
-        let threshold = |zero_threshold| check(Histogram { zero_threshold, ..good.clone() }, 3);
-        for valid in [0.0, -0.0, 1e-128, f64::MAX] {
-            assert!(threshold(valid).is_ok(), "{valid}");
-        }
-        for invalid in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1e-128] {
-            assert!(matches!(threshold(invalid), Err(Invalid::ZeroThreshold(_))), "{invalid}");
-        }
-        assert_eq!(
-            refused(Histogram { custom_bounds: vec![1.0], ..good.clone() }, 3),
-            Invalid::ExponentialCustomBounds
-        );
-        let counted = |count, sum| {
-            let counts = HistogramCounts::Integer { count, zero_count: 1, positive: vec![1], negative: vec![1] };
-            let one = vec![BucketSpan { offset: 0, length: 1 }];
-            Histogram { counts, sum, positive_spans: one.clone(), negative_spans: one, ..Histogram::default() }
-        };
-        assert_eq!(refused(counted(4, 1.0), 3), Invalid::CountMismatch);
-        assert!(check(counted(4, f64::NAN), 3).is_ok());
-        assert_eq!(refused(counted(2, f64::NAN), 3), Invalid::CountNotBigEnough);
-        assert_eq!(refused(float(-1.0, &[1.0]), 3), Invalid::NegativeCount);
-        assert_eq!(refused(float(1.0, &[1.0, -0.5]), 3), Invalid::NegativeBucketCount);
-        assert!(check(float(0.5, &[f64::NAN]), 3).is_ok());
-    }
-
-    #[test]
-    fn custom_bounds_ascend_are_finite_and_enough() {
-        let with = |bounds: &[f64]| Histogram { custom_bounds: bounds.to_vec(), ..whole(&[1, 2], 2) };
-        assert!(check(with(&[0.5, 1.0]), -53).is_ok());
-        assert_eq!(refused(with(&[0.5]), -53), Invalid::CustomBoundsTooFew);
-        assert_eq!(refused(with(&[0.5, 0.5]), -53), Invalid::CustomBoundsDoNotAscend);
-        assert_eq!(refused(with(&[0.5, f64::NAN]), -53), Invalid::CustomBoundsNan);
-        assert_eq!(refused(with(&[0.5, f64::INFINITY]), -53), Invalid::CustomBoundsInfinite);
-        for zero_threshold in [0.1, f64::NAN] {
-            let threshold = Histogram { zero_threshold, ..with(&[0.5, 1.0]) };
-            assert_eq!(refused(threshold, -53), Invalid::CustomZeroThreshold);
-        }
-        let spans = vec![BucketSpan { offset: 0, length: 0 }];
-        assert_eq!(
-            refused(Histogram { negative_spans: spans, ..with(&[0.5, 1.0]) }, -53),
-            Invalid::CustomNegativeSpans
-        );
+        let far = Histogram { positive_spans: vec![BucketSpan { offset: i32::MAX, length: 2 }], ..whole(&[1, 2], 2) };
+        assert_eq!(check(far, 9).unwrap_err(), InvalidHistogram::SpanIndexOutOfRange);
     }
 
     #[test]
@@ -324,6 +107,6 @@ mod tests {
         assert_eq!(reduced.positive_spans, spans);
         let far = check(whole(&[1, 2], 2), 52).unwrap();
         assert_eq!(far.positive_spans, [BucketSpan { offset: 1, length: 1 }]);
-        assert_eq!(refused(whole(&[1], 2), 9), Invalid::SpansBucketsMismatch);
+        assert_eq!(check(whole(&[1], 2), 9).unwrap_err(), InvalidHistogram::SpansBucketsMismatch);
     }
 }
