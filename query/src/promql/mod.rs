@@ -41,7 +41,7 @@ pub use error::ParseError;
 pub(crate) use error::Position;
 pub use features::{Features, Limits};
 pub use json::{to_json, to_json_within};
-pub use parser::parse_selector;
+pub use parser::{parse_description, parse_metric, parse_selector};
 pub use pretty::{prettify, prettify_within};
 pub use printer::print;
 pub use quote::{code_point, quoted, unquote};

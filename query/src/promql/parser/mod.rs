@@ -10,6 +10,7 @@
 mod call;
 mod durations;
 mod matching;
+mod metric;
 mod modifiers;
 mod selector;
 
@@ -22,6 +23,8 @@ use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, quote};
 use crate::{Error, number};
 use varve_tsdb::context::{CHECK_INTERVAL, Charge};
 use varve_tsdb::{Matcher, QueryContext};
+
+pub use metric::{parse_description, parse_metric};
 
 type Result<T, E = ParseError> = std::result::Result<T, E>;
 
@@ -100,6 +103,10 @@ enum Context {
     GroupingStart,
     GroupingLabel,
     GroupingNext,
+    LabelStart,
+    LabelOperator,
+    LabelValue,
+    LabelNext,
     MatcherStart,
     MatcherOperator,
     MatcherValue,
@@ -121,6 +128,10 @@ impl Context {
             Self::GroupingStart => " in grouping opts, expected \"(\"",
             Self::GroupingLabel => " in grouping opts, expected label",
             Self::GroupingNext => " in grouping opts, expected \",\" or \")\"",
+            Self::LabelStart => " in label set, expected identifier or \"}\"",
+            Self::LabelOperator => " in label set, expected \"=\"",
+            Self::LabelValue => " in label set, expected string",
+            Self::LabelNext => " in label set, expected \",\" or \"}\"",
             Self::MatcherStart => " in label matching, expected identifier or \"}\"",
             Self::MatcherOperator => " in label matching, expected label matching operator",
             Self::MatcherValue => " in label matching, expected string",
