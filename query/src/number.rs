@@ -1,5 +1,7 @@
 //! Parser for numbers in Go's syntax: literals, bounds of buckets, texts in templates, parameters of requests.
 
+use std::borrow::Cow;
+
 use crate::promql::quote;
 
 /// Parses a number literal of PromQL: an integer in Go's syntax (decimal, `0x1f`, octal with a leading zero) or what
@@ -7,30 +9,82 @@ use crate::promql::quote;
 ///
 /// # Errors
 /// The error message of Go's `strconv.ParseFloat`.
-pub(crate) fn parse_literal(text: &str) -> Result<f64, String> {
+pub fn parse_literal(text: &str) -> Result<f64, String> {
     parse_integer(text).map_or_else(|| parse_float(text), |integer| Ok(integer as f64))
 }
 
-/// Parses a decimal floating-point number with an optional sign, and `_` between digits; `Inf`, `Infinity` and `NaN`
-/// in any case. Unlike Go's `strconv.ParseFloat`, it rejects hexadecimal floating-point numbers.
+/// Parses a floating-point number as Go's `strconv.ParseFloat` does: decimal, or hexadecimal with an exponent of 2
+/// (`0x1.8p-1`), with an optional sign, and `_` between digits; `Inf`, `Infinity` and `NaN` in any case.
 ///
 /// # Errors
 /// The error message of `strconv.ParseFloat`.
 pub fn parse_float(text: &str) -> Result<f64, String> {
     let fail = |why: &str| Err(format!("strconv.ParseFloat: parsing {}: {why}", quote::quoted(text)));
     let has_digits = text.bytes().any(|byte| byte.is_ascii_digit());
-    let value = match text.contains('_') {
+    let plain = match text.contains('_') {
         true if !underscores_separate_digits(text) => return fail("invalid syntax"),
-        true => text.replace('_', "").parse(),
-        false => text.parse(),
+        true => Cow::from(text.replace('_', "")),
+        false => Cow::from(text),
+    };
+    let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
+    let value = match unsigned.strip_prefix("0x").or(unsigned.strip_prefix("0X")) {
+        Some(_) if unsigned.len() + 1 < plain.len() => None,
+        Some(digits) => parse_hexadecimal(digits).map(|value| if plain.starts_with('-') { -value } else { value }),
+        None => plain.parse().ok(),
     };
     match value {
-        Ok(value) if f64::is_infinite(value) && has_digits => fail("value out of range"),
+        Some(value) if f64::is_infinite(value) && has_digits => fail("value out of range"),
         // Go has no NaN with a sign.
-        Ok(value) if f64::is_nan(value) && text.len() > 3 => fail("invalid syntax"),
-        Ok(value) => Ok(value),
-        Err(_) => fail("invalid syntax"),
+        Some(value) if f64::is_nan(value) && text.len() > 3 => fail("invalid syntax"),
+        Some(value) => Ok(value),
+        None => fail("invalid syntax"),
     }
+}
+
+/// Parses a hexadecimal floating-point number after its `0x`: `1.8p-1`. Rounds to the nearest double, ties to even.
+fn parse_hexadecimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = text.split_once(['p', 'P'])?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) || whole.len() + fraction.len() == 0 {
+        return None;
+    }
+    // Higher exponents overflow and lower ones underflow, whatever the digits are.
+    let exponent = exponent.parse().unwrap_or(if exponent.starts_with('-') { i32::MIN } else { i32::MAX });
+    let mut exponent = i64::from(exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX)) - 4 * fraction.len() as i64;
+    let mut mantissa = 0_u64;
+    for c in whole.chars().chain(fraction.chars()) {
+        let digit = u64::from(c.to_digit(16)?);
+        if mantissa < 1 << 59 {
+            mantissa = mantissa << 4 | digit;
+        } else {
+            // The lowest bit shows that there are further ones.
+            mantissa |= u64::from(digit != 0);
+            exponent += 4;
+        }
+    }
+    Some(scale(mantissa, exponent))
+}
+
+/// Larger than the exponent of any double of a text of this size.
+const EXPONENT_MAX: i32 = 1 << 30;
+
+/// Returns `mantissa * 2^exponent`, rounded. The mantissa is below 2^63.
+fn scale(mantissa: u64, exponent: i64) -> f64 {
+    let width = i64::from(u64::BITS - mantissa.leading_zeros());
+    // A subnormal number holds fewer bits.
+    let n_bits = (exponent + width + 1074).clamp(-1, 53);
+    if mantissa == 0 || n_bits < 0 {
+        return 0.0;
+    }
+    let n_dropped = (width - n_bits).max(0);
+    let (kept, rest) = (mantissa >> n_dropped, mantissa & ((1 << n_dropped) - 1));
+    let half = (1 << n_dropped) >> 1;
+    let rounds_up = n_dropped > 0 && (rest > half || (rest == half && kept & 1 == 1));
+    let exponent = (exponent + n_dropped).clamp(-1074, 1024) as i32;
+    // Two factors: 2^-1074 alone would be the inverse of infinity.
+    let power = |exponent| 2.0_f64.powi(exponent);
+    (kept + u64::from(rounds_up)) as f64 * power(exponent / 2) * power(exponent - exponent / 2)
 }
 
 fn parse_integer(text: &str) -> Option<i64> {
@@ -79,6 +133,19 @@ mod tests {
         check("iNf", f64::INFINITY);
         check("-Infinity", f64::NEG_INFINITY);
         check("+1_0", 10.0);
+        check("0x1p3", 8.0);
+        check("-0X.8p1", -1.0);
+        check("0x1_0p-4", 1.0);
+        check("0x123456789abcdef01p0", 20_988_295_479_420_645_138.0);
+        check("0x1.00000000000008p0", 1.0);
+        check("0x1.000000000000080000001p0", 1.0 + f64::EPSILON);
+        check("0x1.fffffffffffff8p0", 2.0);
+        check("0x1p-1074", f64::from_bits(1));
+        check("0x1p-1075", 0.0);
+        check("0x1.8p-1075", f64::from_bits(1));
+        check("0x3p-1075", f64::from_bits(2));
+        check("0x1.fffffffffffffp1023", f64::MAX);
+        check("0x0p99999999999", 0.0);
         assert!(parse_literal("NAN").is_ok_and(f64::is_nan));
     }
 
@@ -91,6 +158,11 @@ mod tests {
         check("1_", "invalid syntax");
         check("1_.5", "invalid syntax");
         check("0x", "invalid syntax");
+        for malformed in ["0x1.8", "0xp1", "0x1p", "0x1p+", "0x1p1.5", "0x1.8.1p1", "+-0x1p1", "0x-1p1"] {
+            check(malformed, "invalid syntax");
+        }
+        check("0x1p1024", "value out of range");
+        check("-0x1p99999999999", "value out of range");
         check("0xfffffffffffffffff", "invalid syntax");
         check(".5.", "invalid syntax");
         check("-nan", "invalid syntax");

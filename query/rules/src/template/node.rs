@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 
+use varve_query::number;
 use varve_query::promql::quoted;
 
 /// Text or an action.
@@ -97,7 +98,7 @@ impl Number {
         if text.ends_with('i') {
             return Err(format!("complex numbers are not supported: {}", quoted(text)));
         }
-        let number = |int, float| Ok(Self { text: text.to_owned(), int, float });
+        let literal = |int, float| Ok(Self { text: text.to_owned(), int, float });
         let (sign, digits) = match text.strip_prefix(['+', '-']) {
             Some(digits) => (&text[..1], digits),
             None => ("", text),
@@ -111,20 +112,19 @@ impl Number {
         };
         let plain = digits.replace('_', "");
         if let Ok(int) = i64::from_str_radix(&format!("{sign}{plain}"), radix) {
-            return number(Some(int), Some(int as f64));
+            return literal(Some(int), Some(int as f64));
         }
         if sign.is_empty()
             && let Ok(unsigned) = u64::from_str_radix(&plain, radix)
         {
-            return number(None, Some(unsigned as f64));
+            return literal(None, Some(unsigned as f64));
         }
-        let float = if radix == 16 { hexadecimal_float(&plain).ok_or(()) } else { text.parse().map_err(drop) };
-        match float {
+        match number::parse_float(text) {
             Ok(_) if !text.contains(['.', 'e', 'E', 'p', 'P']) => Err(format!("integer overflow: {}", quoted(text))),
             Ok(float) if float.is_finite() => {
                 let float = if sign == "-" { -f64::abs(float) } else { float };
                 let int = float as i64;
-                number((int as f64 == float).then_some(int), Some(float))
+                literal((int as f64 == float).then_some(int), Some(float))
             }
             _ => Err(format!("illegal number syntax: {}", quoted(text))),
         }
@@ -136,15 +136,6 @@ impl Number {
         let is_hex = text.starts_with("0x") && !text.contains('p');
         !is_hex && !self.text.starts_with('\'') && self.text.contains(['.', 'e', 'E', 'p', 'P'])
     }
-}
-
-/// Parses the digits of a hexadecimal float, which has an exponent of 2: `1.8p-1`.
-fn hexadecimal_float(digits: &str) -> Option<f64> {
-    let (mantissa, exponent) = digits.split_once(['p', 'P'])?;
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let number = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok()?;
-    let exponent = exponent.parse::<i32>().ok()?.checked_sub(4 * i32::try_from(fraction.len()).ok()?)?;
-    Some(number as f64 * 2.0_f64.powi(exponent))
 }
 
 impl Display for Node {
