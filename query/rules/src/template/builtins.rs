@@ -21,6 +21,7 @@ pub(super) fn call(name: &str, args: &[Value]) -> Result<Value> {
         ("urlquery", _) => Ok(Value::string(query_escaped(&text_of(args)))),
         ("not", [value]) => Ok(Value::Bool(!value.is_true())),
         ("len", [value]) => length(value).map(|len| Value::Int(len as i64)),
+        ("index", [Value::Nil, ..]) => Err("index of untyped nil".to_owned()),
         ("index", [value, keys @ ..]) => keys.iter().try_fold(value.clone(), |value, key| index(&value, key)),
         ("slice", [value, bounds @ ..]) => slice(value, bounds),
         ("eq", [value, others @ ..]) => equals_any(value, others).map(Value::Bool),
@@ -70,7 +71,7 @@ fn element_type_name(value: &Value) -> &'static str {
 
 fn index(value: &Value, key: &Value) -> Result<Value> {
     match value {
-        Value::Nil => Err("index of untyped nil".to_owned()),
+        Value::Nil => Err("index of nil pointer".to_owned()),
         Value::Labels(_) | Value::Args(_) => match key {
             Value::String(key) => Ok(value.entry(key).unwrap_or(Value::Nil)),
             Value::Nil => Err("value is nil; should be of type string".to_owned()),

@@ -171,11 +171,16 @@ impl<'a> Run<'a> {
         let mut is_empty = true;
         for i in 0.. {
             let (index, element) = match &value {
-                Value::Int(n) | Value::Int64(n) if i < *n => {
-                    if branch.pipe.variables.len() > 1 {
-                        return self.error(format_args!("can't use {n} to iterate over more than one variable"));
-                    }
-                    (Value::Nil, Value::Int(i))
+                Value::Int(_) | Value::Int64(_) | Value::Byte(_) | Value::Duration(_)
+                    if branch.pipe.variables.len() > 1 =>
+                {
+                    let text = print::sprint(&[builtins::printable(&value)]);
+                    return self.error(format_args!("can't use {text} to iterate over more than one variable"));
+                }
+                Value::Int(n) | Value::Int64(n) if i < *n => (Value::Nil, Value::Int(i)),
+                Value::Byte(n) if i < i64::from(*n) => (Value::Nil, Value::Byte(i as u8)),
+                Value::Duration(time::Duration { nanos, .. }) if i < *nanos => {
+                    (Value::Nil, Value::Duration(time::Duration { nanos: i, is_pointer: false }))
                 }
                 Value::Vector(samples) if (i as usize) < samples.len() => {
                     (Value::Int(i), Value::Sample(samples[i as usize].clone().into()))
@@ -187,7 +192,8 @@ impl<'a> Run<'a> {
                 Value::Args(values) if (i as usize) < values.len() => {
                     (Value::string(format!("arg{i}")), values[i as usize].clone())
                 }
-                Value::Nil | Value::Int(_) | Value::Int64(_) | Value::Vector(_) | Value::Args(_) => break,
+                Value::Int(_) | Value::Int64(_) | Value::Byte(_) | Value::Duration(_) => break,
+                Value::Nil | Value::Vector(_) | Value::Args(_) => break,
                 other => {
                     let text = print::sprint(&[builtins::printable(other)]);
                     return self.error(format_args!("range can't iterate over {text}"));

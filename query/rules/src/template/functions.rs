@@ -112,7 +112,10 @@ pub(super) fn call(environment: &Environment<'_>, name: &str, args: &[Value]) ->
         },
         ("toTime", [value]) => to_float(value).and_then(to_time).map(Value::Time),
         ("toDuration", [value]) => {
-            let nanos = (to_float(value)? * 1e9) as i64;
+            let nanos = to_float(value)? * 1e9;
+            // As in Go on amd64, numbers out of range become the lowest integer.
+            let is_in_range = nanos >= i64::MIN as f64 && nanos < i64::MAX as f64;
+            let nanos = if is_in_range { nanos as i64 } else { i64::MIN };
             Ok(Value::Duration(Duration { nanos, is_pointer: true }))
         }
         _ => builtins::call(name, args),
