@@ -1,11 +1,13 @@
 //! Alerts: from the result of a rule evaluation to the JSON of Alertmanager's API.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
 use varve_ingest::relabel::Rules;
+use varve_rules::file::Texts;
 use varve_tsdb::Labels;
 
 /// A pending notification.
@@ -13,7 +15,8 @@ use varve_tsdb::Labels;
 pub(crate) struct Alert {
     /// The identity of the alert, with `alertname`.
     pub(crate) labels: Labels,
-    pub(crate) annotations: Labels,
+    /// Annotations may be empty texts, which Prometheus sends as well.
+    pub(crate) annotations: Arc<Texts>,
     pub(crate) starts_at_ms: i64,
     /// Time at which the alert was resolved, or at which Alertmanager resolves it unless it receives the alert again.
     pub(crate) ends_at_ms: i64,
@@ -26,7 +29,7 @@ pub(crate) struct Alert {
 #[serde(rename_all = "camelCase")]
 struct Posted<'a> {
     labels: BTreeMap<&'a str, &'a str>,
-    annotations: BTreeMap<&'a str, &'a str>,
+    annotations: &'a Texts,
     starts_at: String,
     ends_at: String,
     #[serde(rename = "generatorURL")]
@@ -55,7 +58,7 @@ impl Alert {
     pub(super) fn encode(&self) -> Bytes {
         let posted = Posted {
             labels: self.labels.iter().collect(),
-            annotations: self.annotations.iter().collect(),
+            annotations: &self.annotations,
             starts_at: print_time(self.starts_at_ms),
             ends_at: print_time(self.ends_at_ms),
             generator_url: &self.generator_url,
@@ -73,19 +76,20 @@ fn print_time(time_ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::parse_rules;
 
     #[test]
     fn an_alert_is_encoded_as_prometheus_does() {
         let alert = Alert {
             labels: Labels::from_pairs([("alertname", "A"), ("x", "\"é")]).unwrap(),
-            annotations: Labels::from_pairs([("summary", "s")]).unwrap(),
+            annotations: Arc::new([("summary", "s"), ("empty", "")].map(|(n, t)| (n.to_owned(), t.to_owned())).into()),
             starts_at_ms: 1_700_000_000_000,
             ends_at_ms: 1_700_000_240_005,
             generator_url: "http://h/graph?g0.expr=up&g0.tab=1".to_owned(),
         };
         assert_eq!(
             alert.encode(),
-            "{\"labels\":{\"alertname\":\"A\",\"x\":\"\\\"é\"},\"annotations\":{\"summary\":\"s\"},\
+            "{\"labels\":{\"alertname\":\"A\",\"x\":\"\\\"é\"},\"annotations\":{\"empty\":\"\",\"summary\":\"s\"},\
              \"startsAt\":\"2023-11-14T22:13:20.000Z\",\"endsAt\":\"2023-11-14T22:17:20.005Z\",\
              \"generatorURL\":\"http://h/graph?g0.expr=up&g0.tab=1\"}"
         );
@@ -96,7 +100,7 @@ mod tests {
         let external: BTreeMap<_, _> = [("cluster", "c"), ("x", "y")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
         let alert = |labels: &[(&str, &str)]| Alert {
             labels: Labels::from_pairs(labels.iter().copied()).unwrap(),
-            annotations: Labels::empty(),
+            annotations: Arc::default(),
             starts_at_ms: i64::MIN,
             ends_at_ms: i64::MAX,
             generator_url: String::new(),
@@ -104,5 +108,20 @@ mod tests {
         let labels = alert(&[("alertname", "A"), ("x", "1")]).labels_with(&external);
         assert_eq!(labels.to_string(), "{alertname=\"A\", cluster=\"c\", x=\"1\"}");
         assert!(alert(&[]).encode().starts_with(b"{\"labels\":{},"));
+    }
+
+    /// Such an alert vanished. Prometheus sends it, and Alertmanager rejects it with its reason.
+    #[test]
+    fn an_alert_that_rules_leave_without_labels_is_sent() {
+        let rules = parse_rules("- {action: labeldrop, regex: '.*'}").unwrap();
+        let alert = Alert {
+            labels: Labels::from_pairs([("alertname", "A")]).unwrap(),
+            annotations: Arc::default(),
+            starts_at_ms: 0,
+            ends_at_ms: 0,
+            generator_url: String::new(),
+        };
+        let labels = alert.labels.clone();
+        assert!(alert.relabeled(labels, &rules).unwrap().labels.is_empty());
     }
 }

@@ -112,7 +112,7 @@ fn reload(notifier: &Arc<Notifier>, config: &Config) {
 fn alerts(numbers: std::ops::Range<usize>) -> Vec<Alert> {
     let alert = |n: usize| Alert {
         labels: Labels::from_pairs([("alertname", "A"), ("n", &n.to_string())]).unwrap(),
-        annotations: Labels::empty(),
+        annotations: Arc::default(),
         starts_at_ms: 1,
         ends_at_ms: 2,
         generator_url: String::new(),

@@ -97,9 +97,8 @@ impl<'a> Resolver<'a> {
         let mut rules = Vec::new();
         Resolved::Route(match self.rules.rules.apply(labels, &mut rules) {
             Err(invalid) => Route::Rejected(label_set::reason(&invalid)),
-            Ok(None) => Route::Dropped(self.rules.attributions.of(Team::NONE, &rules)),
             // Rules must not replace a forced label.
-            Ok(Some(labels)) => match label_set::check(self.forced.apply(labels)) {
+            Ok(Some(labels)) if !labels.is_empty() => match label_set::check(self.forced.apply(labels)) {
                 Err(reason) => Route::Rejected(reason),
                 Ok(labels) => {
                     let team = self.team.unwrap_or_else(|| self.budgets.team_of(&labels));
@@ -110,6 +109,8 @@ impl<'a> Resolver<'a> {
                     }
                 }
             },
+            // A rule drops the series, or the rules remove all its labels.
+            Ok(_) => Route::Dropped(self.rules.attributions.of(Team::NONE, &rules)),
         })
     }
 
@@ -138,8 +139,8 @@ impl<'a> Resolver<'a> {
                     Deduplication::Reject(_) => return Err(unknown),
                 };
                 match self.rules.rules.apply(labels, &mut Vec::new()) {
-                    Ok(Some(labels)) => self.db.find(&self.forced.apply(labels)).ok_or(unknown),
-                    Ok(None) => Err(ExemplarRejection::Dropped),
+                    Ok(Some(labels)) if !labels.is_empty() => self.db.find(&self.forced.apply(labels)).ok_or(unknown),
+                    Ok(_) => Err(ExemplarRejection::Dropped),
                     Err(_) => Err(unknown),
                 }
             }

@@ -195,10 +195,8 @@ impl Storage for RuleStorage<'_> {
 }
 
 fn to_send(alert: Notification, external_url: &str) -> Alert {
-    let mut annotations: Vec<_> = alert.annotations.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     Alert {
-        // A map contains each name once, and rule files contain no empty names.
-        annotations: Labels::from_unsorted(&mut annotations).unwrap_or_else(|_| Labels::empty()),
+        annotations: alert.annotations,
         starts_at_ms: alert.starts_at.map_or(NO_TIME_MS, Time::ms),
         ends_at_ms: alert.ends_at.ms(),
         generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escaped(&alert.expr)),
@@ -226,6 +224,6 @@ mod tests {
         };
         let sent = to_send(alert, "http://h:9/p");
         assert_eq!(sent.generator_url, "http://h:9/p/graph?g0.expr=a%7Bb%3D%22c+d%22%7D+%3E+1.5&g0.tab=1");
-        assert_eq!((sent.starts_at_ms, sent.ends_at_ms, sent.annotations.get("summary")), (5, 7, Some("x")));
+        assert_eq!((sent.starts_at_ms, sent.ends_at_ms, sent.annotations["summary"].as_str()), (5, 7, "x"));
     }
 }

@@ -149,7 +149,7 @@ impl Rules {
         self.dropped.len() + self.dropped_by_others.len()
     }
 
-    /// Returns the relabelled label set, or `None` if a rule drops it.
+    /// Returns the relabelled label set, which may be empty, or `None` if a rule drops it.
     ///
     /// # Errors
     /// If the result is not a valid label set.
@@ -270,7 +270,7 @@ impl Rules {
         if !builder.is_changed() {
             return Ok(Some(labels));
         }
-        builder.labels().map(|labels| Some(labels).filter(|labels| !labels.is_empty()))
+        builder.labels().map(Some)
     }
 }
 
