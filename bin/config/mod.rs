@@ -36,14 +36,22 @@ use tracing::TracingConfig;
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
+    #[serde(deserialize_with = "section")]
     pub(crate) global: GlobalConfig,
+    #[serde(deserialize_with = "section")]
     pub(crate) runtime: RuntimeConfig,
+    #[serde(deserialize_with = "section")]
     pub(crate) storage: StorageConfig,
+    #[serde(deserialize_with = "section")]
     pub(crate) otlp: OtlpConfig,
+    #[serde(deserialize_with = "section")]
     pub(crate) alerting: AlertingConfig,
+    #[serde(deserialize_with = "section")]
     pub(crate) ingest: IngestConfig,
     /// Rule files: glob patterns, relative to the directory of the configuration file. Default none.
+    #[serde(deserialize_with = "section")]
     pub(crate) rule_files: Vec<PathBuf>,
+    #[serde(deserialize_with = "section")]
     pub(crate) rules: RulesConfig,
     /// Default: no traces.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,13 +62,14 @@ pub(crate) struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GlobalConfig {
-    /// Interval of rule groups that set none. Default 1m; from 1ms.
+    /// Interval of rule groups that set none. Default 1m; 0s is the default, too; from 1ms.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) evaluation_interval: Duration,
     /// How far in the past rule groups that set no `query_offset` are evaluated. Default 0s.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) rule_query_offset: Duration,
     /// Labels that /federate and remote read add to series that do not have them. Up to [`EXTERNAL_LABELS_MAX`].
+    #[serde(deserialize_with = "section")]
     pub(crate) external_labels: BTreeMap<String, String>,
     /// The query log, relative to the directory of the configuration file. Default none.
     pub(crate) query_log_file: Option<PathBuf>,
@@ -93,7 +102,9 @@ const EXTERNAL_LABELS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StorageConfig {
+    #[serde(deserialize_with = "section")]
     pub(crate) tsdb: TsdbConfig,
+    #[serde(deserialize_with = "section")]
     pub(crate) exemplars: ExemplarsConfig,
 }
 
@@ -170,7 +181,11 @@ impl Config {
     /// As [`Config::load`].
     pub(crate) fn parse(text: &str) -> Result<Self> {
         // An empty document is YAML's null.
-        let config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)?.unwrap_or_default();
+        let mut config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)?.unwrap_or_default();
+        // As in Prometheus, 0s is no interval.
+        if config.global.evaluation_interval.is_zero() {
+            config.global.evaluation_interval = GlobalConfig::default().evaluation_interval;
+        }
         let TsdbConfig { in_order_max_age, out_of_order_time_window, ahead_max, .. } = config.storage.tsdb;
         if !(IN_ORDER_MAX_AGE_MIN..=AGE_MAX).contains(&in_order_max_age) {
             bail!("storage.tsdb.in_order_max_age: must be from 1m to 365d");
@@ -180,9 +195,6 @@ impl Config {
         }
         if ahead_max > AGE_MAX {
             bail!("storage.tsdb.ahead_max: must be at most 365d");
-        }
-        if config.global.evaluation_interval.is_zero() {
-            bail!("global.evaluation_interval: must not be 0");
         }
         if config.rules.max_wait > MAX_WAIT_MAX {
             bail!("rules.max_wait: must be at most 5m");
@@ -255,6 +267,11 @@ const RETENTION: &str = "storage.tsdb.retention";
 
 fn print<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&print_duration(*duration))
+}
+
+/// Reads a section. As in Prometheus, null is the default.
+fn section<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -347,10 +364,20 @@ mod tests {
     }
 
     #[test]
+    fn null_sections_and_an_interval_of_zero_are_the_default() {
+        let sections = ["global", "runtime", "storage", "otlp", "alerting", "ingest", "rule_files", "rules", "tracing"];
+        for text in sections.map(|section| format!("{section}:\n")) {
+            assert_eq!(Config::parse(&text).unwrap(), Config::default(), "{text}");
+        }
+        for text in ["storage: {tsdb: , exemplars: ~}", "global: {external_labels: ~, evaluation_interval: 0s}"] {
+            assert_eq!(Config::parse(text).unwrap(), Config::default(), "{text}");
+        }
+    }
+
+    #[test]
     fn unknown_keys_are_errors() {
         check("global: {scrape_interval: 15s}", Err("global: unknown field `scrape_interval`"));
         check("global: {external_labels: {__name__: b}}", Err("global.external_labels: a name is empty or __name__"));
-        check("global: {evaluation_interval: 0s}", Err("global.evaluation_interval: must not be 0"));
         check("rules: {max_wait: 6m}", Err("rules.max_wait: must be at most 5m"));
         check("rules: {wait: x}", Err("rules.wait: unknown variant `x`"));
         check("storage: {tsdb: {path: x}}", Err("storage.tsdb: unknown field `path`"));
