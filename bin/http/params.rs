@@ -25,6 +25,14 @@ const SELECTOR_SIZE_MAX: usize = 1 << 20;
 /// Bytes of a parameter that an error quotes.
 const QUOTED_SIZE_MAX: usize = 256;
 
+/// Parses seconds since the epoch or RFC 3339 into milliseconds since the epoch.
+///
+/// # Errors
+/// The text is neither.
+pub(crate) fn parse_time_ms(text: &str) -> Result<i64, String> {
+    parse_time(text).map(to_ms)
+}
+
 /// Returns the start of a parameter, for quoting it in an error.
 pub(crate) fn quotable(text: &str) -> &str {
     truncate(text, QUOTED_SIZE_MAX)

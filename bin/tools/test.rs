@@ -12,8 +12,8 @@ use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{Db, Options, QueryContext, WalSync};
 
 use super::features::FeatureArgs;
-use super::query::parse_time_ms;
 use super::scratch_dir::ScratchDir;
+use crate::http::params::parse_time_ms;
 use crate::printing::{error_chain, failure};
 
 /// `varve test ...`.
@@ -99,7 +99,7 @@ fn test_rules(args: &RulesArgs) -> Result<bool> {
         diff: args.diff,
         debug: args.debug,
         selects: &selects,
-        parse_time: &|text| parse_time_ms(text).map_err(|error| error.to_string()),
+        parse_time: &parse_time_ms,
         open: &open,
     };
     let mut suites: Vec<Suite<'_>> = Vec::new();

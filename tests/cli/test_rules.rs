@@ -80,6 +80,68 @@ fn fixtures_have_the_verdicts_of_promtool() {
     assert!(n_valid >= 6 && n_invalid >= 6, "{n_valid} and {n_invalid}");
 }
 
+/// Parts of test files, and whether promtool 3.16 accepts them.
+#[test]
+fn test_files_have_the_verdicts_of_promtool() {
+    let series = |series: &str, values: &str| {
+        let test = json!({"eval_time": "3m", "expr": "vector(0) > 1"});
+        json!({"tests": [{"interval": "1m", "input_series": [{"series": series, "values": values}],
+                          "promql_expr_test": [test]}]})
+        .to_string()
+    };
+    let sample =
+        |fields: &str| format!("tests: [{{promql_expr_test: [{{expr: vector(31), exp_samples: [{{{fields}}}]}}]}}]");
+    let alert = |labels: &str| {
+        let expected = format!("exp_alerts: [{{exp_labels: {{{labels}}}}}]");
+        format!("rule_files: [r.yml]\ntests: [{{alert_rule_test: [{{alertname: A, {expected}}}]}}]")
+    };
+    let group = |fields: &str| format!("tests: [{{{fields}}}]");
+    let dir = TempDir::new().expect("make a temporary directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("the path is text").to_owned();
+    let rules = "groups: [{name: g, limit: 010, rules: [{alert: A, expr: vector(1), labels: {a: b, c: d, ~: e}}]}]";
+    std::fs::write(path("r.yml"), rules).expect("write a file");
+    for (file, is_valid) in [
+        (series("m{a=\"b\"}", "1 2x3 -1+2x3 _x3 stale NaN 1_000 1e3"), true),
+        (series("m", "1m"), false),
+        (series("m", "0x1F"), false),
+        (series("m[5m]", "1"), false),
+        (series("m {a=\"b\"}", "1"), false),
+        (series("sum", "1"), true),
+        (series("on", "1"), false),
+        (series("{}", "1"), false),
+        (series("m{a=\"b\", a=\"c\"}", "1"), false),
+        (series("m", "{{schema:8 count:1 buckets:[1 2]}}x3"), true),
+        (series("m", "{{schema:9}}"), false),
+        (series("m", "{{count:-1}}"), false),
+        (series("m", "{{count:1}}-{{count:1}}x2"), false),
+        (series("m", "{{schema:-53 custom_values:[2 1] buckets:[1]}}"), false),
+        // An empty line ends the series.
+        (series("m", "1\n\nn x"), true),
+        (series("m", "1\nn x"), false),
+        (sample("labels: '{}', value: 0x1F"), true),
+        (sample("labels: '{}', value: 037"), true),
+        (sample("labels: '{}', value: 3_1"), true),
+        (sample("labels: '{}', value: 31, value: 31"), false),
+        (sample("<<: {labels: '{}', value: 5}, value: 31"), true),
+        (sample("value: 31, <<: {labels: '{}', value: 5}"), false),
+        (sample("labels: '{}', value: true"), false),
+        (alert("a: b, c: d"), true),
+        (alert("a: b, <<: {c: d}"), true),
+        (alert("a: b, c: d, <<: {c: d}"), false),
+        (alert("a: b, c: d, c: d"), false),
+        (group("start_timestamp: ''"), false),
+        (group("start_timestamp: ~, external_labels: ~, alert_rule_test: ~, input_series: [~]"), true),
+        (group("<<: {unknown: 1}"), false),
+        ("tests: []\nfuzzy_compare: yes".to_owned(), true),
+        ("tests: []\ntests: []".to_owned(), false),
+        ("tests: ~\n---\ntests: x".to_owned(), true),
+    ] {
+        std::fs::write(path("t.yml"), &file).expect("write a file");
+        let output = varve(&["test", "rules", &path("t.yml")]);
+        assert_eq!(output.status.success(), is_valid, "{file}: {}", text(&output.stderr));
+    }
+}
+
 /// Each template of `cases.txt` is an annotation. No test expects it, so the failures contain all texts.
 #[test]
 fn templates_expand_as_in_promtool() {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use varve_query::Times;
 use varve_query::promql::ast::{Expr, ExprKind};
-use varve_query::promql::{Features, parse};
-use varve_rules::unit_test::sequence::{self, Sequence, duration_ms, operator, parse_labels};
+use varve_query::promql::{Features, parse, parse_description};
+use varve_rules::unit_test::sequence::{self, Sequence};
 use varve_tsdb::Labels;
 
 use super::histogram;
@@ -121,12 +121,12 @@ fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
     let mut load = Load { step_ms, series: Vec::new(), starts_ms: BTreeMap::new() };
     let mut starts = None;
     for line in &lines[1..] {
-        let (metric, offsets) = split_metric(line.trim());
-        if let Some(metric) = metric.strip_suffix("@st") {
-            starts = Some((parse_labels(metric, &Features::all())?, parse_starts(offsets)?));
+        let (labels, rest) = parse_description(line.trim(), &Features::all()).map_err(|error| error.to_string())?;
+        if let Some(offsets) = rest.strip_prefix("@st") {
+            starts = Some((labels, parse_starts(offsets)?));
             continue;
         }
-        let (labels, values) = parse_series(line)?;
+        let values = sequence::parse(rest).map_err(|error| format!("{line}: {error}"))?;
         load.starts_ms.remove(&labels);
         if let Some((of, offsets_ms)) = starts.take() {
             if of != labels || offsets_ms.len() != values.values.len() {
@@ -160,8 +160,12 @@ fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
             starts_ms.extend(std::iter::repeat_n(None, n.max(1)));
             continue;
         }
-        let (mut offset_ms, step_ms) = match operator(body) {
-            Some(at) => (duration_ms(&body[..at])?, duration_ms(&body[at..])?),
+        // The first character may be a sign.
+        let (mut offset_ms, step_ms) = match body.get(1..).and_then(|rest| rest.find(['+', '-'])) {
+            Some(before) => {
+                let at = before + 1;
+                (duration_ms(&body[..at])?, duration_ms(&body[at..])?)
+            }
             None => (duration_ms(body)?, 0),
         };
         for _ in 0..=n {
@@ -241,11 +245,11 @@ fn parse_expectation(line: &str, eval: &mut Eval) -> Result<bool, String> {
         parse_expect(expect.trim(), eval)?;
         return Ok(true);
     }
-    if let Ok(number) = sequence::number(line) {
+    if let Ok(number) = number(line) {
         eval.expected = Expected::Scalar(number);
         return Ok(false);
     }
-    let series = parse_series(line)?;
+    let series = sequence::parse_series(line.trim())?;
     match &mut eval.expected {
         Expected::Series(list) | Expected::RangeVector { series: list, .. } => list.push(series),
         Expected::Scalar(_) | Expected::String(_) => return Err(format!("no series is expected: {line}")),
@@ -273,26 +277,14 @@ fn parse_expect(expect: &str, eval: &mut Eval) -> Result<(), String> {
     Ok(())
 }
 
-fn parse_series(line: &str) -> Result<(Labels, Sequence), String> {
-    let (metric, values) = split_metric(line);
-    Ok((parse_labels(metric, &Features::all())?, sequence::parse(values)?))
+/// Parses a number, or a duration as its number of seconds.
+fn number(text: &str) -> Result<f64, String> {
+    match parse(text, &Features::default()).map(|expr| expr.kind) {
+        Ok(ExprKind::Number(literal)) => Ok(literal.value),
+        _ => Err(format!("not a number: {text}")),
+    }
 }
 
-/// Splits a line after the name and the braces of a metric.
-fn split_metric(line: &str) -> (&str, &str) {
-    let (mut quote, mut escaped, mut in_braces) = (None, false, false);
-    for (at, c) in line.char_indices() {
-        match (quote, c) {
-            _ if escaped => escaped = false,
-            (Some('"' | '\''), '\\') => escaped = true,
-            (Some(open), _) if open == c => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'' | '`') => quote = Some(c),
-            (None, '{') => in_braces = true,
-            (None, '}') => in_braces = false,
-            (None, ' ' | '\t') if !in_braces => return line.split_at(at),
-            _ => {}
-        }
-    }
-    (line, "")
+fn duration_ms(text: &str) -> Result<i64, String> {
+    Ok((number(text)? * 1000.0).round() as i64)
 }

@@ -165,11 +165,6 @@ pub(super) fn parse_time(text: &str) -> Result<f64> {
     }
 }
 
-/// Like [`parse_time`], in milliseconds.
-pub(super) fn parse_time_ms(text: &str) -> Result<i64> {
-    parse_time(text).map(|time_s| (time_s * 1000.0).round() as i64)
-}
-
 /// Returns the range selector that `varve query analyze` queries.
 fn range_selector(selector: &str, range: std::time::Duration) -> String {
     format!("{selector}[{}]", print_duration(range))

@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::{ExplainArgs, label_set};
+use super::{ExplainArgs, label_set, time_ms};
 use crate::http::api::rules::explain::{ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations};
 use crate::tools::client::escape;
-use crate::tools::query::parse_time_ms;
 use crate::tools::wal::time;
 
 /// Asks a server and prints its explanation.
@@ -18,7 +17,7 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
         let _ = write!(path, "&rule_group={}", escape(group));
     }
     if let Some(time) = &args.time {
-        let _ = write!(path, "&time={}", parse_time_ms(time).context("--time")? as f64 / 1000.0);
+        let _ = write!(path, "&time={}", time_ms(time).context("--time")? as f64 / 1000.0);
     }
     let data = args.view.server.client()?.get_data(&path)?;
     let found = Explanations::deserialize(&data).context("parse the response")?;

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::client::{ServerArgs, ViewArgs};
-use super::query::parse_time_ms;
+use crate::http::params::parse_time_ms;
 
 /// `varve rules ...`.
 #[derive(Debug, Subcommand)]
@@ -117,10 +117,14 @@ pub(crate) fn run(command: &RulesCommand) -> Result<()> {
 impl RangeArgs {
     /// Returns start and end in milliseconds.
     fn times_ms(&self) -> Result<(i64, i64)> {
-        let start_ms = parse_time_ms(&self.start).context("--start")?;
-        let end_ms = self.end.as_deref().map_or_else(|| Ok(Timestamp::now().as_millisecond()), parse_time_ms);
+        let start_ms = time_ms(&self.start).context("--start")?;
+        let end_ms = self.end.as_deref().map_or_else(|| Ok(Timestamp::now().as_millisecond()), time_ms);
         Ok((start_ms, end_ms.context("--end")?))
     }
+}
+
+fn time_ms(text: &str) -> Result<i64> {
+    parse_time_ms(text).map_err(anyhow::Error::msg)
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -7,7 +7,7 @@ use serde::de::MapAccess;
 
 use super::error::FileError;
 use super::locate::{Step, locate};
-use super::mapping::{Mapped, Mapping, Text, next_mapping, next_mappings, skip};
+use super::mapping::{Fields, Mapped, Mapping, Text, next_mapping, next_mappings, skip};
 use super::raw::RawGroup;
 use super::{Texts, error::Position};
 
@@ -112,7 +112,7 @@ struct Document {
     unknown: Vec<String>,
 }
 
-impl Mapping for Document {
+impl Fields for Document {
     const WHAT: &str = "rule groups or a manifest";
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
@@ -133,7 +133,9 @@ impl Mapping for Document {
         }
         Ok(())
     }
+}
 
+impl Mapping for Document {
     fn merge(&mut self, other: Self) {
         if self.groups.is_empty() {
             self.groups = other.groups;
@@ -148,7 +150,7 @@ struct Spec {
     groups: Vec<RawGroup>,
 }
 
-impl Mapping for Spec {
+impl Fields for Spec {
     const WHAT: &str = "a specification";
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
@@ -158,7 +160,9 @@ impl Mapping for Spec {
         }
         Ok(())
     }
+}
 
+impl Mapping for Spec {
     fn merge(&mut self, other: Self) {
         self.groups.extend(other.groups);
     }
@@ -171,7 +175,7 @@ struct Metadata {
     name: String,
 }
 
-impl Mapping for Metadata {
+impl Fields for Metadata {
     const WHAT: &str = "metadata";
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
@@ -182,6 +186,8 @@ impl Mapping for Metadata {
         }
         Ok(())
     }
+}
 
+impl Mapping for Metadata {
     fn merge(&mut self, _other: Self) {}
 }

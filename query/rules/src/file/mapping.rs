@@ -1,21 +1,29 @@
 //! Mappings with the rules of Go's YAML: a repeated key is an error, and `<<` merges other mappings.
+//!
+//! Prometheus reads rule files with version 3 of that library ([`Mapped`]), and unit tests with version 2
+//! ([`InOrder`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
+};
 
 use super::Texts;
 
-/// A type that is read from a mapping.
-pub(super) trait Mapping: Default {
+/// A type whose fields are read from a mapping.
+pub(crate) trait Fields {
     /// Noun for the mapping in error messages.
     const WHAT: &str;
 
     /// Reads the value of a key: calls `values.next_value` exactly once.
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error>;
+}
 
+/// A type into which `<<` merges fields.
+pub(super) trait Mapping: Fields + Default {
     /// Adds the fields that `self` does not have.
     fn merge(&mut self, other: Self);
 }
@@ -40,7 +48,11 @@ impl<'de, M: Mapping> Visitor<'de> for MappingVisitor<M> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<M, A::Error> {
         let (mut mapping, mut merged, mut seen) = (M::default(), Vec::new(), BTreeSet::new());
-        while let Some(Text(key)) = map.next_key()? {
+        while let Some(key) = map.next_key::<Option<String>>()? {
+            let Some(key) = key else {
+                skip(&mut map)?;
+                continue;
+            };
             if key == "<<" {
                 merged.extend(map.next_value::<OneOrMany<M>>()?.0);
                 continue;
@@ -87,9 +99,89 @@ impl<'de, M: Mapping> Visitor<'de> for OneOrManyVisitor<M> {
     }
 }
 
+/// Reads fields in the order of the text: the last value of a field counts, whether `<<` has merged it or not. Null
+/// changes nothing. A name that a map has already is an error.
+pub(crate) struct InOrder<'a, F>(pub(crate) &'a mut F);
+
+impl<'de, F: Fields> DeserializeSeed<'de> for InOrder<'_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(InOrderVisitor { fields: self.0, is_merged: false })
+    }
+}
+
+/// Reads the value of `<<` if `is_merged`.
+struct InOrderVisitor<'a, F> {
+    fields: &'a mut F,
+    is_merged: bool,
+}
+
+impl<'de, F: Fields> DeserializeSeed<'de> for InOrderVisitor<'_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, F: Fields> Visitor<'de> for InOrderVisitor<'_, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(F::WHAT)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        if self.is_merged { Err(E::invalid_type(Unexpected::Unit, &self)) } else { Ok(()) }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = BTreeSet::new();
+        while let Some(Text(key)) = map.next_key()? {
+            if key == "<<" {
+                map.next_value_seed(InOrderVisitor { fields: &mut *self.fields, is_merged: true })?;
+                continue;
+            }
+            if seen.contains(&key) {
+                return Err(A::Error::custom(format!("key {key:?} is repeated")));
+            }
+            self.fields.set(&key, &mut map)?;
+            seen.insert(key);
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        if !self.is_merged {
+            return Err(A::Error::invalid_type(Unexpected::Seq, &self));
+        }
+        while items.next_element_seed(InOrder(&mut *self.fields))?.is_some() {}
+        Ok(())
+    }
+}
+
+/// A value that is read with [`InOrder`].
+#[derive(Debug)]
+pub(crate) struct Ordered<F>(pub(crate) F);
+
+impl<'de, F: Fields + Default> Deserialize<'de> for Ordered<F> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields = F::default();
+        InOrder(&mut fields).deserialize(deserializer)?;
+        Ok(Self(fields))
+    }
+}
+
+/// Reads the sequence of mappings that is the next value. Null is an empty sequence, and a mapping without fields.
+pub(crate) fn next_ordered<'de, F: Fields + Default, A: MapAccess<'de>>(values: &mut A) -> Result<Vec<F>, A::Error> {
+    let items = values.next_value::<Option<Vec<Ordered<F>>>>()?.unwrap_or_default();
+    Ok(items.into_iter().map(|Ordered(fields)| fields).collect())
+}
+
 /// A string. YAML numbers and booleans keep their spelling, null is empty.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Text(pub(super) String);
+pub(crate) struct Text(pub(crate) String);
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -128,16 +220,49 @@ impl Visitor<'_> for IntegerVisitor {
         let is_in_range = number.abs() < i64::MAX as f64;
         if is_in_range { Ok(Integer(number as i64)) } else { Err(E::invalid_value(Unexpected::Float(number), &self)) }
     }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Integer, E> {
+        match number(text) {
+            Some(Number::Integer(integer)) => self.visit_i64(integer),
+            Some(Number::Float(float)) => self.visit_f64(float),
+            None => Err(E::invalid_type(Unexpected::Str(text), &self)),
+        }
+    }
 }
 
-impl Mapping for Texts {
+/// A number that Go's YAML reads as one, but serde's as a text.
+pub(crate) enum Number {
+    Integer(i64),
+    Float(f64),
+}
+
+/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. A text in quotes is not told apart.
+pub(crate) fn number(text: &str) -> Option<Number> {
+    let plain = text.replace('_', "");
+    let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
+    if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let radix = |prefix: &str, radix| unsigned.strip_prefix(prefix).map(|digits| i64::from_str_radix(digits, radix));
+    let integer = radix("0x", 16).or_else(|| radix("0o", 8)).or_else(|| radix("0b", 2)).or_else(|| radix("0", 8));
+    match integer.or_else(|| Some(unsigned.parse())) {
+        Some(Ok(integer)) => Some(Number::Integer(if plain.starts_with('-') { -integer } else { integer })),
+        _ => plain.parse().ok().map(Number::Float),
+    }
+}
+
+impl Fields for Texts {
     const WHAT: &str = "a mapping of names to texts";
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
-        self.insert(key.to_owned(), values.next_value::<Text>()?.0);
-        Ok(())
+        match self.insert(key.to_owned(), values.next_value::<Text>()?.0) {
+            None => Ok(()),
+            Some(_) => Err(A::Error::custom(format!("key {key:?} is repeated"))),
+        }
     }
+}
 
+impl Mapping for Texts {
     fn merge(&mut self, other: Self) {
         for (name, text) in other {
             self.entry(name).or_insert(text);

@@ -15,7 +15,7 @@ mod check;
 mod document;
 mod error;
 mod locate;
-mod mapping;
+pub(crate) mod mapping;
 mod raw;
 
 use std::collections::BTreeMap;

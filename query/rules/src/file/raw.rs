@@ -3,7 +3,7 @@
 use serde::de::MapAccess;
 
 use super::Texts;
-use super::mapping::{Integer, Mapping, Text, next_mapping, next_mappings, skip};
+use super::mapping::{Fields, Integer, Mapping, Text, next_mapping, next_mappings, skip};
 
 /// A group as written.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ pub(super) fn given(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-impl Mapping for RawGroup {
+impl Fields for RawGroup {
     const WHAT: &str = "a group";
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
@@ -70,7 +70,9 @@ impl Mapping for RawGroup {
         }
         Ok(())
     }
+}
 
+impl Mapping for RawGroup {
     fn merge(&mut self, other: Self) {
         if self.name.is_empty() {
             self.name = other.name;
@@ -89,7 +91,7 @@ impl Mapping for RawGroup {
     }
 }
 
-impl Mapping for RawRule {
+impl Fields for RawRule {
     const WHAT: &str = "a rule";
 
     fn set<'de, A: MapAccess<'de>>(&mut self, key: &str, values: &mut A) -> Result<(), A::Error> {
@@ -108,7 +110,9 @@ impl Mapping for RawRule {
         }
         Ok(())
     }
+}
 
+impl Mapping for RawRule {
     fn merge(&mut self, other: Self) {
         self.record = self.record.take().or(other.record);
         self.alert = self.alert.take().or(other.alert);

@@ -1,12 +1,12 @@
 //! Expected and found alerts and samples, and how promtool prints them.
 
 use varve_query::VectorSample;
-use varve_query::promql::{Features, quoted};
+use varve_query::promql::{Features, parse_metric, quoted};
 use varve_tsdb::Labels;
 use varve_tsdb::labels::is_legacy_name;
 
 use super::ExpectedSample;
-use super::sequence::{Item, parse, parse_labels};
+use super::sequence::{Item, parse};
 use crate::file::Texts;
 use crate::template::scientific;
 
@@ -74,12 +74,12 @@ impl ParsedSample {
     ///
     /// # Errors
     /// The labels or the histogram are malformed.
-    pub(super) fn parse(expected: &ExpectedSample) -> Result<Self, String> {
+    pub(super) fn parse(expected: &ExpectedSample, features: &Features) -> Result<Self, String> {
         let failed = |error| format!("labels {}: {error}", quoted(&expected.labels));
-        let labels = parse_labels(expected.labels.trim(), &Features::new()).map_err(failed)?;
+        let labels = parse_metric(&expected.labels, features).map_err(|error| failed(error.to_string()))?;
         let mut histogram = String::new();
         if !expected.histogram.is_empty() {
-            let sequence = parse(&expected.histogram).map_err(failed)?;
+            let sequence = parse(&format!(" {}", expected.histogram)).map_err(failed)?;
             match &sequence.values[..] {
                 [Some(Item::Histogram(literal))] => {
                     histogram = varve_query::histogram::FloatHistogram::from(&literal.histogram).test_expression();

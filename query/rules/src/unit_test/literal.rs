@@ -1,8 +1,12 @@
 //! Native histograms in sequences: `{{schema:1 count:5 sum:7 buckets:[2 3]}}`.
+//!
+//! Deliberately different: Prometheus skips text between the numbers of buckets that is no number.
+
+use std::collections::BTreeSet;
 
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 
-use super::sequence::number;
+use super::scanner::Scanner;
 
 /// A histogram literal.
 #[derive(Debug, Clone)]
@@ -13,50 +17,92 @@ pub struct Literal {
     pub has_hint: bool,
 }
 
+/// The fields of a literal.
+#[derive(Default)]
+struct Fields {
+    histogram: Histogram,
+    hint: Option<ResetHint>,
+    count: f64,
+    zero_count: f64,
+    /// Positive and negative buckets, and the indexes of their first ones.
+    sides: [Vec<f64>; 2],
+    offsets: [i32; 2],
+}
+
 impl Literal {
-    /// Parses a literal, braces included.
-    ///
-    /// # Errors
-    /// The first invalid field.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let inner = text.strip_prefix("{{").and_then(|text| text.strip_suffix("}}")).ok_or("not a histogram")?;
-        let (mut histogram, mut has_hint) = (Histogram::default(), false);
-        let (mut count, mut zero_count, mut sides, mut offsets) = (0.0, 0.0, [Vec::new(), Vec::new()], [0, 0]);
-        let mut rest = inner.trim();
-        while !rest.is_empty() {
-            let (key, after) = rest.split_once(':').ok_or("no value")?;
-            let len = match after.find(']').filter(|_| after.starts_with('[')) {
-                Some(close) => close + 1,
-                None => after.find(' ').unwrap_or(after.len()),
-            };
-            let value = &after[..len];
-            let integer = || value.parse::<i32>().map_err(|_| format!("not an integer: {value}"));
-            match key.to_lowercase().as_str() {
-                "schema" => histogram.schema = i8::try_from(integer()?).map_err(|error| error.to_string())?,
-                "count" => count = number(value)?,
-                "sum" => histogram.sum = number(value)?,
-                "z_bucket" => zero_count = number(value)?,
-                "z_bucket_w" => histogram.zero_threshold = number(value)?,
-                "buckets" => sides[0] = list(value)?,
-                "n_buckets" => sides[1] = list(value)?,
-                "offset" => offsets[0] = integer()?,
-                "n_offset" => offsets[1] = integer()?,
-                "custom_values" => histogram.custom_bounds = list(value)?,
-                "counter_reset_hint" => (histogram.reset_hint, has_hint) = (hint(value)?, true),
-                key => return Err(format!("unknown key {key:?}")),
+    /// Parses a literal after its opening braces. The histogram may be invalid.
+    pub(super) fn parse(scanner: &mut Scanner<'_>) -> Result<Self, String> {
+        let (mut fields, mut seen) = (Fields::default(), BTreeSet::new());
+        let mut is_separate = !scanner.eat_spaces();
+        while !scanner.eat("}}") {
+            if !is_separate {
+                return Err(scanner.unexpected("}}"));
             }
-            rest = after[len..].trim_start();
+            let key = scanner.letters().to_lowercase();
+            if !scanner.eat(":") {
+                return Err(scanner.unexpected("a key and a colon"));
+            }
+            fields.set(&key, scanner)?;
+            if !seen.insert(key.clone()) {
+                return Err(format!("duplicate key {key:?} in histogram"));
+            }
+            is_separate = scanner.eat_spaces();
         }
-        let [positive, negative] = sides;
-        (histogram.positive_spans, histogram.negative_spans) =
-            (span(offsets[0], &positive), span(offsets[1], &negative));
-        histogram.counts = HistogramCounts::Float { count, zero_count, positive, negative };
-        Ok(Self { histogram, has_hint })
+        Ok(fields.literal())
     }
 }
 
-fn list(text: &str) -> Result<Vec<f64>, String> {
-    text.trim_matches(['[', ']']).split_whitespace().map(number).collect()
+impl Fields {
+    /// Reads the value of a field.
+    fn set(&mut self, key: &str, scanner: &mut Scanner<'_>) -> Result<(), String> {
+        match key {
+            // As in Prometheus, the higher bits are lost.
+            "schema" => {
+                let schema = scanner.integer()? as i32;
+                self.histogram.schema = i8::try_from(schema).map_err(|_| format!("invalid schema {schema}"))?;
+            }
+            "count" => self.count = scanner.histogram_number()?,
+            "sum" => self.histogram.sum = scanner.histogram_number()?,
+            "z_bucket" => self.zero_count = scanner.histogram_number()?,
+            "z_bucket_w" if scanner.is_signed() => return Err(scanner.unexpected("a digit")),
+            "z_bucket_w" => self.histogram.zero_threshold = scanner.histogram_number()?,
+            "buckets" => self.sides[0] = list(scanner)?,
+            "n_buckets" => self.sides[1] = list(scanner)?,
+            "offset" => self.offsets[0] = scanner.integer()? as i32,
+            "n_offset" => self.offsets[1] = scanner.integer()? as i32,
+            "custom_values" => self.histogram.custom_bounds = list(scanner)?,
+            "counter_reset_hint" => self.hint = Some(hint(scanner.letters())?),
+            key => return Err(format!("unknown key {key:?} in histogram")),
+        }
+        Ok(())
+    }
+
+    fn literal(self) -> Literal {
+        let Self { mut histogram, hint, count, zero_count, sides: [positive, negative], offsets } = self;
+        histogram.positive_spans = span(offsets[0], &positive);
+        histogram.negative_spans = span(offsets[1], &negative);
+        histogram.counts = HistogramCounts::Float { count, zero_count, positive, negative };
+        histogram.reset_hint = hint.unwrap_or_default();
+        Literal { histogram, has_hint: hint.is_some() }
+    }
+}
+
+/// Reads numbers in brackets.
+fn list(scanner: &mut Scanner<'_>) -> Result<Vec<f64>, String> {
+    if !scanner.eat("[") {
+        return Err(scanner.unexpected("["));
+    }
+    let mut numbers = vec![scanner.histogram_number()?];
+    loop {
+        let is_separate = scanner.eat_spaces();
+        if scanner.eat("]") {
+            return Ok(numbers);
+        }
+        if !is_separate {
+            return Err(scanner.unexpected("]"));
+        }
+        numbers.push(scanner.histogram_number()?);
+    }
 }
 
 /// Returns the span of adjacent buckets.
@@ -67,11 +113,11 @@ pub fn span(offset: i32, counts: &[f64]) -> Vec<BucketSpan> {
 }
 
 fn hint(text: &str) -> Result<ResetHint, String> {
-    match text {
+    match text.to_lowercase().as_str() {
         "unknown" => Ok(ResetHint::Unknown),
         "reset" => Ok(ResetHint::Reset),
         "not_reset" => Ok(ResetHint::NoReset),
         "gauge" => Ok(ResetHint::Gauge),
-        _ => Err(format!("unknown hint {text:?}")),
+        _ => Err(format!("unknown counter reset hint {text:?}")),
     }
 }

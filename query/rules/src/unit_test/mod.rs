@@ -8,103 +8,20 @@
 //! Evaluation order, verdicts and messages are those of promtool 3.16.
 
 mod compare;
+mod document;
 mod literal;
 mod run;
+mod scanner;
 pub mod sequence;
 mod store;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, de};
-use varve_query::promql::{Features, parse_duration};
+use varve_query::promql::Features;
 use varve_tsdb::Db;
 
-use crate::file::Texts;
-
-/// A file of unit tests.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TestFile {
-    /// Patterns of rule files, relative to this file.
-    #[serde(default)]
-    pub rule_files: Vec<String>,
-    #[serde(default, deserialize_with = "duration")]
-    evaluation_interval: i64,
-    #[serde(default)]
-    group_eval_order: Vec<String>,
-    #[serde(default)]
-    tests: Vec<TestGroup>,
-    #[serde(default)]
-    fuzzy_compare: bool,
-}
-
-/// Input series, and tests on them.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TestGroup {
-    #[serde(default, deserialize_with = "duration")]
-    interval: i64,
-    #[serde(default)]
-    input_series: Vec<InputSeries>,
-    #[serde(default)]
-    alert_rule_test: Vec<AlertTest>,
-    #[serde(default)]
-    promql_expr_test: Vec<ExprTest>,
-    #[serde(default)]
-    external_labels: Texts,
-    #[serde(default)]
-    external_url: String,
-    #[serde(default)]
-    name: String,
-    /// RFC 3339, or seconds since the epoch.
-    #[serde(default)]
-    start_timestamp: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InputSeries {
-    series: String,
-    values: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AlertTest {
-    #[serde(default, deserialize_with = "duration")]
-    eval_time: i64,
-    #[serde(default)]
-    alertname: String,
-    #[serde(default, deserialize_with = "items")]
-    exp_alerts: Vec<ExpectedAlert>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ExpectedAlert {
-    exp_labels: Option<Texts>,
-    exp_annotations: Option<Texts>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ExprTest {
-    #[serde(default)]
-    expr: String,
-    #[serde(default, deserialize_with = "duration")]
-    eval_time: i64,
-    #[serde(default, deserialize_with = "items")]
-    exp_samples: Vec<ExpectedSample>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ExpectedSample {
-    labels: String,
-    value: f64,
-    /// Replaces the value if it is not empty.
-    histogram: String,
-}
+pub use document::TestFile;
+use document::{AlertTest, ExpectedAlert, ExpectedSample, ExprTest, TestGroup};
 
 /// Options of [`TestFile::run`].
 pub struct Settings<'a> {
@@ -138,14 +55,6 @@ pub struct TestResult {
 const EVALUATION_INTERVAL_MS: i64 = 60_000;
 
 impl TestFile {
-    /// Parses a file.
-    ///
-    /// # Errors
-    /// A message with line and column.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        serde_yaml_ng::from_str(text).map_err(|error| error.to_string())
-    }
-
     /// Runs the selected test groups with the rules of files: names and texts.
     ///
     /// # Errors
@@ -171,13 +80,4 @@ impl TestFile {
         });
         Ok(results.collect())
     }
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    let text = Option::<String>::deserialize(deserializer)?;
-    text.map_or(Ok(0), |text| parse_duration(&text).map_err(de::Error::custom))
-}
-
-fn items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

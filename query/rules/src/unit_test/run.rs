@@ -29,6 +29,9 @@ pub(super) struct Context<'a> {
     pub(super) settings: &'a Settings<'a>,
 }
 
+/// The year 1.
+const NO_TIME_MS: i64 = -62_135_596_800_000;
+
 /// Maximum number of evaluations of a test group.
 const EVALUATIONS_MAX: i64 = 10_000_000;
 
@@ -58,18 +61,13 @@ impl<'a> Run<'a> {
     fn new(test: &'a TestGroup, context: &'a Context<'a>) -> Result<Self, Vec<String>> {
         let one = |error: String| vec![error];
         let interval_ms = if test.interval == 0 { context.interval_ms } else { test.interval };
-        let start_ms = match test.start_timestamp.as_str() {
-            "" => 0,
-            text => (context.settings.parse_time)(text).map_err(one)?,
+        let start_ms = match &test.start_timestamp {
+            None => 0,
+            Some(text) => (context.settings.parse_time)(text).map_err(one)?,
         };
-        let input = |series: &super::InputSeries| {
-            let labels = sequence::parse_labels(series.series.trim(), &context.settings.features)?;
-            let sequence = sequence::parse(&series.values)?;
-            Ok((labels.clone(), Input { labels, sequence, next: 0, last: None }))
-        };
-        // As in promtool, the last one of several with the same labels counts.
-        let series = test.input_series.iter().map(input).collect::<Result<BTreeMap<_, _>, _>>().map_err(one)?;
-        let series = series.into_values().collect();
+        // As in Go, the year 1 is no time.
+        let start_ms = if start_ms == NO_TIME_MS { 0 } else { start_ms };
+        let series = inputs(test).map_err(one)?;
         let features = context.settings.features;
         let engine = Engine::new(EngineOptions {
             samples_max: usize::MAX,
@@ -155,9 +153,9 @@ impl<'a> Run<'a> {
             })
             .collect();
         let expect = |alert: &super::ExpectedAlert| {
-            let mut labels = alert.exp_labels.clone().unwrap_or_default();
+            let mut labels = alert.exp_labels.clone();
             labels.insert(ALERT_NAME.to_owned(), test.alertname.clone());
-            AlertTexts { labels, annotations: alert.exp_annotations.clone().unwrap_or_default() }
+            AlertTexts { labels, annotations: alert.exp_annotations.clone() }
         };
         let mut expected: Vec<_> = test.exp_alerts.iter().map(expect).collect();
         found.sort();
@@ -181,7 +179,9 @@ impl<'a> Run<'a> {
         let failed = |error| format!("{place} err: {error}");
         let found = self.store.evaluate(&test.expr, self.start_ms + test.eval_time).map_err(failed)?;
         let mut found: Vec<_> = found.into_iter().map(ParsedSample::of).collect();
-        let expected = test.exp_samples.iter().map(ParsedSample::parse).collect::<Result<Vec<_>, _>>();
+        let features = &self.context.settings.features;
+        let expected = test.exp_samples.iter().map(|expected| ParsedSample::parse(expected, features));
+        let expected = expected.collect::<Result<Vec<_>, _>>();
         let mut expected = expected.map_err(failed)?;
         compare::sort(&mut found);
         compare::sort(&mut expected);
@@ -211,6 +211,19 @@ impl<'a> Run<'a> {
         }
         out
     }
+}
+
+/// Returns the input series. As in promtool, each is a line of a text, which ends at an empty line or a comment, and the
+/// last one of several with the same labels counts.
+fn inputs(test: &TestGroup) -> Result<Vec<Input>, String> {
+    let text: String = test.input_series.iter().map(|input| format!("{} {}\n", input.series, input.values)).collect();
+    let lines = text.split('\n').map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with('#'));
+    let input = |line| {
+        let (labels, sequence) = sequence::parse_series(line).map_err(|error| format!("{line}: {error}"))?;
+        Ok((labels.clone(), Input { labels, sequence, next: 0, last: None }))
+    };
+    let inputs = lines.map(input).collect::<Result<BTreeMap<_, _>, String>>()?;
+    Ok(inputs.into_values().collect())
 }
 
 /// Returns the groups of all rule files, in the order of evaluation.

@@ -1,13 +1,14 @@
-//! Sequences of values: `1 2x3 0+10x5 _x2 {{count:2 sum:3}} stale`.
+//! Series in promtool's notation: `up{job="a"} 1 2x3 0+10x5 _x2 {{count:2 sum:3}} stale`.
+//!
+//! The grammar is that of `ParseSeriesDesc` in Prometheus 3.16.
 
 use varve_query::histogram::FloatHistogram;
-use varve_query::promql::ast::{ExprKind, VectorSelector};
 use varve_query::promql::{self, Features};
+use varve_tsdb::Labels;
 use varve_tsdb::staleness::STALE_NAN_BITS;
 
 pub use super::literal::{Literal, span};
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, MatchOp};
+use super::scanner::Scanner;
 
 /// Values at consecutive times; `None` stands for no sample.
 #[derive(Debug, Clone, Default)]
@@ -25,147 +26,178 @@ pub enum Item {
     Histogram(Literal),
 }
 
-/// Parses a sequence.
+/// Maximum number of values of a sequence.
+const VALUES_MAX: usize = 10_000_000;
+
+/// Parses the labels and the values of a series.
 ///
 /// # Errors
-/// The first invalid item.
+/// The first error of the text.
+pub fn parse_series(text: &str) -> Result<(Labels, Sequence), String> {
+    let (labels, values) = promql::parse_description(text, &Features::all()).map_err(|error| error.to_string())?;
+    Ok((labels, parse(values)?))
+}
+
+/// Parses the values of a series. A space precedes each of them.
+///
+/// # Errors
+/// The first invalid value.
 pub fn parse(text: &str) -> Result<Sequence, String> {
-    let mut sequence = Sequence::default();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let (item, after) = rest.split_at(item_len(rest));
-        sequence.push(item).map_err(|why| format!("{item:?}: {why}"))?;
-        rest = after.trim_start();
+    let (mut sequence, mut scanner) = (Sequence::default(), Scanner::new(text));
+    while !scanner.is_at_end() {
+        if !scanner.eat_spaces() {
+            return Err(scanner.unexpected("a space"));
+        }
+        if !scanner.is_at_end() {
+            sequence.push(&mut scanner)?;
+        }
     }
     Ok(sequence)
 }
 
-/// Returns the length of the first item; histograms may contain spaces.
-fn item_len(text: &str) -> usize {
-    let mut end = 0;
-    loop {
-        let open = text[end..].find("{{").map(|at| end + at);
-        let space = text[end..].find([' ', '\t']).map(|at| end + at);
-        match (open, space) {
-            (Some(open), space) if space.is_none_or(|space| open < space) => {
-                end = text[open..].find("}}").map_or(text.len(), |at| open + at + 2);
-            }
-            (_, space) => return space.unwrap_or(text.len()),
-        }
-    }
-}
-
 impl Sequence {
-    fn push(&mut self, item: &str) -> Result<(), String> {
-        if item.starts_with("{{") {
-            return self.push_histograms(item);
+    /// Parses a value, or several values with `x`.
+    fn push(&mut self, scanner: &mut Scanner<'_>) -> Result<(), String> {
+        if scanner.eat("{{") {
+            return self.push_histograms(scanner);
         }
-        match item {
-            "_" => self.values.push(None),
-            "stale" => self.values.push(Some(Item::Float(f64::from_bits(STALE_NAN_BITS)))),
-            _ => self.push_numbers(item)?,
+        if scanner.eat("_") {
+            let n = scanner.repetitions()?.unwrap_or(1);
+            return self.extend(n, || Ok(None));
         }
-        Ok(())
+        let is_stale = scanner.eat_word("stale");
+        let mut value = if is_stale { f64::from_bits(STALE_NAN_BITS) } else { scanner.signed_number()? };
+        let step = scanner.is_signed().then(|| scanner.signed_number()).transpose()?;
+        let n = n_values(scanner, step.is_some())?;
+        self.extend(n, || {
+            let item = Item::Float(value);
+            // Without a step the value keeps its bits: it may be a staleness marker.
+            step.into_iter().for_each(|step| value += step);
+            Ok(Some(item))
+        })
     }
 
-    /// Parses `{{..}}`, `{{..}}x5` and `{{..}}+{{..}}x5`.
-    fn push_histograms(&mut self, item: &str) -> Result<(), String> {
-        let literal_end = |from: usize| item[from..].find("}}").map(|at| from + at + 2).ok_or("no end of a histogram");
-        let first_end = literal_end(0)?;
-        let first = Literal::parse(&item[..first_end])?;
-        let (step, n) = match item[first_end..].chars().next() {
-            Some(sign @ ('+' | '-')) => {
-                let step_end = literal_end(first_end)?;
-                (Some((sign, Literal::parse(&item[first_end + 1..step_end])?)), &item[step_end..])
-            }
-            _ => (None, &item[first_end..]),
+    /// Parses `{{..}}`, `{{..}}x5` and `{{..}}+{{..}}x5` after the first opening.
+    fn push_histograms(&mut self, scanner: &mut Scanner<'_>) -> Result<(), String> {
+        let first = Literal::parse(scanner)?;
+        let plus = scanner.eat("+");
+        let step = match plus || scanner.eat("-") {
+            true if scanner.eat("{{") => Some(Literal::parse(scanner)?),
+            true => return Err(scanner.unexpected("{{")),
+            false => None,
         };
-        let n: usize = match n.strip_prefix('x') {
-            Some(n) => n.parse().map_err(|_| "no count after x")?,
-            None if n.is_empty() => 0,
-            None => return Err(format!("unknown {n:?}")),
-        };
-        let mut value = FloatHistogram::from(&first.histogram);
-        for _ in 0..=n {
-            let literal = Literal { histogram: value.to_stored(), ..first };
-            self.values.push(Some(Item::Histogram(literal)));
-            if let Some((sign, step)) = &step {
-                let step = FloatHistogram::from(&step.histogram);
-                let combined = if *sign == '+' { value.add(&step) } else { value.subtract(&step) };
+        let n = n_values(scanner, step.is_some())?;
+        let (from, to) = (first.histogram.schema, step.as_ref().map_or(i8::MAX, |step| step.histogram.schema));
+        if from > to && n > 1 {
+            return Err(format!("error combining histograms: cannot merge from schema {to} to {from}"));
+        }
+        let has_hint = step.as_ref().map_or(first.has_hint, |step| step.has_hint);
+        let step = step.map(|step| FloatHistogram::from(&step.histogram));
+        let (mut value, mut is_first) = (FloatHistogram::from(&first.histogram), true);
+        self.extend(n, || {
+            if let Some(step) = step.as_ref().filter(|_| !is_first) {
+                let combined = if plus { value.add(step) } else { value.subtract(step) };
                 combined.map_err(|error| error.to_string())?;
             }
-        }
-        Ok(())
+            let histogram = if is_first { first.histogram.clone() } else { value.to_stored() };
+            is_first = is_first && step.is_none();
+            Ok(Some(Item::Histogram(Literal { histogram, has_hint })))
+        })
     }
 
-    fn push_numbers(&mut self, item: &str) -> Result<(), String> {
-        let Some((body, n)) = item.rsplit_once('x') else {
-            self.values.push(Some(Item::Float(number(item)?)));
-            return Ok(());
+    fn extend(&mut self, n: usize, mut next: impl FnMut() -> Result<Option<Item>, String>) -> Result<(), String> {
+        if n > VALUES_MAX - self.values.len() {
+            return Err(format!("a series has more than {VALUES_MAX} values"));
+        }
+        (0..n).try_for_each(|_| {
+            self.values.push(next()?);
+            Ok(())
+        })
+    }
+}
+
+/// Reads the repetitions after a value, which a step needs. Returns the number of values, the first one included.
+fn n_values(scanner: &mut Scanner<'_>, has_step: bool) -> Result<usize, String> {
+    match scanner.repetitions()? {
+        Some(n) => Ok(n.saturating_add(1)),
+        None if has_step => Err(scanner.unexpected("x")),
+        None => Ok(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the values as text, or the error.
+    fn values(text: &str) -> String {
+        let print = |item: &Option<Item>| match item {
+            None => "_".to_owned(),
+            Some(Item::Float(value)) if value.to_bits() == STALE_NAN_BITS => "stale".to_owned(),
+            Some(Item::Float(value)) => value.to_string(),
+            Some(Item::Histogram(literal)) => FloatHistogram::from(&literal.histogram).test_expression(),
         };
-        let n: usize = n.parse().map_err(|_| "no count after x".to_owned())?;
-        if body == "_" {
-            self.values.extend(std::iter::repeat_n(None, n));
-            return Ok(());
+        match parse(&format!(" {text}")) {
+            Ok(sequence) => sequence.values.iter().map(print).collect::<Vec<_>>().join(" "),
+            Err(error) => error,
         }
-        let (mut value, step) = match operator(body) {
-            Some(at) => (number(&body[..at])?, number(&body[at..])?),
-            None => (number(body)?, 0.0),
-        };
-        for _ in 0..=n {
-            self.values.push(Some(Item::Float(value)));
-            value += step;
+    }
+
+    #[test]
+    fn values_are_parsed_as_in_promtool() {
+        for (text, expect) in [
+            ("", ""),
+            ("1 -1  +1.5 .5 5. 010 08 1_000 1e3", "1 -1 1.5 0.5 5 8 8 1000 1000"),
+            ("Inf -inf NaN stale _", "inf -inf NaN stale _"),
+            ("1x2 _x2 stalex", "unexpected \"stalex\", expected a number"),
+            ("1x2 _x2 _x0 _", "1 1 1 _ _ _"),
+            ("1+1x2 -1-.5x1 1e1+1x1 stale+1x1", "1 2 3 -1 -1.5 10 11 stale NaN"),
+            ("{{}}x1", "{{}} {{}}"),
+            ("{{count:1}}+{{count:2}}x2", "{{count:1}} {{count:3}} {{count:5}}"),
+            ("{{count:3}}-{{count:1}}x1", "{{count:3}} {{count:2}}"),
+            ("{{schema:1}}+{{}}x2", "error combining histograms: cannot merge from schema 0 to 1"),
+            ("1x99999999", "a series has more than 10000000 values"),
+        ] {
+            assert_eq!(values(text), expect, "{text}");
         }
-        Ok(())
     }
-}
 
-/// Finds the `+` or `-` between two numbers.
-#[must_use]
-pub fn operator(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    (1..bytes.len()).find(|&at| matches!(bytes[at], b'+' | b'-') && !matches!(bytes[at - 1], b'e' | b'E' | b'+' | b'-'))
-}
-
-/// Parses a number, or a duration as its number of seconds.
-///
-/// # Errors
-/// The text is neither.
-pub fn number(text: &str) -> Result<f64, String> {
-    match promql::parse(text, &Features::default()).map(|expr| expr.kind) {
-        Ok(ExprKind::Number(literal)) => Ok(literal.value),
-        _ => Err(format!("not a number: {text}")),
+    #[test]
+    fn invalid_values_are_rejected() {
+        let numbers = "0x1F 1_ 1__0 1e 1e+ .e3 1.5.2 1,5 infinity 1m 1h30m Stale -stale __ _X3 x 1x 1X3 1x-1 1x1.5 1x1_0 \
+                       1+1 1+-1x3 Infx3 1e400 1f \"1\" 1*2 1# a m{} {} --1 1x3x2 1x3+1 _x3_ _1";
+        let histograms = [
+            "{{ schema:0}}",
+            "{{schema: 0}}",
+            "{{schema:+0}}",
+            "{{schema:0.5}}",
+            "{{schema:256}}",
+            "{{count:.5}}",
+            "{{count:1 count:2}}",
+            "{{count}}",
+            "{{z_bucket_w:-1}}",
+            "{{buckets:[]}}",
+            "{{buckets:[1, 2]}}",
+            "{{buckets:[ 1]}}",
+            "{{buckets:[1 2}}",
+            "{{foo:1}}",
+            "{{count:1",
+            "{{count:1}} x2",
+            "{{count:1}}+{{count:1}}",
+            "{{count:1}}{{count:1}}",
+        ];
+        for text in numbers.split_whitespace().chain(histograms) {
+            assert!(parse(&format!(" {text}")).is_err(), "{text}");
+        }
+        assert!(parse("1").is_err(), "no space");
     }
-}
 
-/// Parses a duration, in milliseconds.
-///
-/// # Errors
-/// The text is not a duration.
-pub fn duration_ms(text: &str) -> Result<i64, String> {
-    Ok((number(text)? * 1000.0).round() as i64)
-}
-
-/// Parses a metric: `up{job="a"}`.
-///
-/// # Errors
-/// The text is not a metric, or its labels are invalid.
-pub fn parse_labels(metric: &str, features: &Features) -> Result<Labels, String> {
-    // A name may be a keyword.
-    let name_len = metric.find('{').unwrap_or(metric.len());
-    let (name, braces) = metric.split_at(name_len);
-    let braces = if braces.is_empty() { "{}" } else { braces };
-    // Only a selector with a matcher that needs a value parses as a query.
-    let selector = format!("{{needed!=\"\", {}", &braces[1..]);
-    let expr = promql::parse(&selector, features).map_err(|error| format!("{metric}: {error}"))?;
-    let ExprKind::Vector(VectorSelector { matchers, .. }) = expr.kind else {
-        return Err(format!("{metric}: not a series"));
-    };
-    let matchers = &matchers[1..];
-    if matchers.iter().any(|matcher| matcher.op() != MatchOp::Equal) {
-        return Err(format!("{metric}: labels have values, not matchers"));
+    #[test]
+    fn a_series_has_labels_and_values() {
+        let (labels, sequence) = parse_series("m{a=\"b\"} 1 2").unwrap();
+        assert_eq!((labels.to_string().as_str(), sequence.values.len()), ("{__name__=\"m\", a=\"b\"}", 2));
+        for invalid in ["m[5m] 1", "m {a=\"b\"} 1", "m{a!=\"b\"} 1", "m-x 1", "1"] {
+            assert!(parse_series(invalid).is_err(), "{invalid}");
+        }
     }
-    let pairs = matchers.iter().map(|matcher| (matcher.name(), matcher.value()));
-    let name = (!name.is_empty()).then_some((METRIC_NAME, name));
-    Labels::from_pairs(name.into_iter().chain(pairs)).map_err(|error| format!("{metric}: {error}"))
 }

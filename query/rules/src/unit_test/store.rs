@@ -5,7 +5,7 @@ use std::sync::Arc;
 use varve_query::histogram::FloatHistogram;
 use varve_query::{Engine, Request, Times, Value, VectorSample};
 use varve_tsdb::histogram::{Histogram, ResetHint};
-use varve_tsdb::{Db, Labels, Matcher, QueryContext, Sample, TimeRange, WriteBatch};
+use varve_tsdb::{Db, Labels, Matcher, QueryContext, RejectReason, Sample, TimeRange, WriteBatch};
 
 use super::sequence::{Item, Sequence};
 use crate::alert::Notification;
@@ -40,6 +40,9 @@ impl Store {
     pub(super) fn load_until(&mut self, until_ms: i64) -> Result<(), String> {
         let mut batch = WriteBatch::default();
         for input in &mut self.series {
+            if input.labels.is_empty() && input.sequence.values.iter().any(Option::is_some) {
+                return Err("empty labelset".to_owned());
+            }
             let handle = self.db.series(&input.labels).map_err(|error| error.to_string())?;
             while let Some(value) = input.sequence.values.get(input.next) {
                 let timestamp_ms = self.start_ms + input.next as i64 * self.interval_ms;
@@ -54,6 +57,7 @@ impl Store {
                         input.last = None;
                     }
                     Some(Item::Histogram(literal)) => {
+                        literal.histogram.validate().map_err(|error| error.to_string())?;
                         let histogram = Arc::new(with_hint(literal.histogram.clone(), input.last.as_deref()));
                         batch.push_histogram(handle, timestamp_ms, Arc::clone(&histogram), 0);
                         input.last = Some(histogram);
@@ -62,10 +66,7 @@ impl Store {
             }
         }
         self.db.append(&mut batch).map_err(|error| error.to_string())?;
-        match batch.rejected().first() {
-            Some(rejected) => Err(format!("a sample was not stored: {rejected:?}")),
-            None => Ok(()),
-        }
+        batch.rejected().first().map_or(Ok(()), |rejected| Err(rejected.reason.to_string()))
     }
 
     /// Evaluates an expression at one time.
@@ -96,18 +97,22 @@ impl Storage for Store {
     fn append(&self, _from: &RuleRef<'_>, _kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
         let mut batch = WriteBatch::default();
         let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
-        for Output { labels, sample, histogram } in samples {
+        for (idx, Output { labels, sample, histogram }) in (0..).zip(samples) {
             let handle = self.db.series(labels).map_err(failed)?;
             match histogram {
                 Some(histogram) => {
-                    batch.push_histogram(handle, sample.timestamp_ms, Arc::new(histogram.to_stored()), 0);
+                    batch.push_histogram(handle, sample.timestamp_ms, Arc::new(histogram.to_stored()), idx);
                 }
-                None => batch.push(handle, *sample, 0),
+                None => batch.push(handle, *sample, idx),
             }
         }
-        // As in Prometheus, a rule does not fail if the store rejects its samples.
         self.db.append(&mut batch).map_err(failed)?;
-        Ok(Vec::new())
+        let rejected = batch.rejected().iter().map(|rejected| Rejected {
+            idx: rejected.tag as usize,
+            reason: rejected.reason.to_string(),
+            is_duplicate: rejected.reason == RejectReason::Duplicate,
+        });
+        Ok(rejected.collect())
     }
 
     fn newest(&self, _matchers: &[Matcher], _range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
