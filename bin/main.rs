@@ -17,7 +17,6 @@ mod log;
 mod machine;
 mod notifier;
 mod objstore;
-mod promql_text;
 mod quantity;
 mod serve;
 mod server;

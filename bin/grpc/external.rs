@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use varve_query::promql::quoted;
+use varve_query::promql::{print_label, quoted};
 use varve_tsdb::{MatchOp, Matcher, QueryContext};
 
 use crate::http::error::ApiError;
 use crate::http::protobuf::LabelMatcher;
-use crate::promql_text;
 
 pub(super) type ExternalLabels = BTreeMap<String, String>;
 
@@ -50,13 +49,15 @@ pub(super) fn without_external(
 pub(super) fn shown(matchers: &[LabelMatcher]) -> String {
     let print = |matcher: &LabelMatcher| {
         let op = matcher.op().map_or("?", MatchOp::as_str);
-        format!("{}{op}{}", promql_text::label(&matcher.name), quoted(&matcher.value))
+        format!("{}{op}{}", print_label(&matcher.name), quoted(&matcher.value))
     };
     format!("{{{}}}", matchers.iter().map(print).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
 mod tests {
+    use varve_query::promql::print_matchers;
+
     use super::*;
 
     #[test]
@@ -70,7 +71,7 @@ mod tests {
             };
             let matchers: Vec<_> = matchers.iter().map(matcher).collect();
             let own = own_matchers(&QueryContext::unbounded(), &matchers, &external);
-            let own = own.map(|own| own.map(|own| promql_text::selector(&own))).map_err(|error| error.message);
+            let own = own.map(|own| own.map(|own| print_matchers(&own))).map_err(|error| error.message);
             assert_eq!(own, expect.map(|own| own.map(str::to_owned)).map_err(str::to_owned), "{}", shown(&matchers));
         };
         check(&[(0, "cluster", "a"), (0, "job", "x")], Ok(Some("{job=\"x\"}")));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use varve_ingest::ha::Elections;
 use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
 use varve_ingest::{LoadOutcome, Receiver};
+use varve_query::promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
 use varve_tsdb::fs::{Clock, RealFs, SystemClock};
@@ -18,7 +19,6 @@ use varve_tsdb::{Db, Error, MatchOp, Matcher, Options, QueryContext, TimeRange};
 
 use super::usage::{Requester, Usage};
 use crate::config::Config;
-use crate::promql_text;
 
 /// The store that requests use.
 #[derive(Debug)]
@@ -110,13 +110,13 @@ impl Store {
         for SelectorUse { matchers, .. } in selectors {
             let by = || DisabledByUse {
                 at_ms: SystemClock.now_ms(),
-                selector: promql_text::selector(matchers),
+                selector: print_matchers(matchers),
                 who: who.to_string(),
             };
             // As above, a failure is the failure of the request.
             let Ok(rules) = self.receiver.note_use(ctx, matchers, by) else { return };
             for UsedRule { name: rule, is_disabled } in rules {
-                let (selector, who) = (promql_text::selector(matchers), who.to_string());
+                let (selector, who) = (print_matchers(matchers), who.to_string());
                 if is_disabled {
                     tracing::warn!(rule, selector, who, "Rule disabled because a query used series that it drops");
                 } else {

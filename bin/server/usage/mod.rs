@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use varve_query::promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_tsdb::fs::{Clock, RealFs, StateFileError, SystemClock};
 use varve_tsdb::labels::METRIC_NAME;
@@ -28,8 +29,6 @@ use varve_tsdb::{MatchOp, Matcher};
 
 pub(crate) use record::{Entry, Requester, Snapshot, UsageStats};
 use record::{Record, Use};
-
-use crate::promql_text;
 
 /// The user agent of Varve's own tools: they read every metric, which does not count as a use.
 pub(crate) const TOOLS_AGENT: &str = "varve-tools";
@@ -129,7 +128,7 @@ fn uses(used: &SelectorUse) -> Vec<Use> {
     };
     match names {
         Some(names) => names.into_iter().filter(|name| !name.is_empty()).map(|name| of(name, true)).collect(),
-        None => vec![of(promql_text::selector(&used.matchers), false)],
+        None => vec![of(print_matchers(&used.matchers), false)],
     }
 }
 

@@ -7,9 +7,9 @@ use std::io::{BufWriter, Write};
 use anyhow::Result;
 use varve_query::decimal::General;
 use varve_query::histogram::print_stored;
-use varve_query::promql::quoted;
+use varve_query::promql::{print_label, quoted};
 use varve_tsdb::fs::damage::DamageReport;
-use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
+use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{SampleColumns, TimeRange};
 
 use super::args::DumpArgs;
@@ -48,8 +48,7 @@ fn write(out: &mut dyn Write, format: Format, labels: &[(&str, &str)], columns: 
 }
 
 fn write_prometheus(out: &mut dyn Write, labels: &[(&str, &str)], columns: &SampleColumns) -> Result<()> {
-    let name = |name: &str| if is_legacy_name(name) { name.to_owned() } else { quoted(name) };
-    let labels = labels.iter().map(|(key, value)| format!("{}={}", name(key), quoted(value)));
+    let labels = labels.iter().map(|(key, value)| format!("{}={}", print_label(key), quoted(value)));
     let labels = format!("{{{}}}", labels.collect::<Vec<_>>().join(", "));
     let mut histograms = columns.histograms.iter().peekable();
     for (i, sample) in columns.iter().enumerate() {

@@ -119,6 +119,18 @@ fn labels(names: &[String]) -> impl Display {
     Separated(names.iter().map(|name| Name(name)))
 }
 
+/// Returns a label name, in quotes if necessary.
+#[must_use]
+pub fn print_label(name: &str) -> String {
+    Name(name).to_string()
+}
+
+/// Returns matchers as a selector without a name before the braces, in their order: `{a="b", c!="d"}`.
+#[must_use]
+pub fn print_matchers<'a>(matchers: impl IntoIterator<Item = &'a Matcher>) -> String {
+    format!("{{{}}}", matchers.into_iter().map(matcher_text).collect::<Vec<_>>().join(", "))
+}
+
 /// A label name, in quotes if necessary.
 struct Name<'a>(&'a str);
 
@@ -230,5 +242,19 @@ impl<I: Iterator<Item: Display> + Clone> Display for Separated<I> {
             write!(f, "{}{item}", if at > 0 { ", " } else { "" })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::promql::parse_selector;
+
+    #[test]
+    fn printed_matchers_parse() {
+        for text in ["{a=\"b\"}", "{__name__=~\"a.*\", \"b.c\"!=\"\\\"\\\\\\n\\x01é\"}"] {
+            let matchers = parse_selector(text).unwrap();
+            assert_eq!(print_matchers(&matchers), text);
+        }
     }
 }

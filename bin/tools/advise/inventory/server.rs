@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use varve_query::promql::quoted;
+use varve_query::promql::{print_label, quoted};
 use varve_tsdb::labels::regexp::Regexp;
 
 use super::{Inventory, MetricId, MetricSize};
-use crate::promql_text;
 use crate::tools::client::{Client, escape};
 
 /// Metrics per query.
@@ -113,7 +112,7 @@ impl Inventory for Server {
     }
 
     fn n_series_without(&mut self, metric: &MetricId, labels: &[&str]) -> Result<u64> {
-        let labels: Vec<_> = labels.iter().map(|label| promql_text::label(label)).collect();
+        let labels: Vec<_> = labels.iter().map(|label| print_label(label)).collect();
         let query = format!("count(count without ({}) ({}))", labels.join(", "), selector(metric));
         Ok(self.query(&query)?.first().map_or(0, |(_, n_series)| *n_series as u64))
     }
