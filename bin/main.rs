@@ -10,6 +10,7 @@
 mod printing;
 
 mod cli;
+mod client;
 mod config;
 mod grpc;
 mod http;

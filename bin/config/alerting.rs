@@ -11,8 +11,8 @@ use varve_ingest::relabel::Rules;
 
 use super::ingest::RuleConfig;
 use super::{duration, print};
+use crate::client::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings};
 use crate::tls::Secret;
-use crate::tools::client::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings};
 
 /// Maximum number of entries in `alerting.alertmanagers`.
 const ALERTMANAGERS_MAX: usize = 100;

@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{duration, print};
+use crate::client::{Access, HttpClientConfig, TlsSettings, Url};
 use crate::tls::Secret;
-use crate::tools::client::{Access, HttpClientConfig, TlsSettings, Url};
 
 /// The section as written.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]

@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use super::NotifierOptions;
 use super::metrics::NotifierMetrics;
 use super::queue::Queue;
+use crate::client::{AsyncClient, ClientOptions, Url};
 use crate::config::alerting::AlertmanagerConfig;
 use crate::printing::error_chain;
-use crate::tools::client::{AsyncClient, ClientOptions, Url};
 use crate::version::USER_AGENT;
 
 /// Maximum age of a client. A new one reads its credentials and certificates again.

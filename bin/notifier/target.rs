@@ -6,8 +6,8 @@ use anyhow::{Context, Result, ensure};
 use varve_ingest::relabel::Rules;
 use varve_tsdb::Labels;
 
+use crate::client::Url;
 use crate::config::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
-use crate::tools::client::Url;
 
 /// Labels with the parts of a URL.
 const ADDRESS: &str = "__address__";

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use serde_yaml_ng::Value;
 
 use super::MIB;
+use crate::client::{Access, HttpClientConfig, TlsSettings};
 use crate::tls::Secret;
-use crate::tools::client::{Access, HttpClientConfig, TlsSettings};
 
 /// Maximum size of the file.
 const FILE_SIZE_MAX: u64 = MIB;

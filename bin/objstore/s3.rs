@@ -18,8 +18,8 @@ use super::config::S3Config;
 use super::metrics::ObjstoreMetrics;
 use super::sign::{Signer, Unsigned, encode};
 use super::{MIB, Object, Pace, Stop, check_listed, xml};
+use crate::client::{Client, ClientOptions, Response, Url};
 use crate::printing::error_chain;
-use crate::tools::client::{Client, ClientOptions, Response, Url};
 use crate::version::USER_AGENT;
 
 /// Maximum time of a request: a part of 16 MiB at 128 KiB/s.

@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 use ring::hmac;
 
 use super::checksum::checksum;
-use crate::tools::client::RESERVED;
+use crate::client::RESERVED;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";

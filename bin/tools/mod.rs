@@ -2,7 +2,6 @@
 
 pub(crate) mod advise;
 pub(crate) mod check;
-pub(crate) mod client;
 mod directory;
 mod features;
 pub(crate) mod manual;
@@ -11,6 +10,7 @@ pub(crate) mod query;
 pub(crate) mod relabel;
 pub(crate) mod rules;
 mod scratch_dir;
+mod server_args;
 pub(crate) mod status;
 pub(crate) mod test;
 pub(crate) mod tsdb;

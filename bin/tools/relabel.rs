@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
-use super::client::{ServerArgs, escape};
+use super::server_args::ServerArgs;
+use crate::client::escape;
 
 /// `varve relabel ...`.
 #[derive(Debug, Subcommand)]

@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::client::ViewArgs;
 use super::output::table;
+use super::server_args::ViewArgs;
 use crate::machine::files::is_locked;
 use crate::quantity::print_time;
 use crate::server::active_requests::log;

@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 
 use super::TraceMetrics;
 use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
+use crate::client::{AsyncClient, ClientOptions};
 use crate::config::tracing::{ClientType, Compression, TracingConfig};
 use crate::grpc::frame::{self, Coding};
 use crate::printing::error_chain;
-use crate::tools::client::{AsyncClient, ClientOptions};
 use crate::version::{self, USER_AGENT};
 
 /// Maximum number of queued spans, that of a batch, and the interval of batches: OpenTelemetry's defaults.

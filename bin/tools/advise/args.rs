@@ -6,9 +6,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::relabel_rules::Dialect;
+use crate::client::Url;
 use crate::quantity::parse_duration;
-use crate::tools::client::{ServerArgs, Url, ViewArgs};
 use crate::tools::output::OutputArgs;
+use crate::tools::server_args::{ServerArgs, ViewArgs};
 
 /// Commands of `varve advise`.
 #[derive(Debug, Subcommand)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::quantity::parse_duration;
-use crate::tools::client::ServerArgs;
 use crate::tools::features::FeatureArgs;
+use crate::tools::server_args::ServerArgs;
 
 /// `varve check ...`.
 #[derive(Debug, Subcommand)]

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::Verdict;
-use crate::tools::client::ServerArgs;
+use crate::tools::server_args::ServerArgs;
 
 /// Requests the health or readiness of a server.
 pub(super) fn check(args: &ServerArgs, path: &str) -> Result<Verdict> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::quantity::parse_duration;
-use crate::tools::client::{ServerArgs, ViewArgs};
+use crate::tools::server_args::{ServerArgs, ViewArgs};
 
 /// `varve query ...`.
 #[derive(Debug, Subcommand)]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use super::args::ExplainArgs;
-use crate::tools::client::escape;
+use crate::client::escape;
 
 /// Runs `varve query explain`: sends a query to a server and prints the statistics of each operator.
 ///

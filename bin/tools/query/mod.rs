@@ -22,10 +22,11 @@ pub(crate) use args::QueryCommand;
 use args::{InstantArgs, LabelsArgs, RangeArgs, SelectionArgs, SeriesArgs};
 use response::{Data, Labels, Value};
 
+use crate::client::{Client, escape};
 use crate::printing::failure;
 use crate::quantity::print_duration;
-use crate::tools::client::{Client, ServerArgs, escape};
 use crate::tools::output::Output;
+use crate::tools::server_args::ServerArgs;
 
 /// Number of points of a range query without a step.
 const POINTS: f64 = 250.0;

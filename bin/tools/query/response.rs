@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value as Json;
 
-use crate::tools::client::Response;
+use crate::client::Response;
 
 /// Label names and values, sorted by name.
 pub(super) type Labels = BTreeMap<String, String>;

@@ -18,7 +18,7 @@ use varve_rules::schedule::Schedule;
 use varve_rules::{Time, batches};
 
 use super::{BackfillArgs, read};
-use crate::tools::client::{Client, escape};
+use crate::client::{Client, escape};
 use crate::tools::scratch_dir::ScratchDir;
 use crate::tools::tsdb::stage_openmetrics;
 

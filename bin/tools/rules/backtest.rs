@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::{BacktestArgs, label_set, read};
+use crate::client::escape;
 use crate::http::api::rules::backtest::{Backtest, BacktestedRule, Firing};
-use crate::tools::client::escape;
 use crate::tools::wal::time;
 
 /// Sends the file to a server and prints its response.

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::{ExplainArgs, label_set, time_ms};
+use crate::client::escape;
 use crate::http::api::rules::explain::{ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations};
-use crate::tools::client::escape;
 use crate::tools::wal::time;
 
 /// Asks a server and prints its explanation.

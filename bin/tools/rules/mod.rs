@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::client::{ServerArgs, ViewArgs};
+use super::server_args::{ServerArgs, ViewArgs};
 use crate::http::params::parse_time_ms;
 
 /// `varve rules ...`.

@@ -9,8 +9,8 @@ use super::backup::{BackupArgs, RestoreArgs};
 use super::export::ExportArgs;
 use super::import::ImportArgs;
 use crate::quantity::parse_duration;
-use crate::tools::client::ViewArgs;
 use crate::tools::output::OutputArgs;
+use crate::tools::server_args::ViewArgs;
 
 /// `varve tsdb ...`.
 #[derive(Debug, Subcommand)]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Dashboards;
-use crate::tools::client::Client;
+use crate::client::Client;
 
 /// Dashboards per page of a search.
 const PAGE_LEN: usize = 1_000;

@@ -12,7 +12,7 @@ use varve_query::promql::{print_label, quoted};
 use varve_tsdb::labels::regexp::Regexp;
 
 use super::{Inventory, MetricId, MetricSize};
-use crate::tools::client::{Client, escape};
+use crate::client::{Client, escape};
 
 /// Metrics per query.
 const METRICS_PER_QUERY: usize = 100;

@@ -21,9 +21,10 @@ use clap::Args;
 use jiff::Timestamp;
 use varve_tsdb::fs::{Fs as _, Lock, RealFs};
 
+use crate::client::{Client, Url};
 use crate::machine::files::is_locked;
 use crate::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
-use crate::tools::client::{AccessArgs, Client, DEFAULT, Url};
+use crate::tools::server_args::{AccessArgs, DEFAULT};
 use manifest::{Manifest, Manifests, StoredFile, content_key};
 pub(super) use restore::{RestoreArgs, restore};
 

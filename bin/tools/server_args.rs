@@ -1,15 +1,21 @@
 //! The server of a command, and the credentials and TLS settings for it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 
-use super::{Access, Client, Url};
-use crate::tools::output::OutputArgs;
+use super::output::OutputArgs;
+use crate::client::{Access, Client, ClientOptions, Url};
+use crate::server::usage::TOOLS_AGENT;
 
 /// The server of commands that are given none.
 pub(crate) const DEFAULT: &str = "http://127.0.0.1:9898";
+/// Timeout of a request. A query of all data can take minutes.
+const TIMEOUT: Duration = Duration::from_secs(1200);
+/// Maximum size of a response.
+const RESPONSE_SIZE_MAX: usize = 64 << 20;
 
 /// The server, as the first argument or as `--url`.
 #[derive(Debug, Clone, Args)]
@@ -100,7 +106,8 @@ impl AccessArgs {
     }
 
     fn connect(&self, url: &Url, access: Access) -> Result<Client> {
-        Client::with_access(url, access.trusting(self.ca_file.clone(), self.insecure_skip_verify))
+        let options = ClientOptions { timeout: TIMEOUT, response_size_max: RESPONSE_SIZE_MAX, user_agent: TOOLS_AGENT };
+        Client::new(url, access.trusting(self.ca_file.clone(), self.insecure_skip_verify), options)
     }
 }
 

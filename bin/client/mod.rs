@@ -4,7 +4,6 @@
 //! It uses hyper, which the server needs anyway. The tools run it on a tokio runtime of the calling thread.
 
 mod access;
-mod args;
 mod tls;
 mod url;
 
@@ -12,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use access::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings};
-pub(crate) use args::{AccessArgs, DEFAULT, ServerArgs, ViewArgs};
 pub(crate) use url::{RESERVED, Url, escape};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -31,14 +29,8 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 
-use crate::server::usage::TOOLS_AGENT;
-
-/// Timeout of a request. A query of all data can take minutes.
-const TIMEOUT: Duration = Duration::from_secs(1200);
 /// Bytes of a path in an error.
 const SHOWN_SIZE_MAX: usize = 200;
-/// Maximum size of a response.
-const RESPONSE_SIZE_MAX: usize = 64 << 20;
 
 /// A response.
 #[derive(Debug)]
@@ -97,15 +89,6 @@ impl Response {
 }
 
 impl Client {
-    /// Creates a client with credentials and TLS settings.
-    ///
-    /// # Errors
-    /// If a certificate or key is invalid.
-    pub(crate) fn with_access(url: &Url, access: Access) -> Result<Self> {
-        let options = ClientOptions { timeout: TIMEOUT, response_size_max: RESPONSE_SIZE_MAX, user_agent: TOOLS_AGENT };
-        Self::new(url, access, options)
-    }
-
     /// Creates a client with credentials, TLS settings and limits.
     ///
     /// # Errors
