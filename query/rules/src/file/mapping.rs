@@ -132,6 +132,10 @@ impl<'de, F: Fields> Visitor<'de> for InOrderVisitor<'_, F> {
         f.write_str(F::WHAT)
     }
 
+    fn visit_none<E: Error>(self) -> Result<(), E> {
+        self.visit_unit()
+    }
+
     fn visit_unit<E: Error>(self) -> Result<(), E> {
         if self.is_merged { Err(E::invalid_type(Unexpected::Unit, &self)) } else { Ok(()) }
     }
@@ -236,11 +240,13 @@ pub(crate) enum Number {
     Float(f64),
 }
 
-/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. A text in quotes is not told apart.
+/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. Such a text may have been in quotes.
+/// Another number was, so it is a text.
 pub(crate) fn number(text: &str) -> Option<Number> {
     let plain = text.replace('_', "");
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
-    if !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
+    let is_plain = unsigned.starts_with('0') && unsigned.len() > 1 || plain.len() < text.len();
+    if !is_plain || !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let radix = |prefix: &str, radix| unsigned.strip_prefix(prefix).map(|digits| i64::from_str_radix(digits, radix));
