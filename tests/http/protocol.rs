@@ -23,6 +23,25 @@ fn malformed_requests_are_400_and_harm_nobody() {
     server.http().get("/-/healthy").expect_status(200);
 }
 
+/// Scripts with `curl -g` send such URLs, and Prometheus answers them.
+#[test]
+fn quotes_and_comparisons_in_a_url_need_not_be_escaped() {
+    let server = Server::start(&[]);
+    let get = "GET /api/v1/query?query=vector(1)<2%20or%20x{y=\"z\"}&time=1 HTTP/1.1\r\nHost: x\r\n";
+    let body = "query=\"x\"&time=1";
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    let post = format!(
+        "POST /api/v1/query?stats=\"a\" HTTP/1.1\r\nHost: x\r\n{form}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // Requests on one connection, sent without waiting for responses.
+    let requests = format!("{get}\r\n{post}{get}Connection: close\r\n\r\n");
+    let answers = server.http().connect().send(requests.as_bytes()).read_to_end();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3, "{answers}");
+    assert_eq!(answers.matches(r#""value":[1,"1"]"#).count(), 2, "{answers}");
+    assert_eq!(answers.matches(r#""resultType":"string","result":[1,"x"]"#).count(), 1, "{answers}");
+}
+
 #[test]
 fn a_truncated_body_stores_nothing() {
     let server = Server::start(&[]);

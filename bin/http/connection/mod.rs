@@ -8,6 +8,7 @@
 //! text.
 
 mod connections;
+mod request_target;
 mod stall;
 mod streams;
 
@@ -34,6 +35,7 @@ use crate::server::app::App;
 use crate::server::metrics::Counted;
 use crate::server::request_context::Peer;
 use connections::{Connection, Connections, Evictions, RESERVED_MAX};
+use request_target::EscapeTargets;
 use stall::StallGuard;
 use streams::Streams;
 
@@ -218,7 +220,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
     });
     let builder = builder(app, context.http2);
-    let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(socket), service));
+    let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(EscapeTargets::new(socket)), service));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
         () = connection.evicted() => {
