@@ -3,25 +3,39 @@
 use std::fmt;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{SupportedProtocolVersion, version};
 
 /// A string that is never printed.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Secret(pub(crate) String);
 
+/// The text of a secret in a printed configuration.
+const HIDDEN: &str = "<secret>";
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        match String::deserialize(deserializer)? {
+            hidden if hidden == HIDDEN => {
+                Err(D::Error::custom("<secret> hides a secret: write the secret or its file"))
+            }
+            secret => Ok(Self(secret)),
+        }
+    }
+}
+
 impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(if self.0.is_empty() { "" } else { "<secret>" })
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(if self.0.is_empty() { "" } else { HIDDEN })
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<secret>")
+        f.write_str(HIDDEN)
     }
 }
 

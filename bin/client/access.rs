@@ -26,7 +26,7 @@ pub(crate) struct Access {
     pub(super) tls: TlsSettings,
 }
 
-/// Section `tls_config`. Paths are relative to the file.
+/// Section `tls_config`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TlsSettings {
@@ -111,23 +111,24 @@ impl Access {
     }
 
     fn parse(text: &str, folder: &Path) -> Result<Self> {
-        let file: Option<HttpClientConfig> = serde_yaml_ng::from_str(text)?;
-        Self::new(&file.unwrap_or_default(), folder)
+        let mut file = serde_yaml_ng::from_str::<Option<HttpClientConfig>>(text)?.unwrap_or_default();
+        file.set_folder(folder);
+        Self::new(&file)
     }
 
-    /// Reads the credentials that the settings name. Paths are relative to `folder`.
+    /// Reads the credentials that the settings name.
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub(crate) fn new(file: &HttpClientConfig, folder: &Path) -> Result<Self> {
+    pub(crate) fn new(file: &HttpClientConfig) -> Result<Self> {
         let has_bearer = !file.bearer_token.0.is_empty() || file.bearer_token_file != Path::new("");
         let n_credentials =
             u32::from(has_bearer) + u32::from(file.basic_auth.is_some()) + u32::from(file.authorization.is_some());
         ensure!(n_credentials <= 1, "at most one of basic_auth, authorization and bearer_token may be given");
-        let mut access = Self { tls: file.tls_config.clone().in_folder(folder), ..Self::default() };
+        let mut access = Self { tls: file.tls_config.clone(), ..Self::default() };
         if let Some(of) = &file.basic_auth {
-            let user = either(&of.username, &of.username_file, folder).context("basic_auth.username")?;
-            let password = either(&of.password.0, &of.password_file, folder).context("basic_auth.password")?;
+            let user = either(&of.username, &of.username_file).context("basic_auth.username")?;
+            let password = either(&of.password.0, &of.password_file).context("basic_auth.password")?;
             access.authorize("Basic", &STANDARD.encode(format!("{user}:{password}")))?;
         }
         if let Some(of) = &file.authorization {
@@ -136,15 +137,15 @@ impl Access {
                 !scheme.eq_ignore_ascii_case("basic"),
                 "authorization.type: use basic_auth for basic authentication"
             );
-            let token = either(&of.credentials.0, &of.credentials_file, folder).context("authorization.credentials")?;
+            let token = either(&of.credentials.0, &of.credentials_file).context("authorization.credentials")?;
             access.authorize(scheme, &token)?;
         }
         if has_bearer {
-            let token = either(&file.bearer_token.0, &file.bearer_token_file, folder).context("bearer_token")?;
+            let token = either(&file.bearer_token.0, &file.bearer_token_file).context("bearer_token")?;
             access.authorize("Bearer", &token)?;
         }
         for (name, header) in &file.http_headers {
-            access.add_values(name, header, folder).with_context(|| format!("http_headers.{name}"))?;
+            access.add_values(name, header).with_context(|| format!("http_headers.{name}"))?;
         }
         Ok(access)
     }
@@ -185,35 +186,71 @@ impl Access {
         Ok(())
     }
 
-    fn add_values(&mut self, name: &str, header: &Header, folder: &Path) -> Result<()> {
+    fn add_values(&mut self, name: &str, header: &Header) -> Result<()> {
         let texts = header.values.iter().chain(header.secrets.iter().map(|secret| &secret.0));
         for value in texts {
             self.add_header(name, value)?;
         }
         for path in &header.files {
-            self.add_header(name, read(&folder.join(path))?.trim())?;
+            self.add_header(name, read(path)?.trim())?;
         }
         Ok(())
     }
 }
 
+impl HttpClientConfig {
+    fn set_folder(&mut self, folder: &Path) {
+        self.basic_auth.iter_mut().for_each(|of| of.set_folder(folder));
+        self.authorization.iter_mut().for_each(|of| of.set_folder(folder));
+        set_folder(&mut self.bearer_token_file, folder);
+        self.tls_config.set_folder(folder);
+        self.http_headers.values_mut().for_each(|header| header.set_folder(folder));
+    }
+}
+
+impl BasicAuth {
+    /// Makes paths relative to `folder`.
+    pub(crate) fn set_folder(&mut self, folder: &Path) {
+        set_folder(&mut self.username_file, folder);
+        set_folder(&mut self.password_file, folder);
+    }
+}
+
+impl Authorization {
+    /// Makes paths relative to `folder`.
+    pub(crate) fn set_folder(&mut self, folder: &Path) {
+        set_folder(&mut self.credentials_file, folder);
+    }
+}
+
+impl Header {
+    /// Makes paths relative to `folder`.
+    pub(crate) fn set_folder(&mut self, folder: &Path) {
+        self.files.iter_mut().for_each(|path| set_folder(path, folder));
+    }
+}
+
 impl TlsSettings {
-    fn in_folder(mut self, folder: &Path) -> Self {
+    /// Makes paths relative to `folder`.
+    pub(crate) fn set_folder(&mut self, folder: &Path) {
         for path in [&mut self.ca_file, &mut self.cert_file, &mut self.key_file] {
-            if path.as_os_str().is_empty() {
-                continue;
-            }
-            *path = folder.join(&*path);
+            set_folder(path, folder);
         }
-        self
+    }
+}
+
+/// Makes a path relative to `folder`, unless the path is empty.
+pub(crate) fn set_folder(path: &mut PathBuf, folder: &Path) {
+    if !path.as_os_str().is_empty() {
+        *path = folder.join(&*path);
     }
 }
 
 /// Returns a string, or the trimmed contents of a file.
-fn either(text: &str, file: &Path, folder: &Path) -> Result<String> {
+fn either(text: &str, file: &Path) -> Result<String> {
     match (text.is_empty(), file.as_os_str().is_empty()) {
         (_, true) => Ok(text.to_owned()),
-        (true, false) => Ok(read(&folder.join(file))?.trim().to_owned()),
+        (true, false) => Ok(read(file)?.trim().to_owned()),
         (false, false) => bail!("set the value or its file, not both"),
     }
 }

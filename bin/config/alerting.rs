@@ -11,7 +11,7 @@ use varve_ingest::relabel::Rules;
 
 use super::ingest::RuleConfig;
 use super::{duration, print};
-use crate::client::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings};
+use crate::client::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, set_folder};
 use crate::tls::Secret;
 
 /// Maximum number of entries in `alerting.alertmanagers`.
@@ -61,9 +61,6 @@ pub(crate) struct AlertmanagerConfig {
     follow_redirects: bool,
     /// Ignored: the client uses HTTP/1.1.
     enable_http2: bool,
-    /// The directory of the configuration file, to which paths are relative.
-    #[serde(skip)]
-    folder: PathBuf,
 }
 
 /// Targets with common labels.
@@ -159,15 +156,14 @@ impl Default for AlertmanagerConfig {
             http_headers: BTreeMap::new(),
             follow_redirects: true,
             enable_http2: true,
-            folder: PathBuf::new(),
         }
     }
 }
 
 impl AlertingConfig {
-    /// Makes paths relative to the directory of the configuration file.
+    /// Makes paths relative to `folder`.
     pub(super) fn set_folder(&mut self, folder: &Path) {
-        self.alertmanagers.iter_mut().for_each(|alertmanager| alertmanager.folder = folder.to_owned());
+        self.alertmanagers.iter_mut().for_each(|alertmanager| alertmanager.set_folder(folder));
     }
 
     /// Checks everything but the contents of other files.
@@ -251,6 +247,16 @@ impl AlertmanagerConfig {
         Ok(Some(rules).filter(|_| !self.alert_relabel_configs.is_empty()))
     }
 
+    fn set_folder(&mut self, folder: &Path) {
+        self.basic_auth.iter_mut().for_each(|of| of.set_folder(folder));
+        self.authorization.iter_mut().for_each(|of| of.set_folder(folder));
+        set_folder(&mut self.bearer_token_file, folder);
+        self.tls_config.set_folder(folder);
+        self.http_headers.values_mut().for_each(|header| header.set_folder(folder));
+        let files = self.file_sd_configs.iter_mut().flat_map(|discovery| &mut discovery.files);
+        files.for_each(|path| set_folder(path, folder));
+    }
+
     /// Reads credentials and certificates. Blocks.
     ///
     /// # Errors
@@ -265,12 +271,7 @@ impl AlertmanagerConfig {
             http_headers: self.http_headers.clone(),
             ..HttpClientConfig::default()
         };
-        Access::new(&settings, &self.folder)
-    }
-
-    /// Returns the patterns of the files with targets, each with its directory.
-    pub(crate) fn target_files<'a>(&'a self, discovery: &'a FileDiscovery) -> impl Iterator<Item = PathBuf> + 'a {
-        discovery.files.iter().map(|file| self.folder.join(file))
+        Access::new(&settings)
     }
 }
 
@@ -317,5 +318,7 @@ mod tests {
         let printed = Config::parse(text).unwrap().to_yaml();
         assert!(printed.contains("bearer_token: <secret>") && printed.contains("password: <secret>"), "{printed}");
         assert!(!printed.contains("s3cret"), "{printed}");
+        // Such a configuration, for example of a snapshot, would send the text as the secret.
+        assert!(format!("{:#}", Config::parse(&printed).unwrap_err()).contains("<secret> hides a secret"));
     }
 }

@@ -166,12 +166,8 @@ impl Config {
         let mut config = Self::parse(&text).with_context(about)?;
         environment::expand_labels(&mut config.global.external_labels);
         let folder = path.parent().unwrap_or(Path::new(""));
-        let log_file = config.global.query_log_file.take().filter(|file| !file.as_os_str().is_empty());
-        config.global.query_log_file = log_file.map(|file| folder.join(file));
         config.ingest.load_files(folder).and_then(|()| config.ingest.rules().map(drop)).with_context(about)?;
-        config.alerting.set_folder(folder);
-        config.tracing.iter_mut().for_each(|tracing| tracing.set_folder(folder));
-        config.rule_files = config.rule_files.iter().map(|pattern| folder.join(pattern)).collect();
+        config.set_folder(folder);
         Ok(config)
     }
 
@@ -247,9 +243,23 @@ impl Config {
         values
     }
 
-    /// Returns the configuration with the contents of the files that it includes.
-    pub(crate) fn self_contained(&self) -> Self {
-        Self { ingest: self.ingest.self_contained(), ..self.clone() }
+    /// Makes paths relative to `folder`. An empty path is none.
+    fn set_folder(&mut self, folder: &Path) {
+        let log_file = self.global.query_log_file.take().filter(|file| !file.as_os_str().is_empty());
+        self.global.query_log_file = log_file.map(|file| folder.join(file));
+        self.rule_files.iter_mut().for_each(|pattern| *pattern = folder.join(&*pattern));
+        self.alerting.set_folder(folder);
+        self.tracing.iter_mut().for_each(|tracing| tracing.set_folder(folder));
+    }
+
+    /// Returns the configuration with absolute paths, and with the contents of the files that it includes.
+    ///
+    /// # Errors
+    /// If the working directory is not known.
+    pub(crate) fn self_contained(&self) -> std::io::Result<Self> {
+        let mut config = Self { ingest: self.ingest.self_contained(), ..self.clone() };
+        config.set_folder(&std::env::current_dir()?);
+        Ok(config)
     }
 
     /// Prints the configuration with all defaults.

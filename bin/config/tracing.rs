@@ -1,7 +1,7 @@
 //! Section `tracing`: where traces are sent. Keys, defaults and errors are Prometheus'.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -28,9 +28,6 @@ pub(crate) struct TracingConfig {
     /// Timeout of a request. Default 10s, which 0 is, too.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     timeout: Duration,
-    /// The directory of the configuration file, to which paths are relative.
-    #[serde(skip)]
-    folder: PathBuf,
 }
 
 /// The protocol.
@@ -86,15 +83,14 @@ impl Default for TracingConfig {
             headers: BTreeMap::new(),
             compression: Compression::default(),
             timeout: TIMEOUT,
-            folder: PathBuf::new(),
         }
     }
 }
 
 impl TracingConfig {
-    /// Makes paths relative to the directory of the configuration file.
+    /// Makes paths relative to `folder`.
     pub(super) fn set_folder(&mut self, folder: &Path) {
-        folder.clone_into(&mut self.folder);
+        self.tls_config.set_folder(folder);
     }
 
     /// Checks everything but the contents of other files.
@@ -132,7 +128,7 @@ impl TracingConfig {
     /// If a file cannot be read or a value is invalid. The message contains no secret.
     pub(crate) fn access(&self) -> Result<Access> {
         let settings = HttpClientConfig { tls_config: self.tls_config.clone(), ..HttpClientConfig::default() };
-        let mut access = Access::new(&settings, &self.folder)?;
+        let mut access = Access::new(&settings)?;
         for (name, value) in &self.headers {
             access.add_header(name, &value.0)?;
         }

@@ -67,7 +67,7 @@ impl Discovery {
     pub(super) fn all(config: &AlertmanagerConfig) -> Vec<Self> {
         let files = config.file_sd_configs.iter().flat_map(|of| {
             let interval = of.refresh_interval.min(INTERVAL);
-            config.target_files(of).map(move |pattern| Source { kind: SourceKind::Files(pattern), interval })
+            of.files.iter().cloned().map(move |pattern| Source { kind: SourceKind::Files(pattern), interval })
         });
         let dns = config.dns_sd_configs.iter().flat_map(|of| {
             let kind = |name: &String| SourceKind::Dns {

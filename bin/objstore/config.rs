@@ -231,8 +231,9 @@ impl S3Section {
             PART_SIZES.start(),
             PART_SIZES.end()
         );
-        let tls_config = self.http_config.tls_config;
-        let access = Access::new(&HttpClientConfig { tls_config, ..HttpClientConfig::default() }, folder)
+        let mut tls_config = self.http_config.tls_config;
+        tls_config.set_folder(folder);
+        let access = Access::new(&HttpClientConfig { tls_config, ..HttpClientConfig::default() })
             .context("http_config")?
             .trusting(None, self.http_config.insecure_skip_verify);
         Ok(S3Config {

@@ -201,7 +201,9 @@ impl Store {
             }
         }
         let path = dir.join(CONFIG_FILE);
-        std::fs::write(&path, config.self_contained().to_yaml())
+        config
+            .self_contained()
+            .and_then(|config| std::fs::write(&path, config.to_yaml()))
             .and_then(|()| File::open(&path)?.sync_all())
             .and_then(|()| File::open(&dir)?.sync_all())
             .map_err(Error::io("write", &path))

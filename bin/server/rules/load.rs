@@ -26,6 +26,11 @@ pub(super) type Files = Vec<(Arc<str>, RuleFile)>;
 /// The first file that cannot be read or is invalid, with all of its errors.
 pub(super) fn load(config: &Config, features: Features) -> Result<Files> {
     let (mut files, mut n_rules) = (Files::new(), 0);
+    for pattern in &config.rule_files {
+        if matching(std::slice::from_ref(pattern))?.is_empty() {
+            tracing::warn!(?pattern, "No file matches a pattern of rule_files");
+        }
+    }
     for path in matching(&config.rule_files)? {
         let name = path.to_string_lossy().into_owned();
         for file in read(&path, features).with_context(|| format!("rule file {name:?}"))? {
