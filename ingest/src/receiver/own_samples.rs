@@ -17,7 +17,8 @@ impl Receiver {
         let mut rejects = Rejects::default();
         let push = |batch: &mut WriteBatch, idx: u32| {
             let (labels, sample) = &samples[idx as usize];
-            batch.push(self.db.series(labels)?, *sample, idx);
+            // After a restart, the series may belong to the team of one of their labels.
+            batch.push(self.db.series_without_group(labels)?, *sample, idx);
             Ok(())
         };
         self.append_unsent(samples.len(), push, |rejected| {

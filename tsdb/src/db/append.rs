@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::error::{Error, Result};
-use crate::head::SeriesGroup;
+use crate::head::{SeriesGroup, SlotRef};
 use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Metadata};
 use crate::sample::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
@@ -31,6 +31,17 @@ impl Db {
         self.store.replay.check()?;
         let shards = &self.store.shards;
         shards[shard_of(labels, shards.len())].series(labels, group, &self.store.next_ref)
+    }
+
+    /// Returns the handle of a series as [`Db::series`] does, and removes the series from its group.
+    ///
+    /// # Errors
+    /// The errors of [`Db::series`].
+    pub fn series_without_group(&self, labels: &Labels) -> Result<SeriesHandle> {
+        let series = self.series(labels)?;
+        let SeriesHandle { shard, slot, generation, .. } = series;
+        self.store.shards[usize::from(shard)].ungroup(SlotRef { slot, generation });
+        Ok(series)
     }
 
     /// Returns the handle of a series, or `None` if the series is not in memory.

@@ -24,6 +24,11 @@ impl Head {
         }
     }
 
+    /// Removes a series from its group.
+    pub(crate) fn ungroup(&mut self, slot: u32) {
+        self.table.groups.set(slot, SeriesGroup::NONE);
+    }
+
     /// Assigns each series to the group that `group_of` returns for its value of `label`. Series without the label have
     /// no group. If `label` is `None`, no series has a group.
     pub(crate) fn set_group_label(&mut self, label: Option<&str>, group_of: &mut dyn FnMut(&str) -> SeriesGroup) {

@@ -242,6 +242,18 @@ impl Shard {
         Some(self.handle(labels, slot, generation))
     }
 
+    /// Removes a series from its group.
+    pub(crate) fn ungroup(&self, slot_ref: SlotRef) {
+        let has_group = |head: &Head| head.is_current(slot_ref) && head.group(slot_ref.slot) != SeriesGroup::NONE;
+        // Rare: the series was assigned to a group by its labels, for example after replay.
+        if has_group(&self.head()) {
+            let mut head = self.head_mut();
+            if has_group(&head) {
+                head.ungroup(slot_ref.slot);
+            }
+        }
+    }
+
     /// Returns the handle of a series, if it exists.
     pub(crate) fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
         let head = self.head();

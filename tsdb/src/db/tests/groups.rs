@@ -36,6 +36,18 @@ fn evicted_series_are_not_counted() {
 }
 
 #[test]
+fn a_series_can_leave_its_group() {
+    let (_dir, db) = fresh(options());
+    (0..3).for_each(|i| assert!(db.series_for(&series_labels(i), group(1)).is_ok()));
+    for _again in 0..2 {
+        let series = db.series_without_group(&series_labels(1)).unwrap();
+        assert_eq!((db.find(&series_labels(1)), counts(&db)), (Some(series), [3, 1, 2, 0]));
+    }
+    db.series_without_group(&series_labels(3)).unwrap();
+    assert_eq!(counts(&db), [4, 2, 2, 0]);
+}
+
+#[test]
 fn groups_are_assigned_by_a_label_after_a_restart() {
     let (dir, db) = fresh(options());
     (0..10).for_each(|i| assert!(append(&db, &[(i, NOW_MS, 1.0)]).is_empty()));
