@@ -2,7 +2,7 @@
 
 import { deepStrictEqual, ok, strictEqual } from "node:assert";
 import { after, before, describe, test } from "node:test";
-import { missing, openPage, settle, startBrowser, startServer, violations, writeFleet } from "./harness.mjs";
+import { missing, openPage, settle, startBrowser, startServer, violations, waitUntil, writeFleet } from "./harness.mjs";
 
 /** Each page with a text that it shows once its data are there. */
 export const PAGES = [
@@ -44,6 +44,24 @@ describe("pages", { skip: missing() }, () => {
     strictEqual(await header.isVisible(), false);
     await page.getByRole("button", { name: "All columns" }).first().click();
     await header.waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("the graphs of the store show this server, not others whose metrics it stores", async () => {
+    const others = ['job="prometheus",instance="127.0.0.1:1"', 'job="varve",instance="127.0.0.1:1"'].map((labels) => `prometheus_tsdb_head_series{${labels}} 777\n`);
+    const stored = await server.post("/api/v1/import/prometheus", others.join(""), "text/plain");
+    strictEqual(stored.status, 204, await stored.text());
+    // The graphs end at a multiple of 15 s.
+    const count = () => `count(prometheus_tsdb_head_series @ ${Math.floor(Date.now() / 15_000) * 15}) == 3`;
+    const ask = async (query) => (await (await fetch(`${server.url}/api/v1/query?query=${encodeURIComponent(query)}`)).json()).data.result.length;
+    await waitUntil("all three have a sample", async () => (await ask(count())) === 1);
+    const { page, problems, close } = await openPage(browser, `${server.url}/senders`);
+    const isSeries = (answer) => answer.url().endsWith("/query_range") && answer.request().postData().includes("head_series");
+    const [answer] = await Promise.all([page.waitForResponse(isSeries), page.goto(`${server.url}/store`)]);
+    const { result } = (await answer.json()).data;
+    deepStrictEqual(result.map(({ metric }) => [metric.job, metric.instance]), [["varve", new URL(server.url).host]]);
+    await page.getByRole("link", { name: "Series in memory" }).waitFor();
     deepStrictEqual(problems, []);
     await close();
   });

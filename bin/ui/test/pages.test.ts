@@ -5,6 +5,7 @@ import { historyCompletion } from "../src/editor/history_completion";
 import { compare, extentOf, pairSelector, withPair } from "../src/pages/cardinality";
 import { withLabel } from "../src/pages/cardinality_data";
 import { culprit } from "../src/pages/churn";
+import { exprOf } from "../src/pages/metric_chart";
 import { countLabels, queryFor } from "../src/pages/metric_detail";
 import { index } from "../src/pages/own_metrics";
 import { nameOf } from "../src/pages/requesters";
@@ -78,6 +79,11 @@ test("own metrics are summed by labels", () => {
   deepStrictEqual([own.value("c"), own.value("c", { a: "y" }), own.value("none")], [3, 2, 0]);
   deepStrictEqual(own.histogram("h"), { count: 3, sum: 1.5 });
 });
+
+check("a graph of own metrics selects those of this server", exprOf, [
+  [[["Series", "s"], "a:1"], ["Series", 's{job="varve", instance="a:1"}']],
+  [[["Rate", "c", (selector: string) => `rate(${selector}[5m])`], "a:1"], ["Rate", 'rate(c{job="varve", instance="a:1"}[5m])']],
+]);
 
 const requester = { userAgent: "", dashboard: "", panel: "", rule: "", queries: 1, lastMs: 5 };
 check("requesters have names", nameOf, [

@@ -9,13 +9,13 @@ import { useLoad } from "../parts/load";
 import { type Column, DataTable } from "../parts/table";
 import { dateTime, parseDateTime, toInput } from "../parts/time";
 import { Figures, Name, Page, PageLink, QueryLink, Section, Show } from "../parts/view";
-import { MetricChart } from "./metric_chart";
+import { type Line, MetricChart } from "./metric_chart";
 import { CHURN_MAX } from "./stored";
 
 type LabelRow = ChurnData["labels"][number];
 type MetricRow = ChurnData["metrics"][number];
 
-const NEW_SERIES = "sum(rate(varve_ingest_team_new_series_total[5m]))";
+const NEW_SERIES: Line[] = [["New series", "varve_ingest_team_new_series_total", (selector) => `sum(rate(${selector}[5m]))`]];
 
 export function Churn() {
   const { params } = useAddress();
@@ -39,7 +39,7 @@ export function Churn() {
     >
       <Show loaded={loaded}>{(churn) => <Findings churn={churn} />}</Show>
       <Section title="New series per second">
-        <MetricChart note="Drag over the graph to look at another hour." lines={[["New series", NEW_SERIES]]} rangeMs={86_400_000} endMs={undefined} onZoom={(_, endMs) => setTime(endMs)} />
+        <MetricChart note="Drag over the graph to look at another hour." lines={NEW_SERIES} rangeMs={86_400_000} endMs={undefined} onZoom={(_, endMs) => setTime(endMs)} />
       </Section>
     </Page>
   );

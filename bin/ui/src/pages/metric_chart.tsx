@@ -1,4 +1,4 @@
-/** A small graph of the server's own metrics. */
+/** A small graph of the server's own metrics, not of those that other servers store here. */
 
 import { useMemo } from "preact/hooks";
 import { request } from "../api/client";
@@ -6,16 +6,21 @@ import type { MatrixElement, QueryData } from "../api/types";
 import { seriesColor } from "../app/theme";
 import { toGrid } from "../chart/grid";
 import { LineChart } from "../chart/line_chart";
+import { metricSelector } from "../parts/labels";
 import { useLoad } from "../parts/load";
 import { QueryLink, Show } from "../parts/view";
+import { loadInstance } from "./own_metrics";
 
 const POINTS = 240;
 const REFRESH_MS = 60_000;
 const NONE: ReadonlySet<number> = new Set();
 
+/** A name, a metric, and an expression of the metric's selector if the graph does not show the metric itself. */
+export type Line = [name: string, metric: string, wrap?: (selector: string) => string];
+
 interface Props {
-  /** Names and expressions, each with one series. */
-  lines: Array<[name: string, expr: string]>;
+  /** Each has one series. */
+  lines: Line[];
   rangeMs: number;
   endMs?: number;
   /** Formats values; numbers with suffixes by default. */
@@ -31,7 +36,7 @@ export function MetricChart({ lines, rangeMs, endMs, ...shown }: Props) {
   return (
     <div class="card">
       <Show loaded={loaded}>
-        {({ elements, startMs, toMs, stepMs }) => <Chart lines={lines} elements={elements} startMs={startMs} endMs={toMs} stepMs={stepMs} {...shown} />}
+        {({ toMs, ...data }) => <Chart {...data} endMs={toMs} {...shown} />}
       </Show>
     </div>
   );
@@ -42,23 +47,31 @@ async function load(lines: Props["lines"], rangeMs: number, nowMs: number, signa
   const toMs = Math.floor(nowMs / stepMs) * stepMs;
   const startMs = toMs - rangeMs;
   const params = { start: startMs / 1000, end: toMs / 1000, step: stepMs / 1000 };
-  const all = await Promise.all(
-    lines.map(async ([name, query]): Promise<MatrixElement[]> => {
+  const instance = await loadInstance(signal);
+  const exprs = instance === undefined ? [] : lines.map((line) => exprOf(line, instance));
+  const elements = await Promise.all(
+    exprs.map(async ([name, query]): Promise<MatrixElement> => {
       const { data } = await request<QueryData>("query_range", { method: "POST", params: { query, ...params, limit: 1 }, signal });
-      return data.resultType === "matrix" && data.result[0] ? [{ ...data.result[0], metric: { __name__: name } }] : [{ metric: { __name__: name }, values: [] }];
+      return { values: [], ...(data.resultType === "matrix" && data.result[0]), metric: { __name__: name } };
     }),
   );
-  return { elements: all.flat(), startMs, toMs, stepMs };
+  return { exprs, elements, startMs, toMs, stepMs };
 }
 
-interface ChartProps extends Pick<Props, "lines" | "format" | "note" | "onZoom"> {
+/** Returns the name and the expression of a line. */
+export function exprOf([name, metric, wrap = (selector) => selector]: Line, instance: string): [name: string, expr: string] {
+  return [name, wrap(metricSelector(metric, { job: "varve", instance }))];
+}
+
+interface ChartProps extends Pick<Props, "format" | "note" | "onZoom"> {
+  exprs: Array<[name: string, expr: string]>;
   elements: MatrixElement[];
   startMs: number;
   endMs: number;
   stepMs: number;
 }
 
-function Chart({ lines, elements, startMs, endMs, stepMs, format, note, onZoom }: ChartProps) {
+function Chart({ exprs, elements, startMs, endMs, stepMs, format, note, onZoom }: ChartProps) {
   const grid = useMemo(() => toGrid(elements, startMs, endMs, stepMs), [elements]);
   if (elements.every(({ values }) => !values?.length)) {
     return <p class="empty">No samples in this range. The server stores its own metrics at the interval of --self-scrape-interval.</p>;
@@ -67,7 +80,7 @@ function Chart({ lines, elements, startMs, endMs, stepMs, format, note, onZoom }
     <>
       <LineChart grid={grid} mode="lines" hidden={NONE} exemplars={NO_EXEMPLARS} format={format} isSmall onZoom={onZoom} />
       <p class="chart-note">
-        {lines.map(([name, expr], i) => (
+        {exprs.map(([name, expr], i) => (
           <span key={name} class="legend-entry"><i class="swatch" style={{ background: seriesColor(i) }} /><QueryLink expr={expr}>{name}</QueryLink></span>
         ))}
         {note}

@@ -1,7 +1,7 @@
 /** Varve's own metrics, from `status/self_metrics`. */
 
 import { request } from "../api/client";
-import type { Labels } from "../api/types";
+import type { Labels, QueryData } from "../api/types";
 
 interface Family {
   name: string;
@@ -25,6 +25,18 @@ export interface OwnMetrics {
 export async function loadOwnMetrics(pattern: string, signal: AbortSignal): Promise<OwnMetrics> {
   const { data } = await request<Family[]>("status/self_metrics", { params: { metric_name_pattern: pattern }, signal });
   return index(data);
+}
+
+/**
+ * Returns the label `instance` of the server's stored own metrics: that of the process that started when the server did.
+ * Other servers may store metrics of the same names. Returns undefined if the server has stored none for an hour.
+ */
+export async function loadInstance(signal: AbortSignal): Promise<string | undefined> {
+  const start = "process_start_time_seconds";
+  const own = await loadOwnMetrics(start, signal);
+  const query = `last_over_time(${start}{job="varve"}[1h]) == ${own.value(start)}`;
+  const { data } = await request<QueryData>("query", { method: "POST", params: { query, limit: 1 }, signal });
+  return data.resultType === "vector" ? data.result[0]?.metric["instance"] : undefined;
 }
 
 /** Returns the metrics by name. */

@@ -9,21 +9,21 @@ import { type Column, DataTable } from "../parts/table";
 import { dateTime, parseDuration, printDuration } from "../parts/time";
 import { Copied, Figures, Name, Page, Section, Select, Show } from "../parts/view";
 import { BlockMap } from "../chart/block_map";
-import { MetricChart } from "./metric_chart";
+import { type Line, MetricChart } from "./metric_chart";
 import { type OwnMetrics, loadOwnMetrics } from "./own_metrics";
 
 const POLL_MS = 5000;
 const RANGES: Array<[string, string]> = [["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["1w", "1 week"], ["4w", "4 weeks"]];
 
-const MEMORY: Array<[string, string]> = [
-  ["Process", 'process_resident_memory_bytes{job="varve"}'],
+const MEMORY: Line[] = [
+  ["Process", "process_resident_memory_bytes"],
   ["Head", "varve_tsdb_head_size_bytes"],
   ["Queries", "varve_query_memory_bytes"],
   ["Page cache", "varve_tsdb_page_cache_bytes"],
 ];
-const DISK: Array<[string, string]> = [["Blocks", "prometheus_tsdb_storage_blocks_bytes"], ["Their indexes", "varve_tsdb_blocks_index_bytes"]];
-const RATES: Array<[string, string]> = [["Samples stored per second", "rate(varve_ingest_samples_stored_total[5m])"]];
-const SERIES: Array<[string, string]> = [["Series in memory", "prometheus_tsdb_head_series"]];
+const DISK: Line[] = [["Blocks", "prometheus_tsdb_storage_blocks_bytes"], ["Their indexes", "varve_tsdb_blocks_index_bytes"]];
+const RATES: Line[] = [["Samples stored per second", "varve_ingest_samples_stored_total", (selector) => `rate(${selector}[5m])`]];
+const SERIES: Line[] = [["Series in memory", "prometheus_tsdb_head_series"]];
 
 export function StorePage() {
   const { params } = useAddress();
