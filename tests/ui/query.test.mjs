@@ -75,6 +75,28 @@ describe("query page", { skip: missing() }, () => {
     await close();
   });
 
+  test("an empty panel keeps nothing of the query before it", async () => {
+    const { page, close } = await open("/query", { expected: ["400"] });
+    const run = async (expr) => {
+      await page.locator(".editor .cm-content").click();
+      await page.keyboard.insertText(expr);
+      await page.getByRole("button", { name: "Run" }).click();
+    };
+    await page.getByText("Enter an expression").waitFor();
+    await run("vector(42) +");
+    await page.getByRole("alert").getByText("unexpected end of input").waitFor();
+    await page.goBack();
+    await page.getByText("Enter an expression").waitFor();
+    await page.getByRole("alert").waitFor({ state: "detached" });
+
+    await run("vector(42)");
+    await page.getByRole("button", { name: "CSV" }).waitFor();
+    await page.goBack();
+    await page.getByText("Enter an expression").waitFor();
+    await page.getByRole("button", { name: "CSV" }).waitFor({ state: "detached" });
+    await close();
+  });
+
   test("a warning precedes a query that will hit a limit", async () => {
     const { page, close } = await open(query("node_cpu_seconds_total", "&g0.tab=graph&g0.range_input=1d&g0.res_step=1s"), { expected: ["400"] });
     await page.getByText(/The graph has 86\.4k points per series/).waitFor();

@@ -103,12 +103,17 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
   const { mode: _mode, ...asked } = panel;
   const key = JSON.stringify(asked);
   const start = () => {
-    if (panel.expr.trim() === "") return;
     const own = new AbortController();
     abort.current?.abort();
     abort.current = own;
-    isRunning.current = true;
-    setStartedAt(performance.now());
+    const isEmpty = panel.expr.trim() === "";
+    isRunning.current = !isEmpty;
+    setStartedAt(isEmpty ? undefined : performance.now());
+    if (isEmpty) {
+      setOutcome(undefined);
+      setError(undefined);
+      return;
+    }
     runPanel(panel, own.signal)
       .then(
         (done) => {
