@@ -66,6 +66,16 @@ describe("pages", { skip: missing() }, () => {
     await close();
   });
 
+  test("a page of a server that cannot be reached does not say that nothing runs", async () => {
+    const { page, close } = await openPage(browser, `${server.url}/running`, { expected: ["ERR_FAILED"] });
+    const nothing = page.getByText("No request for data runs now.");
+    await nothing.waitFor();
+    await page.route("**/api/v1/status/queries", (route) => route.abort());
+    await page.getByRole("alert").getByText("the server cannot be reached").first().waitFor();
+    await nothing.waitFor({ state: "detached" });
+    await close();
+  });
+
   test("a name of the server for several teams is no value of the team label", async () => {
     const budget = { activeSeries: null, newSeriesPerSecond: null, samplesPerSecond: null };
     const of = { guaranteed: budget, maximum: budget, use: budget, borrowed: budget, samples: 0, newSeries: 0, seriesRejected: 0 };

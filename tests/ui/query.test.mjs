@@ -251,6 +251,27 @@ describe("query page", { skip: missing() }, () => {
     await close();
   });
 
+  test("a result stays beside the error of a failed refresh", async () => {
+    const { page, close } = await open(query("vector(42)", "&refresh=1"), { expected: ["ERR_FAILED"] });
+    const cell = page.getByRole("cell", { name: "42", exact: true });
+    await cell.waitFor();
+    await page.route("**/api/v1/query", (route) => route.abort());
+    await page.getByRole("alert").getByText("the server cannot be reached").waitFor();
+    strictEqual(await cell.isVisible(), true);
+    await close();
+  });
+
+  test("the table of a range selector counts samples and series", async () => {
+    const now = Date.now();
+    const lines = ["a", "b"].flatMap((i) => [1, 2, 3].map((n) => `ranged{i="${i}"} ${n} ${now - n * 1000}`));
+    const stored = await server.post("/api/v1/import/prometheus", `${lines.join("\n")}\n`, "text/plain");
+    strictEqual(stored.status, 204, await stored.text());
+    const { page, problems, close } = await open(query("ranged[5m]"));
+    await page.getByText("6 samples of 2 series of ranged").waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
   test("memory stays flat over 100 queries", async () => {
     const { page, close } = await open(query("sum by (mode) (rate(node_cpu_seconds_total[5m]))", "&g0.tab=graph&g0.range_input=20m"));
     await settle(page);

@@ -1,11 +1,16 @@
 /** Numbers, sizes and shares as text. */
 
 const SUFFIXES: ReadonlyArray<[number, string]> = [
+  [1e18, "E"],
+  [1e15, "P"],
   [1e12, "T"],
   [1e9, "G"],
   [1e6, "M"],
   [1e3, "k"],
 ];
+
+/** Numbers from here on have no suffix, but an exponent. */
+const EXPONENTIAL_FROM = 1e21;
 
 /** Formats a count: 1,234, then 12.3k. */
 export function count(value: number): string {
@@ -21,14 +26,15 @@ export function group(value: number): string {
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
-/** Formats a number with at most four significant digits and a suffix, for axes and legends. */
+/** Formats a number with at most four significant digits and a suffix or an exponent, for axes and legends. */
 export function short(value: number): string {
   if (!Number.isFinite(value)) return value > 0 ? "+Inf" : value < 0 ? "-Inf" : "NaN";
   const size = Math.abs(value);
+  if (size >= EXPONENTIAL_FROM || (size !== 0 && size < 0.001)) return value.toExponential(2);
   for (const [unit, suffix] of SUFFIXES) {
     if (size >= unit * 0.99995) return digits(value / unit) + suffix;
   }
-  return size !== 0 && size < 0.001 ? value.toExponential(2).replace("e-", "e-") : digits(value);
+  return digits(value);
 }
 
 function digits(value: number): string {
@@ -37,7 +43,7 @@ function digits(value: number): string {
 
 /** Formats bytes in binary units: 1.5 MiB. */
 export function bytes(value: number): string {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let unit = 0;
   let size = value;
   // 1000 KiB and more are written in the next unit, with three digits.

@@ -32,13 +32,17 @@ export function Section({ title, note, children }: { title: string; note?: Compo
   );
 }
 
-/** Shows loaded data, an error, or a note while data load. Old data remain visible beside an error. */
+/**
+ * Shows loaded data, an error, or a note while data load. Old data remain visible beside an error, but not an empty list:
+ * it would say that there is nothing, which is unknown by now.
+ */
 export function Show<T>({ loaded, children }: { loaded: Loaded<T>; children: (data: T) => ComponentChildren }) {
   const { data, error, isLoading } = loaded;
+  const isUnknown = error !== undefined && Array.isArray(data) && data.length === 0;
   return (
     <>
       {error !== undefined && <ErrorBox error={error} onRetry={loaded.reload} />}
-      {data !== undefined ? children(data) : error === undefined && isLoading && <p class="empty" role="status">Loading…</p>}
+      {data !== undefined ? !isUnknown && children(data) : error === undefined && isLoading && <p class="empty" role="status">Loading…</p>}
     </>
   );
 }

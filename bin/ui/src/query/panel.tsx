@@ -99,6 +99,8 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
   const [startedAt, setStartedAt] = useState<number>();
   const abort = useRef<AbortController | undefined>(undefined);
   const isRunning = useRef(false);
+  /** The key of the outcome. */
+  const outcomeKey = useRef<string | undefined>(undefined);
   // The mode only changes how a result is drawn.
   const { mode: _mode, ...asked } = panel;
   const key = JSON.stringify(asked);
@@ -119,11 +121,13 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
         (done) => {
           if (abort.current !== own) return;
           setOutcome(done);
+          outcomeKey.current = key;
           setError(undefined);
         },
         (reason: unknown) => {
           if (abort.current !== own) return;
-          setOutcome(undefined);
+          // A failed refresh keeps what is shown.
+          if (outcomeKey.current !== key) setOutcome(undefined);
           setError(isAbort(reason) ? new ApiError("canceled", 0, "The query was canceled.") : reason);
         },
       )

@@ -27,6 +27,8 @@ export function ResultTable({ id, data }: { id: string; data: QueryData }) {
   }
   const columns = [...labelColumns(varying), ...valueColumns(rows)];
   const hasCommon = Object.keys(common).length > 0;
+  const isMatrix = data.resultType === "matrix";
+  const series = plural(data.result.length, "series", "series");
   return (
     <DataTable
       id={id}
@@ -35,9 +37,9 @@ export function ResultTable({ id, data }: { id: string; data: QueryData }) {
       rows={rows}
       rowKey={({ key }) => key}
       text={({ key }) => key}
-      noun="series"
-      nouns="series"
-      extent={<>{plural(rows.length, "series", "series")}{hasCommon && <> of <code>{printLabels(common)}</code></>}</>}
+      noun={isMatrix ? "sample" : "series"}
+      nouns={isMatrix ? "samples" : "series"}
+      extent={<>{isMatrix && `${plural(rows.length, "sample")} of `}{series}{hasCommon && <> of <code>{printLabels(common)}</code></>}</>}
       empty="The result is empty: no series matches at this time."
     />
   );
