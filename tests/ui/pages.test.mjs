@@ -76,6 +76,18 @@ describe("pages", { skip: missing() }, () => {
     await close();
   });
 
+  test("the notification of a replay is not shown beside its progress", async () => {
+    const date = new Date().toISOString();
+    const texts = ["Prometheus is starting and replaying the write-ahead log (WAL).", "Configuration reload has failed."];
+    const body = JSON.stringify({ status: "success", data: texts.map((text) => ({ text, date, active: true })) });
+    const { page, close } = await openPage(browser, "about:blank");
+    await page.route("**/api/v1/notifications", (route) => route.fulfill({ contentType: "application/json", body }));
+    await page.goto(`${server.url}/teams`);
+    await page.getByText("Configuration reload has failed.").waitFor();
+    strictEqual(await page.getByText("replaying the write-ahead log").count(), 0);
+    await close();
+  });
+
   test("a name of the server for several teams is no value of the team label", async () => {
     const budget = { activeSeries: null, newSeriesPerSecond: null, samplesPerSecond: null };
     const of = { guaranteed: budget, maximum: budget, use: budget, borrowed: budget, samples: 0, newSeries: 0, seriesRejected: 0 };

@@ -21,11 +21,13 @@ const REPLAY_POLL_MS = 1000;
 /** A restart of the server is noticed within this time. */
 const RESTART_POLL_MS = 5000;
 const DAY_MS = 86_400_000;
+/** The notification of a replay, of which the page shows the progress instead. */
+const REPLAYING = /replaying the write-ahead log/;
 
 export function Notices() {
   const { data = [] } = useLoad("notices", async (signal) => (await request<Notification[]>("notifications", { signal })).data, POLL_MS);
   const [hidden, setHidden] = useState<string[]>([]);
-  const shown = data.filter(({ active, text, date }) => active && !hidden.includes(text + date));
+  const shown = data.filter(({ active, text, date }) => active && !REPLAYING.test(text) && !hidden.includes(text + date));
   const killed = useKilled();
   const replay = useReplay();
   if (shown.length === 0 && !killed && !replay) return null;
