@@ -9,6 +9,7 @@ import { withOwnTime } from "../src/query/explain_view";
 import { toCsv } from "../src/query/export";
 import { toggled } from "../src/query/legend";
 import { newPanel, parsePanels, printPanels, rangeOf } from "../src/query/panel_state";
+import { withLimit } from "../src/query/run";
 import { check } from "./check";
 
 const panels = (search: string) => parsePanels(new URLSearchParams(search));
@@ -18,6 +19,10 @@ test("links of Prometheus 2 open the same panels", () => {
   deepStrictEqual(first, { ...newPanel("up"), tab: "graph", mode: "stacked", rangeMs: 7_200_000, stepMs: 30_000, endMs: Date.UTC(2026, 10, 23, 10) });
   deepStrictEqual(second, { ...newPanel("x"), endMs: undefined, stepMs: undefined });
 });
+
+check("a warning of a truncated result names the limit of the page", withLimit<{ warnings: string[] }>, [
+  [[{ warnings: ["a", "results truncated due to limit"] }, 2000], { warnings: ["a", "The page shows only 2,000 series of the result."] }],
+]);
 
 test("panels survive the address", () => {
   const all = [

@@ -3,6 +3,7 @@
 import { type Answer, type Params, request } from "../api/client";
 import { type Grid, toGrid } from "../chart/grid";
 import type { ExemplarSeries, Explained, QueryData } from "../api/types";
+import { count } from "../parts/format";
 import { type Panel, type Range, rangeOf } from "./panel_state";
 
 export type Outcome =
@@ -17,6 +18,14 @@ const GRAPH_POINTS_MAX = 1_000_000;
 /** Maximum number of elements in a table. */
 export const TABLE_ELEMENTS_MAX = 10_000;
 
+/** The server's warning that it returned as much as the page asked for, and that there is more. */
+const TRUNCATED = "results truncated due to limit";
+
+/** Returns an answer whose warning of a truncated result names the page's limit. */
+export function withLimit<T extends { warnings: string[] }>(answer: T, seriesMax: number): T {
+  return { ...answer, warnings: answer.warnings.map((text) => (text === TRUNCATED ? `The page shows only ${count(seriesMax)} series of the result.` : text)) };
+}
+
 /** Returns the maximum number of series in a graph of a range. */
 export function graphSeriesMax({ startMs, endMs, stepMs }: Range): number {
   const points = Math.floor((endMs - startMs) / stepMs) + 1;
@@ -30,7 +39,7 @@ export async function runPanel(panel: Panel, signal: AbortSignal): Promise<Outco
   if (panel.tab === "table") {
     const timeMs = panel.endMs ?? Date.now();
     const answer = await post<QueryData>("query", { time: timeMs / 1000, stats: "all", limit: TABLE_ELEMENTS_MAX });
-    return { kind: "table", answer, timeMs };
+    return { kind: "table", answer: withLimit(answer, TABLE_ELEMENTS_MAX), timeMs };
   }
   const range = rangeOf(panel, Date.now());
   const times = { start: range.startMs / 1000, end: range.endMs / 1000, step: range.stepMs / 1000 };
@@ -45,7 +54,7 @@ export async function runPanel(panel: Panel, signal: AbortSignal): Promise<Outco
   const elements = answer.data.resultType === "matrix" ? answer.data.result : [];
   const grid = toGrid(elements, range.startMs, range.endMs, range.stepMs);
   await nextTask();
-  return { kind: "graph", answer, range, grid, exemplars: exemplars?.data ?? [] };
+  return { kind: "graph", answer: withLimit(answer, limit), range, grid, exemplars: exemplars?.data ?? [] };
 }
 
 function nextTask(): Promise<void> {
