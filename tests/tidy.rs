@@ -35,7 +35,7 @@ fn text(path: &Path) -> String {
 }
 
 fn sources() -> Vec<PathBuf> {
-    ["bin", "tsdb/src", "tsdb/prometheus/src", "ingest/src", "query/src", "benches", "tests"]
+    ["bin", "tsdb/src", "tsdb/prometheus/src", "ingest/src", "query/src", "query/advise/src", "benches", "tests"]
         .iter()
         .flat_map(|folder| files(folder, ".rs"))
         // Generated.
@@ -64,7 +64,7 @@ fn folders_have_at_most_20_entries() {
 
 #[test]
 fn crate_roots_export_at_most_20_names_besides_modules() {
-    for name in ["tsdb", "tsdb/prometheus", "ingest", "query", "benches/fleet"] {
+    for name in ["tsdb", "tsdb/prometheus", "ingest", "query", "query/advise", "benches/fleet"] {
         let folder = format!("{name}/src");
         let lib = text(&root().join(&folder).join("lib.rs"));
         let is_module = |name: &str| {
@@ -101,12 +101,20 @@ fn arrows_between_crates_hold() {
     check("query/Cargo.toml", &["varve-ingest", "varve-rules", "axum", "hyper", "tokio", "prost", "snap"]);
     check("tsdb/prometheus/Cargo.toml", &["varve-ingest", "varve-query", "axum", "hyper", "tokio", "prost"]);
     check("query/rules/Cargo.toml", &["varve-ingest", "varve-prometheus", "axum", "hyper", "tokio"]);
+    check("query/advise/Cargo.toml", &["varve-ingest", "varve-prometheus", "axum", "hyper", "tokio", "clap", "anyhow"]);
     check("benches/fleet/Cargo.toml", &["varve", "varve-ingest", "varve-query", "axum", "hyper", "tokio"]);
 }
 
 #[test]
 fn crates_that_need_no_unsafe_code_forbid_it() {
-    for lib in ["tsdb/prometheus/src/lib.rs", "ingest/src/lib.rs", "query/src/lib.rs", "bin/main.rs", "tests/main.rs"] {
+    for lib in [
+        "tsdb/prometheus/src/lib.rs",
+        "ingest/src/lib.rs",
+        "query/src/lib.rs",
+        "query/advise/src/lib.rs",
+        "bin/main.rs",
+        "tests/main.rs",
+    ] {
         assert!(text(&root().join(lib)).contains("#![forbid(unsafe_code)]"), "{lib}");
     }
 }

@@ -6,7 +6,6 @@
 pub(crate) mod active_requests;
 pub(crate) mod app;
 pub(crate) mod auto_reload;
-pub(crate) mod churn;
 pub(crate) mod external_url;
 pub(crate) mod live_config;
 pub(crate) mod metrics;

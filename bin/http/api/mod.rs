@@ -13,5 +13,5 @@ pub(crate) mod rules;
 mod scraping;
 mod search;
 mod selector_union;
-mod status;
+pub(crate) mod status;
 pub(crate) mod write;

@@ -345,7 +345,7 @@ fn state() -> Vec<Endpoint> {
         get("/api/v1/status/churn", churn::status)
             .about("status", "Returns which labels created new series")
             .takes([optional("time", Time, "End of the examined hour; now by default."), LIMIT, TIMEOUT])
-            .gives::<Untyped>(),
+            .gives::<churn::ChurnReport>(),
         get("/api/v1/status/rejects", rejects::status)
             .about("status", "Returns rejected samples by reason, each with its last example")
             .gives::<rejects::Rejects>(),

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use varve_advise::churn;
 use varve_tsdb::QueryContext;
 use varve_tsdb::fs::RealFs;
 use varve_tsdb::fs::damage::DamageReport;
 
 use super::args::{ChurnArgs, CompactArgs};
 use super::source::{OfflineDb, open_varve, varve_damage};
-use crate::server::churn;
-use crate::server::churn::Churn;
+use crate::http::api::status::churn::ChurnReport;
 use crate::tools::output::table;
 use crate::tools::wal::time;
 
@@ -53,8 +53,8 @@ pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
 }
 
 /// Returns a report for people, with at most `limit` labels and metrics, without those of less than a percent.
-fn print(found: &Churn, limit: usize) -> String {
-    let Churn { series, new_series, new_combinations, .. } = found;
+fn print(found: &ChurnReport, limit: usize) -> String {
+    let ChurnReport { series, new_series, new_combinations, .. } = found;
     if found.earlier_series == 0 {
         let (start, end) = (time(found.start_ms), time(found.end_ms));
         return format!(
@@ -84,27 +84,27 @@ fn print(found: &Churn, limit: usize) -> String {
     text + "\n" + &table(&["new", "series", "metric", "cause"], metrics)
 }
 
-fn churn_at(args: &ChurnArgs) -> Result<Churn> {
+fn churn_at(args: &ChurnArgs) -> Result<ChurnReport> {
     let mut client = args.view.server.client()?;
     serde_json::from_value(client.get_data("/api/v1/status/churn")?).context("parse the response")
 }
 
-fn churn_of(path: &Path) -> Result<(Churn, DamageReport)> {
+fn churn_of(path: &Path) -> Result<(ChurnReport, DamageReport)> {
     let store = OfflineDb::open(path)?;
     let Some(newest_ms) = store.db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
     let found =
         churn::find(&store.db, &QueryContext::unbounded(), newest_ms, churn::RANGE_MS).context("find new series")?;
-    Ok((found, store.damage))
+    Ok((ChurnReport::of(found), store.damage))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::churn::{LabelChurn, MetricChurn};
+    use crate::http::api::status::churn::{NewSeriesOfLabel, NewSeriesOfMetric};
 
     #[test]
     fn reports_list_large_causes_up_to_the_limit() {
-        let label = |label: &str, new_series| LabelChurn {
+        let label = |label: &str, new_series| NewSeriesOfLabel {
             label: label.to_owned(),
             new_series,
             percent: new_series as f64 / 10.0,
@@ -112,8 +112,9 @@ mod tests {
             new_values: 3,
             metrics: vec!["a".to_owned(), "b".to_owned()],
         };
-        let metric = MetricChurn { metric: "a".to_owned(), new_series: 750, label: "pod".to_owned(), percent: 100.0 };
-        let found = Churn {
+        let metric =
+            NewSeriesOfMetric { metric: "a".to_owned(), new_series: 750, label: "pod".to_owned(), percent: 100.0 };
+        let found = ChurnReport {
             start_ms: 0,
             end_ms: 3_600_000,
             earlier_series: 1,
@@ -127,6 +128,6 @@ mod tests {
         assert!(text.contains("  75.0 %     750           3                2  pod    a, b\n"), "{text}");
         assert!(text.contains("uid") && !text.contains("tiny") && text.contains("a       100 % by pod"), "{text}");
         assert!(!print(&found, 1).contains("uid"));
-        assert!(print(&Churn { earlier_series: 0, ..found }, 10).contains("the store is too young"));
+        assert!(print(&ChurnReport { earlier_series: 0, ..found }, 10).contains("the store is too young"));
     }
 }

@@ -5,22 +5,21 @@
 //! `instance`. A series with two new values is created by both labels. A new series without a new value is a new
 //! combination.
 //!
-//! Used by /api/v1/status/churn and `varve tsdb churn`. Reads the index twice for the earlier range, series by series.
-//! Hashes of label values are held in memory and charged to the request.
+//! Reads the index twice for the earlier range, series by series. Hashes of label values are held in memory and charged
+//! to the request.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
-use serde::{Deserialize, Serialize};
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Db, Labels, QueryContext, Result, TimeRange};
 
-use crate::quantity::percent;
+use crate::percent;
 
 /// The length of the examined range, in milliseconds.
-pub(crate) const RANGE_MS: i64 = 3_600_000;
+pub const RANGE_MS: i64 = 3_600_000;
 /// Maximum number of listed labels, and maximum number of listed metrics.
 const SHOWN_MAX: usize = 100;
 /// Maximum number of listed metrics per label.
@@ -33,63 +32,64 @@ const HASH_SIZE: usize = 20;
 const COUNT_SIZE: usize = 160;
 
 /// The new series of a range, and their causes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Churn {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Churn {
     /// The examined range in milliseconds since the epoch, start excluded. The earlier range has the same length.
-    pub(crate) start_ms: i64,
-    pub(crate) end_ms: i64,
-    /// Series with samples in the earlier range. If there are none, every series counts as new, and labels tell
-    /// nothing.
-    pub(crate) earlier_series: u64,
+    pub start_ms: i64,
+    /// The end of the range, included.
+    pub end_ms: i64,
+    /// Series with samples in the earlier range. If there are none, every series counts as new, and no label is listed.
+    pub n_earlier: u64,
     /// Series with samples in the range.
-    pub(crate) series: u64,
+    pub n_series: u64,
     /// New series.
-    pub(crate) new_series: u64,
+    pub n_new: u64,
     /// New series without a new label value.
-    pub(crate) new_combinations: u64,
-    /// Labels with new values: those that created most series first. Of labels that created about as many
-    /// ([`ABOUT_AS_MANY`]), those with most new values are first, then those of fewest metrics. So the label that
-    /// changed precedes the labels that changed with it.
-    pub(crate) labels: Vec<LabelChurn>,
+    pub n_combinations: u64,
+    /// Labels with new values: those that created most series first. Of labels that created about as many (within a
+    /// tenth), those with most new values are first, then those of fewest metrics. So the label that changed precedes
+    /// the labels that changed with it.
+    pub labels: Vec<LabelChurn>,
     /// Metrics with new series, sorted by their number, the largest first.
-    pub(crate) metrics: Vec<MetricChurn>,
+    pub metrics: Vec<MetricChurn>,
 }
 
 /// A label whose new values created series.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LabelChurn {
-    pub(crate) label: String,
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabelChurn {
+    /// Its name.
+    pub label: String,
     /// New series with a new value of this label.
-    pub(crate) new_series: u64,
-    /// `new_series` as a percentage of all new series.
-    pub(crate) percent: f64,
+    pub n_new: u64,
+    /// `n_new` as a percentage of all new series.
+    pub percent: f64,
     /// New series that no other label created.
-    pub(crate) new_series_alone: u64,
-    pub(crate) new_values: u64,
+    pub n_alone: u64,
+    /// New values of this label.
+    pub n_values: u64,
     /// The metrics with most of these series.
-    pub(crate) metrics: Vec<String>,
+    pub metrics: Vec<String>,
 }
 
 /// A metric with new series.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct MetricChurn {
-    pub(crate) metric: String,
-    pub(crate) new_series: u64,
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricChurn {
+    /// Its name.
+    pub metric: String,
+    /// Its new series.
+    pub n_new: u64,
     /// The label that created most of them, or about as many and precedes it in [`Churn::labels`]. Empty if all are new
     /// combinations.
-    pub(crate) label: String,
+    pub label: String,
     /// The percentage of the metric's new series that this label created.
-    pub(crate) percent: f64,
+    pub percent: f64,
 }
 
 /// Finds the causes of new series after `end_ms - length_ms` and up to `end_ms`.
 ///
 /// # Errors
 /// The errors of [`Db::select_labels`].
-pub(crate) fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
+pub fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
     let start_ms = end_ms.saturating_sub(length_ms);
     // As in PromQL, ranges exclude their left end.
     let before = TimeRange { start_ms: start_ms.saturating_sub(length_ms).saturating_add(1), end_ms: start_ms };
@@ -228,20 +228,20 @@ impl Search {
             metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
             LabelChurn {
                 label: label.clone(),
-                new_series: counts.n_series,
+                n_new: counts.n_series,
                 percent: percent(counts.n_series, self.n_new),
-                new_series_alone: counts.n_alone,
-                new_values: counts.n_values,
+                n_alone: counts.n_alone,
+                n_values: counts.n_values,
                 metrics: metrics.iter().take(METRICS_OF_LABEL_MAX).map(|(_, metric)| (*metric).to_owned()).collect(),
             }
         };
         Churn {
             start_ms,
             end_ms,
-            earlier_series: self.n_earlier,
-            series: self.n_series,
-            new_series: self.n_new,
-            new_combinations: self.n_combinations,
+            n_earlier: self.n_earlier,
+            n_series: self.n_series,
+            n_new: self.n_new,
+            n_combinations: self.n_combinations,
             labels: labels.into_iter().take(SHOWN_MAX).map(shown).collect(),
             metrics: metrics.into_iter().take(SHOWN_MAX).map(|(name, of)| of.churn(name, &ranks)).collect(),
         }
@@ -257,7 +257,7 @@ impl OfMetric {
         let (label, n_series) = cause.map_or((String::new(), 0), |(label, n_series)| (label.clone(), *n_series));
         MetricChurn {
             metric: metric.to_owned(),
-            new_series: self.n_series,
+            n_new: self.n_series,
             label,
             percent: percent(n_series, self.n_series),
         }
@@ -326,16 +326,16 @@ mod tests {
             (&combination, &[late]),
         ]);
         let churn = churn(&db, usize::MAX).unwrap();
-        assert_eq!((churn.series, churn.new_series, churn.new_combinations), (6, 4, 1));
+        assert_eq!((churn.n_series, churn.n_new, churn.n_combinations), (6, 4, 1));
         let labels: Vec<_> = churn
             .labels
             .iter()
-            .map(|of| (of.label.as_str(), of.new_series, of.new_series_alone, of.new_values, of.metrics.len()))
+            .map(|of| (of.label.as_str(), of.n_new, of.n_alone, of.n_values, of.metrics.len()))
             .collect();
         assert_eq!(labels, [("pod", 3, 2, 2, 2), ("job", 1, 0, 1, 1)]);
         assert_eq!(churn.labels[0].percent, 75.0);
         let metrics: Vec<_> =
-            churn.metrics.iter().map(|of| (of.metric.as_str(), of.new_series, of.label.as_str(), of.percent)).collect();
+            churn.metrics.iter().map(|of| (of.metric.as_str(), of.n_new, of.label.as_str(), of.percent)).collect();
         assert_eq!(metrics, [("DCGM_X", 2, "pod", 100.0), ("up", 2, "pod", 50.0)]);
     }
 
@@ -352,16 +352,16 @@ mod tests {
         all.extend([(&old[..], &[HOUR_MS / 2][..]), (&without_id, &late)]);
         let (_folder, db) = store(&all);
         let found = churn(&db, usize::MAX).unwrap();
-        let labels: Vec<_> = found.labels.iter().map(|of| (of.label.as_str(), of.new_series, of.new_values)).collect();
+        let labels: Vec<_> = found.labels.iter().map(|of| (of.label.as_str(), of.n_new, of.n_values)).collect();
         assert_eq!(labels, [("id", 20, 20), ("__name__", 21, 1), ("app", 21, 1), ("container", 20, 1)]);
-        assert_eq!((found.metrics[0].label.as_str(), found.metrics[0].new_series), ("id", 21));
+        assert_eq!((found.metrics[0].label.as_str(), found.metrics[0].n_new), ("id", 21));
     }
 
     #[test]
     fn a_store_without_an_earlier_hour_names_no_label() {
         let (_folder, db) = store(&[(&[("__name__", "up")], &[HOUR_MS + 1])]);
         let found = churn(&db, usize::MAX).unwrap();
-        assert_eq!((found.earlier_series, found.new_series, found.labels.len()), (0, 1, 0));
+        assert_eq!((found.n_earlier, found.n_new, found.labels.len()), (0, 1, 0));
     }
 
     #[test]
@@ -371,6 +371,6 @@ mod tests {
         let series: Vec<Given<'_>> = sets.iter().map(|set| (&set[..], &[HOUR_MS + 1][..])).collect();
         let (_folder, db) = store(&series);
         assert!(matches!(churn(&db, 10_000), Err(varve_tsdb::Error::Limit { .. })));
-        assert_eq!(churn(&db, 100 << 20).unwrap().new_series, 1_000);
+        assert_eq!(churn(&db, 100 << 20).unwrap().n_new, 1_000);
     }
 }
