@@ -20,17 +20,18 @@ use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Frame;
 use prost::Message;
+use varve_advise::usage::Requester;
 use varve_tsdb::context::Charge;
 
 use super::frame::{self, Coding, Frames};
 use super::status::{CONTENT_TYPE, Code, Status};
 use crate::http::error::ApiError;
+use crate::http::requester::RequestedBy;
 use crate::http::serving::request_body::{self, BodyLimits, header_text};
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
 use crate::server::app::App;
 use crate::server::request_context::{Parameters, RequestContext};
-use crate::server::usage::Requester;
 
 /// Maximum size of a request, before and after decompression. Requests have a few hundred bytes.
 const REQUEST_SIZE_MAX: usize = 4 << 20;
@@ -77,7 +78,11 @@ pub(super) struct Caller {
 }
 
 /// Serves a method.
-pub(super) async fn serve<M: Method>(State(state): State<HttpState>, who: Requester, request: Request) -> Response {
+pub(super) async fn serve<M: Method>(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    request: Request,
+) -> Response {
     call::<M>(&state, who, request).await.unwrap_or_else(|status| ended(&state, M::PATH, status))
 }
 

@@ -21,6 +21,7 @@ mod openapi;
 pub(crate) mod params;
 pub(crate) mod protobuf;
 pub(crate) mod query_stats;
+pub(crate) mod requester;
 mod response;
 pub(crate) mod serving;
 mod ui;

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 
 use crate::config::{self, Config};
 use crate::notifier::{self, Notifier};
-use crate::server::query_log::{self, QueryLog};
+use crate::server::queries::query_log::{self, QueryLog};
 
 /// The configuration in force, shared by all requests.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! The parts of one running server: its state, the open store, the configuration in force, metrics, active requests,
-//! records of usage and rejects, memory pressure.
+//! records of queries and rejects, memory pressure.
 //!
 //! Used by `http`, which serves it, and by `serve`, which starts and stops it.
 
@@ -11,7 +11,7 @@ pub(crate) mod live_config;
 pub(crate) mod metrics;
 pub(crate) mod notifications;
 pub(crate) mod pressure;
-pub(crate) mod query_log;
+pub(crate) mod queries;
 pub(crate) mod rejects;
 pub(crate) mod request_context;
 pub(crate) mod rules;
@@ -20,4 +20,3 @@ pub(crate) mod senders;
 pub(crate) mod settings;
 pub(crate) mod shutdown;
 pub(crate) mod store;
-pub(crate) mod usage;

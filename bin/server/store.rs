@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use varve_advise::usage::{Requester, Usage};
 use varve_ingest::ha::Elections;
 use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
 use varve_ingest::{LoadOutcome, Receiver};
 use varve_query::promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
-use varve_tsdb::fs::{Clock, RealFs, SystemClock};
+use varve_tsdb::fs::{Clock, RealFs, StateFileError, SystemClock};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::retention::RetentionRule;
 use varve_tsdb::{Db, Error, MatchOp, Matcher, Options, QueryContext, TimeRange};
 
-use super::usage::{Requester, Usage};
 use crate::config::Config;
 
 /// The store that requests use.
@@ -65,7 +65,8 @@ impl Store {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let (lookback_delta_ms, delta_to_cumulative) = (options.engine.lookback_delta_ms, options.delta_to_cumulative);
         // The open database holds the lock of the directory.
-        let usage = Usage::open(path);
+        let (usage, found) = Usage::open(Arc::new(RealFs), path.join(USAGE_FILE), SystemClock.now_ms());
+        report(outcome(found), "the usage record", "a new record starts");
         let (elections, found) = Elections::open(Arc::new(RealFs), path.join(HA_FILE));
         report(found, "HA pairs", "leaders are elected again");
         let elections = Arc::new(elections);
@@ -136,7 +137,7 @@ impl Store {
         if matchers.try_for_each(|matcher| matcher.compile(ctx)).is_err() {
             return false;
         }
-        self.usage.note(who, selectors);
+        self.usage.note(who, selectors, SystemClock.now_ms());
         true
     }
 
@@ -257,6 +258,15 @@ fn dropped_info(metric: Option<&Matcher>, DroppingRule { name, is_disabled }: &D
 
 /// Maximum number of infos about dropped metrics in a response.
 const DROPPED_INFOS_MAX: usize = 10;
+
+fn outcome(found: Result<(), StateFileError>) -> LoadOutcome {
+    match found {
+        Ok(()) => LoadOutcome::Valid,
+        Err(StateFileError::Newer(version)) => LoadOutcome::NewerVersion(version),
+        Err(StateFileError::Unreadable(reason)) => LoadOutcome::Unreadable(reason),
+        Err(StateFileError::Damaged(reason)) => LoadOutcome::Damaged(reason),
+    }
+}
 
 /// Logs that a state file cannot be used, and the consequence.
 fn report(found: LoadOutcome, of: &str, outcome: &str) {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use varve_advise::usage::TOOLS_AGENT;
 
 use super::output::OutputArgs;
 use crate::client::{Access, Client, ClientOptions, Url};
-use crate::server::usage::TOOLS_AGENT;
 
 /// The server of commands that are given none.
 pub(crate) const DEFAULT: &str = "http://127.0.0.1:9898";

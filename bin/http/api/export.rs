@@ -10,6 +10,7 @@ use std::io::Write as _;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use varve_advise::usage::Requester;
 use varve_tsdb::staleness::is_stale_nan;
 use varve_tsdb::{Labels, SampleColumns, TimeRange};
 
@@ -18,9 +19,9 @@ use crate::http::api::remote_read::size_of_columns;
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, Verbatim, parse_selectors};
+use crate::http::requester::RequestedBy;
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::Requester;
 
 /// Content type of the response, as in VictoriaMetrics.
 pub(super) const MEDIA_TYPE: &str = "application/stream+json; charset=utf-8";
@@ -30,7 +31,11 @@ const ROWS_PER_LINE: usize = 10_000;
 const STEP_ROWS: usize = 1_000;
 
 /// GET and POST /api/v1/export.
-pub(crate) async fn export(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn export(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result<Response, ApiError> {
     let (request, timeout) = (Request::read(&form)?, form.timeout()?);
     let response = run(&state, RequestClass::RemoteRead, timeout, move |work| request.respond(work, &who));
     let mut response = response.await?;

@@ -31,10 +31,10 @@ use crate::http::error::{ApiError, ErrorKind};
 use crate::http::{json, query_stats};
 use crate::server::active_requests::{ActiveRequest, Registration};
 use crate::server::app::App;
-use crate::server::query_log::{LoggedQuery, Origin};
+use crate::server::queries::query_log::{LoggedQuery, Origin};
+use crate::server::queries::top_queries::Cost;
 use crate::server::request_context::RequestContext;
 use crate::server::store::Store;
-use crate::server::usage::top_queries::Cost;
 use crate::traces::Trace;
 
 pub(crate) use crate::server::active_requests::RequestClass;

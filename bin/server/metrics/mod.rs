@@ -17,7 +17,7 @@ use prometheus::{
 };
 
 use super::live_config::ReloadStatus;
-use super::query_log::QueryLog;
+use super::queries::query_log::QueryLog;
 use super::store::Store;
 use crate::notifier::{LATENCY_SECONDS, NotifierMetrics};
 use crate::objstore::{OPERATION_SECONDS, ObjstoreMetrics, UploadMetrics};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Method;
+use varve_advise::usage::Requester;
 use varve_ingest::{RejectedRuleSample, RuleBudget, RuleSample};
 use varve_query::stats::{QueryStats, StatsMode};
 use varve_query::{Error, Request, ScanPlan, SharedScans, Times, Value, VectorSample, usage};
@@ -19,10 +20,9 @@ use crate::http::query_stats;
 use crate::notifier::Alert;
 use crate::server::active_requests::RequestClass;
 use crate::server::app::App;
-use crate::server::query_log::{LoggedQuery, Origin};
+use crate::server::queries::query_log::{LoggedQuery, Origin};
 use crate::server::request_context::{Parameters, RequestContext, Times as RequestTimes};
 use crate::server::store::Store;
-use crate::server::usage::Requester;
 use crate::traces::{self, Trace};
 
 /// The path of rule queries in lists and logs.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
+use varve_advise::usage::{Entry, Snapshot};
 use varve_query::usage::LabelSet;
 use varve_rules::RuleSet;
 use varve_rules::file::RuleKind;
@@ -17,7 +18,6 @@ use super::inventory::Stored;
 use super::needs::{Consumer, Location, Need, Needs, Selector};
 use super::relabel_rules::{self, Dialect};
 use super::{rules, template};
-use crate::server::usage::{Entry, Snapshot};
 
 /// What to advise on.
 #[derive(Debug, Clone, Copy)]

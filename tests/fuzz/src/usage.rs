@@ -1,33 +1,43 @@
-//! The usage record. Its decoder belongs to the binary, which no crate can link: the files are compiled into this one.
+//! The usage record.
 
-#[path = "../../../bin/server/usage/file.rs"]
-#[expect(dead_code, reason = "only the binary reads and replaces the file")]
-mod file;
-#[path = "../../../bin/server/usage/record.rs"]
-#[expect(dead_code, reason = "only the binary prints a record")]
-mod record;
+use std::path::Path;
+use std::sync::Arc;
 
-/// A constant that the record imports from its parent module in the binary.
-const TOOLS_AGENT: &str = "varve-tools";
+use varve_advise::usage::{Requester, Usage};
+use varve_tsdb::fs::{Fs, MemFs, StateFileError};
 
-/// Decodes the payload of a usage record. A decoded record is encoded and decoded again, to the same record.
+const PATH: &str = "/usage";
+
+/// Reads the input as the payload of a usage record, under a valid checksum. A record that was read is written and read
+/// again, to the same record.
 pub fn usage_record(input: &[u8]) {
-    let Some(record) = file::decode(input) else { return };
-    let again = file::decode(&file::encode(&record)).expect("what was decoded is encoded");
-    assert_eq!(again.snapshot(), record.snapshot());
+    let fs: Arc<dyn Fs> = Arc::new(MemFs::new());
+    let head = [&b"VUSE\x01\0\0\0"[..], &crc32c::crc32c(input).to_le_bytes()].concat();
+    fs.create(Path::new(PATH)).and_then(|file| file.append(&[&head, input].concat())).expect("there is room");
+    let (usage, found) = Usage::open(Arc::clone(&fs), PATH.into(), 0);
+    assert!(matches!(found, Ok(()) | Err(StateFileError::Damaged(_))), "{found:?}");
+    // A record without a change is not written.
+    usage.note(&Requester::default(), &[], 0);
+    usage.save().expect("there is room");
+    let (again, found) = Usage::open(fs, PATH.into(), 1);
+    assert_eq!((again.snapshot(), found), (usage.snapshot(), Ok(())));
 }
 
 /// Returns the payloads of small records.
 #[cfg(test)]
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let mut record = record::Record::new(7);
-    let empty = file::encode(&record);
-    for (i, text) in ["up", "a", "{b=\"c\"}"].into_iter().enumerate() {
-        let who = record::Requester { user_agent: text.into(), ..record::Requester::default() };
-        let names = |of: &str| vec![of.to_owned(), "x".to_owned()];
-        let (matched, grouped, is_metric) = (names("job"), names("le"), i < 2);
-        let used = record::Use { text: text.to_owned(), is_metric, matched, grouped, all_labels: i == 1 };
-        record.note(&who, &[used], 5);
+    use varve_query::promql::{Features, parse};
+
+    let fs: Arc<dyn Fs> = Arc::new(MemFs::new());
+    let (usage, _) = Usage::open(Arc::clone(&fs), PATH.into(), 7);
+    let mut seeds = Vec::new();
+    for text in ["1", "sum by (le, x) (up{job=\"a\"})", "a", "count({b=\"c\"})"] {
+        let who = Requester { user_agent: text.into(), ..Requester::default() };
+        let expr = parse(text, &Features::default()).expect("an expression");
+        usage.note(&who, &varve_query::usage::of(&expr), 5);
+        usage.save().expect("there is room");
+        let file = fs.read(Path::new(PATH), 1 << 20).expect("the file was written");
+        seeds.push(file[12..].to_vec());
     }
-    vec![empty, file::encode(&record)]
+    seeds
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use varve_advise::usage::Requester;
 use varve_tsdb::context::Charge;
 use varve_tsdb::fs::{Clock, SystemClock};
 use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
@@ -29,9 +30,9 @@ use varve_tsdb::{Labels, Matcher, QueryContext, SampleColumns, TimeRange};
 use super::selector_union::SelectorUnion;
 use crate::http::error::ApiError;
 use crate::http::params::{Form, parse_selector};
+use crate::http::requester::RequestedBy;
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::Requester;
 use format::Format;
 
 /// Written with an empty value for series without this label, so that the scraper does not add its own value.
@@ -40,7 +41,7 @@ const INSTANCE: &str = "instance";
 /// GET /federate.
 pub(crate) async fn federate(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response, ApiError> {

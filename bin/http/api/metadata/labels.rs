@@ -4,6 +4,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
+use varve_advise::usage::Requester;
 use varve_query::usage::LabelSet;
 use varve_tsdb::labels::StringSet;
 use varve_tsdb::{Matcher, TimeRange};
@@ -11,12 +12,16 @@ use varve_tsdb::{Matcher, TimeRange};
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, Verbatim, parse_selectors, unescape_label_name};
+use crate::http::requester::RequestedBy;
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/labels.
-pub(crate) async fn names(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn names(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result<Response, ApiError> {
     // The request uses the names of labels, not their values.
     let used = Used { who, labels: LabelSet::none() };
     respond(&state, &form, used, |work, matchers, range| work.store.db.label_names(&work.ctx, matchers, range)).await
@@ -26,7 +31,7 @@ pub(crate) async fn names(State(state): State<HttpState>, who: Requester, form: 
 pub(crate) async fn values(
     State(state): State<HttpState>,
     name: Result<Path<String>, PathRejection>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     uri: Uri,
     form: Form,
 ) -> Result<Response, ApiError> {

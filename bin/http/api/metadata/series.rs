@@ -2,18 +2,23 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_advise::usage::Requester;
 use varve_query::usage::LabelSet;
 use varve_tsdb::{Labels, Matcher, QueryContext, TimeRange};
 
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::{Form, Verbatim, parse_selectors};
+use crate::http::requester::RequestedBy;
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/series.
-pub(crate) async fn series(State(state): State<HttpState>, who: Requester, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn series(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result<Response, ApiError> {
     let request = Request::read(&form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{who:?} {request:?}"));
     run_shared(&state, RequestClass::Metadata, timeout, parameters, move |work| request.respond(work, &who)).await

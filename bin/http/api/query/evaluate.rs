@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::Response;
+use varve_advise::usage::Requester;
 use varve_query::stats::StatsMode;
 use varve_query::usage::{self, SelectorUse};
 use varve_query::{QueryResult, Request, Times, Value};
@@ -16,16 +17,16 @@ use super::result::write_result;
 use crate::http::error::ApiError;
 use crate::http::params::{Form, Verbatim, parse_bool};
 use crate::http::query_stats::{self, StatsLevel};
+use crate::http::requester::RequestedBy;
 use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run, run_shared};
 use crate::http::serving::state::HttpState;
 use crate::server::request_context::{self, RequestContext};
 use crate::server::store::Store;
-use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/query.
 pub(crate) async fn instant(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response, ApiError> {
@@ -41,7 +42,7 @@ pub(crate) async fn instant(
 /// GET and POST /api/v1/query_range.
 pub(crate) async fn range(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response, ApiError> {
@@ -54,7 +55,7 @@ pub(crate) async fn range(
 /// responds with statistics of each operator of its plan.
 pub(crate) async fn explain(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
 ) -> Result<Response, ApiError> {

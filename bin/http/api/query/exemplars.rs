@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_advise::usage::Requester;
 use varve_query::Error;
 use varve_query::promql::{self, Features};
 use varve_query::usage::LabelSet;
@@ -11,14 +12,14 @@ use varve_tsdb::exemplars::{Exemplar, SeriesExemplars};
 use crate::http::error::ApiError;
 use crate::http::json;
 use crate::http::params::Form;
+use crate::http::requester::RequestedBy;
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::Requester;
 
 /// GET and POST /api/v1/query_exemplars.
 pub(crate) async fn query_exemplars(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result<Response, ApiError> {
     let features = state.app.settings.features;

@@ -18,17 +18,18 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use prost::Message;
+use varve_advise::usage::Requester;
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
 use varve_tsdb::context::Charge;
 use varve_tsdb::{Labels, SampleColumns};
 
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::params::Form;
+use crate::http::requester::RequestedBy;
 use crate::http::serving::request_body;
 use crate::http::serving::request_body::BodyLimits;
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::Requester;
 use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
 
 /// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB. Its requests have a few
@@ -47,7 +48,7 @@ const STREAMED_XOR_CHUNKS: i32 = 1;
 /// POST /api/v1/read.
 pub(crate) async fn read(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     request: Request,
 ) -> Result<Response, ApiError> {
     respond(&state, who, request).await.map_err(ApiError::plain)

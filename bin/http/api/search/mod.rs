@@ -9,6 +9,7 @@ mod score;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
+use varve_advise::usage::Requester;
 use varve_query::usage::LabelSet;
 use varve_tsdb::fs::{Clock, SystemClock};
 use varve_tsdb::labels::{Families, METRIC_NAME, Metadata, StringSet};
@@ -17,9 +18,9 @@ use varve_tsdb::{Matcher, QueryContext, TimeRange};
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::json;
 use crate::http::params::{Form, parse_int, parse_selectors, quotable};
+use crate::http::requester::RequestedBy;
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::Requester;
 use score::{Algorithm, Steps, Term};
 
 /// The algorithms that compare terms with names.
@@ -58,7 +59,7 @@ impl Field {
 /// GET and POST /api/v1/search/metric_names.
 pub(crate) async fn metric_names(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result<Response, ApiError> {
     let field = |form: &Form| Ok(Field::MetricNames { with_metadata: boolean(form, "include_metadata", false)? });
@@ -68,7 +69,7 @@ pub(crate) async fn metric_names(
 /// GET and POST /api/v1/search/label_names.
 pub(crate) async fn label_names(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result<Response, ApiError> {
     search(&state, who, form, "label_names", |_| Ok(Field::LabelNames)).await
@@ -77,7 +78,7 @@ pub(crate) async fn label_names(
 /// GET and POST /api/v1/search/label_values.
 pub(crate) async fn label_values(
     State(state): State<HttpState>,
-    who: Requester,
+    RequestedBy(who): RequestedBy,
     form: Form,
 ) -> Result<Response, ApiError> {
     let field = |form: &Form| match form.first("label") {

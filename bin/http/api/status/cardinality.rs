@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_advise::usage::Entry;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::stats::{Cost, Costs};
 
@@ -14,7 +15,6 @@ use crate::http::openapi::schema;
 use crate::http::params::{Form, Verbatim, parse_selectors};
 use crate::http::serving::run::{RequestClass, Work, run_shared};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::Entry;
 
 /// Memory of a pair of label name and value while pairs are sorted.
 const SORTED_PAIR_SIZE: usize = size_of::<((&str, &str), Cost)>();

@@ -17,8 +17,8 @@ use crate::http::openapi::schema;
 use crate::http::response::success;
 use crate::server::active_requests::{ActiveRequest, RequestClass};
 use crate::server::app::App;
+use crate::server::queries::query_breaker::FailedQuery;
 use crate::server::request_context::{RequestContext, truncate};
-use crate::server::usage::query_breaker::FailedQuery;
 
 /// Bytes of a query that are listed.
 const LISTED_SIZE_MAX: usize = 16 << 10;

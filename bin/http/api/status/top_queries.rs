@@ -11,7 +11,7 @@ use crate::http::openapi::schema;
 use crate::http::params::Form;
 use crate::http::response::success;
 use crate::server::app::App;
-use crate::server::usage::top_queries::Cost;
+use crate::server::queries::top_queries::Cost;
 
 /// The ranges of the endpoint.
 pub(crate) const RANGES: [&str; 2] = ["hour", "day"];

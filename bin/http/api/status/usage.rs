@@ -1,41 +1,14 @@
 //! /api/v1/status/usage: which metrics and selectors were queried, by whom, and when last.
 
-use std::convert::Infallible;
-
-use axum::extract::{FromRequestParts, State};
-use axum::http::request::Parts;
+use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
+use varve_advise::usage::{Entry, Requester};
 
 use crate::http::error::ApiError;
 use crate::http::params::Form;
 use crate::http::serving::run::{RequestClass, Work, run};
 use crate::http::serving::state::HttpState;
-use crate::server::usage::{Entry, Requester, TOOLS_AGENT};
-
-/// Maximum size of a header.
-const HEADER_SIZE_MAX: usize = 128;
-
-impl<S: Sync> FromRequestParts<S> for Requester {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let header = |name: &str| -> Box<str> {
-            let bytes = parts.headers.get(name).map_or(&b""[..], |value| value.as_bytes());
-            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(HEADER_SIZE_MAX)]);
-            // A truncated character decodes to a replacement character.
-            text.chars().take_while(|c| *c != char::REPLACEMENT_CHARACTER).collect::<String>().into()
-        };
-        // The web page reads every metric to show what there is, which does not count as a use.
-        let is_inspection = parts.headers.contains_key("x-varve-inspection");
-        Ok(Self {
-            user_agent: if is_inspection { TOOLS_AGENT.into() } else { header("user-agent") },
-            dashboard: header("x-dashboard-uid"),
-            panel: header("x-panel-id"),
-            rule: header("x-rule-uid"),
-        })
-    }
-}
 
 /// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit` bounds each list.
 pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {

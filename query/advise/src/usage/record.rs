@@ -29,15 +29,15 @@ const EVICTED_SHARE: usize = 16;
 
 /// The sender of a query, by its headers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
-pub(crate) struct Requester {
+pub struct Requester {
     /// `User-Agent`
-    pub(crate) user_agent: Box<str>,
+    pub user_agent: Box<str>,
     /// `X-Dashboard-Uid`
-    pub(crate) dashboard: Box<str>,
+    pub dashboard: Box<str>,
     /// `X-Panel-Id`
-    pub(crate) panel: Box<str>,
+    pub panel: Box<str>,
     /// `X-Rule-Uid`
-    pub(crate) rule: Box<str>,
+    pub rule: Box<str>,
 }
 
 /// A use of a metric, or of a selector without a metric name.
@@ -52,48 +52,56 @@ pub(super) struct Use {
 
 /// The uses of a metric or selector.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The metric name, or the selector.
-    pub(crate) text: Box<str>,
-    pub(crate) n_queries: u64,
-    pub(crate) last_ms: i64,
+    pub text: Box<str>,
+    /// Number of queries.
+    pub n_queries: u64,
+    /// Time of the latest query.
+    pub last_ms: i64,
     /// Labels of matchers.
-    pub(crate) matched: BTreeSet<Box<str>>,
+    pub matched: BTreeSet<Box<str>>,
     /// Labels that results were grouped, joined or shown by.
-    pub(crate) grouped: BTreeSet<Box<str>>,
+    pub grouped: BTreeSet<Box<str>>,
     /// Whether all labels were used.
-    pub(crate) all_labels: bool,
+    pub all_labels: bool,
     /// Requesters, the most recent first.
-    pub(crate) requesters: Vec<MetricRequester>,
+    pub requesters: Vec<MetricRequester>,
 }
 
 /// A requester of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MetricRequester {
-    pub(crate) who: Arc<Requester>,
-    pub(crate) last_ms: i64,
-    pub(crate) n_queries: u64,
+pub struct MetricRequester {
+    /// The requester.
+    pub who: Arc<Requester>,
+    /// Time of its latest query.
+    pub last_ms: i64,
+    /// Number of its queries.
+    pub n_queries: u64,
 }
 
 /// A copy of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// Time at which the record was started.
-    pub(crate) since_ms: i64,
+    pub since_ms: i64,
     /// Entries that were evicted, or not added, for lack of space.
-    pub(crate) n_evicted: u64,
+    pub n_evicted: u64,
     /// By name.
-    pub(crate) metrics: Vec<Entry>,
+    pub metrics: Vec<Entry>,
     /// By text.
-    pub(crate) selectors: Vec<Entry>,
+    pub selectors: Vec<Entry>,
 }
 
 /// The size of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UsageStats {
-    pub(crate) n_entries: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) n_evicted: u64,
+pub struct UsageStats {
+    /// Number of metrics and selectors.
+    pub n_entries: u64,
+    /// Approximate size in memory.
+    pub size_bytes: u64,
+    /// Entries that were evicted, or not added, for lack of space.
+    pub n_evicted: u64,
 }
 
 /// The record.
@@ -117,7 +125,8 @@ pub(super) struct Table {
 
 impl Requester {
     /// Returns `true` for Varve's own tools.
-    pub(crate) fn is_tool(&self) -> bool {
+    #[must_use]
+    pub fn is_tool(&self) -> bool {
         self.user_agent.starts_with(super::TOOLS_AGENT)
     }
 }
@@ -247,7 +256,8 @@ impl Table {
 
 impl Entry {
     /// Returns the approximate size of the entry.
-    pub(crate) fn size(&self) -> usize {
+    #[must_use]
+    pub fn size(&self) -> usize {
         let labels: usize = self.matched.iter().chain(&self.grouped).map(|name| name.len() + 32).sum();
         ENTRY_SIZE + 2 * self.text.len() + labels + self.requesters.len() * size_of::<MetricRequester>()
     }

@@ -1,8 +1,7 @@
 //! The usage record: which metrics queries used, by which labels, who sent the queries, and when last.
 //!
-//! Filled by [`Store`](super::store::Store) for queries and metadata requests, and read by /api/v1/status/usage. It is
-//! saved in the file `usage` of the data directory (docs/format/usage.md) once a minute and when the server stops. A
-//! crash loses at most a minute.
+//! The server fills it for queries and metadata requests, and saves it in the file `usage` of the data directory
+//! (docs/format/usage.md) once a minute and when it stops. A crash loses at most a minute.
 //!
 //! Invariants
 //! 1. The record is bounded ([`record::SIZE_MAX`]). The least recently used entries are evicted and counted.
@@ -12,83 +11,74 @@
 //! Threads: one lock, held for a lookup.
 
 mod file;
-pub(crate) mod query_breaker;
 mod record;
-pub(crate) mod top_queries;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use varve_query::promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
-use varve_tsdb::fs::{Clock, RealFs, StateFileError, SystemClock};
+use varve_tsdb::fs::{Fs, StateFileError};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher};
 
-pub(crate) use record::{Entry, Requester, Snapshot, UsageStats};
+pub use record::{Entry, MetricRequester, Requester, Snapshot, UsageStats};
 use record::{Record, Use};
 
 /// The user agent of Varve's own tools: they read every metric, which does not count as a use.
-pub(crate) const TOOLS_AGENT: &str = "varve-tools";
+pub const TOOLS_AGENT: &str = "varve-tools";
 
 /// The record of one data directory.
 #[derive(Debug)]
-pub(crate) struct Usage {
+pub struct Usage {
     record: Mutex<Record>,
-    /// The file. `None` if the existing one must stay unchanged.
-    path: Option<PathBuf>,
+    /// The file system and the path. `None` if the existing file must stay unchanged.
+    location: Option<(Arc<dyn Fs>, PathBuf)>,
     is_changed: AtomicBool,
 }
 
 impl Usage {
-    /// Reads the record of an existing data directory, or starts a new one.
-    pub(crate) fn open(data_dir: &Path) -> Self {
-        let path = data_dir.join("usage");
-        let read = file::FILE.read(&RealFs, &path).and_then(|payload| {
+    /// Reads the record in the file `path`, or starts a new one. Also returns why an existing file was not used.
+    pub fn open(fs: Arc<dyn Fs>, path: PathBuf, now_ms: i64) -> (Self, Result<(), StateFileError>) {
+        let read = file::FILE.read(&*fs, &path).and_then(|payload| {
             let decode = |payload: Vec<u8>| {
                 file::decode(&payload).ok_or_else(|| StateFileError::damaged("it is not a valid record"))
             };
             payload.map(decode).transpose()
         });
-        let (record, path) = match read {
-            Ok(record) => (record, Some(path)),
-            Err(StateFileError::Newer(version)) => {
-                tracing::warn!(
-                    version,
-                    "The usage record is of a newer version; it stays unchanged and usage is not saved"
-                );
-                (None, None)
-            }
-            Err(StateFileError::Unreadable(reason)) => {
-                tracing::error!(reason, "The usage record cannot be read; it stays unchanged and usage is not saved");
-                (None, None)
-            }
-            Err(StateFileError::Damaged(reason)) => {
-                tracing::error!(reason, "The usage record is damaged; it is renamed and a new one started");
-                let aside = std::fs::rename(&path, path.with_extension("damaged"));
-                (None, aside.is_ok().then_some(path))
-            }
+        let is_saved = match &read {
+            Ok(_) => true,
+            Err(StateFileError::Damaged(_)) => fs.rename(&path, &path.with_extension("damaged")).is_ok(),
+            Err(StateFileError::Newer(_) | StateFileError::Unreadable(_)) => false,
         };
-        let record = record.unwrap_or_else(|| Record::new(SystemClock.now_ms()));
-        Self { record: Mutex::new(record), path, is_changed: AtomicBool::new(false) }
+        let (record, found) = match read {
+            Ok(record) => (record, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let record = record.unwrap_or_else(|| Record::new(now_ms));
+        let location = is_saved.then_some((fs, path));
+        (Self { record: Mutex::new(record), location, is_changed: AtomicBool::new(false) }, found)
     }
 
     /// Records the uses of a query or metadata request.
-    pub(crate) fn note(&self, who: &Requester, selectors: &[SelectorUse]) {
+    pub fn note(&self, who: &Requester, selectors: &[SelectorUse], now_ms: i64) {
         let uses: Vec<Use> = selectors.iter().flat_map(uses).collect();
-        self.record.lock().note(who, &uses, SystemClock.now_ms());
+        self.record.lock().note(who, &uses, now_ms);
         self.is_changed.store(true, Ordering::Release);
     }
 
     /// Returns a copy of the record.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
         self.record.lock().snapshot()
     }
 
     /// Returns the size of the record.
-    pub(crate) fn stats(&self) -> UsageStats {
+    #[must_use]
+    pub fn stats(&self) -> UsageStats {
         self.record.lock().stats()
     }
 
@@ -96,13 +86,13 @@ impl Usage {
     ///
     /// # Errors
     /// If it cannot be written. The old file remains.
-    pub(crate) fn save(&self) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
+    pub fn save(&self) -> io::Result<()> {
+        let Some((fs, path)) = &self.location else { return Ok(()) };
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
         let payload = file::encode(&self.record.lock());
-        file::FILE.replace(&RealFs, path, &payload).inspect_err(|_| self.is_changed.store(true, Ordering::Release))
+        file::FILE.replace(&**fs, path, &payload).inspect_err(|_| self.is_changed.store(true, Ordering::Release))
     }
 }
 
@@ -135,8 +125,15 @@ fn uses(used: &SelectorUse) -> Vec<Use> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
     use varve_query::promql::{Features, parse};
     use varve_query::usage::of;
+    use varve_tsdb::fs::RealFs;
+
+    fn open(path: &Path) -> Usage {
+        Usage::open(Arc::new(RealFs), path.to_owned(), 5).0
+    }
 
     fn grafana() -> Requester {
         Requester { user_agent: "Grafana/12".into(), dashboard: "d".into(), panel: "2".into(), rule: "".into() }
@@ -144,14 +141,14 @@ mod tests {
 
     fn note(usage: &Usage, query: &str) {
         if let Ok(expr) = parse(query, &Features::default()) {
-            usage.note(&grafana(), &of(&expr));
+            usage.note(&grafana(), &of(&expr), 7);
         }
     }
 
     /// Notes queries and returns `text labels` of each use.
     fn check(queries: &[&str], expect: &[&str]) {
         let folder = tempfile::tempdir().unwrap();
-        let usage = Usage::open(folder.path());
+        let usage = open(&folder.path().join("usage"));
         for query in queries {
             note(&usage, query);
         }
@@ -180,11 +177,11 @@ mod tests {
     #[test]
     fn the_record_survives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let usage = Usage::open(folder.path());
+        let usage = open(&folder.path().join("usage"));
         note(&usage, "sum by (x) (a)");
         usage.save().unwrap();
         let before = usage.snapshot();
-        let after = Usage::open(folder.path());
+        let after = open(&folder.path().join("usage"));
         assert_eq!(after.snapshot(), before);
         // Nothing has changed since, so nothing is written.
         std::fs::remove_file(folder.path().join("usage")).unwrap();
@@ -197,14 +194,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("usage");
         std::fs::write(&path, b"VUSE\x01damaged").unwrap();
-        let usage = Usage::open(folder.path());
+        let usage = open(&folder.path().join("usage"));
         note(&usage, "a");
         usage.save().unwrap();
         assert_eq!(std::fs::read(folder.path().join("usage.damaged")).unwrap(), b"VUSE\x01damaged");
-        assert_eq!(Usage::open(folder.path()).snapshot().metrics.len(), 1);
+        assert_eq!(open(&folder.path().join("usage")).snapshot().metrics.len(), 1);
 
         std::fs::write(&path, b"VUSE\x02and more").unwrap();
-        let usage = Usage::open(folder.path());
+        let usage = open(&folder.path().join("usage"));
         note(&usage, "a");
         usage.save().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"VUSE\x02and more");

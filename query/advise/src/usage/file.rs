@@ -182,7 +182,7 @@ mod tests {
         FILE.replace(&fs, Path::new("/usage"), &encode(&record)).unwrap();
         let bytes = fs.read(Path::new("/usage"), 1 << 10).unwrap();
         let shown: String = bytes.chunks(16).map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], "")).collect();
-        assert!(include_str!("../../../docs/format/usage.md").contains(&shown), "the page does not show\n{shown}");
+        assert!(include_str!("../../../../docs/format/usage.md").contains(&shown), "the page does not show\n{shown}");
     }
 
     #[test]

@@ -1,0 +1,34 @@
+//! The requester of a query, by the headers of its request.
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use varve_advise::usage::{Requester, TOOLS_AGENT};
+
+/// Maximum size of a header.
+const HEADER_SIZE_MAX: usize = 128;
+
+/// Extracts the requester of a request.
+pub(crate) struct RequestedBy(pub(crate) Requester);
+
+impl<S: Sync> FromRequestParts<S> for RequestedBy {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let header = |name: &str| -> Box<str> {
+            let bytes = parts.headers.get(name).map_or(&b""[..], |value| value.as_bytes());
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(HEADER_SIZE_MAX)]);
+            // A truncated character decodes to a replacement character.
+            text.chars().take_while(|c| *c != char::REPLACEMENT_CHARACTER).collect::<String>().into()
+        };
+        // The web page reads every metric to show what there is, which does not count as a use.
+        let is_inspection = parts.headers.contains_key("x-varve-inspection");
+        Ok(Self(Requester {
+            user_agent: if is_inspection { TOOLS_AGENT.into() } else { header("user-agent") },
+            dashboard: header("x-dashboard-uid"),
+            panel: header("x-panel-id"),
+            rule: header("x-rule-uid"),
+        }))
+    }
+}
