@@ -47,7 +47,7 @@ fn four_fifths_of_kubernetes_series_are_unused() {
     let report: Value = serde_json::from_slice(&answer.stdout).expect("the report is JSON");
     assert_eq!(report["problems"], json!([]));
     let of = |key: &str| report["totals"][key].as_u64().expect("a count");
-    let percent = 100.0 * of("unused_metric_series") as f64 / of("series") as f64;
+    let percent = 100.0 * of("unusedMetricSeries") as f64 / of("series") as f64;
     // From ../shared/exposition/README.md.
     assert_eq!((of("series"), format!("{percent:.1}")), (36_486, "80.3".to_owned()));
 
@@ -56,7 +56,7 @@ fn four_fifths_of_kubernetes_series_are_unused() {
         let report: Value = serde_json::from_slice(&answer.stdout).expect("the report is JSON");
         let totals = &report["totals"];
         let of = |key: &str| totals[key].as_f64().expect("a count");
-        format!("{:.1}", 100.0 * of("unused_metric_series") / of("series"))
+        format!("{:.1}", 100.0 * of("unusedMetricSeries") / of("series"))
     };
     let shares = KUBERNETES.map(|(job, file)| share_of(job, file));
     assert_eq!(shares, ["83.2", "72.4", "91.7", "60.1", "65.5", "87.1", "99.7"]);

@@ -1,7 +1,6 @@
 //! `varve advise drops`: compares the existing series with the needs of rules, dashboards and queries.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +14,7 @@ use super::documents;
 use super::findings::{self, Findings};
 use super::inventory::{Inventory, Scrapes, Server};
 use super::needs::Needs;
+use super::own::Advice;
 use super::problems::Problem;
 use super::relabel_rules;
 use super::report::Report;
@@ -47,18 +47,19 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
     let retention = print_duration(args.retention);
     inputs.notes.push(format!("disk: {bytes_per_sample}, {retention} (--retention)"));
     inputs.notes.extend(nameless_note(findings.nameless.len(), args.ignore_nameless));
-    let report = Report {
-        rules: relabel_rules::count(&findings, args.write_labels),
-        expressions: inputs.needs.len(),
+    let rules = relabel_rules::Options { dialect: args.write_for, enforce: args.enforce, labels: args.write_labels };
+    let advice = Advice {
+        rules: relabel_rules::print(&findings, rules),
+        n_rules: relabel_rules::count(&findings, args.write_labels),
+        n_expressions: inputs.needs.len(),
         findings,
-        problems: inputs.problems,
-        notes: inputs.notes,
     };
-    args.output.print(|| report.table(args.limit), || &report);
+    let report = Report { advice, since_ms: inputs.since_ms, problems: inputs.problems, notes: inputs.notes };
+    args.output.print(|| report.table(args.limit), || report.json());
     if let Some(path) = &args.write {
-        write(path, args, &report.findings)?;
+        std::fs::write(path, &report.advice.rules).with_context(|| format!("write rules to {path:?}"))?;
     }
-    let percent = report.findings.totals.unused_percent();
+    let percent = report.advice.findings.totals.unused_percent();
     Ok(match args.fail_above {
         Some(most) if percent > most => ExitCode::from(CODE_UNUSED),
         _ if args.strict && !report.problems.is_empty() => ExitCode::from(CODE_PROBLEMS),
@@ -71,6 +72,8 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
 struct Inputs {
     needs: Needs,
     problems: Vec<Problem>,
+    /// When the youngest usage record began.
+    since_ms: Option<i64>,
     notes: Vec<String>,
 }
 
@@ -124,6 +127,7 @@ impl Inputs {
     fn read_record(&mut self, name: &str, text: &str, within: Duration) {
         let after_ms = before_now_ms(within);
         let since = usage_record::read(&name.into(), text, after_ms, &mut self.needs, &mut self.problems);
+        self.since_ms = self.since_ms.max(since);
         if since.is_some_and(|since| since > before_now_ms(RECORD_AGE_MIN)) {
             let age = print_duration(RECORD_AGE_MIN);
             self.notes.push(format!("the usage record {name} covers less than {age}: rare queries may be missing"));
@@ -190,9 +194,4 @@ fn scrapes(args: &DropsArgs, interval: Duration, intervals: BTreeMap<String, Dur
         scrapes.add(job, path)?;
     }
     Ok(scrapes)
-}
-
-fn write(path: &Path, args: &DropsArgs, findings: &Findings) -> Result<()> {
-    let options = relabel_rules::Options { dialect: args.write_for, enforce: args.enforce, labels: args.write_labels };
-    std::fs::write(path, relabel_rules::print(findings, options)).with_context(|| format!("write rules to {path:?}"))
 }

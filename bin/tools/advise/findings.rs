@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Result;
-use serde::Serialize;
 use varve_query::usage::LabelSet;
 
 use super::inventory::{Inventory, MetricId, MetricSize};
@@ -34,7 +33,7 @@ pub(super) struct Options {
 }
 
 /// The result of the analysis.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Findings {
     pub(crate) totals: Totals,
     /// Unused metrics, buckets and labels, most expensive first.
@@ -46,7 +45,7 @@ pub(crate) struct Findings {
 }
 
 /// Total and unused sizes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Totals {
     pub(crate) metrics: u64,
     pub(crate) series: u64,
@@ -60,16 +59,14 @@ pub(crate) struct Totals {
 }
 
 /// An unused metric, set of buckets, or label.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) kind: Kind,
     pub(crate) job: String,
     pub(crate) metric: String,
     /// The label of [`Kind::Label`].
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) label: String,
     /// The values of `le` of [`Kind::Buckets`].
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) buckets: Vec<String>,
     /// Series that would disappear if it were dropped.
     pub(crate) series: u64,
@@ -81,8 +78,7 @@ pub(crate) struct Finding {
 }
 
 /// The kind of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Metric,
     Buckets,

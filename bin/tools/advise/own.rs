@@ -33,7 +33,7 @@ pub(crate) struct Options {
 }
 
 /// The unused metrics and labels of a store, and the rules that drop them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Advice {
     pub(crate) findings: Findings,
     /// Relabel rules in dry run, as YAML.

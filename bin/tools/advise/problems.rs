@@ -16,7 +16,6 @@ pub(super) struct Problem {
     /// The reason.
     pub(super) reason: String,
     /// The expression, if it is one.
-    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) text: String,
 }
 

@@ -4,30 +4,45 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::findings::{Finding, Findings, Kind};
+use super::findings::{Finding, Kind};
+use super::own::Advice;
 use super::problems::Problem;
+use crate::http::api::status::advice::AdviceReport;
 use crate::quantity::percent;
 use crate::tools::output::table;
 
 /// The report of `varve advise drops`.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(super) struct Report {
-    #[serde(flatten)]
-    pub(super) findings: Findings,
-    /// Number of expressions.
-    pub(super) expressions: usize,
-    /// Number of relabel rules that would drop the unused series.
-    pub(super) rules: usize,
+    pub(super) advice: Advice,
+    /// When the youngest usage record began.
+    pub(super) since_ms: Option<i64>,
     /// Inputs that could not be parsed. Each counts as using every metric that it names.
     pub(super) problems: Vec<Problem>,
     /// Remarks on the reliability of the report.
     pub(super) notes: Vec<String>,
 }
 
+/// The report in JSON: the response of /api/v1/status/advice, and what is said about the inputs.
+#[derive(Debug, Serialize)]
+pub(super) struct JsonReport<'a> {
+    #[serde(flatten)]
+    advice: AdviceReport,
+    problems: &'a [Problem],
+    notes: &'a [String],
+}
+
 impl Report {
+    /// Returns the report for programs.
+    pub(super) fn json(&self) -> JsonReport<'_> {
+        let advice = AdviceReport::of(self.since_ms, self.advice.clone(), usize::MAX);
+        JsonReport { advice, problems: &self.problems, notes: &self.notes }
+    }
+
     /// Returns the report as text, with at most `lines_max` lines per table.
     pub(super) fn table(&self, lines_max: usize) -> String {
-        let totals = &self.findings.totals;
+        let findings = &self.advice.findings;
+        let totals = &findings.totals;
         let mut text = format!(
             "{} of {} series ({:.1} %) belong to unused metrics: {} of {} metrics.\n",
             totals.unused_metric_series,
@@ -45,10 +60,10 @@ impl Report {
             totals.unused_samples_per_second,
             totals.samples_per_second,
             size(totals.unused_bytes),
-            self.expressions
+            self.advice.n_expressions
         );
         let of = |kind: fn(Kind) -> bool| -> Vec<_> {
-            self.findings.unused.iter().filter(|finding| kind(finding.kind)).collect()
+            findings.unused.iter().filter(|finding| kind(finding.kind)).collect()
         };
         part(&mut text, "Unused metrics and buckets", &of(|kind| kind != Kind::Label), lines_max);
         let (labels, useless): (Vec<_>, Vec<_>) =
@@ -59,8 +74,8 @@ impl Report {
                 writeln!(text, "\n{} unused labels distinguish no series: dropping them saves none.", useless.len());
         }
         let title = "Metrics used only by recording rules whose results nothing reads (not dropped)";
-        part(&mut text, title, &self.findings.unread.iter().collect::<Vec<_>>(), lines_max);
-        list(&mut text, "Selectors without a metric name", &self.findings.nameless, lines_max);
+        part(&mut text, title, &findings.unread.iter().collect::<Vec<_>>(), lines_max);
+        list(&mut text, "Selectors without a metric name", &findings.nameless, lines_max);
         let problems: Vec<_> = self.problems.iter().map(Problem::to_string).collect();
         list(&mut text, "Not parsed, and counted as using every metric that it names", &problems, lines_max);
         list(&mut text, "Notes", &self.notes, lines_max);
@@ -118,7 +133,7 @@ fn size(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::Totals;
+    use super::super::findings::{Findings, Totals};
     use super::*;
 
     fn report() -> Report {
@@ -146,7 +161,8 @@ mod tests {
         };
         let findings = Findings { totals, unused, unread: Vec::new(), nameless: vec!["file: panel".into()] };
         let problem = Problem { file: "f".into(), place: "p".into(), reason: "r".into(), text: "sum(".into() };
-        Report { findings, expressions: 7, rules: 2, problems: vec![problem], notes: Vec::new() }
+        let advice = Advice { findings, rules: "rules".to_owned(), n_rules: 2, n_expressions: 7 };
+        Report { advice, since_ms: None, problems: vec![problem], notes: Vec::new() }
     }
 
     #[test]
@@ -178,8 +194,9 @@ Not parsed, and counted as using every metric that it names
 
     #[test]
     fn reports_are_machine_readable() {
-        let json = serde_json::to_value(report()).unwrap();
+        let json = serde_json::to_value(report().json()).unwrap();
         assert_eq!(json["unused"][1]["buckets"], serde_json::json!(["1", "5"]));
-        assert_eq!((&json["totals"]["series"], &json["problems"][0]["file"]), (&50.into(), &"f".into()));
+        assert_eq!((&json["totals"]["unusedSeries"], &json["problems"][0]["file"]), (&25.into(), &"f".into()));
+        assert_eq!((&json["rulesCount"], &json["sinceMs"]), (&2.into(), &serde_json::Value::Null));
     }
 }

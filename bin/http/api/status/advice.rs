@@ -19,8 +19,9 @@ pub(crate) const FORMATS: [&str; 2] = ["varve", "prometheus"];
 schema! {
     /// What no rule and no recorded query uses, and what dropping it saves.
     pub(crate) struct AdviceReport {
-        /// Start of the usage record in milliseconds since the epoch.
-        since_ms: i64,
+        /// Start of the usage record in milliseconds since the epoch. Null only in reports of `varve advise drops`
+        /// without a usage record.
+        since_ms: Option<i64>,
         /// Number of rules and recorded queries that were compared.
         expressions: u64,
         totals: AdviceTotals,
@@ -44,6 +45,7 @@ schema! {
         series: u64,
         samples_per_second: f64,
         unused_metrics: u64,
+        unused_metric_series: u64,
         /// Series of unused metrics and buckets.
         unused_series: u64,
         unused_samples_per_second: f64,
@@ -93,7 +95,7 @@ pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result
     run_shared(&state, RequestClass::Query, timeout, parameters, move |work| {
         let usage = work.store.usage.snapshot();
         let advice = advise(&work.store.db, &work.ctx, &usage, &app.rules.set(), options).map_err(failed)?;
-        work.respond_json(&AdviceReport::of(usage.since_ms, advice, limit))
+        work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
     })
     .await
 }
@@ -103,7 +105,9 @@ fn failed(error: anyhow::Error) -> ApiError {
 }
 
 impl AdviceReport {
-    fn of(since_ms: i64, Advice { findings, rules, n_rules, n_expressions }: Advice, limit: usize) -> Self {
+    /// Returns the report with at most `limit` elements per list of findings.
+    pub(crate) fn of(since_ms: Option<i64>, advice: Advice, limit: usize) -> Self {
+        let Advice { findings, rules, n_rules, n_expressions } = advice;
         let list = |found: Vec<Finding>| found.into_iter().take(limit).map(Unused::of).collect();
         let totals = AdviceTotals::of(&findings.totals);
         Self {
@@ -126,6 +130,7 @@ impl AdviceTotals {
             series: totals.series,
             samples_per_second: totals.samples_per_second,
             unused_metrics: totals.unused_metrics,
+            unused_metric_series: totals.unused_metric_series,
             unused_series: totals.unused_series,
             unused_samples_per_second: totals.unused_samples_per_second,
             unused_bytes: totals.unused_bytes,

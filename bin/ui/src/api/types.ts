@@ -101,6 +101,7 @@ export interface Advice {
     series: number;
     samplesPerSecond: number;
     unusedMetrics: number;
+    unusedMetricSeries: number;
     unusedSeries: number;
     unusedSamplesPerSecond: number;
     unusedBytes: number;
