@@ -62,11 +62,6 @@ pub(crate) fn print_size(size: usize) -> String {
     if text.is_empty() { "0B".to_owned() } else { text }
 }
 
-/// Returns a part in percent of a whole, which may be 0.
-pub(crate) fn percent(part: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { 100.0 * part as f64 / of as f64 }
-}
-
 /// Prints milliseconds since the epoch in RFC 3339, or as a number if there is no such date.
 pub(crate) fn print_time(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use varve_advise::relabel_rules::Dialect;
 
-use super::relabel_rules::Dialect;
 use crate::client::Url;
 use crate::quantity::parse_duration;
 use crate::tools::output::OutputArgs;
@@ -96,7 +96,7 @@ pub(crate) struct DropsArgs {
 
     /// Format of the rules
     #[arg(long, value_name = "FORMAT", default_value = "varve")]
-    pub(crate) write_for: Dialect,
+    pub(crate) write_for: Format,
 
     /// Write rules with `state: enforce` instead of `state: dry_run`
     #[arg(long)]
@@ -132,6 +132,24 @@ pub(crate) struct UsageArgs {
     /// Maximum number of lines
     #[arg(long, value_name = "N", default_value = "50")]
     pub(crate) limit: usize,
+}
+
+/// Values of `--write-for`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// `ingest.metric_relabel_configs` of Varve, with names and states
+    Varve,
+    /// `write_relabel_configs` or `metric_relabel_configs` of Prometheus
+    Prometheus,
+}
+
+impl From<Format> for Dialect {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Varve => Self::Varve,
+            Format::Prometheus => Self::Prometheus,
+        }
+    }
 }
 
 fn parse_scrape(text: &str) -> Result<(String, PathBuf), String> {

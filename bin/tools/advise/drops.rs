@@ -7,28 +7,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use jiff::Timestamp;
 use serde_json::Value;
+use varve_advise::inventory::Scrapes;
+use varve_advise::needs::{Dashboards, Needs};
+use varve_advise::{Advice, findings, relabel_rules};
 
 use super::args::DropsArgs;
-use super::dashboards::{Dashboards, read_grafana};
-use super::documents;
-use super::findings::{self, Findings};
-use super::inventory::{Inventory, Scrapes, Server};
-use super::needs::Needs;
-use super::own::Advice;
-use super::problems::Problem;
-use super::relabel_rules;
 use super::report::Report;
-use super::{rules, usage_record};
+use super::server::Server;
+use super::{files, grafana, scrapes, usage_record};
+use crate::http::api::status::advice::{BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
 use crate::quantity::print_duration;
+use crate::server::self_scrape;
 
 /// The exit code if the unused share exceeds `--fail-above`.
 const CODE_UNUSED: u8 = 3;
 /// The exit code of `--strict` if some input could not be parsed.
 const CODE_PROBLEMS: u8 = 4;
-/// The default scrape interval.
-pub(super) const SCRAPE_INTERVAL: Duration = Duration::from_secs(30);
-/// The default of bytes per sample on disk.
-pub(super) const BYTES_PER_SAMPLE: f64 = 1.0;
 /// A younger usage record may miss rare queries.
 const RECORD_AGE_MIN: Duration = Duration::from_secs(7 * 86_400);
 
@@ -43,26 +37,20 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
     if inputs.needs.is_empty() {
         bail!("no rule, dashboard or query was found: give --rules, --dashboards, --grafana or --usage");
     }
-    let (findings, bytes_per_sample) = find(args, &inputs.needs)?;
+    let (advice, bytes_per_sample) = find(args, &inputs.needs)?;
     let retention = print_duration(args.retention);
     inputs.notes.push(format!("disk: {bytes_per_sample}, {retention} (--retention)"));
-    inputs.notes.extend(nameless_note(findings.nameless.len(), args.ignore_nameless));
-    let rules = relabel_rules::Options { dialect: args.write_for, enforce: args.enforce, labels: args.write_labels };
-    let advice = Advice {
-        rules: relabel_rules::print(&findings, rules),
-        n_rules: relabel_rules::count(&findings, args.write_labels),
-        n_expressions: inputs.needs.len(),
-        findings,
-    };
-    let report = Report { advice, since_ms: inputs.since_ms, problems: inputs.problems, notes: inputs.notes };
+    inputs.notes.extend(nameless_note(advice.findings.nameless.len(), args.ignore_nameless));
+    let problems = inputs.needs.problems();
+    let report = Report { advice: &advice, since_ms: inputs.since_ms, problems, notes: inputs.notes };
     args.output.print(|| report.table(args.limit), || report.json());
     if let Some(path) = &args.write {
-        std::fs::write(path, &report.advice.rules).with_context(|| format!("write rules to {path:?}"))?;
+        std::fs::write(path, &advice.rules.text).with_context(|| format!("write rules to {path:?}"))?;
     }
-    let percent = report.advice.findings.totals.unused_percent();
+    let percent = advice.findings.totals.unused_percent();
     Ok(match args.fail_above {
         Some(most) if percent > most => ExitCode::from(CODE_UNUSED),
-        _ if args.strict && !report.problems.is_empty() => ExitCode::from(CODE_PROBLEMS),
+        _ if args.strict && !problems.is_empty() => ExitCode::from(CODE_PROBLEMS),
         _ => ExitCode::SUCCESS,
     })
 }
@@ -71,7 +59,6 @@ pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
 #[derive(Debug, Default)]
 struct Inputs {
     needs: Needs,
-    problems: Vec<Problem>,
     /// When the youngest usage record began.
     since_ms: Option<i64>,
     notes: Vec<String>,
@@ -80,16 +67,19 @@ struct Inputs {
 impl Inputs {
     fn read(&mut self, args: &DropsArgs) -> Result<()> {
         let mut names = BTreeSet::new();
-        for file in documents::read(&args.rules, &[".yaml", ".yml", ".rules"])? {
-            rules::read(&file.name, &file.text, &mut self.needs, &mut self.problems);
+        for file in files::read(&args.rules, &[".yaml", ".yml", ".rules"])? {
+            self.needs.add_rule_file(&file.name, &file.text);
             names.insert(file.name);
         }
-        let mut dashboards = Dashboards::new(&mut self.needs, &mut self.problems);
-        for file in documents::read(&args.dashboards, &[".json", ".yaml", ".yml"])? {
+        let mut dashboards = Dashboards::new(&mut self.needs);
+        for file in files::read(&args.dashboards, &[".json", ".yaml", ".yml"])? {
             dashboards.read(&file.name, &file.text);
         }
         if let Some(url) = &args.grafana {
-            read_grafana(&mut args.server.access.client_of(url, args.grafana_token_file.as_deref())?, &mut dashboards)?;
+            grafana::read(
+                &mut args.server.access.client_of(url, args.grafana_token_file.as_deref())?,
+                &mut dashboards,
+            )?;
         }
         let ignored: Vec<_> = dashboards.finish().into_iter().filter(|name| !names.contains(name)).collect();
         if let Some(first) = ignored.first() {
@@ -103,7 +93,7 @@ impl Inputs {
 
     fn read_records(&mut self, args: &DropsArgs) -> Result<()> {
         for path in &args.usage {
-            let file = documents::read_file(path)?;
+            let file = files::read_file(path)?;
             self.read_record(&file.name, &file.text, args.usage_since);
         }
         let Some(url) = args.server.given() else { return Ok(()) };
@@ -125,10 +115,12 @@ impl Inputs {
     }
 
     fn read_record(&mut self, name: &str, text: &str, within: Duration) {
-        let after_ms = before_now_ms(within);
-        let since = usage_record::read(&name.into(), text, after_ms, &mut self.needs, &mut self.problems);
-        self.since_ms = self.since_ms.max(since);
-        if since.is_some_and(|since| since > before_now_ms(RECORD_AGE_MIN)) {
+        let Ok(record) = usage_record::parse(text) else {
+            return self.needs.report_file(name, "not a usage record");
+        };
+        self.needs.add_usage_record(&name.into(), &record, before_now_ms(within));
+        self.since_ms = self.since_ms.max(Some(record.since_ms));
+        if record.since_ms > before_now_ms(RECORD_AGE_MIN) {
             let age = print_duration(RECORD_AGE_MIN);
             self.notes.push(format!("the usage record {name} covers less than {age}: rare queries may be missing"));
         }
@@ -158,40 +150,50 @@ fn before_now_ms(duration: Duration) -> i64 {
     i64::try_from(now.saturating_sub(duration).as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Returns the findings, and which bytes per sample they assume.
-fn find(args: &DropsArgs, needs: &Needs) -> Result<(Findings, String)> {
+/// Returns the advice, and which bytes per sample it assumes.
+fn find(args: &DropsArgs, needs: &Needs) -> Result<(Advice, String)> {
     let all = |(job, interval): &(Option<String>, Duration)| job.is_none().then_some(*interval);
     let interval = args.scrape_interval.iter().rev().find_map(all).unwrap_or(SCRAPE_INTERVAL);
     let intervals = args.scrape_interval.iter().filter_map(|(job, interval)| Some((job.clone()?, *interval))).collect();
-    let mut measured = None;
-    let mut inventory: Box<dyn Inventory> = match args.server.given() {
-        Some(_) => {
-            let mut server = Server::new(args.server.client()?, interval, intervals);
-            measured = server.bytes_per_sample();
-            Box::new(server)
-        }
-        None => Box::new(scrapes(args, interval, intervals)?),
-    };
-    let (bytes_per_sample, source) = match (args.bytes_per_sample, measured) {
+    let rules =
+        relabel_rules::Options { dialect: args.write_for.into(), enforce: args.enforce, labels: args.write_labels };
+    if args.server.given().is_some() {
+        let mut server = Server::new(args.server.client()?, interval, intervals);
+        let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, server.bytes_per_sample());
+        Ok((Advice::find(needs, &mut server, options(args, bytes_per_sample), rules)?, assumed))
+    } else {
+        let mut scrapes = read_scrapes(args, interval, intervals)?;
+        let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, None);
+        let Ok(advice) = Advice::find(needs, &mut scrapes, options(args, bytes_per_sample), rules);
+        Ok((advice, assumed))
+    }
+}
+
+/// Returns the bytes per sample on disk, also in words.
+fn assume_bytes_per_sample(args: &DropsArgs, measured: Option<f64>) -> (f64, String) {
+    let (bytes, source) = match (args.bytes_per_sample, measured) {
         (Some(given), _) => (given, "--bytes-per-sample"),
         (None, Some(measured)) => (measured, "measured by the server"),
         (None, None) => (BYTES_PER_SAMPLE, "the default of --bytes-per-sample"),
     };
-    let options = findings::Options {
+    (bytes, format!("{bytes:.2} bytes per sample ({source})"))
+}
+
+fn options(args: &DropsArgs, bytes_per_sample: f64) -> findings::Options {
+    findings::Options {
+        own_job: self_scrape::JOB,
         by_job: args.by_job,
         ignore_nameless: args.ignore_nameless,
         labels: true,
         bytes_per_sample,
         retention: args.retention,
-    };
-    let assumed = format!("{bytes_per_sample:.2} bytes per sample ({source})");
-    Ok((findings::find(needs, &mut *inventory, options)?, assumed))
+    }
 }
 
-fn scrapes(args: &DropsArgs, interval: Duration, intervals: BTreeMap<String, Duration>) -> Result<Scrapes> {
-    let mut scrapes = Scrapes::new(interval, intervals, args.targets.iter().cloned().collect());
+fn read_scrapes(args: &DropsArgs, interval: Duration, intervals: BTreeMap<String, Duration>) -> Result<Scrapes> {
+    let mut inventory = Scrapes::new(interval, intervals, args.targets.iter().cloned().collect());
     for (job, path) in &args.scrape {
-        scrapes.add(job, path)?;
+        scrapes::add(&mut inventory, job, path)?;
     }
-    Ok(scrapes)
+    Ok(inventory)
 }

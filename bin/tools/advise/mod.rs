@@ -1,38 +1,20 @@
 //! `varve advise`: finds stored metrics, buckets and labels that nothing uses.
 //!
-//! ```text
-//! rules, dashboards, usage_record -> template -> needs  \
-//!                                                        findings -> report, relabel_rules
-//! scrapes, a server, a store      ->      inventory     /
-//! ```
-//!
-//! `own` does the same inside a server, for /api/v1/status/advice.
-//!
-//! Needs err on the safe side: a dashboard needs everything that its variables may select, and an expression that does
-//! not parse needs every metric whose name occurs in it.
+//! The analysis is the crate `varve-advise`. Here are the arguments, the inputs from files and servers, and the output.
 
-mod alternation;
 mod args;
-mod dashboards;
-mod documents;
 mod drops;
-mod findings;
-mod inventory;
-mod needs;
-pub(crate) mod own;
-mod problems;
-mod relabel_rules;
+mod files;
+mod grafana;
 mod report;
-mod rules;
-mod template;
+mod scrapes;
+mod server;
 mod usage;
 mod usage_record;
 
 use std::process::ExitCode;
 
 pub(crate) use args::AdviseCommand;
-pub(crate) use findings::{Finding, Kind, Totals};
-pub(crate) use relabel_rules::Dialect;
 
 use crate::printing::exit_code;
 

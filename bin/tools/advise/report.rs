@@ -3,22 +3,21 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use varve_advise::Advice;
+use varve_advise::findings::{Finding, Kind};
+use varve_advise::needs::Problem;
 
-use super::findings::{Finding, Kind};
-use super::own::Advice;
-use super::problems::Problem;
 use crate::http::api::status::advice::AdviceReport;
-use crate::quantity::percent;
 use crate::tools::output::table;
 
 /// The report of `varve advise drops`.
 #[derive(Debug)]
-pub(super) struct Report {
-    pub(super) advice: Advice,
+pub(super) struct Report<'a> {
+    pub(super) advice: &'a Advice,
     /// When the youngest usage record began.
     pub(super) since_ms: Option<i64>,
     /// Inputs that could not be parsed. Each counts as using every metric that it names.
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: &'a [Problem],
     /// Remarks on the reliability of the report.
     pub(super) notes: Vec<String>,
 }
@@ -28,15 +27,34 @@ pub(super) struct Report {
 pub(super) struct JsonReport<'a> {
     #[serde(flatten)]
     advice: AdviceReport,
-    problems: &'a [Problem],
+    problems: Vec<Unparsed<'a>>,
     notes: &'a [String],
 }
 
-impl Report {
+/// An input that could not be parsed.
+#[derive(Debug, Serialize)]
+struct Unparsed<'a> {
+    file: &'a str,
+    place: &'a str,
+    reason: &'a str,
+    /// The expression, or empty.
+    text: &'a str,
+}
+
+impl<'a> From<&'a Problem> for Unparsed<'a> {
+    fn from(Problem { file, place, reason, text }: &'a Problem) -> Self {
+        Self { file, place, reason, text }
+    }
+}
+
+impl Report<'_> {
     /// Returns the report for programs.
     pub(super) fn json(&self) -> JsonReport<'_> {
-        let advice = AdviceReport::of(self.since_ms, self.advice.clone(), usize::MAX);
-        JsonReport { advice, problems: &self.problems, notes: &self.notes }
+        JsonReport {
+            advice: AdviceReport::of(self.since_ms, self.advice.clone(), usize::MAX),
+            problems: self.problems.iter().map(Unparsed::from).collect(),
+            notes: &self.notes,
+        }
     }
 
     /// Returns the report as text, with at most `lines_max` lines per table.
@@ -47,7 +65,7 @@ impl Report {
             "{} of {} series ({:.1} %) belong to unused metrics: {} of {} metrics.\n",
             totals.unused_metric_series,
             totals.series,
-            percent(totals.unused_metric_series, totals.series),
+            totals.unused_metric_percent(),
             totals.unused_metrics,
             totals.metrics
         );
@@ -133,10 +151,12 @@ fn size(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::{Findings, Totals};
+    use varve_advise::findings::{Findings, Totals};
+    use varve_advise::relabel_rules::RelabelRules;
+
     use super::*;
 
-    fn report() -> Report {
+    fn check(check: impl FnOnce(&Report<'_>)) {
         let finding = |kind, metric: &str, series| Finding {
             kind,
             job: "j".into(),
@@ -161,13 +181,13 @@ mod tests {
         };
         let findings = Findings { totals, unused, unread: Vec::new(), nameless: vec!["file: panel".into()] };
         let problem = Problem { file: "f".into(), place: "p".into(), reason: "r".into(), text: "sum(".into() };
-        let advice = Advice { findings, rules: "rules".to_owned(), n_rules: 2, n_expressions: 7 };
-        Report { advice, since_ms: None, problems: vec![problem], notes: Vec::new() }
+        let rules = RelabelRules { text: "rules".to_owned(), n_rules: 2 };
+        let advice = Advice { findings, rules, n_expressions: 7 };
+        check(&Report { advice: &advice, since_ms: None, problems: &[problem], notes: Vec::new() });
     }
 
     #[test]
     fn tables_list_what_is_unused_and_what_was_not_parsed() {
-        let table = report().table(1);
         let expect = "\
 20 of 50 series (40.0 %) belong to unused metrics: 1 of 4 metrics.
 With unused buckets 25 series (50.0 %), 0.0 of 0.0 samples per second, 0.0 B on disk. 7 expressions were read.
@@ -189,14 +209,16 @@ Selectors without a metric name
 Not parsed, and counted as using every metric that it names
   f: p: r: sum(
 ";
-        assert_eq!(table, expect);
+        check(|report| assert_eq!(report.table(1), expect));
     }
 
     #[test]
     fn reports_are_machine_readable() {
-        let json = serde_json::to_value(report().json()).unwrap();
-        assert_eq!(json["unused"][1]["buckets"], serde_json::json!(["1", "5"]));
-        assert_eq!((&json["totals"]["unusedSeries"], &json["problems"][0]["file"]), (&25.into(), &"f".into()));
-        assert_eq!((&json["rulesCount"], &json["sinceMs"]), (&2.into(), &serde_json::Value::Null));
+        check(|report| {
+            let json = serde_json::to_value(report.json()).unwrap();
+            assert_eq!(json["unused"][1]["buckets"], serde_json::json!(["1", "5"]));
+            assert_eq!((&json["totals"]["unusedSeries"], &json["problems"][0]["file"]), (&25.into(), &"f".into()));
+            assert_eq!((&json["rulesCount"], &json["sinceMs"]), (&2.into(), &serde_json::Value::Null));
+        });
     }
 }

@@ -1,59 +1,54 @@
-//! The needs of the usage record of a server, or of a copy of it in a file.
+//! Reads a usage record: a response of /api/v1/status/usage.
 
-use std::rc::Rc;
+use serde::Deserialize;
+use varve_advise::usage::{Entry, Snapshot};
 
-use serde_json::Value;
-use varve_query::usage::LabelSet;
-use varve_tsdb::Matcher;
-
-use super::needs::{Consumer, Location, Need, Needs, Selector};
-use super::problems::Problem;
-use super::template;
-
-/// Adds the queries since a given time, and returns the start of the record in milliseconds.
-///
-/// `text` is a response of /api/v1/status/usage.
-pub(super) fn read(
-    file: &Rc<str>,
-    text: &str,
-    since_ms: i64,
-    needs: &mut Needs,
-    problems: &mut Vec<Problem>,
-) -> Option<i64> {
-    let location = |within: String| Location { file: Rc::clone(file), within };
-    let data = match serde_json::from_str::<Value>(text) {
-        Ok(response) if response.pointer("/data/metrics").is_some_and(Value::is_array) => response["data"].clone(),
-        _ => {
-            problems.push(Problem::new(&location(String::new()), "not a usage record", ""));
-            return None;
-        }
-    };
-    let list = |key: &str| data.get(key).and_then(Value::as_array).into_iter().flatten();
-    let is_recent = |entry: &&Value| entry.get("lastMs").and_then(Value::as_i64).is_none_or(|last| last >= since_ms);
-    for entry in list("metrics").filter(is_recent) {
-        let Some(name) = entry.get("metric").and_then(Value::as_str) else { continue };
-        let matchers = vec![Matcher::equal(varve_tsdb::labels::METRIC_NAME, name)];
-        let selectors = vec![Selector { matchers, labels: labels(entry) }];
-        needs.add(Need { location: location(format!("metric {name}")), consumer: Consumer::Reader, selectors });
-    }
-    // Selectors without a metric name are recorded as text.
-    for text in list("selectors").filter(is_recent).filter_map(|entry| entry.get("selector")?.as_str()) {
-        let location = location(format!("selector {text}"));
-        let reading = template::read_plain(text);
-        problems.extend(reading.problem.map(|reason| Problem::new(&location, reason, text)));
-        needs.add(Need { location, consumer: Consumer::Reader, selectors: reading.selectors });
-    }
-    data.get("sinceMs").and_then(Value::as_i64)
+#[derive(Deserialize)]
+struct Response {
+    data: Record,
 }
 
-fn labels(entry: &Value) -> LabelSet {
-    if entry.get("allLabels").and_then(Value::as_bool).unwrap_or(true) {
-        return LabelSet::all();
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Record {
+    since_ms: i64,
+    metrics: Vec<Use>,
+    selectors: Vec<Use>,
+}
+
+/// The parts of an entry that the analysis needs.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Use {
+    #[serde(rename = "metric", alias = "selector")]
+    text: Box<str>,
+    last_ms: i64,
+    all_labels: bool,
+    matched_labels: Vec<Box<str>>,
+    grouped_labels: Vec<Box<str>>,
+}
+
+/// Parses a response.
+///
+/// # Errors
+/// If it is not a usage record.
+pub(super) fn parse(text: &str) -> serde_json::Result<Snapshot> {
+    let Response { data: Record { since_ms, metrics, selectors } } = serde_json::from_str(text)?;
+    let entries = |uses: Vec<Use>| uses.into_iter().map(Use::entry).collect();
+    Ok(Snapshot { since_ms, n_evicted: 0, metrics: entries(metrics), selectors: entries(selectors) })
+}
+
+impl Use {
+    fn entry(self) -> Entry {
+        Entry {
+            text: self.text,
+            last_ms: self.last_ms,
+            all_labels: self.all_labels,
+            matched: self.matched_labels.into_iter().collect(),
+            grouped: self.grouped_labels.into_iter().collect(),
+            ..Entry::default()
+        }
     }
-    let names = |key: &str| entry.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let all: std::collections::BTreeSet<String> =
-        names("matchedLabels").chain(names("groupedLabels")).map(str::to_owned).collect();
-    LabelSet::none().union(LabelSet::Only(all))
 }
 
 #[cfg(test)]
@@ -61,18 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recently_queried_metrics_are_needed() {
-        let (mut needs, mut problems) = (Needs::default(), Vec::new());
-        let text = r#"{"status":"success","data":{"sinceMs":5,"metrics":[
-            {"metric":"a","lastMs":100,"allLabels":false,"matchedLabels":["x"],"groupedLabels":["y"]},
-            {"metric":"b","lastMs":99,"allLabels":true}],
-            "selectors":[{"selector":"{__name__=~\"c.*\"}","lastMs":100}]}}"#;
-        assert_eq!(read(&"f".into(), text, 100, &mut needs, &mut problems), Some(5));
-        let found: Vec<_> = ["a", "b", "c"].into_iter().filter(|name| needs.of_metric(name).next().is_some()).collect();
-        assert_eq!((found, problems.len()), (vec!["a", "c"], 0));
-        let labels = &needs.of_metric("a").next().unwrap().1.labels;
-        assert_eq!(["x", "y", "z"].map(|label| labels.contains(label)), [true, true, false]);
-        assert_eq!(read(&"f".into(), "[]", 0, &mut needs, &mut problems), None);
-        assert_eq!(problems.len(), 1);
+    fn a_response_is_read() {
+        let entry = |key: &str| {
+            let labels = r#""allLabels":false,"matchedLabels":["x"],"groupedLabels":["y"],"requesters":[]"#;
+            format!("{{\"{key}\":\"{key}\",\"queries\":1,\"lastMs\":100,{labels}}}")
+        };
+        let (metric, selector) = (entry("metric"), entry("selector"));
+        let data = format!("\"sinceMs\":5,\"evicted\":1,\"metrics\":[{metric}],\"selectors\":[{selector}]");
+        let record = parse(&format!("{{\"status\":\"success\",\"data\":{{{data}}}}}")).unwrap();
+        let [metric, selector] = [&record.metrics[0], &record.selectors[0]];
+        assert_eq!((record.since_ms, &*metric.text, &*selector.text, metric.last_ms), (5, "metric", "selector", 100));
+        assert_eq!([&metric.matched, &metric.grouped], [&["x".into()].into(), &["y".into()].into()]);
+        assert!(parse("[]").is_err() && parse("{\"data\":{}}").is_err());
     }
 }

@@ -1,10 +1,25 @@
-//! Analysis of the series in a store: who uses them, and which labels create them.
+//! Analysis of the series in a store: which of them nothing needs, who uses them, and which labels create them.
 //!
-//! Used by the server for `/api/v1/status/`, and by `varve tsdb churn`. The crate knows no HTTP and no command line.
+//! ```text
+//! rule files, a server's rules, dashboards, usage record -> needs  \
+//!                                                                    findings -> relabel_rules
+//! a store, scrapes, another server                   -> inventory  /
+//! ```
+//!
+//! Used by the server for `/api/v1/status/` and by `varve advise`. The crate knows no HTTP, no command line, no clock
+//! and no runtime: the caller reads files, responses and the time.
 #![forbid(unsafe_code)]
 
+mod advice;
+mod alternation;
 pub mod churn;
+pub mod findings;
+pub mod inventory;
+pub mod needs;
+pub mod relabel_rules;
 pub mod usage;
+
+pub use advice::Advice;
 
 /// Returns a part in percent of a whole, which may be 0.
 fn percent(part: u64, of: u64) -> f64 {

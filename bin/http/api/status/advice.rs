@@ -1,18 +1,30 @@
 //! /api/v1/status/advice: unused metrics, buckets and labels of this server, and the rules that drop them.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::response::Response;
+use varve_advise::Advice;
+use varve_advise::findings::{self, Finding, Kind, Totals};
+use varve_advise::inventory::Stored;
+use varve_advise::needs::Needs;
+use varve_advise::relabel_rules::{self, Dialect};
+use varve_advise::usage::Snapshot;
+use varve_rules::RuleSet;
 use varve_tsdb::TimeRange;
 use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::http::error::ApiError;
 use crate::http::openapi::schema;
 use crate::http::params::Form;
-use crate::http::serving::run::{RequestClass, run_shared};
+use crate::http::serving::run::{RequestClass, Work, run_shared};
 use crate::http::serving::state::HttpState;
-use crate::tools::advise::own::{Advice, Options, advise};
-use crate::tools::advise::{Dialect, Finding, Kind, Totals};
+use crate::server::self_scrape;
 
+/// The scrape interval of jobs for which it is not known.
+pub(crate) const SCRAPE_INTERVAL: Duration = Duration::from_secs(30);
+/// Bytes per sample on disk where they are not known.
+pub(crate) const BYTES_PER_SAMPLE: f64 = 1.0;
 /// The formats of the rules.
 pub(crate) const FORMATS: [&str; 2] = ["varve", "prometheus"];
 
@@ -89,36 +101,62 @@ pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result
     let settings = &state.app.settings;
     let range = TimeRange { start_ms: now_ms - settings.lookback_delta_ms + 1, end_ms: now_ms };
     let (retention, _) = settings.retention(&state.app.config.current());
-    let options = Options { range, used_since_ms, labels, retention, dialect };
+    let request = Request { range, used_since_ms, labels, retention, dialect };
     let app = state.app.clone();
     let parameters = format!("{labels} {used_since_ms} {limit} {dialect:?}");
     run_shared(&state, RequestClass::Query, timeout, parameters, move |work| {
         let usage = work.store.usage.snapshot();
-        let advice = advise(&work.store.db, &work.ctx, &usage, &app.rules.set(), options).map_err(failed)?;
+        let advice = request.advice(work, &usage, &app.rules.set())?;
         work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
     })
     .await
 }
 
-fn failed(error: anyhow::Error) -> ApiError {
-    error.downcast::<varve_tsdb::Error>().map_or_else(ApiError::internal, ApiError::from)
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    /// Series with a sample in this range exist.
+    range: TimeRange,
+    used_since_ms: i64,
+    labels: bool,
+    retention: Duration,
+    dialect: Dialect,
+}
+
+impl Request {
+    /// Compares the series of the store with its usage record and the rules of its server. Dashboards are known only as
+    /// far as their queries are in the usage record.
+    fn advice(self, work: &Work, usage: &Snapshot, rules: &RuleSet) -> varve_tsdb::Result<Advice> {
+        let mut needs = Needs::default();
+        needs.add_usage_record(&"usage record".into(), usage, self.used_since_ms);
+        needs.add_rule_set(rules);
+        let mut inventory = Stored::new(&work.store.db, &work.ctx, self.range, SCRAPE_INTERVAL);
+        let options = findings::Options {
+            own_job: self_scrape::JOB,
+            by_job: false,
+            ignore_nameless: false,
+            labels: self.labels,
+            bytes_per_sample: inventory.bytes_per_sample().unwrap_or(BYTES_PER_SAMPLE),
+            retention: self.retention,
+        };
+        let rules = relabel_rules::Options { dialect: self.dialect, enforce: false, labels: self.labels };
+        Advice::find(&needs, &mut inventory, options, rules)
+    }
 }
 
 impl AdviceReport {
     /// Returns the report with at most `limit` elements per list of findings.
     pub(crate) fn of(since_ms: Option<i64>, advice: Advice, limit: usize) -> Self {
-        let Advice { findings, rules, n_rules, n_expressions } = advice;
+        let Advice { findings, rules, n_expressions } = advice;
         let list = |found: Vec<Finding>| found.into_iter().take(limit).map(Unused::of).collect();
-        let totals = AdviceTotals::of(&findings.totals);
         Self {
             since_ms,
             expressions: n_expressions as u64,
-            totals,
+            totals: AdviceTotals::of(&findings.totals),
             unused: list(findings.unused),
             unread: list(findings.unread),
             nameless: findings.nameless,
-            n_rules: n_rules as u64,
-            rules,
+            n_rules: rules.n_rules as u64,
+            rules: rules.text,
         }
     }
 }

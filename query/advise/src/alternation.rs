@@ -8,7 +8,7 @@ const DEPTH_MAX: usize = 32;
 
 /// Returns expressions that together match exactly `names`, each of at most `size_max` bytes unless one name is longer,
 /// and with the number of names that it matches. `names` ascend and are unique. The expressions match them in order.
-pub(super) fn alternations(names: &[&str], size_max: usize) -> Vec<(String, usize)> {
+pub(crate) fn alternations(names: &[&str], size_max: usize) -> Vec<(String, usize)> {
     let whole = factor(names, 0);
     if whole.len() <= size_max || names.len() < 2 {
         return vec![(whole, names.len())];

@@ -13,8 +13,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{MatchOp, Matcher};
 
-use super::needs::Selector;
-use crate::quantity::parse_duration;
+use super::Selector;
 
 /// Maximum number of values of a variable to try outside of strings.
 const VALUES_TRIED_MAX: usize = 64;
@@ -160,7 +159,7 @@ impl Template<'_> {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Variable { idx, at: Context::String } => text.push_str(&placeholder(idx)),
                 Piece::Variable { idx, at: Context::Duration } => {
-                    let current = self.current(idx).filter(|value| parse_duration(value).is_ok());
+                    let current = self.current(idx).filter(|value| promql::parse_duration(value).is_ok());
                     text.push_str(current.unwrap_or(DURATION));
                 }
                 Piece::Variable { idx, at: Context::Expression } => text.push_str(&of_open(idx)),

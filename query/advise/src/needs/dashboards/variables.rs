@@ -6,7 +6,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{MatchOp, Matcher};
 
-use super::super::needs::Selector;
+use super::super::Selector;
 use super::super::template::{self, Extracted, Values, Variables};
 
 /// A variable.

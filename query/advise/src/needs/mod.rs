@@ -1,27 +1,40 @@
 //! The needs of rules, dashboards and queries: selectors and their location, indexed by metric name.
 //!
-//! The selectors of a dashboard with variables are never narrower than the queries that Grafana sends.
+//! Needs err on the safe side. The selectors of a dashboard with variables are never narrower than the queries that
+//! Grafana sends. An expression that does not parse is reported as a [`Problem`], and needs every metric whose name
+//! occurs in it.
+
+mod dashboards;
+mod problem;
+mod rules;
+mod template;
+mod usage_record;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
+pub use dashboards::Dashboards;
+pub use problem::Problem;
+
 use varve_query::usage::LabelSet;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher};
 
+use template::Extracted;
+
 /// The location of an expression.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Location {
+pub(crate) struct Location {
     /// The file, or the URL.
-    pub(super) file: Rc<str>,
+    pub(crate) file: Rc<str>,
     /// The part of the file, in words.
-    pub(super) within: String,
+    pub(crate) within: String,
 }
 
 /// The consumer of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Consumer {
+pub(crate) enum Consumer {
     /// An alert, a panel, a variable or a recorded query.
     Reader,
     /// A recording rule of this name.
@@ -30,28 +43,29 @@ pub(super) enum Consumer {
 
 /// The selectors of an expression.
 #[derive(Debug, Clone)]
-pub(super) struct Need {
-    pub(super) location: Location,
-    pub(super) consumer: Consumer,
-    pub(super) selectors: Vec<Selector>,
+pub(crate) struct Need {
+    pub(crate) location: Location,
+    pub(crate) consumer: Consumer,
+    pub(crate) selectors: Vec<Selector>,
 }
 
 /// A series selector, and the labels that the expression uses.
 #[derive(Debug, Clone)]
-pub(super) struct Selector {
+pub(crate) struct Selector {
     /// The matchers, including matchers of the name.
-    pub(super) matchers: Vec<Matcher>,
+    pub(crate) matchers: Vec<Matcher>,
     /// The used labels, including the labels of matchers.
-    pub(super) labels: LabelSet,
+    pub(crate) labels: LabelSet,
 }
 
 /// All needs.
 #[derive(Debug, Default)]
-pub(super) struct Needs {
+pub struct Needs {
     needs: Vec<Need>,
     by_name: HashMap<String, Vec<(usize, usize)>>,
     /// Selectors without a fixed name.
     open: Vec<(usize, usize)>,
+    problems: Vec<Problem>,
 }
 
 impl fmt::Display for Location {
@@ -60,9 +74,15 @@ impl fmt::Display for Location {
     }
 }
 
+impl Location {
+    fn new(file: &Rc<str>, within: String) -> Self {
+        Self { file: Rc::clone(file), within }
+    }
+}
+
 impl Selector {
     /// Returns the selector of all series of a metric.
-    pub(super) fn of_metric(name: &str) -> Self {
+    pub(crate) fn of_metric(name: &str) -> Self {
         Self { matchers: vec![Matcher::equal(METRIC_NAME, name)], labels: LabelSet::all() }
     }
 
@@ -73,7 +93,7 @@ impl Selector {
     }
 
     /// Returns `true` if metrics of any name may match.
-    pub(super) fn is_nameless(&self) -> bool {
+    pub(crate) fn is_nameless(&self) -> bool {
         let mut of_name = self.matchers.iter().filter(|matcher| matcher.name() == METRIC_NAME);
         // `{__name__=~".+"}` is equivalent to no matcher at all.
         of_name.all(|matcher| matcher.matches("a") && matcher.matches("zz_9:z") && matcher.op() != MatchOp::Equal)
@@ -84,13 +104,32 @@ impl Selector {
     }
 
     /// Returns `true` if a series with this label value may match.
-    pub(super) fn may_match(&self, label: &str, value: &str) -> bool {
+    pub(crate) fn may_match(&self, label: &str, value: &str) -> bool {
         self.matchers.iter().filter(|matcher| matcher.name() == label).all(|matcher| matcher.matches(value))
     }
 }
 
 impl Needs {
-    pub(super) fn add(&mut self, need: Need) {
+    /// Adds the needs of an expression, and reports why it does not parse, if it does not.
+    fn add_extracted(&mut self, location: Location, consumer: Consumer, text: &str, extracted: Extracted) {
+        if let Some(reason) = extracted.problem {
+            self.report(location.clone(), reason, text);
+        }
+        self.add(Need { location, consumer, selectors: extracted.selectors });
+    }
+
+    /// Reports a file that could not be parsed.
+    pub fn report_file(&mut self, file: &str, reason: &str) {
+        self.report(Location::new(&file.into(), String::new()), reason, "");
+    }
+
+    /// Reports an input that could not be parsed. `text` is the expression, if it is one.
+    fn report(&mut self, location: Location, reason: impl Into<String>, text: &str) {
+        let Location { file, within: place } = location;
+        self.problems.push(Problem { file: file.to_string(), place, reason: reason.into(), text: text.to_owned() });
+    }
+
+    fn add(&mut self, need: Need) {
         let at = self.needs.len();
         for (idx, selector) in need.selectors.iter().enumerate() {
             match selector.fixed_name() {
@@ -101,16 +140,26 @@ impl Needs {
         self.needs.push(need);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Returns the inputs that could not be parsed.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Returns `true` if there is no expression.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.needs.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// Returns the number of expressions.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.needs.len()
     }
 
     /// Returns the names that recording rules write.
-    pub(super) fn recorded(&self) -> BTreeSet<&str> {
+    pub(crate) fn recorded(&self) -> BTreeSet<&str> {
         self.needs
             .iter()
             .filter_map(|need| match &need.consumer {
@@ -121,7 +170,7 @@ impl Needs {
     }
 
     /// Returns the selectors that may match series of a metric, each with the index of its need.
-    pub(super) fn of_metric<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (usize, &'a Selector)> {
+    pub(crate) fn of_metric<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (usize, &'a Selector)> {
         let fixed = self.by_name.get(name).into_iter().flatten();
         fixed
             .chain(&self.open)
@@ -130,13 +179,13 @@ impl Needs {
     }
 
     /// Returns the selectors that match metrics of any name, and their location.
-    pub(super) fn nameless(&self) -> impl Iterator<Item = (&Location, &Selector)> {
+    pub(crate) fn nameless(&self) -> impl Iterator<Item = (&Location, &Selector)> {
         let of = |&(need, idx): &(usize, usize)| (&self.needs[need].location, &self.needs[need].selectors[idx]);
         self.open.iter().map(of).filter(|(_, selector)| selector.is_nameless())
     }
 
     /// Returns for each need whether its result is read. A recording rule is read if its result is read.
-    pub(super) fn read(&self) -> Vec<bool> {
+    pub(crate) fn read(&self) -> Vec<bool> {
         let mut writers: HashMap<&str, Vec<usize>> = HashMap::new();
         for (at, need) in self.needs.iter().enumerate() {
             if let Consumer::Record(name) = &need.consumer {

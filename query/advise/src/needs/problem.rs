@@ -2,32 +2,17 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
-use super::needs::Location;
-
 /// An input that could not be parsed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Problem {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
     /// The file, or the URL.
-    pub(super) file: String,
+    pub file: String,
     /// The part of the file, in words.
-    pub(super) place: String,
+    pub place: String,
     /// The reason.
-    pub(super) reason: String,
+    pub reason: String,
     /// The expression, if it is one.
-    pub(super) text: String,
-}
-
-impl Problem {
-    pub(super) fn new(location: &Location, reason: impl Into<String>, text: &str) -> Self {
-        Self {
-            file: location.file.to_string(),
-            place: location.within.clone(),
-            reason: reason.into(),
-            text: text.to_owned(),
-        }
-    }
+    pub text: String,
 }
 
 impl fmt::Display for Problem {

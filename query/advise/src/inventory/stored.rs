@@ -1,13 +1,12 @@
-//! The series of the server's own store that have a sample in the last minutes.
+//! The series of a store that have a sample in a time range.
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use anyhow::Result;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Db, Labels, Matcher, QueryContext, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Error, Labels, Matcher, QueryContext, Result, SampleColumns, TimeRange};
 
 use super::{Inventory, MetricId, MetricSize};
 
@@ -19,7 +18,7 @@ const METRIC_SIZE: usize = 256;
 const HASH_SIZE: usize = 20;
 
 /// A store, and the time range in which a series must have a sample to be counted.
-pub(in super::super) struct Stored<'a> {
+pub struct Stored<'a> {
     db: &'a Db,
     ctx: &'a QueryContext,
     range: TimeRange,
@@ -29,8 +28,18 @@ pub(in super::super) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    pub(in super::super) fn new(db: &'a Db, ctx: &'a QueryContext, range: TimeRange, interval: Duration) -> Self {
+    /// Creates an inventory of the series with a sample in `range`. `interval` is the scrape interval of jobs without
+    /// `up`.
+    #[must_use]
+    pub fn new(db: &'a Db, ctx: &'a QueryContext, range: TimeRange, interval: Duration) -> Self {
         Self { db, ctx, range, interval, charge: ctx.charge() }
+    }
+
+    /// Returns the bytes per sample on disk; `None` if there is no block.
+    #[must_use]
+    pub fn bytes_per_sample(&self) -> Option<f64> {
+        let stats = self.db.stats();
+        (stats.blocks_samples > 0).then(|| stats.blocks_size_bytes as f64 / stats.blocks_samples as f64)
     }
 
     /// Calls a function with the labels of each series that passes the matchers.
@@ -65,12 +74,9 @@ fn job_of(labels: &Labels) -> String {
     labels.get("job").unwrap_or_default().to_owned()
 }
 
-/// Returns the matchers of a metric of a job.
-fn matchers(metric: &MetricId) -> [Matcher; 2] {
-    [Matcher::equal(METRIC_NAME, &metric.name), Matcher::equal("job", &metric.job)]
-}
-
 impl Inventory for Stored<'_> {
+    type Error = Error;
+
     fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>> {
         let (rates, mut charge) = (self.scrape_rates()?, self.ctx.charge());
         let default = 1.0 / self.interval.as_secs_f64();
@@ -92,7 +98,7 @@ impl Inventory for Stored<'_> {
 
     fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>> {
         let mut buckets = BTreeMap::new();
-        self.for_each(&matchers(metric), |labels| {
+        self.for_each(&metric.matchers(), |labels| {
             *buckets.entry(labels.get("le").unwrap_or_default().to_owned()).or_default() += 1;
             Ok(())
         })?;
@@ -100,14 +106,14 @@ impl Inventory for Stored<'_> {
     }
 
     fn labels(&mut self, metric: &MetricId) -> Result<Vec<String>> {
-        let names = self.db.label_names(self.ctx, &matchers(metric), self.range)?;
+        let names = self.db.label_names(self.ctx, &metric.matchers(), self.range)?;
         Ok(names.iter().map(str::to_owned).collect())
     }
 
     fn n_series_without(&mut self, metric: &MetricId, removed: &[&str]) -> Result<u64> {
         let (hasher, mut charge) = (RandomState::new(), self.ctx.charge());
         let mut seen = HashSet::new();
-        self.for_each(&matchers(metric), |labels| {
+        self.for_each(&metric.matchers(), |labels| {
             let left: Vec<_> = labels.iter().filter(|(name, _)| !removed.contains(name)).collect();
             if seen.insert(hasher.hash_one(left)) {
                 charge.grow(HASH_SIZE)?;

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use varve_query::promql::{print_label, quoted};
+use varve_advise::inventory::{Inventory, MetricId, MetricSize};
+use varve_query::promql::{print_label, print_matchers, quoted};
 use varve_tsdb::labels::regexp::Regexp;
 
-use super::{Inventory, MetricId, MetricSize};
 use crate::client::{Client, escape};
 
 /// Metrics per query.
@@ -27,7 +27,7 @@ const METRICS_MAX: usize = 200_000;
 
 /// A server.
 #[derive(Debug)]
-pub(in super::super) struct Server {
+pub(super) struct Server {
     client: Client,
     /// The scrape interval of jobs without `up`.
     interval: Duration,
@@ -35,12 +35,12 @@ pub(in super::super) struct Server {
 }
 
 impl Server {
-    pub(in super::super) fn new(client: Client, interval: Duration, intervals: BTreeMap<String, Duration>) -> Self {
+    pub(super) fn new(client: Client, interval: Duration, intervals: BTreeMap<String, Duration>) -> Self {
         Self { client, interval, intervals }
     }
 
     /// Returns the bytes per sample on disk of a Varve that stores its own metrics.
-    pub(in super::super) fn bytes_per_sample(&mut self) -> Option<f64> {
+    pub(super) fn bytes_per_sample(&mut self) -> Option<f64> {
         let query = "sum(prometheus_tsdb_storage_blocks_bytes) / sum(varve_tsdb_blocks_samples > 0)";
         let found = self.query(query).ok()?;
         found.first().map(|(_, value)| *value).filter(|bytes| bytes.is_finite() && *bytes > 0.0)
@@ -76,12 +76,9 @@ fn of(labels: &BTreeMap<String, String>, name: &str) -> String {
     labels.get(name).cloned().unwrap_or_default()
 }
 
-/// Returns the selector of a metric of a job.
-fn selector(metric: &MetricId) -> String {
-    format!("{{__name__={}, job={}}}", quoted(&metric.name), quoted(&metric.job))
-}
-
 impl Inventory for Server {
+    type Error = anyhow::Error;
+
     fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>> {
         let names = self.strings("/api/v1/label/__name__/values")?;
         ensure!(names.len() <= METRICS_MAX, "{} metrics exceed {METRICS_MAX}", names.len());
@@ -103,28 +100,17 @@ impl Inventory for Server {
     }
 
     fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>> {
-        let found = self.query(&format!("count by (le) ({})", selector(metric)))?;
+        let found = self.query(&format!("count by (le) ({})", print_matchers(&metric.matchers())))?;
         Ok(found.into_iter().map(|(labels, n_series)| (of(&labels, "le"), n_series as u64)).collect())
     }
 
     fn labels(&mut self, metric: &MetricId) -> Result<Vec<String>> {
-        self.strings(&format!("/api/v1/labels?match[]={}", escape(&selector(metric))))
+        self.strings(&format!("/api/v1/labels?match[]={}", escape(&print_matchers(&metric.matchers()))))
     }
 
     fn n_series_without(&mut self, metric: &MetricId, labels: &[&str]) -> Result<u64> {
         let labels: Vec<_> = labels.iter().map(|label| print_label(label)).collect();
-        let query = format!("count(count without ({}) ({}))", labels.join(", "), selector(metric));
+        let query = format!("count(count without ({}) ({}))", labels.join(", "), print_matchers(&metric.matchers()));
         Ok(self.query(&query)?.first().map_or(0, |(_, n_series)| *n_series as u64))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn selectors_are_quoted() {
-        let metric = MetricId { job: "a\"\\\n".to_owned(), name: "b".to_owned() };
-        assert_eq!(selector(&metric), "{__name__=\"b\", job=\"a\\\"\\\\\\n\"}");
     }
 }

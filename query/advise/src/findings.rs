@@ -4,84 +4,99 @@
 //! none of its selectors match. A histogram bucket is unused if its metric is used, but only with other values of `le`.
 //! A label is unused if the metric's selectors use other labels only. The results of recording rules, series that the
 //! server creates (`up`, `scrape_*`, `ALERTS`) and `target_info`, which joins read without naming it, are never unused.
-//! The series of Varve's self-scrape are ignored: relabel rules do not apply to them.
+//! The series of the server itself are ignored: relabel rules do not apply to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use anyhow::Result;
 use varve_query::usage::LabelSet;
 
-use super::inventory::{Inventory, MetricId, MetricSize};
-use super::needs::{Needs, Selector};
-use crate::quantity::percent;
-use crate::server::self_scrape;
+use crate::inventory::{Inventory, MetricId, MetricSize};
+use crate::needs::{Needs, Selector};
+use crate::percent;
 
 /// Options of the analysis.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
+pub struct Options {
+    /// The job of the server's own series, which are ignored.
+    pub own_job: &'static str,
     /// Respect matchers on `job`.
-    pub(super) by_job: bool,
+    pub by_job: bool,
     /// Ignore selectors without a metric name.
-    pub(super) ignore_nameless: bool,
+    pub ignore_nameless: bool,
     /// Find unused labels, which takes two passes over the series per label.
-    pub(super) labels: bool,
+    pub labels: bool,
     /// Bytes per sample on disk.
-    pub(super) bytes_per_sample: f64,
+    pub bytes_per_sample: f64,
     /// The retention.
-    pub(super) retention: Duration,
+    pub retention: Duration,
 }
 
 /// The result of the analysis.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Findings {
-    pub(crate) totals: Totals,
+pub struct Findings {
+    /// The sizes of everything and of what is unused.
+    pub totals: Totals,
     /// Unused metrics, buckets and labels, most expensive first.
-    pub(crate) unused: Vec<Finding>,
+    pub unused: Vec<Finding>,
     /// Metrics that only recording rules with unread results need.
-    pub(crate) unread: Vec<Finding>,
+    pub unread: Vec<Finding>,
     /// Selectors without a metric name. Each needs all series that it may match.
-    pub(crate) nameless: Vec<String>,
+    pub nameless: Vec<String>,
 }
 
 /// Total and unused sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Totals {
-    pub(crate) metrics: u64,
-    pub(crate) series: u64,
-    pub(crate) samples_per_second: f64,
-    pub(crate) unused_metrics: u64,
-    pub(crate) unused_metric_series: u64,
+pub struct Totals {
+    /// Metrics, counted per job.
+    pub metrics: u64,
+    /// Their series.
+    pub series: u64,
+    /// Their samples per second.
+    pub samples_per_second: f64,
+    /// Unused metrics, counted per job.
+    pub unused_metrics: u64,
+    /// Their series.
+    pub unused_metric_series: u64,
     /// Series of unused metrics and buckets.
-    pub(crate) unused_series: u64,
-    pub(crate) unused_samples_per_second: f64,
-    pub(crate) unused_bytes: f64,
+    pub unused_series: u64,
+    /// Samples per second of these series.
+    pub unused_samples_per_second: f64,
+    /// Bytes of these series on disk over the retention.
+    pub unused_bytes: f64,
 }
 
 /// An unused metric, set of buckets, or label.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Finding {
-    pub(crate) kind: Kind,
-    pub(crate) job: String,
-    pub(crate) metric: String,
+pub struct Finding {
+    /// What is unused.
+    pub kind: Kind,
+    /// The job of the metric.
+    pub job: String,
+    /// The metric name.
+    pub metric: String,
     /// The label of [`Kind::Label`].
-    pub(crate) label: String,
+    pub label: String,
     /// The values of `le` of [`Kind::Buckets`].
-    pub(crate) buckets: Vec<String>,
+    pub buckets: Vec<String>,
     /// Series that would disappear if it were dropped.
-    pub(crate) series: u64,
-    pub(crate) samples_per_second: f64,
+    pub series: u64,
+    /// Samples per second of these series.
+    pub samples_per_second: f64,
     /// Bytes on disk over the retention.
-    pub(crate) bytes: f64,
+    pub bytes: f64,
     /// `true` if a relabel rule can drop it without changing a query result.
-    pub(crate) droppable: bool,
+    pub droppable: bool,
 }
 
 /// The kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// All series of a metric in a job.
     Metric,
+    /// Buckets of a classic histogram.
     Buckets,
+    /// A label of a metric.
     Label,
 }
 
@@ -92,7 +107,7 @@ const PROTECTED_LABELS: [&str; 5] = ["__name__", "instance", "job", "le", "quant
 ///
 /// # Errors
 /// If the inventory cannot be read.
-pub(super) fn find(needs: &Needs, inventory: &mut dyn Inventory, options: Options) -> Result<Findings> {
+pub fn find<I: Inventory>(needs: &Needs, inventory: &mut I, options: Options) -> Result<Findings, I::Error> {
     let metrics = inventory.metrics()?;
     let nameless = needs.nameless().map(|(location, _)| location.to_string()).collect::<BTreeSet<_>>();
     let mut search = Search {
@@ -122,8 +137,13 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn check_metric(&mut self, metric: &MetricId, size: MetricSize, inventory: &mut dyn Inventory) -> Result<()> {
-        if metric.job == self_scrape::JOB {
+    fn check_metric<I: Inventory>(
+        &mut self,
+        metric: &MetricId,
+        size: MetricSize,
+        inventory: &mut I,
+    ) -> Result<(), I::Error> {
+        if metric.job == self.options.own_job {
             return Ok(());
         }
         let totals = &mut self.found.totals;
@@ -159,13 +179,13 @@ impl Search<'_> {
         is_generated || name.contains(':') || self.recorded.contains(name)
     }
 
-    fn check_buckets(
+    fn check_buckets<I: Inventory>(
         &mut self,
         metric: &MetricId,
         size: MetricSize,
         selectors: &[&Selector],
-        inventory: &mut dyn Inventory,
-    ) -> Result<()> {
+        inventory: &mut I,
+    ) -> Result<(), I::Error> {
         let tests_bound = |selector: &&Selector| selector.matchers.iter().any(|test| test.name() == "le");
         if !metric.name.ends_with("_bucket") || !selectors.iter().all(tests_bound) {
             return Ok(());
@@ -182,13 +202,13 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn check_labels(
+    fn check_labels<I: Inventory>(
         &mut self,
         metric: &MetricId,
         size: MetricSize,
         selectors: &[&Selector],
-        inventory: &mut dyn Inventory,
-    ) -> Result<()> {
+        inventory: &mut I,
+    ) -> Result<(), I::Error> {
         if selectors.iter().any(|selector| selector.labels == LabelSet::all()) {
             return Ok(());
         }
@@ -249,13 +269,20 @@ impl Search<'_> {
 
 impl Totals {
     /// Returns the share of unused series in percent.
-    pub(crate) fn unused_percent(&self) -> f64 {
+    #[must_use]
+    pub fn unused_percent(&self) -> f64 {
         percent(self.unused_series, self.series)
+    }
+
+    /// Returns the share of series of unused metrics in percent.
+    #[must_use]
+    pub fn unused_metric_percent(&self) -> f64 {
+        percent(self.unused_metric_series, self.series)
     }
 }
 
 /// Returns the spellings of a bucket bound: Prometheus 3 writes `5.0` where exporters write `5`.
-pub(super) fn spellings(bound: &str) -> Vec<String> {
+pub(crate) fn spellings(bound: &str) -> Vec<String> {
     let is_whole = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     match bound.strip_suffix(".0") {
         Some(whole) if is_whole(whole) => vec![whole.to_owned(), bound.to_owned()],
@@ -265,7 +292,7 @@ pub(super) fn spellings(bound: &str) -> Vec<String> {
 }
 
 /// Groups findings by job and keeps their order.
-pub(super) fn by_job<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> BTreeMap<&'a str, Vec<&'a Finding>> {
+pub(crate) fn by_job<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> BTreeMap<&'a str, Vec<&'a Finding>> {
     let mut jobs: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
         jobs.entry(&finding.job).or_default().push(finding);
@@ -275,35 +302,39 @@ pub(super) fn by_job<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> BTr
 
 #[cfg(test)]
 mod tests {
-    use super::super::inventory::Scrapes;
-    use super::super::rules;
+    use varve_query::promql::parse_selector;
+
     use super::*;
+    use crate::inventory::Scrapes;
 
     /// Returns the findings for a scrape of job `j` and the rules of one group.
     fn found(scrape: &str, exprs: &[&str], by_job: bool) -> Findings {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), scrape).unwrap();
         let mut scrapes = Scrapes::new(Duration::from_secs(10), BTreeMap::new(), [("j".to_owned(), 2)].into());
-        scrapes.add("j", file.path()).unwrap();
-        // The series of the self-scrape are neither counted nor unused.
-        scrapes.add("varve", file.path()).unwrap();
-        let (mut needs, mut problems) = (Needs::default(), Vec::new());
+        for (selector, _) in scrape.lines().filter_map(|line| line.rsplit_once(' ')) {
+            let matchers = parse_selector(selector).unwrap();
+            let pair = |matcher: &varve_tsdb::Matcher| (matcher.name().to_owned(), matcher.value().to_owned());
+            // The series of the server are neither counted nor unused.
+            ["j", "own"].iter().for_each(|job| scrapes.add(job, matchers.iter().map(pair).collect()));
+        }
+        let mut needs = Needs::default();
         let rule = |expr: &&str| match expr.split_once(" = ") {
             Some((record, expr)) => serde_json::json!({"record": record, "expr": expr}),
             None => serde_json::json!({"alert": "a", "expr": expr}),
         };
         let groups =
             serde_json::json!({"groups": [{"name": "g", "rules": exprs.iter().map(rule).collect::<Vec<_>>()}]});
-        rules::read(&"file".into(), &groups.to_string(), &mut needs, &mut problems);
-        assert_eq!(problems, []);
+        needs.add_rule_file(&"file".into(), &groups.to_string());
+        assert_eq!(needs.problems(), []);
         let options = Options {
+            own_job: "own",
             by_job,
             ignore_nameless: false,
             labels: true,
             bytes_per_sample: 2.0,
             retention: Duration::from_secs(100),
         };
-        find(&needs, &mut scrapes, options).unwrap()
+        let Ok(findings) = find(&needs, &mut scrapes, options);
+        findings
     }
 
     fn check(scrape: &str, exprs: &[&str], expect: &[&str]) {

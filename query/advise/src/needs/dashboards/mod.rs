@@ -5,7 +5,7 @@
 //! source is beside it or in an enclosing object. So the whole tree is searched, whatever its schema. This search also
 //! finds Grafana's alert rules.
 
-mod grafana;
+mod documents;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,12 +13,8 @@ use std::rc::Rc;
 
 use serde_json::{Map, Value};
 
-use super::documents;
-use super::needs::{Consumer, Location, Need, Needs};
-use super::problems::Problem;
 use super::template::{self, Variables};
-
-pub(super) use grafana::read_grafana;
+use super::{Consumer, Location, Needs};
 
 /// Data sources whose queries are not PromQL, though some have an `expr`.
 const OTHER_SOURCES: &str = "__expr__ alertmanager cloudwatch dashboard elasticsearch grafana graphite influxdb jaeger loki mssql \
@@ -29,9 +25,8 @@ const BUILT_IN_SOURCE: &str = "-- Grafana --";
 
 /// Collects the needs of dashboards.
 #[derive(Debug)]
-pub(super) struct Dashboards<'a> {
+pub struct Dashboards<'a> {
     needs: &'a mut Needs,
-    problems: &'a mut Vec<Problem>,
     /// Library panels that were read.
     library: BTreeSet<String>,
     /// Library panels that dashboards refer to.
@@ -41,19 +36,17 @@ pub(super) struct Dashboards<'a> {
 }
 
 impl<'a> Dashboards<'a> {
-    pub(super) fn new(needs: &'a mut Needs, problems: &'a mut Vec<Problem>) -> Self {
-        Self { needs, problems, library: BTreeSet::new(), wanted: BTreeMap::new(), rule_files: BTreeSet::new() }
+    /// Creates a collection that adds to `needs`.
+    pub fn new(needs: &'a mut Needs) -> Self {
+        Self { needs, library: BTreeSet::new(), wanted: BTreeMap::new(), rule_files: BTreeSet::new() }
     }
 
     /// Adds the needs of a file: dashboards, a response of Grafana's API, or manifests with dashboards (ConfigMap,
     /// GrafanaDashboard). Other manifests are ignored.
-    pub(super) fn read(&mut self, file: &Rc<str>, text: &str) {
+    pub fn read(&mut self, file: &Rc<str>, text: &str) {
         match documents::parse(text) {
             Ok(documents) => documents.iter().for_each(|document| self.read_document(file, document)),
-            Err(reason) => {
-                let location = Location { file: Rc::clone(file), within: String::new() };
-                self.problems.push(Problem::new(&location, reason, ""));
-            }
+            Err(reason) => self.needs.report(Location::new(file, String::new()), reason, ""),
         }
     }
 
@@ -81,7 +74,7 @@ impl<'a> Dashboards<'a> {
     }
 
     /// Adds the needs of a dashboard, or of any other object with expressions.
-    fn add(&mut self, file: &Rc<str>, dashboard: &Value) {
+    pub fn add(&mut self, file: &Rc<str>, dashboard: &Value) {
         let text = |pointer: &str| dashboard.pointer(pointer).and_then(Value::as_str);
         let title = text("/title").or_else(|| text("/spec/title")).unwrap_or_default();
         let mut reader = Reader { file, variables: Variables::default(), all: self };
@@ -99,11 +92,12 @@ impl<'a> Dashboards<'a> {
 
     /// Reports library panels that dashboards refer to and that were not read. Returns the files with rules, which were
     /// ignored.
-    pub(super) fn finish(mut self) -> BTreeSet<Rc<str>> {
+    #[must_use]
+    pub fn finish(mut self) -> BTreeSet<Rc<str>> {
         for (id, location) in std::mem::take(&mut self.wanted) {
             if !self.library.contains(&id) {
                 let reason = format!("library panel {id} is not among the inputs; read it from Grafana or export it");
-                self.problems.push(Problem::new(&location, reason, ""));
+                self.needs.report(location, reason, "");
             }
         }
         self.rule_files
@@ -161,19 +155,15 @@ impl Reader<'_, '_> {
     fn add_target(&mut self, object: &Map<String, Value>, expr: &str, here: &Enclosing) {
         let target = object.get("refId").and_then(Value::as_str);
         let within = target.map_or_else(|| here.path.clone(), |target| format!("{}, query {target}", here.path));
-        let location = Location { file: Rc::clone(self.file), within };
-        let reading = template::read(expr, &self.variables);
-        self.all.problems.extend(reading.problem.map(|reason| Problem::new(&location, reason, expr)));
-        self.all.needs.add(Need { location, consumer: Consumer::Reader, selectors: reading.selectors });
+        let extracted = template::read(expr, &self.variables);
+        self.all.needs.add_extracted(Location::new(self.file, within), Consumer::Reader, expr, extracted);
     }
 
     fn add_variable(&mut self, within: String, variable: &variables::Variable) {
-        let location = Location { file: Rc::clone(self.file), within };
-        let reading = variable.read(&self.variables);
+        let extracted = variable.read(&self.variables);
         let text = variable.query.as_deref().unwrap_or_default();
-        self.all.problems.extend(reading.problem.map(|reason| Problem::new(&location, reason, text)));
-        if !reading.selectors.is_empty() {
-            self.all.needs.add(Need { location, consumer: Consumer::Reader, selectors: reading.selectors });
+        if extracted.problem.is_some() || !extracted.selectors.is_empty() {
+            self.all.needs.add_extracted(Location::new(self.file, within), Consumer::Reader, text, extracted);
         }
     }
 
@@ -188,7 +178,7 @@ impl Reader<'_, '_> {
             if object.contains_key("targets") || library.contains_key("model") {
                 self.all.library.insert(id);
             } else {
-                let location = Location { file: Rc::clone(self.file), within: here.path.clone() };
+                let location = Location::new(self.file, here.path.clone());
                 self.all.wanted.entry(id).or_insert(location);
             }
         }
@@ -215,10 +205,11 @@ mod tests {
 
     /// Checks which of the metrics `a` to `f` are needed, and the number of problems.
     fn check(document: &Value, expect: &[&str], n_problems: usize) {
-        let (mut needs, mut problems) = (Needs::default(), Vec::new());
-        let mut dashboards = Dashboards::new(&mut needs, &mut problems);
+        let mut needs = Needs::default();
+        let mut dashboards = Dashboards::new(&mut needs);
         dashboards.read(&"file".into(), &document.to_string());
-        dashboards.finish();
+        let _rule_files = dashboards.finish();
+        let problems = needs.problems();
         let found: Vec<_> =
             ["a", "b", "c", "d", "e", "f"].into_iter().filter(|name| needs.of_metric(name).next().is_some()).collect();
         assert_eq!((found, problems.len()), (expect.to_vec(), n_problems), "{document}: {problems:?}");
@@ -226,8 +217,8 @@ mod tests {
 
     #[test]
     fn files_with_rules_are_reported() {
-        let (mut needs, mut problems) = (Needs::default(), Vec::new());
-        let mut dashboards = Dashboards::new(&mut needs, &mut problems);
+        let mut needs = Needs::default();
+        let mut dashboards = Dashboards::new(&mut needs);
         let groups = |rule: Value| json!({"groups": [{"name": "g", "rules": [rule]}]});
         let rules = groups(json!({"alert": "A", "expr": "a"}));
         // Provisioned alert rules of Grafana have groups, too.

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use varve_advise::needs::Dashboards;
 
-use super::Dashboards;
 use crate::client::Client;
 
 /// Dashboards per page of a search.
@@ -17,9 +17,8 @@ const PAGES_MAX: usize = 100;
 ///
 /// # Errors
 /// If Grafana cannot be reached or returns an error.
-pub(in super::super) fn read_grafana(client: &mut Client, dashboards: &mut Dashboards<'_>) -> Result<usize> {
-    let ids = dashboard_ids(client)?;
-    for id in &ids {
+pub(super) fn read(client: &mut Client, dashboards: &mut Dashboards<'_>) -> Result<()> {
+    for id in dashboard_ids(client)? {
         let path = format!("/api/dashboards/uid/{id}");
         let response = get(client, &path)?;
         let file: Rc<str> = format!("{}{path}", client.url()).into();
@@ -33,7 +32,7 @@ pub(in super::super) fn read_grafana(client: &mut Client, dashboards: &mut Dashb
             dashboards.add(&file, &response);
         }
     }
-    Ok(ids.len())
+    Ok(())
 }
 
 fn dashboard_ids(client: &mut Client) -> Result<Vec<String>> {

@@ -1,11 +1,9 @@
-//! Input files and directories, and their documents: JSON, and YAML with any number of documents.
+//! Input files and directories.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize as _;
-use serde_json::Value;
 
 use crate::machine::files::read_text;
 
@@ -15,8 +13,6 @@ const FILES_MAX: usize = 20_000;
 const FILE_SIZE_MAX: u64 = 128 << 20;
 /// Maximum depth of directories, as symbolic links may form a cycle.
 const FOLDER_DEPTH_MAX: usize = 32;
-/// Maximum depth of lists of Kubernetes objects.
-const LIST_DEPTH_MAX: usize = 8;
 
 /// A text file.
 #[derive(Debug)]
@@ -63,57 +59,9 @@ pub(super) fn read_file(path: &Path) -> Result<File> {
     Ok(File { name: path.to_string_lossy().into(), text: read_text(path, FILE_SIZE_MAX)? })
 }
 
-/// Parses JSON or YAML and returns all documents, and the items of lists of Kubernetes objects.
-///
-/// # Errors
-/// The parser's error.
-pub(super) fn parse(text: &str) -> Result<Vec<Value>, String> {
-    // The YAML parser is slow with large JSON.
-    if let Ok(value) = serde_json::from_str(text) {
-        let mut objects = Vec::new();
-        flatten(value, 0, &mut objects);
-        return Ok(objects);
-    }
-    let mut objects = Vec::new();
-    for document in serde_yaml_ng::Deserializer::from_str(text) {
-        flatten(Value::deserialize(document).map_err(|error| error.to_string())?, 0, &mut objects);
-    }
-    Ok(objects)
-}
-
-fn flatten(value: Value, depth: usize, objects: &mut Vec<Value>) {
-    match value {
-        Value::Array(items) if depth < LIST_DEPTH_MAX => {
-            items.into_iter().for_each(|item| flatten(item, depth + 1, objects));
-        }
-        Value::Object(mut object) if depth < LIST_DEPTH_MAX && kind(&object).ends_with("List") => {
-            let items = object.remove("items").unwrap_or_default();
-            flatten(items, depth + 1, objects);
-        }
-        Value::Null => {}
-        value => objects.push(value),
-    }
-}
-
-fn kind(object: &serde_json::Map<String, Value>) -> &str {
-    object.get("kind").and_then(Value::as_str).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn documents_and_list_items_are_returned_one_by_one() {
-        assert_eq!(
-            parse("a: 1\n---\n# nothing\n---\n[{b: 2}, {c: 3}]\n").unwrap(),
-            [json!({"a": 1}), json!({"b": 2}), json!({"c": 3})]
-        );
-        let list = "{\"kind\": \"PrometheusRuleList\", \"items\": [{\"kind\": \"List\", \"items\": [1]}, 2]}";
-        assert_eq!(parse(list).unwrap(), [json!(1), json!(2)]);
-        assert!(parse("a: [").unwrap_err().contains("line 2"));
-    }
 
     #[test]
     fn directories_are_read_recursively_in_order() {

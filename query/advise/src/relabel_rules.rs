@@ -6,29 +6,39 @@ use std::fmt::Write as _;
 
 use varve_tsdb::labels::regexp::Regexp;
 
-use super::alternation::alternations;
-use super::findings::{Finding, Findings, Kind, by_job, spellings};
+use crate::alternation::alternations;
+use crate::findings::{Finding, Findings, Kind, by_job, spellings};
 
 /// Maximum size of the regular expression of a rule, except for a single long name.
 const REGEX_SIZE_MAX: usize = 2_048;
 
 /// The configuration that the rules are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Dialect {
-    /// `ingest.metric_relabel_configs` of Varve, with names and states
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// `ingest.metric_relabel_configs` of Varve, with names and states.
     Varve,
-    /// `write_relabel_configs` or `metric_relabel_configs` of Prometheus
+    /// `write_relabel_configs` or `metric_relabel_configs` of Prometheus.
     Prometheus,
 }
 
 /// Options of the rules.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
-    pub(super) dialect: Dialect,
+pub struct Options {
+    /// The configuration that they are for.
+    pub dialect: Dialect,
     /// Whether the rules drop series. Otherwise they only count the series that they would drop.
-    pub(super) enforce: bool,
+    pub enforce: bool,
     /// Also write rules that remove labels.
-    pub(super) labels: bool,
+    pub labels: bool,
+}
+
+/// Relabel rules that drop findings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelabelRules {
+    /// The rules as YAML.
+    pub text: String,
+    /// Number of rules.
+    pub n_rules: usize,
 }
 
 struct Rule {
@@ -41,34 +51,34 @@ struct Rule {
     label: Option<String>,
 }
 
-/// Returns the rules as YAML.
-pub(super) fn print(findings: &Findings, options: Options) -> String {
-    let rules = rules(findings, options.labels);
+impl RelabelRules {
+    /// Writes rules that drop what was found.
+    #[must_use]
+    pub fn of(findings: &Findings, options: Options) -> Self {
+        let rules = rules(findings, options.labels);
+        let mut text = head(findings);
+        text.push_str(match options.dialect {
+            Dialect::Varve => "ingest:\n  metric_relabel_configs:",
+            Dialect::Prometheus => "write_relabel_configs:",
+        });
+        text.push_str(if rules.is_empty() { " []\n" } else { "\n" });
+        rules.iter().for_each(|rule| rule.write(&mut text, options));
+        Self { text, n_rules: rules.len() }
+    }
+}
+
+/// Returns the comment above the rules.
+fn head(findings: &Findings) -> String {
     let totals = &findings.totals;
-    let mut text = format!(
-        "# Written by `varve advise drops`: what no rule, dashboard or query uses.\n# {} of {} series ({:.1} %), {:.0} of {:.0} samples per second.\n",
+    format!(
+        "# Written by `varve advise drops`: what no rule, dashboard or query uses.\n\
+         # {} of {} series ({:.1} %), {:.0} of {:.0} samples per second.\n",
         totals.unused_series,
         totals.series,
         totals.unused_percent(),
         totals.unused_samples_per_second,
         totals.samples_per_second,
-    );
-    let (head, empty) = match options.dialect {
-        Dialect::Varve => ("ingest:\n  metric_relabel_configs:", "ingest:\n  metric_relabel_configs: []\n"),
-        Dialect::Prometheus => ("write_relabel_configs:", "write_relabel_configs: []\n"),
-    };
-    if rules.is_empty() {
-        return text + empty;
-    }
-    text.push_str(head);
-    text.push('\n');
-    rules.iter().for_each(|rule| rule.write(&mut text, options));
-    text
-}
-
-/// Returns the number of rules.
-pub(super) fn count(findings: &Findings, labels: bool) -> usize {
-    rules(findings, labels).len()
+    )
 }
 
 fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
@@ -178,8 +188,8 @@ fn quote(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::Totals;
     use super::*;
+    use crate::findings::Totals;
 
     fn finding(kind: Kind, job: &str, metric: &str) -> Finding {
         Finding {
@@ -207,7 +217,8 @@ mod tests {
     }
 
     fn check(options: Options, expect: &serde_json::Value) {
-        let text = print(&findings(), options);
+        let RelabelRules { text, n_rules } = RelabelRules::of(&findings(), options);
+        assert_eq!(n_rules, text.matches("  - ").count(), "{text}");
         assert_eq!(&serde_yaml_ng::from_str::<serde_json::Value>(&text).unwrap(), expect, "{text}");
     }
 
