@@ -19,9 +19,9 @@ const HIDDEN: &str = "<secret>";
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         match String::deserialize(deserializer)? {
-            hidden if hidden == HIDDEN => {
-                Err(D::Error::custom("<secret> hides a secret: write the secret or its file"))
-            }
+            hidden if hidden == HIDDEN => Err(D::Error::custom(
+                "<secret> is the placeholder of a printed configuration: set the secret or its file",
+            )),
             secret => Ok(Self(secret)),
         }
     }

@@ -319,6 +319,6 @@ mod tests {
         assert!(printed.contains("bearer_token: <secret>") && printed.contains("password: <secret>"), "{printed}");
         assert!(!printed.contains("s3cret"), "{printed}");
         // Such a configuration, for example of a snapshot, would send the text as the secret.
-        assert!(format!("{:#}", Config::parse(&printed).unwrap_err()).contains("<secret> hides a secret"));
+        assert!(format!("{:#}", Config::parse(&printed).unwrap_err()).contains("<secret> is the placeholder"));
     }
 }

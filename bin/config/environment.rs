@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 /// whose value becomes empty, since an empty value stands for a missing label.
 pub(super) fn expand_labels(labels: &mut BTreeMap<String, String>) {
     let variable = |name: &str| {
-        let value = std::env::var(name).unwrap_or_default();
+        let value = std::env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
         if value.is_empty() {
-            tracing::warn!(name, "Empty environment variable in global.external_labels");
+            tracing::warn!(variable = name, "Environment variable in global.external_labels is not set or empty");
         }
         value
     };

@@ -62,7 +62,7 @@ pub(crate) struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GlobalConfig {
-    /// Interval of rule groups that set none. Default 1m; 0s is the default, too; from 1ms.
+    /// Interval of rule groups that set none. Default 1m, also for 0s; minimum 1ms.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub(crate) evaluation_interval: Duration,
     /// How far in the past rule groups that set no `query_offset` are evaluated. Default 0s.
@@ -252,13 +252,16 @@ impl Config {
         self.tracing.iter_mut().for_each(|tracing| tracing.set_folder(folder));
     }
 
-    /// Returns the configuration with absolute paths, and with the contents of the files that it includes.
+    /// Returns the configuration with absolute paths, and with the contents of the files that it includes. Printed and
+    /// loaded elsewhere, it is the same.
     ///
     /// # Errors
     /// If the working directory is not known.
     pub(crate) fn self_contained(&self) -> std::io::Result<Self> {
         let mut config = Self { ingest: self.ingest.self_contained(), ..self.clone() };
         config.set_folder(&std::env::current_dir()?);
+        // Loading replaced environment variables, and `$$` by `$`.
+        config.global.external_labels.values_mut().for_each(|value| *value = value.replace('$', "$$"));
         Ok(config)
     }
 

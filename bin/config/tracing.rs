@@ -25,7 +25,7 @@ pub(crate) struct TracingConfig {
     tls_config: TlsSettings,
     headers: BTreeMap<String, Secret>,
     pub(crate) compression: Compression,
-    /// Timeout of a request. Default 10s, which 0 is, too.
+    /// Timeout of a request. Default 10s, also for 0.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     timeout: Duration,
 }

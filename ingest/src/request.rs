@@ -343,7 +343,7 @@ impl<'a> Request<'a> {
             Resolved::New(new) => new,
         };
         self.n_unknown += 1;
-        if self.rejects_all(idx)? {
+        if self.reject_if_all_invalid(idx)? {
             return Ok(None);
         }
         if !self.may_create(new.team) {
@@ -373,13 +373,13 @@ impl<'a> Request<'a> {
         Ok(Some(self.resolver.cache(series, route, new.is_cacheable)))
     }
 
-    /// Rejects the samples of a new series if the store would reject all of them, so that no series is created for them.
-    /// Returns `false`, and rejects nothing, if the store may accept one.
-    fn rejects_all(&mut self, idx: u32) -> Result<bool, WriteError> {
+    /// If the store would reject each sample of a new series, adds them to the rejects and returns `true`. No series is
+    /// created for them.
+    fn reject_if_all_invalid(&mut self, idx: u32) -> Result<bool, WriteError> {
         let (batch, db) = (self.resolver.batch, self.resolver.db);
         let mut rejected = Vec::new();
         for &sample in batch.samples_of(idx as usize).samples {
-            match db.rejects_first(sample.timestamp_ms)? {
+            match db.first_sample_rejection(sample.timestamp_ms)? {
                 Some(reason) => rejected.push((sample, reason)),
                 None => return Ok(false),
             }
@@ -387,7 +387,7 @@ impl<'a> Request<'a> {
         let mut invalid = Vec::new();
         for entry in batch.histograms_of(idx as usize) {
             let CheckedHistogram { timestamp_ms, checked, .. } = self.decode_histogram(entry)?;
-            match (checked, db.rejects_first(timestamp_ms)?) {
+            match (checked, db.first_sample_rejection(timestamp_ms)?) {
                 (Err(reason), _) => invalid.push((timestamp_ms, reason)),
                 (Ok(histogram), Some(reason)) => {
                     rejected.push((Sample { timestamp_ms, value: histogram.sum }, reason));

@@ -198,7 +198,8 @@ pub(crate) fn two_digits(value: f64) -> String {
 }
 
 /// Formats a number as in OpenMetrics: like [`General`], but with `.0` after integers.
-pub(crate) fn open_metrics(value: f64) -> String {
+#[must_use]
+pub fn open_metrics(value: f64) -> String {
     let text = General(value).to_string();
     if value.is_finite() && !text.contains(['e', '.']) { text + ".0" } else { text }
 }

@@ -94,6 +94,9 @@ fn parse_integer(text: &str) -> Option<i64> {
         [b'0', _, ..] => (&text[1..], 8),
         _ => (text, 10),
     };
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
     if !digits.contains('_') {
         return i64::from_str_radix(digits, radix).ok();
     }

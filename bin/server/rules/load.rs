@@ -26,12 +26,8 @@ pub(super) type Files = Vec<(Arc<str>, RuleFile)>;
 /// The first file that cannot be read or is invalid, with all of its errors.
 pub(super) fn load(config: &Config, features: Features) -> Result<Files> {
     let (mut files, mut n_rules) = (Files::new(), 0);
-    for pattern in &config.rule_files {
-        if matching(std::slice::from_ref(pattern))?.is_empty() {
-            tracing::warn!(?pattern, "No file matches a pattern of rule_files");
-        }
-    }
-    for path in matching(&config.rule_files)? {
+    let missing = |pattern: &Path| tracing::warn!(?pattern, "No file matches a pattern of rule_files");
+    for path in matching(&config.rule_files, missing)? {
         let name = path.to_string_lossy().into_owned();
         for file in read(&path, features).with_context(|| format!("rule file {name:?}"))? {
             n_rules += file.groups.iter().map(|group| group.rules.len()).sum::<usize>();
@@ -52,20 +48,24 @@ pub(super) fn load(config: &Config, features: Features) -> Result<Files> {
 /// Returns a hash of the names and contents of the rule files. It changes when a file does.
 pub(crate) fn hash_files(patterns: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for path in matching(patterns).unwrap_or_default() {
+    for path in matching(patterns, |_| ()).unwrap_or_default() {
         (&path, RealFs.read(&path, FILE_SIZE_MAX).unwrap_or_default()).hash(&mut hasher);
     }
     hasher.finish()
 }
 
-/// Returns the files that match patterns, each once, sorted.
-fn matching(patterns: &[PathBuf]) -> Result<Vec<PathBuf>> {
+/// Returns the files that match patterns, each once, sorted. Calls `missing` for each pattern that matches none.
+fn matching(patterns: &[PathBuf], missing: impl Fn(&Path)) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for pattern in patterns {
         let text = pattern.to_string_lossy();
         let found = glob::glob(&text).with_context(|| format!("rule_files: pattern {text:?}"))?;
+        let n_before = paths.len();
         for path in found {
             paths.push(path.with_context(|| format!("rule_files: pattern {text:?}"))?);
+        }
+        if paths.len() == n_before {
+            missing(pattern);
         }
     }
     paths.sort();

@@ -5,7 +5,7 @@ use crate::inventory::Inventory;
 use crate::needs::Needs;
 use crate::relabel_rules::{self, RelabelRules};
 
-/// What nothing needs, and the rules that drop it.
+/// Unused metrics, buckets and labels, and the relabel rules that drop them.
 #[derive(Debug, Clone)]
 pub struct Advice {
     /// Unused metrics, buckets and labels.

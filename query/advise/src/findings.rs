@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use varve_query::decimal::open_metrics;
+use varve_query::number::parse_float;
 use varve_query::usage::LabelSet;
 
 use crate::inventory::{Inventory, MetricId, MetricSize};
@@ -281,15 +283,20 @@ impl Totals {
     }
 }
 
-/// Returns the spellings of a bucket bound: Prometheus 3 writes `5.0` where exporters write `5`.
+/// Returns the spellings of a bucket bound, sorted: Prometheus 3 stores `5.0` and `1e+06` where exporters write `5` and
+/// `1000000`.
 pub(crate) fn spellings(bound: &str) -> Vec<String> {
-    let is_whole = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match bound.strip_suffix(".0") {
-        Some(whole) if is_whole(whole) => vec![whole.to_owned(), bound.to_owned()],
-        None if is_whole(bound) => vec![bound.to_owned(), format!("{bound}.0")],
-        _ => vec![bound.to_owned()],
+    let mut spellings = vec![bound.to_owned()];
+    if let Some(value) = parse_float(bound).ok().filter(|value| value.abs() < SPELLED_OUT_MAX) {
+        spellings.extend([value.to_string(), open_metrics(value)]);
     }
+    spellings.sort();
+    spellings.dedup();
+    spellings
 }
+
+/// Bounds from here on have too many digits to be written without an exponent.
+const SPELLED_OUT_MAX: f64 = 1e21;
 
 /// Groups findings by job and keeps their order.
 pub(crate) fn by_job<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> BTreeMap<&'a str, Vec<&'a Finding>> {
@@ -391,11 +398,13 @@ mod tests {
     }
 
     #[test]
-    fn bounds_have_two_spellings() {
+    fn bounds_have_several_spellings() {
         assert_eq!(
             (spellings("5"), spellings("5.0")),
             (vec!["5".into(), "5.0".into()], vec!["5".into(), "5.0".into()])
         );
+        let million = ["1000000".to_owned(), "1e+06".to_owned()];
+        assert_eq!((spellings("1000000"), spellings("1e+06")), (million.to_vec(), million.to_vec()));
         assert_eq!((spellings("0.5"), spellings("+Inf")), (vec!["0.5".to_owned()], vec!["+Inf".to_owned()]));
     }
 }

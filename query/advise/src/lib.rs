@@ -1,4 +1,4 @@
-//! Analysis of the series in a store: which of them nothing needs, who uses them, and which labels create them.
+//! Finds unused series, records who queries which metrics, and explains which labels create new series.
 //!
 //! ```text
 //! rule files, a server's rules, dashboards, usage record -> needs  \

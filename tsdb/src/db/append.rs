@@ -58,13 +58,13 @@ impl Db {
         shards[shard_of(labels, shards.len())].find_for(labels, group)
     }
 
-    /// Returns the reason for which a series without samples would reject a sample now, or `None`. Who asks before
-    /// [`Db::series_for`] creates no series for samples that cannot be stored.
+    /// Returns why the store would reject `timestamp_ms` as the first sample of a series, or `None`. Called before
+    /// [`Db::series_for`], so that no series is created for samples that would be rejected.
     ///
     /// # Errors
     /// [`Error::Io`] if the clock is far ahead of the samples and the mark of this cannot be written.
-    pub fn rejects_first(&self, timestamp_ms: i64) -> Result<Option<RejectReason>> {
-        Ok(self.store.bounds(false)?.rejects_first(timestamp_ms))
+    pub fn first_sample_rejection(&self, timestamp_ms: i64) -> Result<Option<RejectReason>> {
+        Ok(self.store.bounds(false)?.first_sample_rejection(timestamp_ms))
     }
 
     /// Assigns each series in memory to the group that `group_of` returns for its value of `label`. Series without the

@@ -66,7 +66,7 @@ impl Bounds {
 
     /// Returns the reason to reject a sample that is newer than all others of its series.
     #[inline]
-    pub(crate) fn rejects_first(&self, timestamp_ms: i64) -> Option<RejectReason> {
+    pub(crate) fn first_sample_rejection(&self, timestamp_ms: i64) -> Option<RejectReason> {
         if timestamp_ms > self.future_max_ms {
             Some(RejectReason::TooFarInFuture)
         } else if !self.accepts_in_order(timestamp_ms) {
@@ -272,7 +272,7 @@ impl Head {
     ) -> Result<SeriesRef, RejectReason> {
         let row = self.table.row(slot_ref.slot).filter(|row| row.generation == slot_ref.generation && row.is_used());
         let row = row.ok_or(RejectReason::Moved)?;
-        bounds.rejects_first(timestamp_ms).map_or(Ok(row.series), Err)
+        bounds.first_sample_rejection(timestamp_ms).map_or(Ok(row.series), Err)
     }
 
     /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that the series has no

@@ -240,19 +240,25 @@ pub(crate) enum Number {
     Float(f64),
 }
 
-/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. Such a text may have been in quotes.
-/// Another number was, so it is a text.
+/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. Serde passes these as strings, quoted or
+/// not, so a quoted one counts as a number. Any other string was quoted, and stays a text.
 pub(crate) fn number(text: &str) -> Option<Number> {
     let plain = text.replace('_', "");
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
-    let is_plain = unsigned.starts_with('0') && unsigned.len() > 1 || plain.len() < text.len();
+    let has_zero = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit() || "xob".contains(c));
+    let is_plain = unsigned.strip_prefix('0').is_some_and(has_zero) || plain.len() < text.len();
     if !is_plain || !unsigned.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    let radix = |prefix: &str, radix| unsigned.strip_prefix(prefix).map(|digits| i64::from_str_radix(digits, radix));
+    let radix = |prefix: &str, radix| {
+        let digits = unsigned.strip_prefix(prefix)?;
+        Some(i64::from_str_radix(digits, radix)).filter(|_| !digits.starts_with(['+', '-']))
+    };
     let integer = radix("0x", 16).or_else(|| radix("0o", 8)).or_else(|| radix("0b", 2)).or_else(|| radix("0", 8));
     match integer.or_else(|| Some(unsigned.parse())) {
-        Some(Ok(integer)) => Some(Number::Integer(if plain.starts_with('-') { -integer } else { integer })),
+        Some(Ok(integer)) => {
+            Some(Number::Integer(if plain.starts_with('-') { integer.wrapping_neg() } else { integer }))
+        }
         _ => plain.parse().ok().map(Number::Float),
     }
 }

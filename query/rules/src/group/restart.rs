@@ -65,8 +65,8 @@ impl Group {
     }
 
     /// Loads the alerts that were active at `last`, so that the evaluations after it continue from them. A failed
-    /// evaluation writes no samples, so alerts may be some intervals older. Also loads the alerts that became active
-    /// or were resolved until `newest`, an evaluation that will be repeated, so that they are sent correctly before.
+    /// evaluation writes no samples, so alerts may be some intervals older. Also applies the changes of the evaluation at
+    /// `newest`, which will be repeated, so that alerts that are sent meanwhile have the right state.
     ///
     /// # Errors
     /// The store could not be read.
@@ -77,7 +77,8 @@ impl Group {
         storage: &dyn Storage,
         settings: &Settings,
     ) -> Result<(), Failure> {
-        let continuation = Continuation { group: self, last, newest, storage, settings };
+        let deadline = Instant::now() + self.schedule.interval();
+        let continuation = Continuation { group: self, last, newest, storage, settings, deadline };
         let mut shared = BTreeSet::new();
         for rule in &self.rules {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
@@ -108,6 +109,8 @@ struct Continuation<'a> {
     newest: Time,
     storage: &'a dyn Storage,
     settings: &'a Settings,
+    /// When repeating evaluations ends.
+    deadline: Instant,
 }
 
 impl Continuation<'_> {
@@ -147,14 +150,14 @@ impl Continuation<'_> {
 
     /// Sets the annotations and values of firing alerts as their last match had them, and the time since which they
     /// fire only because of `keep_firing_for`. Repeats the evaluations before the restart, newest first, until each
-    /// alert has matched. Ends early if an evaluation fails or if all take longer than the interval of the group. Then
-    /// alerts fire longer, and their annotations are empty until they match.
+    /// alert has matched. Ends early if an evaluation fails, or if those of all rules take longer than the interval of
+    /// the group. Then alerts fire longer, and their annotations are empty until they match.
     fn recall(&self, rule: &Rule, alerting: &Alerting, alerts: &mut Alerts) {
         let keep_firing_for = duration(alerting.keep_firing_for_ms);
-        let (mut tick, interval, clock) = (self.newest, self.group.schedule.interval(), Instant::now());
+        let (mut tick, interval) = (self.newest, self.group.schedule.interval());
         let mut left: BTreeMap<&Labels, &mut Alert> =
             alerts.iter_mut().filter(|(_, alert)| alert.state == AlertState::Firing).collect();
-        while !left.is_empty() && clock.elapsed() < interval && !self.storage.is_stopping() {
+        while !left.is_empty() && Instant::now() < self.deadline && !self.storage.is_stopping() {
             let Ok(matched) = self.matched(rule, alerting, tick) else { return };
             left.retain(|labels, alert| match matched.get(*labels) {
                 Some(found) => {
