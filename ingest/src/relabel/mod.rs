@@ -241,8 +241,8 @@ impl Rules {
         Some(EnabledRule { was_used: rule.used.clear(), state: rule.state() })
     }
 
-    /// Like [`Rules::relabel`]. Stores the indexes of the rules that changed or dropped the label set, or would have, in
-    /// `matched`.
+    /// Like [`Rules::relabel`]. Stores in `matched` the indexes of the rules that changed or dropped the label set, or
+    /// would have.
     pub(crate) fn apply(&self, labels: Labels, matched: &mut Vec<u16>) -> Result<Option<Labels>, LabelsError> {
         matched.clear();
         if self.rules.is_empty() {

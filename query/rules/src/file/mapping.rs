@@ -240,8 +240,8 @@ pub(crate) enum Number {
     Float(f64),
 }
 
-/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. Serde passes these as strings, quoted or
-/// not, so a quoted one counts as a number. Any other string was quoted, and stays a text.
+/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. Serde passes these as strings,
+/// quoted or not, so a quoted one counts as a number. Any other string was quoted, and stays a text.
 pub(crate) fn number(text: &str) -> Option<Number> {
     let plain = text.replace('_', "");
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);

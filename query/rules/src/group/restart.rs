@@ -65,8 +65,8 @@ impl Group {
     }
 
     /// Loads the alerts that were active at `last`, so that the evaluations after it continue from them. A failed
-    /// evaluation writes no samples, so alerts may be some intervals older. Also applies the changes of the evaluation at
-    /// `newest`, which will be repeated, so that alerts that are sent meanwhile have the right state.
+    /// evaluation writes no samples, so alerts may be some intervals older. Also applies the changes of the evaluation
+    /// at `newest`, which will be repeated, so that alerts that are sent meanwhile have the right state.
     ///
     /// # Errors
     /// The store could not be read.

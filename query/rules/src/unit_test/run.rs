@@ -213,8 +213,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the input series. As in promtool, each is a line of a text, which ends at an empty line or a comment, and the
-/// last one of several with the same labels counts.
+/// Returns the input series. As in promtool, each is a line of a text that ends at an empty line or a comment. Of
+/// several series with the same labels, the last one counts.
 fn inputs(test: &TestGroup) -> Result<Vec<Input>, String> {
     let text: String = test.input_series.iter().map(|input| format!("{} {}\n", input.series, input.values)).collect();
     let lines = text.split('\n').map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with('#'));

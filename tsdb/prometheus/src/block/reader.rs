@@ -198,8 +198,8 @@ impl<'a> BlockSeries<'a> {
         self.remove_deleted(dst);
     }
 
-    /// Like [`BlockSeries::read_range`], but reports only damaged chunks that start in the range. A caller that reads all
-    /// windows of a block reports each damaged chunk once.
+    /// Like [`BlockSeries::read_range`], but reports only damaged chunks that start in the range. A caller that reads
+    /// all windows of a block reports each damaged chunk once.
     pub(crate) fn read_window(&self, window: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
         self.read_chunks(window, dst, |chunk, reason| {
             if window.contains(chunk.min_ms) {

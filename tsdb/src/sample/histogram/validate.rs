@@ -92,7 +92,17 @@ impl Histogram {
     /// # Errors
     /// See [`Histogram::validate`].
     pub fn validate_spans(spans: &[BucketSpan], n_buckets: usize) -> Result<(), InvalidHistogram> {
-        check_spans(spans, n_buckets)
+        use InvalidHistogram as Invalid;
+        let (mut n_spanned, mut end) = (0_u64, 0_i64);
+        for (i, span) in spans.iter().enumerate() {
+            require(i == 0 || span.offset >= 0, Invalid::SpanNegativeOffset)?;
+            n_spanned += u64::from(span.length);
+            // Bucket indexes have 32 bits. The sum has 64, so that it shows which indexes would wrap.
+            end += i64::from(span.offset) + i64::from(span.length);
+            let fits = (i > 0 || span.offset > i32::MIN) && end - 1 <= i64::from(i32::MAX);
+            require(fits, Invalid::SpanIndexOutOfRange)?;
+        }
+        require(n_spanned == n_buckets as u64, Invalid::SpansBucketsMismatch)
     }
 }
 
@@ -121,8 +131,8 @@ fn check_custom(histogram: &Histogram, (n_positive, n_negative): (usize, usize))
 
 fn check_exponential(histogram: &Histogram, (n_positive, n_negative): (usize, usize)) -> Checked {
     use InvalidHistogram as Invalid;
-    check_spans(&histogram.positive_spans, n_positive)?;
-    check_spans(&histogram.negative_spans, n_negative)?;
+    Histogram::validate_spans(&histogram.positive_spans, n_positive)?;
+    Histogram::validate_spans(&histogram.negative_spans, n_negative)?;
     match &histogram.counts {
         HistogramCounts::Integer { negative, .. } => require(!any_negative(negative), Invalid::NegativeBucketCount)?,
         HistogramCounts::Float { negative, zero_count, .. } => {
@@ -132,20 +142,6 @@ fn check_exponential(histogram: &Histogram, (n_positive, n_negative): (usize, us
     require(histogram.custom_bounds.is_empty(), Invalid::ExponentialCustomBounds)?;
     let threshold = histogram.zero_threshold;
     require((0.0..f64::INFINITY).contains(&threshold), Invalid::ZeroThreshold(threshold))
-}
-
-fn check_spans(spans: &[BucketSpan], n_buckets: usize) -> Checked {
-    use InvalidHistogram as Invalid;
-    let (mut n_spanned, mut end) = (0_u64, 0_i64);
-    for (i, span) in spans.iter().enumerate() {
-        require(i == 0 || span.offset >= 0, Invalid::SpanNegativeOffset)?;
-        n_spanned += u64::from(span.length);
-        // Bucket indexes have 32 bits. The sum has 64, so that it shows which indexes would wrap.
-        end += i64::from(span.offset) + i64::from(span.length);
-        let fits = (i > 0 || span.offset > i32::MIN) && end - 1 <= i64::from(i32::MAX);
-        require(fits, Invalid::SpanIndexOutOfRange)?;
-    }
-    require(n_spanned == n_buckets as u64, Invalid::SpansBucketsMismatch)
 }
 
 /// Checks positive buckets, and that the count is the sum of all buckets.
