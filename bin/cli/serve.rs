@@ -22,11 +22,11 @@ pub(crate) struct ServeArgs {
     #[arg(long = "config.file", value_name = "FILE")]
     pub(crate) config_file: Option<PathBuf>,
 
-    /// Reload the configuration when its file changes
+    /// Reload the configuration when its file, a relabel file or a rule file changes
     #[arg(long = "config.auto-reload")]
     pub(crate) config_auto_reload: bool,
 
-    /// How often --config.auto-reload checks the file for changes
+    /// How often --config.auto-reload checks the files for changes
     #[arg(long = "config.auto-reload-interval", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) config_auto_reload_interval: Duration,
 
@@ -100,7 +100,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.cors.origin", value_name = "REGEX", default_value = ".*", value_parser = parse_regexp)]
     pub(crate) cors_origin: Regexp,
 
-    /// Maximum number of subscribers to /api/v1/notifications/live
+    /// Maximum number of subscribers to /api/v1/notifications/live; further ones get 204
     #[arg(long = "web.max-notifications-subscribers", value_name = "N", default_value = "16")]
     pub(crate) max_notifications_subscribers: usize,
 
@@ -152,7 +152,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "storage.compaction.write-rate", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) compaction_rate: usize,
 
-    /// Maximum memory of series and samples in the heads; above it writes get 503 [0: half of --memory.limit]
+    /// Maximum memory of series and samples in the heads; new series get 503 above 15/16 of it, all writes at the limit
+    /// [0: half of --memory.limit]
     #[arg(long = "storage.head.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) head_max_memory: usize,
 
@@ -203,7 +204,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.max-queued", value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) query_max_queued: usize,
 
-    /// Maximum time that a query or metadata request waits in its queue
+    /// Maximum time that a query or metadata request waits in its queue; then it gets 503
     #[arg(long = "query.queue-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) query_queue_timeout: Duration,
 
@@ -212,7 +213,7 @@ pub(crate) struct ServeArgs {
     #[arg(long = "query.breaker-failures", value_name = "N", default_value = "3")]
     pub(crate) query_breaker_failures: u32,
 
-    /// Time for which such a query is rejected, before it is evaluated again
+    /// Time for which a query is rejected after --query.breaker-failures, before it is evaluated again
     #[arg(long = "query.breaker-timeout", value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
     pub(crate) query_breaker_timeout: Duration,
 
@@ -357,7 +358,7 @@ pub(crate) struct IngestArgs {
     #[arg(long = "ingest.concurrency-max", value_name = "N", default_value = "64", value_parser = parse_count)]
     pub(crate) concurrency_max: usize,
 
-    /// Maximum size of the body of a write request as received
+    /// Maximum size of the body of a write request, as received
     #[arg(long = "ingest.body-size-max", value_name = "SIZE", default_value = "32MiB", value_parser = parse_size)]
     pub(crate) body_size_max: usize,
 
@@ -408,7 +409,8 @@ pub(crate) struct IngestArgs {
     )]
     pub(crate) queue_timeout_status: StatusCode,
 
-    /// Maximum number of write requests that create series at the same time; others are queued [0: half of the cores]
+    /// Maximum number of write requests that create series at the same time; further ones are queued [0: half of the
+    /// cores]
     #[arg(long = "ingest.creation-concurrency-max", value_name = "N", default_value = "0")]
     pub(crate) creation_concurrency_max: usize,
 
