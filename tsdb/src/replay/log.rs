@@ -94,30 +94,25 @@ impl LogReplay {
         Ok(log)
     }
 
-    /// Chooses the newest valid checkpoint; the segments after it exist, even if it is not the newest one. If none is
-    /// valid, chooses the newest one and loads its valid frames. Returns the number of the first live segment.
+    /// Chooses the checkpoint to load, and reports the damage of newer ones. Returns the number of the first live
+    /// segment.
     fn choose_checkpoint(&mut self, numbers: &[u64], context: &ReplayContext<'_>) -> Result<u64> {
-        let mut started = None;
-        for &number in numbers.iter().rev() {
+        let start = checkpoint::choose(numbers, |number| {
             let path = self.path(SegmentKind::Checkpoint, number);
             let Some(damage) = checkpoint::examine(context.fs, &path, &context.large_frames)? else {
-                self.checkpoint = Some(number);
-                return Ok(number);
+                return Ok(checkpoint::State::Valid);
             };
             tracing::error!(?path, offset = damage.offset, "a WAL checkpoint is damaged: {}", damage.reason);
             fail_on_damage(context, &path, damage.offset, damage.reason)?;
             self.stats.n_damaged_checkpoints += 1;
-            if damage.begins {
-                started = started.or(Some(number));
-            }
+            let state = damage.state();
             for range in damage.ranges {
                 self.damaged(&path, range, context)?;
             }
-        }
-        self.checkpoint = started.or(numbers.last().copied());
-        // If the first frame is damaged, only the file name marks the file as a checkpoint. Then it does not replace
-        // segments.
-        Ok(started.unwrap_or(0))
+            Ok(state)
+        })?;
+        self.checkpoint = start.checkpoint;
+        Ok(start.first_segment)
     }
 
     fn announce(&self, context: &ReplayContext<'_>) -> Result<()> {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::series::{self, CheckpointSeries};
 use super::symbols::Symbols;
-use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
+use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, State, exemplars};
 use crate::chunk::varint::take_u64;
 use crate::error::Result;
 use crate::fs::Fs;
@@ -41,8 +41,15 @@ pub(crate) struct Damage {
     pub(crate) offset: u64,
     /// Description of the damage at `offset`.
     pub(crate) reason: &'static str,
-    /// Whether the first frame is valid. If not, only the file name marks the file as a checkpoint.
-    pub(crate) begins: bool,
+    /// Whether the first frame is valid.
+    begins: bool,
+}
+
+impl Damage {
+    /// Returns the state of the checkpoint.
+    pub(crate) fn state(&self) -> State {
+        if self.begins { State::Begun } else { State::Unmarked }
+    }
 }
 
 /// Checks that a checkpoint is complete and valid. Returns `None` if it is, and the damage otherwise.

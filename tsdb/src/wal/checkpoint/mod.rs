@@ -34,6 +34,7 @@ pub(crate) use series::CheckpointSeries;
 pub(super) use write::write;
 
 use super::file_name::{CheckpointPosition, SegmentKind};
+use crate::error::Result;
 use crate::fs::Fs;
 
 pub(super) const BEGIN: u8 = 16;
@@ -41,6 +42,45 @@ pub(super) const SYMBOLS: u8 = 17;
 pub(super) const SERIES: u8 = 18;
 pub(super) const END: u8 = 19;
 pub(super) const EXEMPLARS: u8 = 20;
+
+/// Where the replay of a log begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReplayStart {
+    /// Number of the checkpoint to load, if any.
+    pub(crate) checkpoint: Option<u64>,
+    /// Number of the first segments that the checkpoint does not supersede.
+    pub(crate) first_segment: u64,
+}
+
+/// What [`examine`] found in a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Valid,
+    /// Damaged after a valid first frame.
+    Begun,
+    /// Damaged from the first frame on: only the file name marks the file as a checkpoint.
+    Unmarked,
+}
+
+/// Chooses where the replay of a log begins. `numbers` are those of its checkpoints, ascending; `state_of` is called
+/// from the newest one on, until one is valid.
+///
+/// The segments after the newest valid checkpoint exist, even if a damaged one is newer. If none is valid, the valid
+/// frames of the newest one that has begun are loaded, else those of the newest one, which then supersedes no segment.
+///
+/// # Errors
+/// Those of `state_of`.
+pub(crate) fn choose(numbers: &[u64], mut state_of: impl FnMut(u64) -> Result<State>) -> Result<ReplayStart> {
+    let mut begun = None;
+    for &number in numbers.iter().rev() {
+        match state_of(number)? {
+            State::Valid => return Ok(ReplayStart { checkpoint: Some(number), first_segment: number }),
+            State::Begun => begun = begun.or(Some(number)),
+            State::Unmarked => {}
+        }
+    }
+    Ok(ReplayStart { checkpoint: begun.or(numbers.last().copied()), first_segment: begun.unwrap_or(0) })
+}
 
 /// Removes the files that a durable checkpoint replaces. If a file cannot be removed, replay ignores it, and the next
 /// checkpoint retries.

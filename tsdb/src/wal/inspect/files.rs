@@ -58,8 +58,8 @@ pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
 /// Lists the files of the WAL of a data directory by epoch, log, kind (checkpoint, series, samples) and number.
 ///
 /// # Errors
-/// [`Error::Io`] if a directory cannot be listed. A checkpoint that cannot be read gets [`Role::Damaged`]
-/// instead.
+/// [`Error::Io`] if a directory cannot be listed or a checkpoint cannot be read; [`Error::Version`] if the format of a
+/// checkpoint is not supported.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     let wal_dir = dir.join("wal");
     let mut files = Vec::new();
@@ -83,35 +83,29 @@ fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Ve
             LogFile { path, kind, epoch: epoch.number, log, number, role: Role::Live, is_closed }
         }));
     }
-    assign_roles(fs, &mut files);
+    assign_roles(fs, &mut files)?;
     Ok(files)
 }
 
 /// Sets the roles of the files of one log, choosing the checkpoint as a replay does.
-fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) {
-    let (large, mut chosen, mut started) = (LargeFrameLock::default(), None, None);
-    for file in files.iter_mut().rev().filter(|file| file.kind == SegmentKind::Checkpoint) {
-        if chosen.is_some() {
-            file.role = Role::Superseded;
-            continue;
-        }
-        match checkpoint::examine(fs, &file.path, &large) {
-            Ok(None) => chosen = Some(file.number),
-            found => {
-                file.role = Role::Damaged;
-                let begins = found.is_ok_and(|damage| damage.is_some_and(|damage| damage.begins));
-                started = started.or(begins.then_some(file.number));
-            }
-        }
+fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) -> Result<()> {
+    let checkpoints: Vec<_> = files.iter().filter(|file| file.kind == SegmentKind::Checkpoint).cloned().collect();
+    let numbers: Vec<_> = checkpoints.iter().map(|file| file.number).collect();
+    let (large, mut damaged) = (LargeFrameLock::default(), Vec::new());
+    let start = checkpoint::choose(&numbers, |number| {
+        let file = checkpoints.iter().find(|file| file.number == number).expect("numbers are those of checkpoints");
+        let damage = checkpoint::examine(fs, &file.path, &large)?;
+        damaged.extend(damage.is_some().then_some(number));
+        Ok(damage.map_or(checkpoint::State::Valid, |damage| damage.state()))
+    })?;
+    for file in files {
+        let is_checkpoint = file.kind == SegmentKind::Checkpoint;
+        file.role = match file.number {
+            number if is_checkpoint && Some(number) == start.checkpoint => Role::Live,
+            number if is_checkpoint && damaged.contains(&number) => Role::Damaged,
+            number if is_checkpoint || number < start.first_segment => Role::Superseded,
+            _ => Role::Live,
+        };
     }
-    // If no checkpoint is valid, the replay uses the valid frames of the newest. That checkpoint supersedes segments if
-    // its first frame is valid.
-    let newest = files.iter().rev().find(|file| file.kind == SegmentKind::Checkpoint).map(|file| file.number);
-    if let (None, Some(instead)) = (chosen, started.or(newest)) {
-        let is_instead = |file: &&mut LogFile| file.kind == SegmentKind::Checkpoint && file.number == instead;
-        files.iter_mut().filter(is_instead).for_each(|file| file.role = Role::Live);
-    }
-    let chosen = chosen.or(started).unwrap_or(0);
-    let is_superseded = |file: &&mut LogFile| file.kind != SegmentKind::Checkpoint && file.number < chosen;
-    files.iter_mut().filter(is_superseded).for_each(|file| file.role = Role::Superseded);
+    Ok(())
 }
