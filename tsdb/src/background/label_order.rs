@@ -1,18 +1,21 @@
-//! Ranks new series in label order in the background, once series creation has slowed down.
+//! Ranks new series in label order in the background, once queries sort them and series creation has slowed down.
 //!
 //! Selections are sorted by labels. Series with a rank are sorted by it; others are compared as strings, in every
 //! selection. A flush ranks all series; after a start, or after many series were created, the next flush may be minutes
-//! away. The flush task checks every second: it waits while many series are being created, so that they are ranked once
-//! and not every second.
+//! away. The flush task checks several times a second. It waits until queries have sorted a share of the unranked series, because
+//! a ranking takes CPU time from writes. It also waits while many series are being created, so that they are ranked
+//! once and not every second.
 
 use crate::error::Result;
 use crate::store::Store;
 
 /// Minimum number of unranked series for a ranking. Fewer are left to the next flush.
 const UNRANKED_MIN: usize = 1024;
-/// Unranked series are also left to the flush if they are less than this fraction of all; and if more than this
-/// fraction of them are new since the last check, creation is still going on.
+/// Unranked series are also left to the flush if they are less than this fraction of all, or if queries have sorted less
+/// than this fraction of them.
 const SHARE: usize = 16;
+/// If more than this fraction of the unranked series are new since the last check, creation is still going on.
+const NEW_SHARE: usize = 64;
 
 /// State of the last check.
 #[derive(Debug, Default)]
@@ -27,14 +30,16 @@ impl LabelOrder {
     /// The errors of [`Store::rank_series`].
     pub(crate) fn update(&mut self, store: &Store) -> Result<()> {
         let Some(mut flushing) = store.flushing.try_lock() else { return Ok(()) };
-        let (mut n_unranked, mut n_series) = (0, 0);
+        let (mut n_unranked, mut n_series, mut n_sorted) = (0, 0, 0);
         for shard in &store.shards {
             let head = shard.head();
             n_unranked += head.n_unranked();
             n_series += head.len();
+            n_sorted += shard.n_unranked_sorted();
         }
         let n_new = n_unranked.saturating_sub(std::mem::replace(&mut self.n_unranked, n_unranked));
-        if n_unranked >= UNRANKED_MIN.max(n_series / SHARE) && n_new <= n_unranked / SHARE {
+        let is_worth_it = n_unranked >= UNRANKED_MIN.max(n_series / SHARE) && n_sorted >= n_unranked / SHARE;
+        if is_worth_it && n_new <= n_unranked / NEW_SHARE {
             store.rank_series(&mut flushing)?;
             self.n_unranked = 0;
         }

@@ -18,7 +18,7 @@ use crate::error::{Error, Interrupt, Result};
 use crate::store::Store;
 
 /// Interval at which the flush task checks the clock and the memory of the heads.
-const FLUSH_CHECK: Duration = Duration::from_secs(1);
+const FLUSH_CHECK: Duration = Duration::from_millis(250);
 /// Minimum time between flushes while a full disk blocks the WAL. A flush frees space.
 const BLOCKED_CHECK: Duration = Duration::from_secs(10);
 /// Interval at which the merge task checks for due merges.

@@ -75,6 +75,11 @@ impl SlotSort {
         }
     }
 
+    /// Returns the number of slots without a rank. Must be called before the first step.
+    pub(crate) fn n_unranked(&self) -> usize {
+        self.unsorted.len()
+    }
+
     /// Sorts the slots that have ranks. Needs no lock. Must be called before the first step.
     pub(crate) fn sort_ranked(&mut self) {
         let mut by_rank = std::mem::take(&mut self.by_rank);

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{
-    Appended, Bounds, GroupCounts, Head, NewSeries, SeriesGroup, SeriesOrder, ShrinkTarget, SlotRef, SlotSort,
+    Appended, Bounds, GroupCounts, Head, NewSeries, Ranks, SeriesGroup, SeriesOrder, ShrinkTarget, SlotRef, SlotSort,
     StaleSeries,
 };
 use crate::index::SymbolId;
@@ -65,6 +65,8 @@ pub(crate) struct Shard {
     /// The latest shared label order, freed with its last reader. Locked while an order is built, so that only one
     /// thread builds it.
     last_order: Mutex<Weak<SeriesOrder>>,
+    /// Number of series without a rank that were sorted since the last ranking, once per sort.
+    n_unranked_sorted: AtomicUsize,
     head_size_max: usize,
     /// Size of the head in bytes at the last check.
     head_size: AtomicUsize,
@@ -172,6 +174,7 @@ impl Shard {
             log,
             buffer: Mutex::default(),
             last_order: Mutex::default(),
+            n_unranked_sorted: AtomicUsize::new(0),
             head_size_max: head_size_max.min(HEAD_SIZE_MAX),
             head_size: AtomicUsize::new(0),
         }
@@ -382,12 +385,25 @@ impl Shard {
         for slots in slots.chunks(BATCH_SLOTS) {
             sort.add(&self.head(), slots);
         }
+        self.n_unranked_sorted.fetch_add(sort.n_unranked(), Ordering::Relaxed);
         sort.sort_ranked();
         while !sort.step(&self.head()) {
             ctx.check()?;
             between();
         }
         Ok(sort.finish())
+    }
+
+    /// Returns the number of series without a rank that were sorted since the last ranking, once per sort.
+    pub(crate) fn n_unranked_sorted(&self) -> usize {
+        self.n_unranked_sorted.load(Ordering::Relaxed)
+    }
+
+    /// Sets the ranks of a ranking of all shards.
+    pub(crate) fn set_ranks(&self, ranks: Ranks, ranking: u64) {
+        // Drops the old ranks after the lock is released.
+        let _old = self.head_mut().set_ranks(ranks, ranking);
+        self.n_unranked_sorted.store(0, Ordering::Relaxed);
     }
 
     /// Returns all series in label order. Locks the head briefly, in steps, as [`Shard::sort_slots`] does. Only one

@@ -42,8 +42,7 @@ impl Store {
         }
         flushing.ranking += 1;
         for (shard, ranks) in self.shards.iter().zip(ranks) {
-            // Drops the old ranks after the lock is released.
-            let _old = shard.head_mut().set_ranks(ranks, flushing.ranking);
+            shard.set_ranks(ranks, flushing.ranking);
         }
         Ok(orders)
     }

@@ -1,11 +1,11 @@
-//! Series are ranked when few new ones are created.
+//! Series are ranked when queries sort them and few new ones are created.
 
 use super::*;
 use crate::background::LabelOrder;
 use crate::head::Ranks;
 
 #[test]
-fn series_are_ranked_once_few_new_ones_are_created() {
+fn series_are_ranked_once_queries_sort_them_and_few_new_ones_are_created() {
     let (_dir, db) = fresh(Options { shards: 1, ..options() });
     let add = |from: usize, n: usize| {
         assert!(append(&db, &(from..from + n).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>()).is_empty())
@@ -20,6 +20,8 @@ fn series_are_ranked_once_few_new_ones_are_created() {
     add(1000, 1000);
     assert_eq!(n_unranked(), 2000, "more may follow");
     add(2000, 100);
+    assert_eq!(n_unranked(), 2100, "no query has sorted them");
+    assert_eq!(contents(&db, &[], TimeRange::ALL).len(), 2100);
     assert_eq!(n_unranked(), 0, "few new series");
     add(3000, 100);
     assert_eq!([n_unranked(), n_unranked()], [100, 100]);

@@ -126,8 +126,9 @@ pub(crate) fn decode_metadata(mut src: &[u8], mut each: impl FnMut(&str, Metadat
 /// Appends the number of labels, names and values.
 pub(in crate::wal) fn put_labels(dst: &mut Vec<u8>, labels: &Labels) {
     put_u64(dst, labels.len() as u64);
-    for text in labels.iter().flat_map(|(name, value)| [name, value]) {
-        put_string(dst, text);
+    for (name, value) in labels {
+        put_string(dst, name);
+        put_string(dst, value);
     }
 }
 
