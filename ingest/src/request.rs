@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use varve_tsdb::bounds::Bounds;
 use varve_tsdb::histogram::{Histogram, InvalidHistogram};
 use varve_tsdb::{Sample, SeriesHandle};
 
@@ -29,6 +30,8 @@ pub(crate) struct Request<'a> {
     /// Number of series that this pass created, and of those that it looked up without finding them.
     n_created: usize,
     n_unknown: usize,
+    /// Bounds for the timestamps of this pass, once a series is new.
+    bounds: Option<Bounds>,
     /// The error after which this pass creates no more series.
     creation_error: Option<WriteError>,
     stored: SampleCounts,
@@ -55,6 +58,7 @@ impl<'a> Request<'a> {
             deferred: Deferred::default(),
             n_created: 0,
             n_unknown: 0,
+            bounds: None,
             creation_error: None,
             stored: SampleCounts::default(),
             dropped: SampleCounts::default(),
@@ -119,7 +123,7 @@ impl<'a> Request<'a> {
             Some(series) => self.push_deferred(series, routes, out),
         };
         self.push_exemplars(series, routes, out);
-        (self.n_created, self.n_unknown) = (0, 0);
+        (self.n_created, self.n_unknown, self.bounds) = (0, 0, None);
         let appended = append(&self.resolver, out, &mut self.rejects);
         // Keeps the permit during the append: the samples of new series are as expensive as those of many known series,
         // under the same locks.
@@ -376,10 +380,14 @@ impl<'a> Request<'a> {
     /// If the store would reject each sample of a new series, adds them to the rejects and returns `true`. No series is
     /// created for them.
     fn reject_if_all_invalid(&mut self, idx: u32) -> Result<bool, WriteError> {
-        let (batch, db) = (self.resolver.batch, self.resolver.db);
+        let batch = self.resolver.batch;
+        let bounds = match self.bounds {
+            Some(bounds) => bounds,
+            None => *self.bounds.insert(self.resolver.db.bounds()?),
+        };
         let mut rejected = Vec::new();
         for &sample in batch.samples_of(idx as usize).samples {
-            match db.first_sample_rejection(sample.timestamp_ms)? {
+            match bounds.first_sample_rejection(sample.timestamp_ms) {
                 Some(reason) => rejected.push((sample, reason)),
                 None => return Ok(false),
             }
@@ -387,7 +395,7 @@ impl<'a> Request<'a> {
         let mut invalid = Vec::new();
         for entry in batch.histograms_of(idx as usize) {
             let CheckedHistogram { timestamp_ms, checked, .. } = self.decode_histogram(entry)?;
-            match (checked, db.first_sample_rejection(timestamp_ms)?) {
+            match (checked, bounds.first_sample_rejection(timestamp_ms)) {
                 (Err(reason), _) => invalid.push((timestamp_ms, reason)),
                 (Ok(histogram), Some(reason)) => {
                     rejected.push((Sample { timestamp_ms, value: histogram.sum }, reason));

@@ -79,6 +79,11 @@ pub use chunk::varint;
 pub use sample::{histogram, staleness};
 pub use wal::inspect;
 
+/// The timestamps that a store accepts.
+pub mod bounds {
+    pub use crate::head::Bounds;
+}
+
 /// Collections that grow without copying all of their elements.
 ///
 /// Used by the heads of the store, and by `varve-prometheus`, whose series tables grow in the same way.

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::error::{Error, Result};
-use crate::head::{SeriesGroup, SlotRef};
+use crate::head::{Bounds, SeriesGroup, SlotRef};
 use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Metadata};
-use crate::sample::{RejectReason, Rejected, SeriesHandle, WriteBatch};
+use crate::sample::{Rejected, SeriesHandle, WriteBatch};
 use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
 use crate::wal::{Health, Position};
 
@@ -58,13 +58,13 @@ impl Db {
         shards[shard_of(labels, shards.len())].find_for(labels, group)
     }
 
-    /// Returns why the store would reject `timestamp_ms` as the first sample of a series, or `None`. Called before
-    /// [`Db::series_for`], so that no series is created for samples that would be rejected.
+    /// Returns the bounds for the timestamps of samples, as of now. A caller of [`Db::series_for`] that checks them
+    /// creates no series for samples that would be rejected.
     ///
     /// # Errors
     /// [`Error::Io`] if the clock is far ahead of the samples and the mark of this cannot be written.
-    pub fn first_sample_rejection(&self, timestamp_ms: i64) -> Result<Option<RejectReason>> {
-        Ok(self.store.bounds(false)?.first_sample_rejection(timestamp_ms))
+    pub fn bounds(&self) -> Result<Bounds> {
+        self.store.bounds(false)
     }
 
     /// Assigns each series in memory to the group that `group_of` returns for its value of `label`. Series without the

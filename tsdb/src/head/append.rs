@@ -8,7 +8,7 @@ use crate::sample::{Append, AppendHistogram, RejectReason, Sample, SeriesRef};
 
 /// Bounds for the timestamps of new samples, fixed for the whole request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// Samples newer than this are too far in the future.
     pub(crate) future_max_ms: i64,
     /// Newest timestamp of the store. `None` while the store is empty.
@@ -64,9 +64,10 @@ impl Bounds {
         window_ms > 0 && self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(window_ms))
     }
 
-    /// Returns the reason to reject a sample that is newer than all others of its series.
+    /// Returns the reason to reject a sample that is newer than all others of its series, or the first of a new series.
     #[inline]
-    pub(crate) fn first_sample_rejection(&self, timestamp_ms: i64) -> Option<RejectReason> {
+    #[must_use]
+    pub fn first_sample_rejection(&self, timestamp_ms: i64) -> Option<RejectReason> {
         if timestamp_ms > self.future_max_ms {
             Some(RejectReason::TooFarInFuture)
         } else if !self.accepts_in_order(timestamp_ms) {

@@ -35,7 +35,8 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use roaring::RoaringBitmap;
 
-pub(crate) use append::{Appended, Bounds, Replayed, STRICT_MAX_AGE_MS};
+pub use append::Bounds;
+pub(crate) use append::{Appended, Replayed, STRICT_MAX_AGE_MS};
 pub(crate) use copy::HeadCopies;
 pub(crate) use evict::{ShrinkTarget, StaleSeries};
 pub(crate) use freeze::Frozen;
@@ -123,7 +124,8 @@ impl Head {
         (self.live.n_samples(slot) + frozen) as u64
     }
 
-    /// Returns the newest timestamp that any series in the head has ever had. Visits all series.
+    /// Returns the newest in-order timestamp of the series in the head, including samples that are no longer in memory.
+    /// Visits all series.
     pub(crate) fn newest_ms(&self) -> Option<i64> {
         self.table.newest_ms()
     }
