@@ -103,10 +103,11 @@ impl Db {
 
     /// Returns the time range of the samples. It may include deleted samples.
     pub fn time_range(&self) -> Option<TimeRange> {
+        // Heads first: meanwhile a flush may move samples from heads to blocks.
+        let heads = self.store.shards.iter().filter_map(|shard| shard.head().range()).reduce(TimeRange::hull);
         let blocks = self.store.blocks.list();
         let block_ranges = blocks.iter().map(|stored| stored.meta().range);
-        let head_ranges = self.store.shards.iter().filter_map(|shard| shard.head().range());
-        block_ranges.chain(head_ranges).reduce(TimeRange::hull)
+        block_ranges.chain(heads).reduce(TimeRange::hull)
     }
 
     /// Returns statistics of the store.
