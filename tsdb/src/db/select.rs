@@ -81,7 +81,8 @@ impl Db {
     }
 
     /// Selects series as [`Db::select`] does, for callers that need only labels. Does not copy samples of the heads.
-    /// The caller must not read the samples of the returned series.
+    /// The caller must not read the samples of the returned series. A range above the limit of the request is shortened
+    /// to its end, not rejected.
     ///
     /// # Errors
     /// The errors of [`Db::select`].

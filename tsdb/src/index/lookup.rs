@@ -287,8 +287,8 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
             Ok(())
         };
         match values.order.candidates(prefix, self.symbols).filter(|_| !prefix.is_empty()) {
-            Some((found, fresh)) => {
-                let mut all = found.iter().chain(fresh).enumerate();
+            Some((found, added)) => {
+                let mut all = found.iter().chain(added).enumerate();
                 all.try_for_each(|(i, &value)| look_at(i, value, values.get(value)))
             }
             None => values.iter().enumerate().try_for_each(|(i, (value, of))| look_at(i, value, Some(of))),
@@ -301,7 +301,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         let Some(name) = symbols.find(name) else { return Ok(false) };
         let Some(values) = index.names.get(&name) else { return Ok(false) };
         let candidates = values.order.candidates(prefix, symbols).filter(|_| !prefix.is_empty());
-        let n_values = candidates.map_or(values.len(), |(found, fresh)| found.len() + fresh.len());
+        let n_values = candidates.map_or(values.len(), |(found, added)| found.len() + added.len());
         if set.len() > n_values as u64 * VALUE_COST {
             return Ok(false);
         }

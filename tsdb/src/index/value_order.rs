@@ -16,33 +16,36 @@ pub(super) enum ValueOrder {
     /// There is no order.
     #[default]
     None,
-    /// The order is being built. Holds the values added since.
-    Making(Vec<SymbolId>),
+    /// The order is being built.
+    Building {
+        /// Values added since.
+        added: Vec<SymbolId>,
+    },
     /// The order exists.
-    Made {
+    Built {
         /// Sorted as strings.
         ordered: Box<[SymbolId]>,
         /// Values added since.
-        fresh: Vec<SymbolId>,
+        added: Vec<SymbolId>,
     },
 }
 
 impl ValueOrder {
     /// Begins to build the order of all present values.
     pub(super) fn begin(&mut self) {
-        *self = Self::Making(Vec::new());
+        *self = Self::Building { added: Vec::new() };
     }
 
     /// Sets the order of the values that existed at [`ValueOrder::begin`], unless one of them was removed.
     pub(super) fn set(&mut self, ordered: Vec<SymbolId>) {
-        if let Self::Making(fresh) = self {
-            *self = Self::Made { ordered: ordered.into(), fresh: std::mem::take(fresh) };
+        if let Self::Building { added } = self {
+            *self = Self::Built { ordered: ordered.into(), added: std::mem::take(added) };
         }
     }
 
     /// Returns `true` if the order is missing values.
     pub(super) fn is_outdated(&self) -> bool {
-        !matches!(self, Self::Made { fresh, .. } if fresh.is_empty())
+        !matches!(self, Self::Built { added, .. } if added.is_empty())
     }
 
     /// Records a new value.
@@ -50,13 +53,13 @@ impl ValueOrder {
     pub(super) fn add(&mut self, value: SymbolId) {
         let is_too_much = match self {
             Self::None => return,
-            Self::Making(fresh) => {
-                fresh.push(value);
+            Self::Building { added } => {
+                added.push(value);
                 false
             }
-            Self::Made { ordered, fresh } => {
-                fresh.push(value);
-                fresh.len() > ORDERED_VALUES_MIN + ordered.len() / 4
+            Self::Built { ordered, added } => {
+                added.push(value);
+                added.len() > ORDERED_VALUES_MIN + ordered.len() / 4
             }
         };
         if is_too_much {
@@ -69,20 +72,20 @@ impl ValueOrder {
         *self = Self::None;
     }
 
-    /// Returns the values that begin with `prefix`, sorted, and other candidates. Returns `None` if there is no order.
+    /// Returns the values that begin with `prefix`, sorted, and the values added since, unsorted. Returns `None` if there is no order.
     pub(super) fn candidates(&self, prefix: &str, symbols: &Symbols) -> Option<(&[SymbolId], &[SymbolId])> {
-        let Self::Made { ordered, fresh } = self else { return None };
+        let Self::Built { ordered, added } = self else { return None };
         let start = ordered.partition_point(|&value| symbols.resolve(value) < prefix);
         let n = ordered[start..].partition_point(|&value| symbols.resolve(value).starts_with(prefix));
-        Some((&ordered[start..start + n], fresh))
+        Some((&ordered[start..start + n], added))
     }
 
     /// Returns the size in bytes.
     pub(super) fn size(&self) -> usize {
         let n = match self {
             Self::None => 0,
-            Self::Making(fresh) => fresh.capacity(),
-            Self::Made { ordered, fresh } => ordered.len() + fresh.capacity(),
+            Self::Building { added } => added.capacity(),
+            Self::Built { ordered, added } => ordered.len() + added.capacity(),
         };
         n * size_of::<SymbolId>()
     }

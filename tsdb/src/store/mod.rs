@@ -128,7 +128,8 @@ impl Store {
         change
     }
 
-    /// Returns the newest timestamp that any series in the heads ever had. Visits all series.
+    /// Returns the newest in-order timestamp of the series in the heads, including samples that are no longer in
+    /// memory. Visits all series.
     pub(crate) fn heads_newest_ms(&self) -> Option<i64> {
         self.shards.iter().filter_map(|shard| shard.head().newest_ms()).max()
     }

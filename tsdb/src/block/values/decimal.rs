@@ -24,7 +24,10 @@ const RARE_SHARE: usize = 32;
 const PROBES: usize = 8;
 
 impl Exponent {
-    const ALL: std::ops::Range<u8> = 0..POWERS.len() as u8;
+    /// Iterates over this exponent and the greater ones.
+    fn and_greater(self) -> impl Iterator<Item = Self> {
+        (self.0..POWERS.len() as u8).map(Self)
+    }
 
     /// Returns the exponent with a code. Uses only the low four bits.
     pub(super) fn from_code(code: u8) -> Self {
@@ -153,16 +156,17 @@ pub(super) fn nearest_exponent(values: &[f64]) -> Option<Exponent> {
             let near = exponent.double(exponent.integer(value));
             ulps_between(near, value).unsigned_abs() <= ULPS_MAX
         };
-        (least.0..Exponent::ALL.end).map(Exponent).find(is_near)
+        least.and_greater().find(is_near)
     })
 }
 
 /// Returns the smallest exponent, from `least` on, with which a value is a decimal.
 fn least_exact(value: f64, least: Exponent) -> Option<Exponent> {
-    (least.0..Exponent::ALL.end).map(Exponent).find(|exponent| exponent.is_exact(value))
+    least.and_greater().find(|exponent| exponent.is_exact(value))
 }
 
-/// Finds the exponent that most of a few sampled values need. `find` returns the minimum for one value.
+/// Returns the smallest exponent that a few sampled values need, as `find` determines for each. Returns `None` if `find`
+/// fails for more than a quarter of them.
 fn probe(values: &[f64], find: impl Fn(f64, Exponent) -> Option<Exponent>) -> Option<Exponent> {
     let mut exponent = Exponent(0);
     let (mut n_probed, mut n_failed) = (0, 0);

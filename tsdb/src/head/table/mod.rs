@@ -334,7 +334,8 @@ impl Table {
         self.symbols.resolve(id)
     }
 
-    /// Returns the newest timestamp that any series has ever had. Returns `None` if there is none.
+    /// Returns the newest in-order timestamp of the series, including samples that are no longer in memory. Returns
+    /// `None` if there is none.
     pub(in crate::head) fn newest_ms(&self) -> Option<i64> {
         self.rows.iter().filter(|row| row.is_used()).map(|row| row.last_ms).max().filter(|&newest| newest != i64::MIN)
     }
