@@ -121,13 +121,15 @@ impl Ledger {
     }
 
     fn team_in(&self, state: &mut State, name: &str) -> Team {
-        if let Some(team) = state.names.find(name) {
+        let State { budgets, names, policy, .. } = state;
+        let now = self.now();
+        if let Some(team) = names.find(name) {
+            policy.note_use(team, now);
             return team;
         }
-        let State { budgets, names, policy, .. } = state;
-        let team = names.get(name, |team| policy.is_idle(team, self.db.n_series_of(team.group())));
+        let team = names.get(name, |team| policy.is_idle(team, self.db.n_series_of(team.group()), now));
         if team != Team::OTHER {
-            policy.open(team, budgets.teams.get(name).copied(), self.now());
+            policy.open(team, budgets.teams.get(name).copied(), now);
             self.bounds_samples.store(policy.bounds_samples(), Ordering::Relaxed);
         }
         team

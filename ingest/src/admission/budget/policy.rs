@@ -19,6 +19,9 @@ use super::teams::Team;
 use super::token_bucket::TokenBucket;
 use super::{Amounts, Budgets, TeamBudget};
 
+/// How long a team keeps its id after a request has looked it up. No write request takes longer.
+const REUSE_AFTER: Duration = Duration::from_secs(600);
+
 /// Numbers of active series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Active {
@@ -97,6 +100,8 @@ struct Account {
     /// Number of series that were granted but are not created yet.
     n_reserved: u64,
     n_refused: u64,
+    /// When the team was last looked up by its name.
+    last_used: Duration,
     new_series: Rate,
     samples: Rate,
 }
@@ -161,10 +166,16 @@ impl Policy {
         own.unwrap_or(TeamBudget { maximum, ..TeamBudget::default() })
     }
 
+    /// Notes that a request has looked up a team, and may still use its id.
+    pub(super) fn note_use(&mut self, team: Team, now: Duration) {
+        self.teams[team.idx()].last_used = now;
+    }
+
     /// Returns `true` if the id of a team with `n_series` series may be assigned to another team.
-    pub(super) fn is_idle(&self, team: Team, n_series: u64) -> bool {
+    pub(super) fn is_idle(&self, team: Team, n_series: u64, now: Duration) -> bool {
         let account = &self.teams[team.idx()];
-        !account.has_own_budget && account.n_reserved == 0 && n_series == 0
+        let is_unused = now.saturating_sub(account.last_used) >= REUSE_AFTER;
+        is_unused && !account.has_own_budget && account.n_reserved == 0 && n_series == 0
     }
 
     /// Grants a team one new series, which counts as active until [`Policy::settle_series`].
@@ -261,6 +272,7 @@ impl Account {
             has_own_budget,
             n_reserved: 0,
             n_refused: 0,
+            last_used: now,
             new_series: Rate::new(guaranteed.new_series_per_second, maximum.new_series_per_second, now),
             samples: Rate::new(guaranteed.samples_per_second, maximum.samples_per_second, now),
         }

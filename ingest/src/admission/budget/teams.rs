@@ -2,7 +2,7 @@
 //!
 //! A team gets an id when it is first seen and keeps it. There are at most [`TEAMS_MAX`] ids. Further teams without a
 //! configured budget share [`Team::OTHER`] until an id becomes free. An id is free if its team has no series and no
-//! configured budget.
+//! configured budget, and no request has named the team for ten minutes.
 
 use std::collections::HashMap;
 use std::sync::Arc;

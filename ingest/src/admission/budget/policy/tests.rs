@@ -198,6 +198,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+#[test]
+fn an_id_is_reused_only_long_after_its_last_use() {
+    let mut policy = Policy::new(&Budgets::default(), Duration::ZERO);
+    policy.note_use(Team::OTHER, Duration::from_secs(5));
+    assert!(!policy.is_idle(Team::OTHER, 0, Duration::from_secs(604)));
+    assert!(!policy.is_idle(Team::OTHER, 1, Duration::from_secs(605)));
+    assert!(policy.is_idle(Team::OTHER, 0, Duration::from_secs(605)));
+}
+
 proptest! {
     #[test]
     fn maxima_and_guarantees_hold(budgets in budgets(), steps in vec(step(), 1..40)) {
@@ -235,7 +244,7 @@ proptest! {
         let n_allowed = (0..30).filter(|_| policy.admit_series(teams[0], active, Duration::ZERO).is_ok()).count();
         prop_assert_eq!(made + n_allowed as u64, maximum);
         (0..n_allowed).for_each(|_| policy.settle_series(teams[0]));
-        prop_assert_eq!(policy.is_idle(teams[0], 0), false);
+        prop_assert_eq!(policy.is_idle(teams[0], 0, Duration::MAX), false);
     }
 
     #[test]
