@@ -269,9 +269,8 @@ impl<'de> Visitor<'de> for Fields<'_, '_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let is_named = |field: &&Field, name: &str| field.names.contains(&name);
-        while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
-            match self.message.0.iter().find(|field| is_named(field, &name)) {
+        while let Some(name) = map.next_key::<String>()? {
+            match self.message.0.iter().find(|field| field.names.contains(&name.as_str())) {
                 Some(field) => map.next_value_seed(Value { field, is_item: false, output: self.output })?,
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -418,9 +417,10 @@ impl<'de> Visitor<'de> for Value<'_, '_, '_> {
 
     /// `null`.
     fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        // An item of a list keeps its place.
         match &self.field.kind {
+            // A message in a list keeps its place.
             Kind::Message(message) if self.is_item => self.put_message(message, |_| Ok(())),
+            kind if self.is_item => Err(E::invalid_type(Unexpected::Unit, &expected(kind))),
             _ => Ok(()),
         }
     }
@@ -513,6 +513,10 @@ mod tests {
             (r#"{"resourceMetrics":[5]}"#, "expected an object"),
             (r#"{"resourceMetrics":[{"resource":{"attributes":[{"value":{"intValue":"x"}}]}}]}"#, "expected a number"),
             (r#"{"resourceMetrics":[{"resource":{"attributes":[{"value":{"bytesValue":"*"}}]}}]}"#, "base64"),
+            (
+                r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"histogram":{"dataPoints":[{"bucketCounts":[1,null]}]}}]}]}]}"#,
+                "invalid type: null, expected a number",
+            ),
             (
                 r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"sum":{"aggregationTemporality":-1}}]}]}]}"#,
                 "an integer in the range of the field",
