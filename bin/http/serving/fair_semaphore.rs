@@ -8,6 +8,7 @@
 //! 3. No request waits while there is a free permit for its user.
 //! 4. If the queue is full, a request takes the position of the newest request of the user with the most waiting ones,
 //!    provided that its own user then has no more waiting than that one.
+//! 5. A request that resumes does not count for the queue, and is not removed from it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -37,6 +38,7 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     id: u64,
+    is_resuming: bool,
     sender: oneshot::Sender<FairPermit>,
 }
 
@@ -52,6 +54,7 @@ pub(super) struct FairPermit {
 pub(super) enum Denied {
     /// Too many requests wait.
     QueueFull,
+    /// The semaphore is closed.
     Closed,
 }
 
@@ -80,11 +83,12 @@ impl FairSemaphore {
         (!state.is_closed && state.is_free_for(user)).then(|| state.grant(self, user))
     }
 
-    /// Waits for a permit, together with at most `queued_max` requests.
+    /// Waits for a permit, together with at most `queued_max` requests. `None` is for a request that resumes: it had a
+    /// permit before.
     ///
     /// # Errors
     /// [`Denied`].
-    pub(super) async fn acquire(&self, user: &Arc<str>, queued_max: usize) -> Result<FairPermit, Denied> {
+    pub(super) async fn acquire(&self, user: &Arc<str>, queued_max: Option<usize>) -> Result<FairPermit, Denied> {
         let (id, permit) = {
             let mut state = self.0.lock();
             if state.is_closed {
@@ -119,12 +123,20 @@ impl State {
         FairPermit { semaphore: semaphore.clone(), user: Arc::clone(user) }
     }
 
-    fn enqueue(&mut self, user: &Arc<str>, queued_max: usize) -> Result<(u64, oneshot::Receiver<FairPermit>), Denied> {
-        if self.queues.iter().map(|(_, queue)| queue.len()).sum::<usize>() >= queued_max {
-            let n_own = self.queue(user).map_or(0, |idx| self.queues[idx].1.len());
-            let longest = (0..self.queues.len()).max_by_key(|&idx| self.queues[idx].1.len());
-            let longest = longest.filter(|&idx| self.queues[idx].1.len() > n_own + 1).ok_or(Denied::QueueFull)?;
-            self.queues[longest].1.pop_back();
+    fn enqueue(
+        &mut self,
+        user: &Arc<str>,
+        queued_max: Option<usize>,
+    ) -> Result<(u64, oneshot::Receiver<FairPermit>), Denied> {
+        if let Some(queued_max) = queued_max
+            && (0..self.queues.len()).map(|idx| self.n_new(idx)).sum::<usize>() >= queued_max
+        {
+            let n_own = self.queue(user).map_or(0, |idx| self.n_new(idx));
+            let longest = (0..self.queues.len()).max_by_key(|&idx| self.n_new(idx));
+            let longest = longest.filter(|&idx| self.n_new(idx) > n_own + 1).ok_or(Denied::QueueFull)?;
+            let queue = &mut self.queues[longest].1;
+            // The queue has another request, so it does not become empty.
+            queue.iter().rposition(|waiter| !waiter.is_resuming).map(|at| queue.remove(at));
         }
         let idx = self.queue(user).unwrap_or_else(|| {
             self.queues.push_back((Arc::clone(user), VecDeque::new()));
@@ -132,8 +144,13 @@ impl State {
         });
         let (sender, permit) = oneshot::channel();
         self.next_id += 1;
-        self.queues[idx].1.push_back(Waiter { id: self.next_id, sender });
+        self.queues[idx].1.push_back(Waiter { id: self.next_id, is_resuming: queued_max.is_none(), sender });
         Ok((self.next_id, permit))
+    }
+
+    /// Returns the number of waiting requests of a queue that do not resume.
+    fn n_new(&self, idx: usize) -> usize {
+        self.queues[idx].1.iter().filter(|waiter| !waiter.is_resuming).count()
     }
 
     fn queue(&self, user: &Arc<str>) -> Option<usize> {
@@ -203,7 +220,7 @@ mod tests {
 
     /// Returns a request that waits.
     fn wait<'a>(semaphore: &'a FairSemaphore, user: &'a Arc<str>, queued_max: usize) -> Request<'a> {
-        let mut request: Request<'a> = Box::pin(semaphore.acquire(user, queued_max));
+        let mut request: Request<'a> = Box::pin(semaphore.acquire(user, Some(queued_max)));
         assert!(poll(&mut request).is_none(), "{user}");
         request
     }
@@ -253,13 +270,13 @@ mod tests {
         let ([a, b, _], semaphore) = (users(), FairSemaphore::new(1));
         let held = semaphore.try_acquire(&a);
         let (mut first, mut newest) = (wait(&semaphore, &a, 2), wait(&semaphore, &a, 2));
-        let mut rejected: Request<'_> = Box::pin(semaphore.acquire(&a, 2));
+        let mut rejected: Request<'_> = Box::pin(semaphore.acquire(&a, Some(2)));
         assert_eq!(poll(&mut rejected).unwrap().err(), Some(Denied::QueueFull));
         let of_b = wait(&semaphore, &b, 2);
         assert_eq!(poll(&mut newest).unwrap().err(), Some(Denied::QueueFull));
         // Each has one: a further request of either is rejected.
         for user in [&a, &b] {
-            let mut rejected: Request<'_> = Box::pin(semaphore.acquire(user, 2));
+            let mut rejected: Request<'_> = Box::pin(semaphore.acquire(user, Some(2)));
             assert_eq!(poll(&mut rejected).unwrap().err(), Some(Denied::QueueFull));
         }
         drop(of_b);
@@ -271,6 +288,21 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_resumes_is_not_removed_from_the_queue() {
+        let ([a, b, _], semaphore) = (users(), FairSemaphore::new(1));
+        let held = semaphore.try_acquire(&a);
+        let (mut first, mut second) = (wait(&semaphore, &a, 2), wait(&semaphore, &a, 2));
+        let mut resuming: Request<'_> = Box::pin(semaphore.acquire(&a, None));
+        assert!(poll(&mut resuming).is_none());
+        let mut of_b = wait(&semaphore, &b, 2);
+        assert_eq!(poll(&mut second).unwrap().err(), Some(Denied::QueueFull));
+        drop(held);
+        drop(poll(&mut first).unwrap().unwrap());
+        drop(poll(&mut of_b).unwrap().unwrap());
+        drop(poll(&mut resuming).unwrap().unwrap());
+    }
+
+    #[test]
     fn a_closed_semaphore_denies_permits() {
         let ([a, ..], semaphore) = (users(), FairSemaphore::new(1));
         let held = semaphore.try_acquire(&a);
@@ -279,6 +311,9 @@ mod tests {
         assert_eq!(poll(&mut waiting).unwrap().err(), Some(Denied::Closed));
         drop(held);
         assert!(semaphore.try_acquire(&a).is_none());
-        assert_eq!(poll(&mut (Box::pin(semaphore.acquire(&a, 9)) as Request<'_>)).unwrap().err(), Some(Denied::Closed));
+        assert_eq!(
+            poll(&mut (Box::pin(semaphore.acquire(&a, Some(9))) as Request<'_>)).unwrap().err(),
+            Some(Denied::Closed)
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Concurrency limits: one gate per class of requests, with a bounded queue.
 //!
 //! Invariants
-//! 1. A gate has a fixed number of permits, and at most [`Queue::max`] requests wait for one. As many wait for a
-//!    permit of each tenant whose number of reads is limited.
+//! 1. A gate has a fixed number of permits, and at most [`Queue::max`] requests wait for their first one. For each
+//!    tenant with a limit of reads, at most as many requests wait for a permit of that tenant.
 //! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for each other.
 //! 3. A request waits at most until its deadline, at most [`Queue::timeout`] for a permit of its tenant, and at most as
 //!    long for its first permit of the gate.
@@ -46,6 +46,8 @@ pub(crate) struct GateMetrics {
 const QUEUE_FLAG: &str = "--query.max-queued";
 /// The flag that bounds the time in a queue.
 const QUEUE_TIMEOUT_FLAG: &str = "--query.queue-timeout";
+/// The reason of a request whose own deadline ends its waiting.
+const DEADLINE: &str = "deadline of the request";
 
 /// The key of the maximum number of active reads of a tenant in the web configuration.
 const TENANT_READS_KEY: &str = "tenants.limits.concurrency";
@@ -87,9 +89,10 @@ impl Gate {
             None => {
                 // Also decremented if the client disconnects, because the future is dropped.
                 let queued = Counted::new(&self.metrics.queued);
-                let permit = tokio::time::timeout(self.queue.timeout, self.acquire(user, ctx, self.queue.max)).await;
+                let permit =
+                    tokio::time::timeout(self.queue.timeout, self.acquire(user, ctx, Some(self.queue.max))).await;
                 drop(queued);
-                permit.unwrap_or_else(|_elapsed| Err(self.timed_out(QUEUE_TIMEOUT_FLAG)))?
+                permit.unwrap_or_else(|_elapsed| Err(self.timed_out(QUEUE_TIMEOUT_FLAG, QUEUE_TIMEOUT_FLAG)))?
             }
         };
         self.metrics.queue_seconds.observe(started.elapsed().as_secs_f64());
@@ -106,21 +109,26 @@ impl Gate {
         }
         let _queued = Counted::new(&self.metrics.queued);
         let timeout = ctx.remaining().map_or(self.queue.timeout, |left| left.min(self.queue.timeout));
-        match tokio::time::timeout(timeout, reads.acquire(&anyone, self.queue.max)).await {
+        match tokio::time::timeout(timeout, reads.acquire(&anyone, Some(self.queue.max))).await {
             Ok(permit) => permit.map_err(|denied| self.denied(denied, TENANT_READS_KEY)),
             Err(_elapsed) => {
-                let reason = if timeout < self.queue.timeout { "deadline of the request" } else { QUEUE_TIMEOUT_FLAG };
+                let reason = if timeout < self.queue.timeout { DEADLINE } else { QUEUE_TIMEOUT_FLAG };
                 let text = format!("no permit of {TENANT_READS_KEY} became free in time ({reason})");
                 Err(ApiError::unavailable(text).with_limit(TENANT_READS_KEY))
             }
         }
     }
 
-    async fn acquire(&self, user: &Arc<str>, ctx: &QueryContext, queued_max: usize) -> Result<FairPermit, ApiError> {
+    async fn acquire(
+        &self,
+        user: &Arc<str>,
+        ctx: &QueryContext,
+        queued_max: Option<usize>,
+    ) -> Result<FairPermit, ApiError> {
         let permit = self.permits.acquire(user, queued_max);
         let permit = match ctx.remaining() {
             // A free permit is granted even after the request's deadline. The work itself then reports the timeout.
-            Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.timed_out(self.flag))?,
+            Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.timed_out(DEADLINE, self.flag))?,
             None => permit.await,
         };
         permit.map_err(|denied| self.denied(denied, self.flag))
@@ -144,8 +152,8 @@ impl Gate {
         }
     }
 
-    fn timed_out(&self, limit: &'static str) -> ApiError {
-        let text = format!("no permit of {} became free in time ({limit})", self.flag);
+    fn timed_out(&self, reason: &str, limit: &'static str) -> ApiError {
+        let text = format!("no permit of {} became free in time ({reason})", self.flag);
         ApiError::unavailable(text).with_limit(limit)
     }
 }
@@ -163,14 +171,15 @@ impl Permit {
         self.permit.is_none()
     }
 
-    /// Waits for a permit again if it was released.
+    /// Waits for a permit again if it was released. Does not count for the length of the queue: the number of requests
+    /// that wait for their clients is bounded by the number of connections.
     ///
     /// # Errors
     /// The errors of [`Gate::admit`].
     pub(crate) async fn reacquire(&mut self, ctx: &QueryContext) -> Result<(), ApiError> {
         if self.permit.is_none() {
-            // Bounded by the number of active requests.
-            self.permit = Some(self.gate.acquire(&self.user, ctx, usize::MAX).await?);
+            let _queued = Counted::new(&self.gate.metrics.queued);
+            self.permit = Some(self.gate.acquire(&self.user, ctx, None).await?);
             self.gate.metrics.active.inc();
         }
         Ok(())
@@ -226,7 +235,7 @@ mod tests {
             assert_eq!(rejected.kind, ErrorKind::Unavailable);
             assert_eq!(
                 rejected.message,
-                "no permit of --query.max-concurrency became free in time (--query.max-concurrency)"
+                "no permit of --query.max-concurrency became free in time (deadline of the request)"
             );
             assert_eq!(active.get(), 1);
             drop(first);

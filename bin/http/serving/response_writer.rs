@@ -191,6 +191,7 @@ impl ResponseWriter {
 
     /// Sends the remaining bytes and completes the response.
     pub(crate) fn finish(&mut self) -> Outcome {
+        self.drop_permit();
         match self.send_rest() {
             Ok(()) => Outcome::Complete,
             Err(error) => self.fail(error),
