@@ -32,8 +32,17 @@ const PAGES: [&str; 11] = [
     "/store",
 ];
 const ASSETS: &str = "/assets/";
-/// The first page, relative to `/`.
-const FIRST_PAGE: HeaderValue = HeaderValue::from_static("query");
+/// Paths that redirect, and the view to which they do: the first page, and pages that only Prometheus has. Views are
+/// relative, so that a prefix stays.
+const REDIRECTS: [(&str, &str); 7] = [
+    ("/", "query"),
+    ("/alerts", "rules"),
+    ("/config", "store"),
+    ("/flags", "store"),
+    ("/status", "store"),
+    ("/targets", "senders"),
+    ("/tsdb-status", "cardinality"),
+];
 
 /// Content security policy. Allows scripts, styles and requests of the page's own origin only. Forbids frames around
 /// the page, and the conversion of text to scripts.
@@ -104,17 +113,20 @@ impl StaticFile {
 
 /// Returns the routes of the page.
 pub(super) fn router() -> Router<HttpState> {
-    let router = Router::new().route("/", get(first_page)).route("/assets/{file}", get(asset));
-    PAGES.iter().fold(router, |router, path| router.route(path, get(page)))
+    let router = Router::new().route("/assets/{file}", get(asset));
+    let router = PAGES.iter().fold(router, |router, path| router.route(path, get(page)));
+    REDIRECTS.iter().fold(router, |router, &(path, view)| router.route(path, get(move || redirect(view))))
 }
 
 /// Returns `true` if a request is for the page itself rather than for data.
 pub(super) fn is_served(method: &Method, path: &str) -> bool {
-    matches!(*method, Method::GET | Method::HEAD) && (path == "/" || path.starts_with(ASSETS) || PAGES.contains(&path))
+    let redirects = || REDIRECTS.iter().any(|&(from, _)| from == path);
+    let is_of_page = || path.starts_with(ASSETS) || PAGES.contains(&path) || redirects();
+    matches!(*method, Method::GET | Method::HEAD) && is_of_page()
 }
 
-async fn first_page() -> Response {
-    (StatusCode::FOUND, [(header::LOCATION, FIRST_PAGE)]).into_response()
+async fn redirect(view: &'static str) -> Response {
+    (StatusCode::FOUND, [(header::LOCATION, view)]).into_response()
 }
 
 async fn page(headers: HeaderMap) -> Response {
@@ -147,6 +159,7 @@ mod tests {
             |method: Method, path: &str, expect| assert_eq!(is_served(&method, path), expect, "{method} {path}");
         check(Method::GET, "/", true);
         check(Method::GET, "/query", true);
+        check(Method::GET, "/targets", true);
         check(Method::HEAD, "/assets/x.js", true);
         check(Method::POST, "/query", false);
         check(Method::GET, "/query/", false);

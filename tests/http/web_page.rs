@@ -17,6 +17,7 @@ fn the_page_has_its_policy_and_its_files_are_immutable() {
     let server = Server::start(&[]);
     let page = server.http().get("/").expect_status(200);
     assert_eq!(page.text(), server.http().get("/graph?g0.expr=up").expect_status(200).text());
+    assert_eq!(page.text(), server.http().get("/tsdb-status").expect_status(200).text(), "a page of Prometheus");
     let policy = page.header("content-security-policy");
     for part in
         ["default-src 'none'", "script-src 'self';", "frame-ancestors 'none'", "require-trusted-types-for 'script'"]
