@@ -17,6 +17,30 @@ use crate::tls::Secret;
 /// Maximum size of a file with a password, a token or settings.
 const FILE_SIZE_MAX: u64 = 1 << 20;
 
+/// Headers that users cannot set in a section `headers`, in lower case: the list of Prometheus.
+pub(crate) const RESERVED_HEADERS: [&str; 16] = [
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "user-agent",
+    "www-authenticate",
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-security-token",
+    "x-prometheus-remote-read-version",
+    "x-prometheus-remote-write-version",
+];
+/// Headers that users cannot set in a section `http_headers` either, in lower case: the list of Prometheus.
+pub(crate) const RESERVED_HTTP_HEADERS: [&str; 2] = ["authorization", "x-prometheus-scrape-timeout-seconds"];
+/// Headers that the client sets itself, and that Prometheus does not reserve.
+const FRAMING_HEADERS: [&str; 2] = ["te", "transfer-encoding"];
+
 /// Headers of every request and TLS settings. The default has no headers and uses the root certificates of the
 /// operating system.
 #[derive(Debug, Clone, Default)]
@@ -145,6 +169,8 @@ impl Access {
             access.authorize("Bearer", &token)?;
         }
         for (name, header) in &file.http_headers {
+            let is_reserved = is_reserved(name) || RESERVED_HTTP_HEADERS.contains(&&*name.to_lowercase());
+            ensure!(!is_reserved, "http_headers: {name} is a reserved header");
             access.add_values(name, header).with_context(|| format!("http_headers.{name}"))?;
         }
         Ok(access)
@@ -246,11 +272,23 @@ pub(crate) fn set_folder(path: &mut PathBuf, folder: &Path) {
     }
 }
 
+/// Returns `true` if the settings of a client cannot contain this header.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    let name = name.to_lowercase();
+    RESERVED_HEADERS.contains(&&*name) || FRAMING_HEADERS.contains(&&*name)
+}
+
 /// Returns a string, or the trimmed contents of a file.
 fn either(text: &str, file: &Path) -> Result<String> {
+    Ok(text_or_file(text, file)?.map(|text| text.trim().to_owned()).unwrap_or_default())
+}
+
+/// Returns a string, or the contents of a file; nothing if neither is set.
+pub(super) fn text_or_file(text: &str, file: &Path) -> Result<Option<String>> {
     match (text.is_empty(), file.as_os_str().is_empty()) {
-        (_, true) => Ok(text.to_owned()),
-        (true, false) => Ok(read(file)?.trim().to_owned()),
+        (true, true) => Ok(None),
+        (false, true) => Ok(Some(text.to_owned())),
+        (true, false) => read(file).map(Some),
         (false, false) => bail!("set the value or its file, not both"),
     }
 }
@@ -297,6 +335,8 @@ mod tests {
         check("basic_auth: {password: a, password_file: b}", "basic_auth.password: set the value or its file");
         check("authorization: {credentials_file: nowhere}", "authorization.credentials: read \"nowhere\"");
         check("authorization: {credentials: \"s3\\ncret\"}", "the value of authorization is not a valid header value");
+        check("http_headers: {Content-Length: {values: [\"1\"]}}", "http_headers: Content-Length is a reserved header");
+        check("http_headers: {transfer-encoding: {values: [a]}}", "transfer-encoding is a reserved header");
         check("http_headers: {\"a b\": {values: [c]}}", "\"a b\" is not a valid header name");
     }
 

@@ -10,7 +10,10 @@ mod url;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use access::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, set_folder};
+pub(crate) use access::{
+    Access, Authorization, BasicAuth, Header, HttpClientConfig, RESERVED_HEADERS, RESERVED_HTTP_HEADERS, TlsSettings,
+    is_reserved, set_folder,
+};
 pub(crate) use url::{RESERVED, Url, escape};
 
 use anyhow::{Context, Result, anyhow, ensure};

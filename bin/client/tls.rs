@@ -1,6 +1,5 @@
 //! TLS of the client: trusted certificates, and the client certificate.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,7 +14,7 @@ use tokio_rustls::rustls::{
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::access::{TlsSettings, read};
+use super::access::{TlsSettings, text_or_file};
 use crate::tls::{identity, versions};
 
 /// Returns the configuration of rustls.
@@ -30,8 +29,8 @@ pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions)?;
     let trust = if of.insecure_skip_verify { Trust::Any } else { trust(of, &provider)? };
     let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { trust, provider }));
-    let cert = pem(&of.cert, &of.cert_file).context("tls_config.cert")?;
-    let key = pem(&of.key.0, &of.key_file).context("tls_config.key")?;
+    let cert = text_or_file(&of.cert, &of.cert_file).context("tls_config.cert")?;
+    let key = text_or_file(&of.key.0, &of.key_file).context("tls_config.key")?;
     let mut config = match (cert, key) {
         (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
@@ -57,7 +56,7 @@ pub(super) fn server_name(of: &TlsSettings, host: &str) -> Result<ServerName<'st
 fn trust(of: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
     let mut roots = RootCertStore::empty();
     let mut named = Vec::new();
-    if let Some(ca) = pem(&of.ca, &of.ca_file).context("tls_config.ca")? {
+    if let Some(ca) = text_or_file(&of.ca, &of.ca_file).context("tls_config.ca")? {
         for cert in CertificateDer::pem_slice_iter(ca.as_bytes()) {
             let cert = cert.context("tls_config.ca")?;
             roots.add(cert.clone()).context("tls_config.ca")?;
@@ -73,15 +72,6 @@ fn trust(of: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
     }
     let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?;
     Ok(Trust::Roots { signed, named })
-}
-
-fn pem(text: &str, file: &Path) -> Result<Option<String>> {
-    match (text.is_empty(), file.as_os_str().is_empty()) {
-        (true, true) => Ok(None),
-        (false, true) => Ok(Some(text.to_owned())),
-        (true, false) => read(file).map(Some),
-        (false, false) => bail!("set the value or its file, not both"),
-    }
 }
 
 /// The trusted certificates.

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{duration, print};
-use crate::client::{Access, HttpClientConfig, TlsSettings, Url};
+use crate::client::{Access, HttpClientConfig, TlsSettings, Url, is_reserved};
 use crate::tls::Secret;
 
 /// The section as written.
@@ -49,27 +49,6 @@ pub(crate) enum Compression {
     Gzip,
 }
 
-/// Headers that the protocol sets, and those that Prometheus rejects.
-const RESERVED_HEADERS: [&str; 17] = [
-    "accept-encoding",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "host",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "te",
-    "transfer-encoding",
-    "user-agent",
-    "www-authenticate",
-    "x-amz-content-sha256",
-    "x-amz-date",
-    "x-amz-security-token",
-    "x-prometheus-remote-write-version",
-];
-
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Default for TracingConfig {
@@ -98,9 +77,10 @@ impl TracingConfig {
     /// # Errors
     /// The first invalid key.
     pub(super) fn check(&self) -> Result<()> {
-        for name in self.headers.keys().map(|name| name.to_lowercase()) {
-            ensure!(name != "authorization", "tracing.headers: custom authorization headers are not supported");
-            ensure!(!RESERVED_HEADERS.contains(&&*name), "tracing.headers: {name} is a reserved header");
+        for name in self.headers.keys() {
+            let is_authorization = name.eq_ignore_ascii_case("authorization");
+            ensure!(!is_authorization, "tracing.headers: custom authorization headers are not supported");
+            ensure!(!is_reserved(name), "tracing.headers: {name} is a reserved header");
         }
         ensure!(!self.endpoint.is_empty(), "tracing.endpoint: must be set");
         self.url().map(drop)
@@ -151,7 +131,7 @@ mod tests {
         check("{endpoint: 'a:1', client_type: udp}", "tracing.client_type: unknown variant `udp`");
         check("{endpoint: 'a:1', compression: snappy}", "tracing.compression: unknown variant `snappy`");
         check("{endpoint: 'a:1', headers: {Authorization: x}}", "custom authorization headers are not supported");
-        check("{endpoint: 'a:1', headers: {Host: x}}", "host is a reserved header");
+        check("{endpoint: 'a:1', headers: {Host: x}}", "Host is a reserved header");
         check("{endpoint: 'a:1', url: x}", "tracing: unknown field `url`");
     }
 

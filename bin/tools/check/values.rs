@@ -10,6 +10,7 @@ use serde_yaml_ng::{Mapping, Value};
 use varve_tsdb::labels::is_legacy_name;
 
 use super::config::{duration, items, text};
+use crate::client::{RESERVED_HEADERS, RESERVED_HTTP_HEADERS};
 use crate::config::alerting::FileDiscovery;
 use crate::config::parse_rules;
 use crate::notifier::read_target_files;
@@ -28,21 +29,6 @@ const ALTERNATIVES: [&[&str]; 8] = [
 /// Kinds of authentication of which a mapping may have one.
 const AUTHENTICATION: [&str; 5] = ["basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file"];
 /// Headers that Prometheus sets itself, in lower case.
-const RESERVED_HEADERS: [&str; 13] = [
-    "host",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "user-agent",
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "www-authenticate",
-    "accept-encoding",
-    "x-prometheus-remote-write-version",
-    "x-prometheus-remote-read-version",
-];
 const RELABELLING: [&str; 4] =
     ["alert_relabel_configs", "metric_relabel_configs", "relabel_configs", "write_relabel_configs"];
 /// Mappings whose keys users choose.
@@ -87,7 +73,7 @@ pub(super) fn check(top: &Mapping, folder: Option<&Path>) -> Result<()> {
     }
     if let Some(tracing) = top.get("tracing").filter(|tracing| !tracing.is_null()) {
         ensure!(is_set(tracing, "endpoint"), "tracing: endpoint is empty");
-        check_headers(tracing, "headers").context("tracing")?;
+        check_headers(tracing, "headers", &[]).context("tracing")?;
     }
     for section in ["rule_files", "scrape_config_files"] {
         for pattern in items(top.get(section)).filter_map(Value::as_str) {
@@ -130,7 +116,7 @@ fn check_mapping(value: &Value, scope: Scope<'_>) -> Result<()> {
         for label in value.get(key).and_then(Value::as_mapping).into_iter().flat_map(Mapping::keys) {
             let label = label.as_str().unwrap_or_default();
             let is_legacy = scope.is_legacy && key == "external_labels";
-            let is_valid = if is_legacy { is_legacy_label(label) } else { !label.is_empty() };
+            let is_valid = if is_legacy { is_legacy_name(label) } else { !label.is_empty() };
             ensure!(is_valid, "{key}: {label:?} is not a valid label name");
         }
     }
@@ -140,7 +126,7 @@ fn check_mapping(value: &Value, scope: Scope<'_>) -> Result<()> {
     }
     let has_no_protocol = value.get("scrape_protocols").and_then(Value::as_sequence).is_some_and(Vec::is_empty);
     ensure!(!has_no_protocol, "scrape_protocols: the list is empty");
-    check_headers(value, "http_headers")?;
+    check_headers(value, "http_headers", &RESERVED_HTTP_HEADERS)?;
     if let Some(tls) = value.get("tls_config") {
         let [has_cert, has_key] = [["cert", "cert_file", "cert_ref"], ["key", "key_file", "key_ref"]]
             .map(|keys| keys.iter().any(|key| is_set(tls, key)));
@@ -202,7 +188,7 @@ fn check_proxy(value: &Value) -> Result<()> {
 
 fn check_remote(remote: &Value, section: &str) -> Result<()> {
     ensure!(remote.get("url").is_some_and(|url| !url.is_null()), "url for {section} is empty");
-    check_headers(remote, "headers")?;
+    check_headers(remote, "headers", &[])?;
     let Some(queue) = remote.get("queue_config") else { return Ok(()) };
     let number = |key: &str| queue.get(key).and_then(Value::as_i64);
     for key in POSITIVE {
@@ -225,7 +211,7 @@ fn check_relabelling(rules: Option<&Value>, is_legacy: bool) -> Result<()> {
         let is_map = text(rule, "action").is_some_and(|action| action.eq_ignore_ascii_case("labelmap"));
         let key = if is_map { "replacement" } else { "target_label" };
         let name = text(rule, key).unwrap_or_default();
-        let is_valid = name.is_empty() || name.contains('$') || is_legacy_label(&name);
+        let is_valid = name.is_empty() || name.contains('$') || is_legacy_name(&name);
         ensure!(is_valid, "{key}: {name:?} is not a valid label name");
     }
     Ok(())
@@ -260,15 +246,13 @@ fn check_url(url: &str) -> Result<()> {
     Ok(())
 }
 
-fn is_legacy_label(name: &str) -> bool {
-    is_legacy_name(name) && !name.contains(':')
-}
-
-fn check_headers(of: &Value, key: &str) -> Result<()> {
+/// Checks that no key of a section is a header that Prometheus reserves, or another one of these.
+fn check_headers(of: &Value, key: &str, others: &[&str]) -> Result<()> {
     for header in of.get(key).and_then(Value::as_mapping).into_iter().flat_map(Mapping::keys) {
         let header = header.as_str().unwrap_or_default().to_lowercase();
+        let is_reserved = RESERVED_HEADERS.contains(&&*header) || others.contains(&&*header);
         ensure!(header != "authorization", "{key}: set authorization with its own keys, for example basic_auth");
-        ensure!(!RESERVED_HEADERS.contains(&&*header), "{key}: {header} is set by Prometheus itself");
+        ensure!(!is_reserved, "{key}: {header} is set by Prometheus itself");
     }
     Ok(())
 }
