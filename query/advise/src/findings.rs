@@ -114,7 +114,7 @@ pub fn find<I: Inventory>(needs: &Needs, inventory: &mut I, options: Options) ->
     let nameless = needs.nameless().map(|(location, _)| location.to_string()).collect::<BTreeSet<_>>();
     let mut search = Search {
         recorded: needs.recorded(),
-        read: needs.read(),
+        read: needs.read(|| inventory.check())?,
         needs,
         options,
         found: Findings {

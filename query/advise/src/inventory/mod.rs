@@ -34,6 +34,14 @@ pub trait Inventory {
     /// Why the series cannot be read.
     type Error;
 
+    /// Checks the deadline of the analysis. By default there is none.
+    ///
+    /// # Errors
+    /// If the analysis must stop.
+    fn check(&self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// Returns every metric of every job.
     ///
     /// # Errors

@@ -14,6 +14,8 @@ use super::{Inventory, MetricId, MetricSize};
 const RATE_RANGE_MS: i64 = 600_000;
 /// Approximate memory of a metric besides its strings.
 const METRIC_SIZE: usize = 256;
+/// Approximate memory of a job or of a bucket besides its string.
+const BUCKET_SIZE: usize = 64;
 /// Approximate memory of a hash in a set.
 const HASH_SIZE: usize = 20;
 
@@ -53,13 +55,17 @@ impl<'a> Stored<'a> {
     /// Returns the scrapes per second of a target of each job, measured with `up`.
     fn scrape_rates(&self) -> Result<BTreeMap<String, f64>> {
         let range = TimeRange { start_ms: self.range.end_ms - RATE_RANGE_MS + 1, end_ms: self.range.end_ms };
-        let mut found: BTreeMap<String, (usize, u32)> = BTreeMap::new();
+        let (mut found, mut charge) = (BTreeMap::<String, (usize, u32)>::new(), self.ctx.charge());
         let mut samples = SampleColumns::default();
         for series in self.db.select(self.ctx, &[Matcher::equal(METRIC_NAME, "up")], range)? {
             let series = series?;
             samples.clear();
             series.read(&mut samples)?;
-            let (n_samples, n_targets) = found.entry(job_of(series.labels())).or_default();
+            let job = job_of(series.labels());
+            if !found.contains_key(&job) {
+                charge.grow(job.len() + BUCKET_SIZE)?;
+            }
+            let (n_samples, n_targets) = found.entry(job).or_default();
             *n_samples += samples.len();
             *n_targets += 1;
         }
@@ -76,6 +82,10 @@ fn job_of(labels: &Labels) -> String {
 
 impl Inventory for Stored<'_> {
     type Error = Error;
+
+    fn check(&self) -> Result<()> {
+        self.ctx.check()
+    }
 
     fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>> {
         let (rates, mut charge) = (self.scrape_rates()?, self.ctx.charge());
@@ -97,9 +107,15 @@ impl Inventory for Stored<'_> {
     }
 
     fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>> {
-        let mut buckets = BTreeMap::new();
+        let (mut buckets, mut charge) = (BTreeMap::<String, u64>::new(), self.ctx.charge());
         self.for_each(&metric.matchers(), |labels| {
-            *buckets.entry(labels.get("le").unwrap_or_default().to_owned()).or_default() += 1;
+            let bound = labels.get("le").unwrap_or_default();
+            if let Some(n_series) = buckets.get_mut(bound) {
+                *n_series += 1;
+                return Ok(());
+            }
+            charge.grow(bound.len() + BUCKET_SIZE)?;
+            buckets.insert(bound.to_owned(), 1);
             Ok(())
         })?;
         Ok(buckets)

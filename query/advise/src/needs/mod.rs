@@ -184,8 +184,12 @@ impl Needs {
         self.open.iter().map(of).filter(|(_, selector)| selector.is_nameless())
     }
 
-    /// Returns for each need whether its result is read. A recording rule is read if its result is read.
-    pub(crate) fn read(&self) -> Vec<bool> {
+    /// Returns for each need whether its result is read. A recording rule is read if its result is read. Each selector
+    /// is compared with the names of all recording rules; `check` is called before each of them.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub(crate) fn read<E>(&self, check: impl Fn() -> Result<(), E>) -> Result<Vec<bool>, E> {
         let mut writers: HashMap<&str, Vec<usize>> = HashMap::new();
         for (at, need) in self.needs.iter().enumerate() {
             if let Consumer::Record(name) = &need.consumer {
@@ -196,6 +200,7 @@ impl Needs {
         let mut queue: VecDeque<usize> = (0..read.len()).filter(|&at| read[at]).collect();
         while let Some(at) = queue.pop_front() {
             for selector in &self.needs[at].selectors {
+                check()?;
                 let written = writers.iter().filter(|(name, _)| selector.matches_name(name));
                 for &writer in written.flat_map(|(_, writers)| writers) {
                     if !std::mem::replace(&mut read[writer], true) {
@@ -204,7 +209,7 @@ impl Needs {
                 }
             }
         }
-        read
+        Ok(read)
     }
 }
 
@@ -224,7 +229,8 @@ mod tests {
         needs.add(need(Consumer::Record("r:2".into()), &["r:1"]));
         needs.add(need(Consumer::Record("r:3".into()), &["r:3", "b"]));
         needs.add(need(Consumer::Reader, &["r:2", "c"]));
-        assert_eq!(needs.read(), [true, true, false, true]);
+        assert_eq!(needs.read(|| Ok::<_, ()>(())), Ok(vec![true, true, false, true]));
+        assert_eq!(needs.read(|| Err("canceled")), Err("canceled"));
         assert_eq!(needs.recorded().into_iter().collect::<Vec<_>>(), ["r:1", "r:2", "r:3"]);
     }
 
