@@ -121,7 +121,7 @@ fn points_of(series: &MatrixSeries) -> Vec<(i64, Item)> {
 }
 
 fn item_of(histogram: &FloatHistogram) -> Item {
-    Item::Histogram(Literal { histogram: compacted(histogram), has_hint: false })
+    Item::Histogram(Box::new(Literal { histogram: compacted(histogram), has_hint: false }))
 }
 
 fn compacted(histogram: &FloatHistogram) -> Histogram {

@@ -50,7 +50,7 @@ pub(super) fn native_of_classic(series: &[(Labels, Sequence)]) -> Result<Vec<(La
         for (at, classic) in times {
             sequence.values.resize(at, None);
             let literal = Literal { histogram: classic.native()?, has_hint: false };
-            sequence.values.push(Some(Item::Histogram(literal)));
+            sequence.values.push(Some(Item::Histogram(Box::new(literal))));
         }
         Ok((labels, sequence))
     };

@@ -17,13 +17,13 @@ pub struct Sequence {
     pub values: Vec<Option<Item>>,
 }
 
-/// A value.
+/// A value. A sequence can have millions of them, so a histogram stands behind a pointer.
 #[derive(Debug, Clone)]
 pub enum Item {
     /// A float.
     Float(f64),
     /// A native histogram.
-    Histogram(Literal),
+    Histogram(Box<Literal>),
 }
 
 /// Maximum number of values of a sequence.
@@ -101,7 +101,7 @@ impl Sequence {
             }
             let histogram = if is_first { first.histogram.clone() } else { value.to_stored() };
             is_first = is_first && step.is_none();
-            Ok(Some(Item::Histogram(Literal { histogram, has_hint })))
+            Ok(Some(Item::Histogram(Box::new(Literal { histogram, has_hint }))))
         })
     }
 
