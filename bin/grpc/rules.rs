@@ -80,7 +80,8 @@ fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
             state: match status.alert_state() {
                 "firing" => 3,
                 "pending" => 2,
-                _ => 1,
+                "inactive" => 1,
+                _ => 0,
             },
             name,
             query,
@@ -124,9 +125,9 @@ fn texts(texts: &Texts) -> LabelSet {
 
 /// Adds the external labels, by which queriers tell the rules of replicas apart.
 fn with_external(labels: &Texts, external: &ExternalLabels) -> LabelSet {
-    let mut all: ExternalLabels = labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    all.extend(external.iter().map(|(name, value)| (name.clone(), value.clone())));
-    LabelSet::of(all.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+    let mut all = labels.clone();
+    all.extend(external.clone());
+    texts(&all)
 }
 
 /// Converts a time. No time is the year 1, as in Go.

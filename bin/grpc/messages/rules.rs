@@ -57,7 +57,7 @@ messages! {
     }
 
     AlertingRule {
-        /// 1: inactive, 2: pending, 3: firing.
+        /// 0: not evaluated yet, 1: inactive, 2: pending, 3: firing.
         state: i32 = [int32, tag = 1],
         name: String = [string, tag = 2],
         query: String = [string, tag = 3],
