@@ -35,13 +35,16 @@ impl Filesystem {
             let path = self.path(key)?;
             let parent = path.parent().context("the key is empty")?;
             fs::create_dir_all(parent).with_context(|| format!("create {parent:?}"))?;
-            let unfinished = PathBuf::from(format!("{}{UNFINISHED}", path.display()));
-            if let Err(error) = self.copy(size, source, pace, &unfinished) {
+            let mut unfinished = path.clone().into_os_string();
+            unfinished.push(UNFINISHED);
+            let unfinished = PathBuf::from(unfinished);
+            let copied = self.copy(size, source, pace, &unfinished);
+            let rename = |()| fs::rename(&unfinished, &path).with_context(|| format!("rename {unfinished:?}"));
+            if let Err(error) = copied.and_then(rename) {
                 // A full disk must not stay full of it.
                 let _ = fs::remove_file(&unfinished);
                 return Err(error);
             }
-            fs::rename(&unfinished, &path).with_context(|| format!("rename {unfinished:?}"))?;
             // The entries of new directories too.
             for dir in parent.ancestors().take_while(|dir| dir.starts_with(&self.dir)) {
                 RealFs.sync_dir(dir).with_context(|| format!("sync {dir:?}"))?;
