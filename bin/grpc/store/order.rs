@@ -4,11 +4,12 @@
 //! `{a="1", c="x"}` is after `{a="1", b="2", c="x"}`. Removing one does too.
 //!
 //! Invariants
-//! 1. Adding a label holds back at most as many series as a series has labels: a series whose names are all smaller
+//! 1. Adding a label buffers at most as many series as a series has labels: a series whose names are all smaller
 //!    than the added one follows the series that continue it with a smaller name. These directly follow it in the
 //!    input, so the series that wait are a stack in which each one is a prefix of the next.
-//! 2. Removing labels holds back the series of one metric, or rather with the same first label, unless a removed label
-//!    may be the first one. They are charged to the request. Each series keeps a label, at least its metric name.
+//! 2. Removing labels buffers series and charges them to the request: those with the same first label, usually one
+//!    metric. Series whose first label is not before the first removed name are all one group. Each series keeps a
+//!    label, at least its metric name.
 
 use std::vec;
 

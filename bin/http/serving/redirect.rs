@@ -13,7 +13,8 @@ use super::state::HttpState;
 /// The prefix of the API's paths.
 pub(crate) const API: &str = "/api/v1/";
 
-/// Redirects paths that are not clean: an empty path element is not a valid label name.
+/// Redirects paths that are not clean. So no handler sees an empty path element, such as the label name in
+/// `/api/v1/label//values`.
 pub(crate) async fn clean_only(State(state): State<HttpState>, request: Request, next: Next) -> Response {
     let prefix = state.app.settings.route_prefix.escaped();
     match to_clean(&prefix, request.method(), request.uri()) {
@@ -83,7 +84,12 @@ pub(super) fn redirect(status: StatusCode, method: &Method, uri: &Uri, path: &st
     let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     // Browsers treat a backslash as a slash, and two slashes lead to another host.
     let location = format!("{}{query}", path.replace('\\', "%5C"));
-    let escaped = location.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;");
+    let escaped = location
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&#34;")
+        .replace('\'', "&#39;");
     let value = HeaderValue::from_str(&location).ok()?;
     let reason = status.canonical_reason().unwrap_or_default();
     let mut response = match *method {
@@ -151,6 +157,6 @@ mod tests {
             .build()
             .unwrap()
             .block_on(axum::body::to_bytes(shown.into_body(), 100));
-        assert_eq!(body.unwrap(), "<a href=\"/x?a=1&amp;b='\">Moved Permanently</a>.\n\n");
+        assert_eq!(body.unwrap(), "<a href=\"/x?a=1&amp;b=&#39;\">Moved Permanently</a>.\n\n");
     }
 }

@@ -32,12 +32,12 @@ pub(super) fn ts_of_min(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     extremum(window, |value, best| value <= best).map(|at| window.timestamps_ms[at] as f64 / 1000.0)
 }
 
-/// Returns the index of the extremum, as determined by `beats`. Any value beats NaN.
+/// Returns the index of the extremum, as determined by `beats`. Any value replaces NaN.
 fn extremum(window: &Window<'_>, beats: impl Fn(f64, f64) -> bool) -> Option<usize> {
     let mut best = 0;
     for (at, &value) in window.values.iter().enumerate() {
-        let champion = window.values[best];
-        if beats(value, champion) || champion.is_nan() {
+        let current = window.values[best];
+        if beats(value, current) || current.is_nan() {
             best = at;
         }
     }
@@ -155,11 +155,11 @@ fn mean_of(a: f64, b: f64) -> KahanSum {
 }
 
 pub(super) fn changes(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    Some(count_pairs(window.values, differ))
+    Some(count_changes(window.values))
 }
 
 pub(super) fn changes_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    anchored_values(window).map(|values| count_pairs(values, differ))
+    anchor(window).map(|first| count_changes(&window.values[first..]))
 }
 
 pub(super) fn resets(window: &Window<'_>, _: &[f64]) -> Option<f64> {
@@ -167,8 +167,7 @@ pub(super) fn resets(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 }
 
 pub(super) fn resets_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    let inside = window.timestamps_ms.partition_point(|&time_ms| time_ms <= window.start_ms);
-    (inside < window.values.len()).then(|| count_resets(window, inside.saturating_sub(1)))
+    anchor(window).map(|first| count_resets(window, first))
 }
 
 /// Counts the counter resets after the float at index `first`.
@@ -182,15 +181,15 @@ fn differ(before: f64, value: f64) -> bool {
     value != before && !(value.is_nan() && before.is_nan())
 }
 
-fn count_pairs(values: &[f64], counts: impl Fn(f64, f64) -> bool) -> f64 {
-    values.windows(2).filter(|pair| counts(pair[0], pair[1])).count() as f64
+fn count_changes(values: &[f64]) -> f64 {
+    values.windows(2).filter(|pair| differ(pair[0], pair[1])).count() as f64
 }
 
-/// Returns the last value at or before the start of the range, and all values in the range; `None` if no value is in
-/// the range.
-fn anchored_values<'a>(window: &Window<'a>) -> Option<&'a [f64]> {
+/// Returns the index of the last float at or before the start of the range, or 0 if there is none. Returns `None` if no
+/// float is in the range.
+fn anchor(window: &Window<'_>) -> Option<usize> {
     let inside = window.timestamps_ms.partition_point(|&time_ms| time_ms <= window.start_ms);
-    (inside < window.values.len()).then(|| &window.values[inside.saturating_sub(1)..])
+    (inside < window.values.len()).then(|| inside.saturating_sub(1))
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl<'a> Clause<'a> {
 }
 
 impl Format {
-    /// Parses `Accept` as Prometheus does. The clause of the highest quality with a known format decides. `escaping` is
+    /// Parses `Accept` as Prometheus does, except that protobuf in text form is not offered. The clause of the highest quality with a known format decides. `escaping` is
     /// taken from this clause or an earlier one.
     pub(super) fn negotiate(headers: &HeaderMap) -> Self {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -107,16 +107,15 @@ impl Format {
     /// Returns the name with the negotiated escaping.
     pub(super) fn escape(self, name: &str) -> Cow<'_, str> {
         // Fast path: a legacy name.
-        if self.escaping == Escaping::AllowUtf8 || is_legacy(name) {
+        if self.escaping == Escaping::AllowUtf8 || is_legacy_metric_name(name) {
             return Cow::Borrowed(name);
         }
-        let is_valid = |at: usize, c: char| is_legacy_char(c) || at > 0 && c.is_ascii_digit();
         let mut escaped = if self.escaping == Escaping::Values { "U__".to_owned() } else { String::new() };
         for (at, c) in name.char_indices() {
             match (self.escaping, c) {
                 (Escaping::Dots, '.') => escaped.push_str("_dot_"),
                 (Escaping::Dots | Escaping::Values, '_') => escaped.push_str("__"),
-                _ if is_valid(at, c) => escaped.push(c),
+                _ if is_legacy_char(at, c) => escaped.push(c),
                 (Escaping::Dots, _) => escaped.push_str("__"),
                 (Escaping::Values, _) => write!(escaped, "_{:x}_", u32::from(c)).expect("a String takes everything"),
                 _ => escaped.push('_'),
@@ -127,13 +126,12 @@ impl Format {
 }
 
 /// Returns `true` if a metric name is a legacy name, which needs no quotes and no escaping.
-pub(super) fn is_legacy(name: &str) -> bool {
-    let valid = |(at, c): (usize, char)| is_legacy_char(c) || at > 0 && c.is_ascii_digit();
-    !name.is_empty() && name.char_indices().all(valid)
+pub(super) fn is_legacy_metric_name(name: &str) -> bool {
+    !name.is_empty() && name.char_indices().all(|(at, c)| is_legacy_char(at, c))
 }
 
-fn is_legacy_char(c: char) -> bool {
-    c.is_ascii_alphabetic() || matches!(c, '_' | ':')
+fn is_legacy_char(at: usize, c: char) -> bool {
+    c.is_ascii_alphabetic() || matches!(c, '_' | ':') || at > 0 && c.is_ascii_digit()
 }
 
 #[cfg(test)]

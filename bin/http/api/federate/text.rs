@@ -5,7 +5,7 @@ use std::io::Write;
 
 use varve_query::decimal::General;
 
-use super::format::{Format, is_legacy};
+use super::format::{Format, is_legacy_metric_name};
 use super::message::cumulative;
 use super::{Kind, Latest};
 
@@ -45,7 +45,7 @@ fn write_series<'a, N: AsRef<str>>(
     bound: Option<f64>,
 ) {
     let mut separator = b'{';
-    if !is_legacy(name) {
+    if !is_legacy_metric_name(name) {
         out.push(separator);
         separator = b',';
     }
@@ -71,7 +71,7 @@ fn write_series<'a, N: AsRef<str>>(
 }
 
 fn write_name(out: &mut Vec<u8>, name: &str) {
-    if is_legacy(name) {
+    if is_legacy_metric_name(name) {
         return out.extend_from_slice(name.as_bytes());
     }
     out.push(b'"');
