@@ -2,20 +2,21 @@
 //!
 //! Selections are sorted by labels. Series with a rank are sorted by it; others are compared as strings, in every
 //! selection. A flush ranks all series; after a start, or after many series were created, the next flush may be minutes
-//! away. The flush task checks several times a second. It waits until queries have sorted a share of the unranked series, because
-//! a ranking takes CPU time from writes. It also waits while many series are being created, so that they are ranked
-//! once and not every second.
+//! away. The flush task checks ten times a second. It waits until queries have sorted a share of the unranked series,
+//! because a ranking takes CPU time from writes. It also waits while many series are being created, so that they are
+//! ranked once and not at each check.
 
 use crate::error::Result;
 use crate::store::Store;
 
 /// Minimum number of unranked series for a ranking. Fewer are left to the next flush.
 const UNRANKED_MIN: usize = 1024;
-/// Unranked series are also left to the flush if they are less than this fraction of all, or if queries have sorted less
-/// than this fraction of them.
-const SHARE: usize = 16;
+/// Unranked series are also left to the flush if they are less than this fraction of all.
+const UNRANKED_SHARE: usize = 16;
+/// Series are ranked once queries have sorted this fraction of the unranked ones.
+const SORTED_SHARE: usize = 64;
 /// If more than this fraction of the unranked series are new since the last check, creation is still going on.
-const NEW_SHARE: usize = 64;
+const NEW_SHARE: usize = 160;
 
 /// State of the last check.
 #[derive(Debug, Default)]
@@ -38,8 +39,8 @@ impl LabelOrder {
             n_sorted += shard.n_unranked_sorted();
         }
         let n_new = n_unranked.saturating_sub(std::mem::replace(&mut self.n_unranked, n_unranked));
-        let is_worth_it = n_unranked >= UNRANKED_MIN.max(n_series / SHARE) && n_sorted >= n_unranked / SHARE;
-        if is_worth_it && n_new <= n_unranked / NEW_SHARE {
+        let are_many = n_unranked >= UNRANKED_MIN.max(n_series / UNRANKED_SHARE);
+        if are_many && n_sorted >= n_unranked / SORTED_SHARE && n_new <= n_unranked / NEW_SHARE {
             store.rank_series(&mut flushing)?;
             self.n_unranked = 0;
         }

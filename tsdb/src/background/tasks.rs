@@ -17,8 +17,8 @@ use super::wal_sync::wal_sync_task;
 use crate::error::{Error, Interrupt, Result};
 use crate::store::Store;
 
-/// Interval at which the flush task checks the clock and the memory of the heads.
-const FLUSH_CHECK: Duration = Duration::from_millis(250);
+/// Interval at which the flush task checks the clock, the memory of the heads, and whether to rank series.
+const FLUSH_CHECK: Duration = Duration::from_millis(100);
 /// Minimum time between flushes while a full disk blocks the WAL. A flush frees space.
 const BLOCKED_CHECK: Duration = Duration::from_secs(10);
 /// Interval at which the merge task checks for due merges.
