@@ -63,6 +63,8 @@ pub(crate) type Pair = (SymbolId, SymbolId);
 
 /// Number of slots that a walk over all series visits per acquisition of the lock.
 const STEP: usize = 512;
+/// Number of strings that a walk over all strings visits per acquisition of the lock.
+const SYMBOLS_STEP: usize = 4096;
 
 /// All series of a shard.
 #[derive(Debug)]
@@ -213,6 +215,12 @@ impl Head {
         let end = self.table.end() as u32;
         let start = u32::try_from(step * STEP).ok().filter(|&start| start < end)?;
         Some(start..end.min(start + STEP as u32))
+    }
+
+    /// Returns the strings of one step of a walk over all strings, or `None` after the last step. The caller may release
+    /// the lock between steps.
+    pub(crate) fn symbols_of_step(&self, step: usize) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
+        self.table.symbols_of(step * SYMBOLS_STEP..(step + 1) * SYMBOLS_STEP)
     }
 
     /// Returns the ref of a series, or `None` if the slot has no series.

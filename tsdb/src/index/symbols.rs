@@ -53,6 +53,14 @@ impl Symbols {
         string_of(&self.texts, &self.entries, id)
     }
 
+    /// Iterates over the strings of some ids. Skips ids without a counted use. Returns `None` if all ids are lower.
+    pub(crate) fn of_ids(&self, ids: Range<usize>) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
+        let ids = ids.start..ids.end.min(self.entries.len());
+        let is_used = |&id: &usize| self.entries[id].n_uses > 0;
+        let symbols = ids.clone().filter(is_used).map(|id| SymbolId(id as u32)).map(|id| (id, self.resolve(id)));
+        (!ids.is_empty()).then_some(symbols)
+    }
+
     /// Returns the symbol of a string, if it exists.
     pub(crate) fn find(&self, text: &str) -> Option<SymbolId> {
         self.by_string.find(self.hash(text), |&id| self.resolve(id) == text).copied()

@@ -384,6 +384,8 @@ impl Shard {
         let mut sort = SlotSort::new(self.head().n_removed());
         for slots in slots.chunks(BATCH_SLOTS) {
             sort.add(&self.head(), slots);
+            ctx.check()?;
+            between();
         }
         self.n_unranked_sorted.fetch_add(sort.n_unranked(), Ordering::Relaxed);
         sort.sort_ranked();
@@ -416,6 +418,11 @@ impl Shard {
         let order = self.build_order(ctx)?;
         *last = Arc::downgrade(&order);
         Ok(order)
+    }
+
+    /// Shares an order of all series with selections.
+    pub(crate) fn share_order(&self, order: &Arc<SeriesOrder>) {
+        *self.last_order.lock() = Arc::downgrade(order);
     }
 
     /// Returns a shared order that contains at least 7/8 of `slots`, and builds it if necessary. Returns `None` if it
@@ -457,9 +464,11 @@ impl Shard {
     fn build_order(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
         let (n_removed, mut slots, mut charge) = (self.head().n_removed(), Vec::new(), ctx.charge());
         for step in 0.. {
+            ctx.check()?;
             let head = self.head();
             let Some(step_slots) = head.slots_of_step(step) else { break };
-            charge.grow(step_slots.len() * ORDER_BUILD_BYTES_PER_SERIES)?;
+            // Appends must not wait for memory behind the lock of the head.
+            charge.grow_without_waiting(step_slots.len() * ORDER_BUILD_BYTES_PER_SERIES)?;
             slots.extend(head.slot_refs(step_slots));
         }
         // Not in turns: others wait for the order.

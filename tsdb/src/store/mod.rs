@@ -10,6 +10,7 @@ mod newest;
 mod ranking;
 mod retention;
 mod snapshot;
+mod symbol_ranks;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ pub(crate) struct Store {
     pub(crate) metadata: Mutex<FamilyTable>,
     /// Held by flushes and by the ranking of series.
     pub(crate) flushing: Mutex<Flushing>,
-    /// Held by merges, retention and snapshots.
+    /// Held by merges, retention and imports.
     pub(crate) compacting: Mutex<Compacting>,
     pub(crate) compaction_stats: Mutex<CompactionStats>,
     pub(crate) retention: Mutex<Retention>,

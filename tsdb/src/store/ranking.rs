@@ -1,23 +1,43 @@
 //! Ranks: the positions of all series of the heads in label order, over all shards.
 //!
 //! Used by flushes and the background task `label_order`. Reads sort the series of a shard, and merge the shards, by
-//! ranks; series without one are compared label by label. A ranking compares series by the ranks of the ranking before
-//! it, so only new series are compared by their labels.
+//! ranks; series without one are compared label by label. If most series have a rank, a ranking compares them by the
+//! ranks of the ranking before it, so only new series are compared by their labels. Otherwise, it compares all series
+//! by the ranks of their strings.
 //!
-//! Threads: one ranking at a time, under the lock of flushes. Heads are locked for a few hundred series at a time, and
-//! at the end, one after the other, to set the ranks: meanwhile the ranks of two shards are not compared. Memory: 12
-//! bytes per series, and the buffers for sorting one shard.
+//! Threads: one ranking at a time, under the lock of flushes, so that no series is evicted meanwhile. Heads are locked
+//! for a few hundred series at a time, and at the end, one after the other, to set the ranks: meanwhile the ranks of
+//! two shards are not compared. Memory: 12 bytes per series, and the buffers for sorting one shard; or 36 bytes per
+//! series, and those of the largest metric once more.
 
 use std::sync::Arc;
 
+use super::symbol_ranks::SymbolRanks;
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::head::{HeadMerge, Ranks, SeriesOrder};
+use crate::head::{HeadMerge, Ranks, SeriesOrder, SlotRef};
 use crate::store::Store;
 use crate::store::flush_state::Flushing;
 
 /// Number of series that are ranked per acquisition of the locks.
 const BATCH_SERIES: usize = 512;
+/// Series are compared by their strings if at least this fraction of them has no rank.
+const UNRANKED_SHARE: usize = 4;
+
+/// A series, and the ranks of its first name and value.
+#[derive(Clone, Copy)]
+struct Keyed {
+    key: u64,
+    shard: u32,
+    of: SlotRef,
+}
+
+/// The series of a shard in label order, each with its rank.
+#[derive(Default)]
+struct Ranked {
+    sorted: Vec<SlotRef>,
+    ranks: Vec<u32>,
+}
 
 impl Store {
     /// Ranks all series, and returns the series of each shard in label order.
@@ -25,6 +45,20 @@ impl Store {
     /// # Errors
     /// The errors of [`Shard::sort_all`](crate::shard::Shard::sort_all). The ranks do not change then.
     pub(crate) fn rank_series(&self, flushing: &mut Flushing) -> Result<Vec<Arc<SeriesOrder>>> {
+        let (n_unranked, n_series) = self.shards.iter().fold((0, 0), |(n_unranked, n_series), shard| {
+            let head = shard.head();
+            (n_unranked + head.n_unranked(), n_series + head.len())
+        });
+        let (orders, ranks) =
+            if n_unranked >= n_series / UNRANKED_SHARE { self.rank_by_strings() } else { self.rank_by_ranks()? };
+        flushing.ranking += 1;
+        for (shard, ranks) in self.shards.iter().zip(ranks) {
+            shard.set_ranks(ranks, flushing.ranking);
+        }
+        Ok(orders)
+    }
+
+    fn rank_by_ranks(&self) -> Result<(Vec<Arc<SeriesOrder>>, Vec<Ranks>)> {
         let ctx = QueryContext::unbounded();
         let orders = self.shards.iter().map(|shard| shard.sort_all(&ctx)).collect::<Result<Vec<_>>>()?;
         let mut ranks: Vec<Ranks> = orders.iter().map(|order| Ranks::new(order)).collect();
@@ -40,10 +74,82 @@ impl Store {
                 }
             });
         }
-        flushing.ranking += 1;
-        for (shard, ranks) in self.shards.iter().zip(ranks) {
-            shard.set_ranks(ranks, flushing.ranking);
-        }
-        Ok(orders)
+        Ok((orders, ranks))
     }
+
+    fn rank_by_strings(&self) -> (Vec<Arc<SeriesOrder>>, Vec<Ranks>) {
+        let n_removed: Vec<_> = self.shards.iter().map(|shard| shard.head().n_removed()).collect();
+        let symbols = SymbolRanks::new(&self.shards);
+        let mut series = self.keyed(&symbols);
+        series.sort_unstable_by_key(|series| (series.key, series.shard));
+        let mut ranked: Vec<Ranked> = self.shards.iter().map(|_| Ranked::default()).collect();
+        let mut rank = 0;
+        for group in series.chunk_by(|a, b| a.key == b.key) {
+            for &Keyed { shard, of, .. } in &self.sorted_group(group, &symbols) {
+                ranked[shard as usize].sorted.push(of);
+                ranked[shard as usize].ranks.push(rank);
+                rank += 1;
+            }
+        }
+        drop((series, symbols));
+        let shards = self.shards.iter().zip(ranked).zip(n_removed);
+        let ranked = shards.map(|((shard, Ranked { sorted, ranks: in_order }), n_removed)| {
+            let order = Arc::new(SeriesOrder::new(sorted, n_removed, QueryContext::unbounded().charge()));
+            let mut ranks = Ranks::new(&order);
+            order.sorted().iter().zip(in_order).for_each(|(of, rank)| ranks.set(of.slot, rank));
+            shard.share_order(&order);
+            (order, ranks)
+        });
+        ranked.unzip()
+    }
+
+    /// Returns all series. Skips those that were created after the strings were ranked.
+    fn keyed(&self, symbols: &SymbolRanks) -> Vec<Keyed> {
+        let mut series = Vec::new();
+        for (number, shard) in self.shards.iter().enumerate() {
+            for step in 0.. {
+                let head = shard.head();
+                let Some(slots) = head.slots_of_step(step) else { break };
+                for of in head.slot_refs(slots) {
+                    let rank = |symbol| symbols.get(number, symbol);
+                    let key = match head.pairs(of.slot).next() {
+                        Some((name, value)) => rank(name).zip(rank(value)).map(|(name, value)| pair_key(name, value)),
+                        None => Some(0),
+                    };
+                    series.extend(key.map(|key| Keyed { key, shard: number as u32, of }));
+                }
+            }
+        }
+        series
+    }
+
+    /// Sorts series with the same first label. Skips those that were created after the strings were ranked.
+    fn sorted_group(&self, group: &[Keyed], symbols: &SymbolRanks) -> Vec<Keyed> {
+        // Fast path: nothing to sort.
+        if let [single] = group {
+            return vec![*single];
+        }
+        let mut keys: Vec<u64> = Vec::new();
+        let mut spans = Vec::with_capacity(group.len());
+        for series in group.chunk_by(|a, b| a.shard == b.shard).flat_map(|of_shard| of_shard.chunks(BATCH_SERIES)) {
+            let number = series[0].shard as usize;
+            let head = self.shards[number].head();
+            for series in series {
+                let start = keys.len();
+                let rank = |symbol| symbols.get(number, symbol);
+                let pairs = head.pairs(series.of.slot).skip(1).map_while(|(name, value)| rank(name).zip(rank(value)));
+                keys.extend(pairs.map(|(name, value)| pair_key(name, value)));
+                if keys.len() - start + 1 >= head.pairs(series.of.slot).count() {
+                    spans.push((start..keys.len(), *series));
+                }
+            }
+        }
+        spans.sort_unstable_by(|(a, _), (b, _)| keys[a.clone()].cmp(&keys[b.clone()]));
+        spans.into_iter().map(|(_, series)| series).collect()
+    }
+}
+
+/// Returns a number that orders labels as the ranks of their names and values do. It is more than 0.
+fn pair_key(name: u32, value: u32) -> u64 {
+    (u64::from(name) << 32 | u64::from(value)) + 1
 }

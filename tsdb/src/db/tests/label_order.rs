@@ -75,3 +75,38 @@ fn series_of_many_shards_are_in_label_order_ranked_or_not_and_during_evictions()
     check(5500, "all are ranked again");
     assert_eq!(db.store.shards.iter().map(|shard| shard.head().n_unranked()).sum::<usize>(), 0);
 }
+
+/// Label sets whose strings have first bytes in common, or bytes that are zero, and whose names differ.
+#[test]
+fn ranks_by_strings_are_the_label_order() {
+    let (_dir, db) = fresh(Options { shards: 4, ..options() });
+    let mut state = 7_u64;
+    let mut random = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let mut text = || {
+        let stem = ["", "a", "a\0", "é", "prefix-of-8", "prefix-of-8-bytes-", "\u{10ffff}"][random(7) as usize];
+        format!("{stem}{}", ["", "0", "\0", "17", "a"][random(5) as usize].repeat(random(12) as usize))
+    };
+    let mut batch = WriteBatch::default();
+    for _ in 0..3000 {
+        let labels: BTreeMap<String, String> = (0..4).map(|_| (text(), text())).filter(|(a, b)| *a != *b).collect();
+        let labels = labels.iter().filter(|(name, value)| !name.is_empty() && !value.is_empty());
+        let labels = Labels::from_pairs(labels.map(|(name, value)| (name.as_str(), value.as_str()))).unwrap();
+        batch.push(db.series(&labels).unwrap(), Sample { timestamp_ms: NOW_MS, value: 1.0 }, 0);
+    }
+    db.append(&mut batch).unwrap();
+    let orders = db.store.rank_series(&mut db.store.flushing.lock()).unwrap();
+    assert_eq!(db.store.shards.iter().map(|shard| shard.head().n_unranked()).sum::<usize>(), 0);
+    let mut ranked = Vec::new();
+    for (shard, order) in db.store.shards.iter().zip(orders) {
+        let head = shard.head();
+        let labels: Vec<_> = order.sorted().iter().map(|of| (head.labels(of.slot), head.rank(of.slot))).collect();
+        assert!(labels.is_sorted());
+        ranked.extend(labels);
+    }
+    ranked.sort();
+    assert!(ranked.len() > 1500, "{}", ranked.len());
+    assert!(ranked.iter().zip(0..).all(|((_, rank), expect)| *rank == Some(expect)));
+}

@@ -329,6 +329,11 @@ impl Table {
         self.rows.iter().map(|row| row.labels_at)
     }
 
+    /// Iterates over the strings of some symbol ids, as [`Symbols::of_ids`] does.
+    pub(in crate::head) fn symbols_of(&self, ids: Range<usize>) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
+        self.symbols.of_ids(ids)
+    }
+
     /// Returns the string of a symbol.
     pub(in crate::head) fn symbol(&self, id: SymbolId) -> &str {
         self.symbols.resolve(id)
