@@ -9,7 +9,7 @@ use crate::background::{BackgroundTasks, ReplaySource, Replayer, replay};
 use crate::block::BlockSet;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, lock_file};
+use crate::fs::{create_dir_durably, lock_file};
 use crate::head::GroupCounts;
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
@@ -34,7 +34,7 @@ impl Db {
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         options.check()?;
         let fs = Arc::clone(&options.fs);
-        create_data_dir(&*fs, path)?;
+        create_dir_durably(&*fs, path)?;
         let lock = lock_file(&*fs, &path.join("lock"))?;
         let wal_dir = path.join("wal");
         let epochs = Epoch::list(&*fs, &wal_dir)?;
@@ -86,18 +86,6 @@ impl Db {
     pub fn replay_status(&self) -> ReplayStatus {
         self.store.replay.status()
     }
-}
-
-/// Creates the data directory and its missing parents durably.
-fn create_data_dir(fs: &dyn Fs, path: &Path) -> Result<()> {
-    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.list(dir).is_err();
-    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
-    fs.create_dir(path).map_err(Error::io("create", path))?;
-    for dir in missing {
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs.sync_dir(parent).map_err(Error::io("sync", parent))?;
-    }
-    Ok(())
 }
 
 /// Returns the epoch to write to: the newest epoch if it has `logs` logs, otherwise a new one.

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, create_dir_durably};
 
 /// Maximum originals with one name.
 const ORIGINALS_MAX: u32 = 1000;
@@ -15,7 +15,7 @@ const ORIGINALS_MAX: u32 = 1000;
 /// # Errors
 /// [`Error::Io`].
 pub fn save_original(fs: &dyn Fs, path: &Path, dir: &Path, name: &str) -> Result<PathBuf> {
-    fs.create_dir(dir).map_err(Error::io("create", dir))?;
+    create_dir_durably(fs, dir)?;
     let mut original = dir.join(name);
     for i in 1.. {
         match fs.hard_link(path, &original) {

@@ -51,6 +51,21 @@ pub(crate) fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>>
     }
 }
 
+/// Creates a directory and its missing parents, durably.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn create_dir_durably(fs: &dyn Fs, path: &Path) -> Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.list(dir).is_err();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    fs.create_dir(path).map_err(Error::io("create", path))?;
+    for dir in missing {
+        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs.sync_dir(parent).map_err(Error::io("sync", parent))?;
+    }
+    Ok(())
+}
+
 /// Replaces a file by `new`, durably.
 ///
 /// # Errors

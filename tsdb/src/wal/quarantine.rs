@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::reader::{GAP_MAX, WINDOW_SIZE};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
+use crate::fs::{Fs, create_dir_durably, remove_if_exists, replace_file};
 
 /// Copies a range of a log file to the quarantine. The name of the copy contains the file and the offset. If the range
 /// is larger than [`GAP_MAX`], for example in an extended sparse file, links the file instead.
@@ -17,23 +17,26 @@ pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Ran
     if range.end - range.start > GAP_MAX {
         return link_file(fs, quarantine, path);
     }
-    fs.create_dir(quarantine).map_err(Error::io("create", quarantine))?;
+    create_dir_durably(fs, quarantine)?;
     let copy = quarantine.join(format!("{}.at-{}", qualified_name(path), range.start));
-    let file = match fs.create(&copy) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => return Ok(()),
-        file => file.map_err(Error::io("create", &copy))?,
-    };
+    // A copy gets its name only when it is complete.
+    if fs.open(&copy).is_ok() {
+        return Ok(());
+    }
+    let unfinished = copy.with_added_extension("tmp");
+    remove_if_exists(fs, &unfinished).map_err(Error::io("remove", &unfinished))?;
+    let file = fs.create(&unfinished).map_err(Error::io("create", &unfinished))?;
     let src = fs.open(path).map_err(Error::io("open", path))?;
     let mut buffer = vec![0; WINDOW_SIZE];
     let mut at = range.start;
     while at < range.end {
         let size = usize::try_from(range.end - at).map_or(WINDOW_SIZE, |left| left.min(WINDOW_SIZE));
         src.read_at(&mut buffer[..size], at).map_err(Error::io("read", path))?;
-        file.append(&buffer[..size]).map_err(Error::io("write", &copy))?;
+        file.append(&buffer[..size]).map_err(Error::io("write", &unfinished))?;
         at += size as u64;
     }
-    file.sync().map_err(Error::io("sync", &copy))?;
-    fs.sync_dir(quarantine).map_err(Error::io("sync", quarantine))
+    file.sync().map_err(Error::io("sync", &unfinished))?;
+    replace_file(fs, &unfinished, &copy)
 }
 
 /// Links a whole log file into the quarantine, so that it outlives the log.
@@ -41,7 +44,7 @@ pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Ran
 /// # Errors
 /// [`Error::Io`]. Succeeds if an earlier start has linked the file.
 pub(crate) fn link_file(fs: &dyn Fs, quarantine: &Path, path: &Path) -> Result<()> {
-    fs.create_dir(quarantine).map_err(Error::io("create", quarantine))?;
+    create_dir_durably(fs, quarantine)?;
     let link = quarantine.join(qualified_name(path));
     match fs.hard_link(path, &link) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
