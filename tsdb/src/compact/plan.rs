@@ -19,9 +19,8 @@
 //!
 //! Invariants
 //! 1. *The earlier flush wins.* Of two samples with one timestamp, the sample of the block with the smaller
-//!    [`precedence`]
-//!    wins. A merge has the precedence of its first source. It is planned only if every other block that overlaps a
-//!    source in time stays on the same side of it, so that no query result changes.
+//!    [`precedence`] wins. A merge has the precedence of its first source. It is planned only if every other block that
+//!    overlaps a source in time stays on the same side of it, so that no query result changes.
 //! 2. No merge crosses a day. A block that does (imported) is left alone, and parts before and after it in the order of
 //!    flushes are not merged with each other if it overlaps them.
 //! 3. Each merge reduces the number of blocks or the number of parts. So planning terminates.

@@ -14,17 +14,21 @@ pub(crate) struct Throttle {
 
 #[derive(Debug)]
 struct Spent {
-    since: Instant,
     /// Size of the current file at the last call.
     size: u64,
-    /// Bytes written in this period.
-    bytes: u64,
+    /// When the bytes written so far are within the rate.
+    due: Instant,
 }
+
+/// Maximum time of a sleep, so that a merge can be stopped, and the time for which unused bytes are carried over.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Shorter waits are left to the next call.
+const WAIT_MIN: Duration = Duration::from_millis(10);
 
 impl Throttle {
     /// Creates a limit of `bytes_per_second`; 0 is unlimited.
     pub(crate) fn new(bytes_per_second: u64) -> Self {
-        Self { bytes_per_second, state: Mutex::new(Spent { since: Instant::now(), size: 0, bytes: 0 }) }
+        Self { bytes_per_second, state: Mutex::new(Spent { size: 0, due: Instant::now() }) }
     }
 
     /// Records that the current file has `size` bytes now, and sleeps if the rate is exceeded.
@@ -32,23 +36,44 @@ impl Throttle {
         if self.bytes_per_second == 0 {
             return;
         }
-        let wait = {
-            let mut spent = self.state.lock();
-            // A smaller size means a new file.
-            spent.bytes += if size >= spent.size { size - spent.size } else { size };
-            spent.size = size;
-            let due = Duration::from_secs_f64(spent.bytes as f64 / self.bytes_per_second as f64);
-            let elapsed = spent.since.elapsed();
-            if elapsed > PERIOD {
-                *spent = Spent { since: Instant::now(), size, bytes: 0 };
-            }
-            due.saturating_sub(elapsed)
-        };
-        if wait > Duration::from_millis(10) {
-            thread::sleep(wait.min(PERIOD));
+        let wait = self.wait(size, Instant::now());
+        if wait > WAIT_MIN {
+            thread::sleep(wait);
         }
+    }
+
+    fn wait(&self, size: u64, now: Instant) -> Duration {
+        let mut spent = self.state.lock();
+        // A smaller size means a new file.
+        let written = size.checked_sub(spent.size).unwrap_or(size);
+        let from = now.checked_sub(PERIOD).map_or(spent.due, |oldest| spent.due.max(oldest));
+        let due = from + Duration::from_secs_f64(written as f64 / self.bytes_per_second as f64);
+        *spent = Spent { size, due };
+        due.saturating_duration_since(now).min(PERIOD)
     }
 }
 
-/// Unused bytes of a period are not carried over to the next one.
-const PERIOD: Duration = Duration::from_secs(1);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_steps_do_not_exceed_the_rate() {
+        let throttle = Throttle::new(1000);
+        let (started, mut now) = (Instant::now(), Instant::now());
+        for size in (900..=9000).step_by(900) {
+            now += throttle.wait(size, now) + Duration::from_millis(200);
+        }
+        let took = now - started;
+        assert!((8.5..9.5).contains(&took.as_secs_f64()), "{took:?}");
+    }
+
+    #[test]
+    fn unused_time_counts_for_a_second() {
+        let throttle = Throttle::new(1000);
+        let now = Instant::now() + Duration::from_secs(100);
+        assert_eq!(throttle.wait(1000, now), Duration::ZERO);
+        assert_eq!(throttle.wait(1500, now), Duration::from_millis(500));
+        assert_eq!(throttle.wait(100, now), Duration::from_millis(600), "a new file");
+    }
+}
