@@ -1,11 +1,11 @@
-//! Stores a sample and reads it back: `cargo run -p varve-tsdb --example embed -- <folder>`.
+//! Stores a sample and reads it back: `cargo run -p varve-tsdb --example embed -- <directory>`.
 
 use std::path::Path;
 
 use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WriteBatch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let dir = std::env::args().nth(1).ok_or("the folder of the store is missing")?;
+    let dir = std::env::args().nth(1).ok_or("the directory of the store is missing")?;
     let db = Db::open(Path::new(&dir), Options::default())?;
 
     // A label set is resolved once; the handle is for all samples of the series.
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut batch = WriteBatch::default();
     batch.push(up, Sample { timestamp_ms: 1_763_683_200_000, value: 1.0 }, 0);
     db.append(&mut batch)?;
-    println!("{} samples were refused", batch.rejected().len());
+    println!("{} samples were rejected", batch.rejected().len());
 
     let ctx = QueryContext::unbounded();
     for series in db.select(&ctx, &[Matcher::equal("job", "node")], TimeRange::ALL)? {

@@ -238,7 +238,7 @@ impl Chunk {
         n_expected < TAIL_SAMPLES && n_expected < i64::from(self.n_samples) / 2
     }
 
-    /// Reads the samples from `from_ms` on into `tail`, and hardly more blocks than contain them.
+    /// Reads the samples from `from_ms` on into `tail`, and at most about twice the blocks that contain them.
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
@@ -253,15 +253,16 @@ impl Chunk {
             tail.values.resize(tail.timestamps_ms.len(), f64::from_bits(self.last_bits));
             return Ok(());
         }
-        let mut used = usize::from(self.used);
+        let (mut used, mut tried_size) = (usize::from(self.used), TAIL_SIZE);
         for number in arena.chain(self.tail) {
             tail.bytes.extend(arena.payload(number)[..used].iter().rev());
             used = PAYLOAD_SIZE;
-            // Samples of usual size need at most one more block, which is far less than all blocks.
-            if tail.bytes.len() >= TAIL_SIZE
-                && float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values).is_ok()
-            {
-                return Ok(());
+            // Decodes again only when the bytes have doubled.
+            if tail.bytes.len() >= tried_size {
+                if float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values).is_ok() {
+                    return Ok(());
+                }
+                tried_size *= 2;
             }
         }
         float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values)

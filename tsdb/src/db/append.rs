@@ -82,8 +82,8 @@ impl Db {
     /// and not stored again.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Poisoned`] or [`Error::Limit`] (memory): some of the samples may have been stored. The
-    /// same batch may be appended again. [`Error::ReplayFailed`] if the replay failed.
+    /// [`Error::Io`] or [`Error::Poisoned`]: some of the samples may have been stored. [`Error::Limit`] (memory) or
+    /// [`Error::ReplayFailed`]: none is stored. The same batch may be appended again.
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
         let mut rejected = std::mem::take(&mut batch.rejected);
         rejected.clear();

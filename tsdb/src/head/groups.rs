@@ -3,8 +3,8 @@
 //! The store only counts. The caller decides which series form a group. Used for limits on active series.
 //!
 //! Invariants
-//! 1. A series belongs to [`SeriesGroup::NONE`] until it is assigned to a group. Only a regrouping changes its group
-//!    after that.
+//! 1. A series belongs to [`SeriesGroup::NONE`] until it is assigned to a group. After that, only a regrouping or
+//!    [`Db::series_without_group`](crate::Db::series_without_group) changes its group.
 //! 2. The counts cover the series in the heads. A count changes under the lock of the head.
 //!
 //! Threads: counts are read without a lock. Crash: groups are not persisted. After a start, series have no group until

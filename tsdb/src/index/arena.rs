@@ -60,7 +60,8 @@ impl<P: Piece> Arena<P> {
         let n = P::len_of(run);
         let fits = self.pieces.get(self.open).is_some_and(|open| {
             let (len, room) = open.piece.filled();
-            len < PIECE_LEN && len + n <= room
+            // Without room the piece was released.
+            room > 0 && len < PIECE_LEN && len + n <= room
         });
         if !fits {
             self.open = self.make_room(n)?;

@@ -24,8 +24,7 @@ pub struct SeriesHandle {
 pub struct WriteBatch {
     /// Floats by shard. Samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
-    /// Number of floats. Positions wrap at 2^32, which affects only the order in the log, and which of a float and a
-    /// histogram at one timestamp is first.
+    /// Number of floats, their positions in the order of the request. A request has fewer than 2^32.
     n_floats: u32,
     /// Histograms by shard.
     pub(crate) histograms: Vec<Vec<AppendHistogram>>,

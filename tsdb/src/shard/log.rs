@@ -128,14 +128,15 @@ impl LogAppend<'_> {
     pub(crate) fn finish(mut self) -> Position {
         let batch = &mut *self.batch;
         batch.sort();
-        let LogBatch { floats, histograms, histogram_start_timestamps, .. } = batch;
+        let LogBatch { floats, histograms, histogram_start_timestamps, sorted, .. } = batch;
         if !floats.is_empty() {
             self.wal.append_samples(floats);
         }
         if !histograms.is_empty() {
             self.wal.append_histograms(histograms, histogram_start_timestamps);
         }
-        let is_large = floats.len().max(histograms.len()) > RETAINED_SAMPLES_MAX;
+        let n_retained = floats.len().max(histograms.len()).max(sorted.by_position.len());
+        let is_large = n_retained > RETAINED_SAMPLES_MAX;
         // The histograms refer to memory of the request.
         histograms.clear();
         if is_large {

@@ -19,7 +19,7 @@ pub(crate) struct SeriesGroup {
     /// The chunks. Their refs are assigned when they are written.
     pub(super) chunks: Vec<IndexedChunk>,
     pub(super) stats: BlockStats,
-    /// Number of chunks of the unfinished series.
+    /// Statistics of the unfinished series.
     open: BlockStats,
     /// For each series, the end of its chunks.
     series: Vec<usize>,
