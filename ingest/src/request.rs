@@ -77,6 +77,7 @@ impl<'a> Request<'a> {
         self.count(out);
         deferred?;
         self.stored.histograms -= out.histograms_rejected;
+        let bounds = self.resolver.db.bounds()?;
         let mut written = Written {
             stored: self.stored,
             dropped: self.dropped,
@@ -84,7 +85,7 @@ impl<'a> Request<'a> {
             exemplars: std::mem::take(&mut out.exemplars),
             rejects: self.rejects,
             ignored: Rejects::default(),
-            times: self.resolver.batch.times(),
+            times: self.resolver.batch.times(|time_ms| bounds.first_sample_rejection(time_ms).is_none()),
             replica: self.resolver.ha.replica(),
         };
         let rejects = if self.resolver.is_v2() { &mut written.ignored } else { &mut written.rejects };

@@ -157,9 +157,10 @@ impl DecodedBatch {
         self.series.len()
     }
 
-    /// Returns the oldest and the newest timestamp of the floats.
-    pub(crate) fn times(&self) -> Option<TimeRange> {
-        self.samples.iter().map(|sample| TimeRange::at(sample.timestamp_ms)).reduce(TimeRange::hull)
+    /// Returns the oldest and the newest timestamp of the floats whose timestamps are accepted.
+    pub(crate) fn times(&self, is_accepted: impl Fn(i64) -> bool) -> Option<TimeRange> {
+        let times = self.samples.iter().map(|sample| sample.timestamp_ms).filter(|&time_ms| is_accepted(time_ms));
+        times.map(TimeRange::at).reduce(TimeRange::hull)
     }
 
     /// Returns the number of float samples.

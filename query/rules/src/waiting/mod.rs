@@ -97,7 +97,7 @@ impl Senders {
                 senders.remove(&silent);
             }
         }
-        let mut sender = Sender::new(now, Time::from_ms(newest_ms));
+        let mut sender = Sender::new(now, Time::from_ms(newest_ms).min(now));
         sender.note(now, Time::from_ms(oldest_ms), Time::from_ms(newest_ms));
         senders.insert(Arc::from(name), sender);
     }
@@ -154,6 +154,8 @@ impl Sender {
     }
 
     fn note(&mut self, now: Time, oldest: Time, newest: Time) {
+        // A timestamp in the future does not show that everything before it has arrived.
+        let newest = newest.min(now);
         if !self.interval.is_zero() && now.since(self.last_arrival) > PAUSE_MIN.max(self.interval * SILENT_INTERVALS) {
             (self.resumed, self.drained) = (now, now);
         }

@@ -34,6 +34,13 @@ fn a_late_sender_is_waited_for_until_its_lag_has_passed() {
 }
 
 #[test]
+fn a_timestamp_in_the_future_is_no_progress() {
+    let senders = Senders::default();
+    senders.note("a", at(100.0), at(95.0).ms(), at(1e6).ms());
+    assert_eq!(senders.readiness(at(110.0), at(110.0), 30 * S), Readiness::Unknown);
+}
+
+#[test]
 fn one_slow_connection_of_a_sender_counts() {
     let senders = Senders::default();
     let lag = |time: f64| if (time as u64).is_multiple_of(10) { 20.0 } else { 5.0 };
