@@ -40,7 +40,7 @@ pub struct Receiver {
     hasher: RouteHasher,
     routes: RouteCache,
     buffers: BufferPool,
-    counters: Counters,
+    pub(crate) counters: Counters,
     otlp: RwLock<Arc<OtlpSettings>>,
     delta_streams: DeltaStreams,
     rules: RwLock<Arc<ActiveRules>>,

@@ -53,6 +53,19 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Stats>);
 
+impl Stats {
+    fn add(&mut self, written: &Written) {
+        self.samples_stored += written.stored.total;
+        self.samples_dropped += written.dropped.total;
+        self.samples_deduplicated += written.deduplicated.total;
+        self.exemplars.add(&written.exemplars);
+        for reject in written.rejects.iter().chain(written.ignored.iter()) {
+            let n = if reject.reason.costs_samples() { reject.n_samples } else { reject.count };
+            *self.rejected.entry(reject.reason).or_default() += n;
+        }
+    }
+}
+
 impl Counters {
     /// Counts a request.
     pub(crate) fn note(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
@@ -60,14 +73,7 @@ impl Counters {
         stats.received_bytes += body_size as u64;
         let requests = match outcome.as_ref().map_err(WriteError::cause) {
             Ok(written) => {
-                stats.samples_stored += written.stored.total;
-                stats.samples_dropped += written.dropped.total;
-                stats.samples_deduplicated += written.deduplicated.total;
-                stats.exemplars.add(&written.exemplars);
-                for reject in written.rejects.iter().chain(written.ignored.iter()) {
-                    let n = if reject.reason.costs_samples() { reject.n_samples } else { reject.count };
-                    *stats.rejected.entry(reject.reason).or_default() += n;
-                }
+                stats.add(written);
                 if written.rejects.is_empty() { &mut stats.requests_stored } else { &mut stats.requests_partial }
             }
             Err(WriteError::Malformed(_)) => &mut stats.requests_malformed,
@@ -77,6 +83,11 @@ impl Counters {
             Err(WriteError::Moved | WriteError::Store(_) | WriteError::Cut { .. }) => &mut stats.requests_failed,
         };
         *requests += 1;
+    }
+
+    /// Counts what a request stored and rejected before it failed.
+    pub(crate) fn note_partial(&self, written: &Written) {
+        self.0.lock().add(written);
     }
 
     /// Counts the samples of a rule.

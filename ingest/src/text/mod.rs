@@ -106,7 +106,11 @@ impl Receiver {
         self.counted(body, |buffers| {
             let (started, written) = (Instant::now(), Written::default());
             let mut importer = Importer { receiver: self, origin, import, started, buffers, written };
-            importer.run(body)
+            let imported = importer.run(body);
+            if imported.is_err() {
+                self.counters.note_partial(&importer.written);
+            }
+            imported
         })
     }
 }
@@ -173,6 +177,7 @@ impl Importer<'_> {
 
     /// Reads and stores a batch. Returns `true` at the end of the body.
     fn batch<R: BufRead>(&mut self, lines: &mut Lines<R>, family: &mut Family) -> Result<bool, WriteError> {
+        check_time(self.started.elapsed(), self.import.timeout)?;
         let mut permit =
             self.receiver.admit(self.origin, BUFFER_SIZE, BUFFER_SIZE + self.import.format.line_size_max())?;
         let Buffers { message: encoded, batch, request } = &mut *self.buffers;
