@@ -3,6 +3,7 @@
 //! The first replica that sends a request leads. When it has been silent for the timeout, the next replica that sends a
 //! request takes over. The former leader does not become the leader again when it returns.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -166,6 +167,7 @@ impl Cluster {
         let (old_leader, heard) = (std::mem::replace(&mut self.leader, replica.into()), self.heard);
         self.standbys.retain(|(name, _)| **name != *replica);
         self.standbys.push((old_leader, heard));
+        self.standbys.sort_by_key(|(_, heard)| Reverse(*heard));
         self.standbys.truncate(STANDBYS_MAX);
         (self.heard, self.since_ms) = (now.since_start, now.wall_ms);
         // The number may come from a file and be the maximum.
@@ -219,6 +221,15 @@ mod tests {
         assert_eq!((cluster.since_ms, cluster.n_changes), (80_000, 2));
         let standbys: Vec<_> = cluster.standbys.iter().map(|of| (of.replica.as_str(), of.silent.as_secs())).collect();
         assert_eq!(standbys, [("b", 4), ("a", 6)]);
+    }
+
+    #[test]
+    fn a_former_leader_is_in_the_order_of_its_last_request() {
+        let mut election = Election::default();
+        check(&mut election, &[(0, "a", Leader), (10, "a", Leader), (20, "x", Standby), (60, "b", Leader)]);
+        let [cluster] = &election.clusters(at(61))[..] else { panic!("one cluster") };
+        let standbys: Vec<_> = cluster.standbys.iter().map(|of| of.replica.as_str()).collect();
+        assert_eq!(standbys, ["x", "a"]);
     }
 
     #[test]

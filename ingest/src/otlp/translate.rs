@@ -244,10 +244,10 @@ impl Translator<'_, '_, '_> {
             if bound == f64::INFINITY {
                 continue;
             }
-            // Bounds and exemplars ascend.
+            // Bounds and exemplars ascend. As in Prometheus, NaN stays in the bucket.
             let n = exemplars
                 .iter()
-                .take_while(|exemplar| exemplar_value(exemplar).is_none_or(|value| value <= bound))
+                .take_while(|exemplar| exemplar_value(exemplar).is_none_or(|value| value <= bound || value.is_nan()))
                 .count();
             let (bucket_exemplars, others) = exemplars.split_at(n);
             exemplars = others;

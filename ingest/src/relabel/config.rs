@@ -115,7 +115,6 @@ impl RelabelConfig {
             "lowercase" => Action::Lowercase(target),
             "uppercase" => Action::Uppercase(target),
             "replace" => self.replace(pattern)?,
-            "" => return invalid("relabel action cannot be empty".to_owned()),
             _ => return invalid(format!("unknown relabel action {action:?}")),
         })
     }

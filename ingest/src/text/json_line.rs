@@ -10,7 +10,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
-use super::line::{Line, SeriesLine};
+use super::line::{Line, NORMAL_NAN_BITS, SeriesLine};
 
 #[derive(serde::Deserialize)]
 struct JsonLine<'a> {
@@ -71,14 +71,14 @@ impl Visitor<'_> for ValueVisitor {
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value(f64::NAN))
+        Ok(Value(f64::from_bits(NORMAL_NAN_BITS)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
         match text {
             "Infinity" => Ok(Value(f64::INFINITY)),
             "-Infinity" => Ok(Value(f64::NEG_INFINITY)),
-            "NaN" => Ok(Value(f64::NAN)),
+            "NaN" => Ok(Value(f64::from_bits(NORMAL_NAN_BITS))),
             _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
         }
     }

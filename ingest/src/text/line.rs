@@ -301,7 +301,8 @@ fn unescape(text: &str, quotes: bool) -> Cow<'_, str> {
 fn float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     if value.is_nan() {
-        return Some(f64::from_bits(NORMAL_NAN_BITS));
+        // Go has no NaN with a sign.
+        return text.starts_with(['n', 'N']).then(|| f64::from_bits(NORMAL_NAN_BITS));
     }
     let is_named = text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
     (value.is_finite() || is_named).then_some(value)
@@ -357,5 +358,5 @@ fn excerpt(text: &str) -> String {
 const KIND_HISTOGRAM: i32 = 3;
 const KIND_SUMMARY: i32 = 5;
 /// The bits of a NaN in Prometheus that is not a staleness marker.
-const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
+pub(super) const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
 const EXCERPT_LEN_MAX: usize = 32;

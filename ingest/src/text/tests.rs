@@ -53,6 +53,7 @@ fn lines_of_both_formats_are_read() {
         (Text, "a 1 2 3", "! expected the end of the line, got \"3\""),
         (Text, "a 1 1.5", "! invalid timestamp \"1.5\" of a sample"),
         (Text, "a 1e400", "! invalid value \"1e400\" of a sample"),
+        (Text, "a -nan", "! invalid value \"-nan\" of a sample"),
         (Text, "a 0x1p1", "! invalid value \"0x1p1\" of a sample"),
         (Text, "1a 1", "! expected a metric name, got \"1a 1\""),
         (Text, "a{b} 1", "! expected = after a label name, got \"} 1\""),
