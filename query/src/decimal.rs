@@ -15,6 +15,10 @@ pub struct Plain(pub f64);
 #[derive(Debug, Clone, Copy)]
 pub struct General(pub f64);
 
+/// Formats as Go's `'e', -1`: with an exponent.
+#[derive(Debug, Clone, Copy)]
+pub struct Scientific(pub f64);
+
 /// Formats as sample values in Prometheus' JSON: with an exponent below 1e-6 and from 1e21 on.
 #[derive(Debug, Clone, Copy)]
 pub struct Json(pub f64);
@@ -228,6 +232,16 @@ impl Display for Json {
     }
 }
 
+impl Display for Scientific {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match Digits::of(self.0) {
+            Some(digits) => digits.write_exponent(f),
+            None if self.0 == 0.0 => f.write_str(if self.0.is_sign_negative() { "-0e+00" } else { "0e+00" }),
+            None => write_special(f, self.0),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,6 +275,21 @@ mod tests {
     fn ties_are_formatted_with_an_even_last_digit() {
         for (value, expect) in TIES {
             assert_eq!(Plain(value).to_string(), expect);
+        }
+    }
+
+    #[test]
+    fn scientific_floats_have_an_exponent() {
+        for (value, expect) in [
+            (0.0, "0e+00"),
+            (-0.0, "-0e+00"),
+            (1.0, "1e+00"),
+            (-1234.5, "-1.2345e+03"),
+            (2e14 + 0.625, "2.0000000000000062e+14"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(Scientific(value).to_string(), expect);
         }
     }
 

@@ -54,11 +54,6 @@ impl AlertsMax {
         Ok(new)
     }
 
-    /// Adds alerts that were counted before.
-    pub(crate) fn add(&self, n: usize) {
-        self.used.fetch_add(n, Ordering::Relaxed);
-    }
-
     /// Removes alerts.
     pub(crate) fn remove(&self, n: usize) {
         self.used.fetch_sub(n, Ordering::Relaxed);

@@ -35,6 +35,8 @@ pub struct Rule {
 #[derive(Debug, Default)]
 pub(crate) struct RuleState {
     pub(crate) alerts: Alerts,
+    /// `true` if another rule has taken over the alerts.
+    is_counted_elsewhere: bool,
     /// `true` if alerts of an earlier process have been restored.
     pub(crate) is_restored: bool,
     /// The series of the previous evaluation.
@@ -183,6 +185,12 @@ impl Rule {
         }
     }
 
+    /// Returns the error of the last evaluation, if it failed.
+    #[must_use]
+    pub fn last_error(&self) -> Option<String> {
+        self.state.lock().evaluations.back()?.error.clone()
+    }
+
     /// Checks whether the rule may have `n` alerts now.
     ///
     /// # Errors
@@ -205,8 +213,9 @@ impl Rule {
 
     /// Takes over alerts, written series and evaluations of the same rule before a reload.
     pub(crate) fn carry_over(&self, from_rule: &Self) {
-        let (state, from) = (&mut *self.state.lock(), from_rule.state.lock());
-        self.alerts_max.add(from.alerts.len());
+        let (state, from) = (&mut *self.state.lock(), &mut *from_rule.state.lock());
+        // They count once, although the API shows those of the old rule until the end of the reload.
+        from.is_counted_elsewhere = true;
         state.alerts = from.alerts.clone();
         state.is_restored = from.is_restored;
         state.written = from.written.clone();
@@ -231,8 +240,10 @@ impl Rule {
 
 impl Drop for Rule {
     fn drop(&mut self) {
-        let n_alerts = self.state.lock().alerts.len();
-        self.alerts_max.remove(n_alerts);
+        let state = self.state.lock();
+        if !state.is_counted_elsewhere {
+            self.alerts_max.remove(state.alerts.len());
+        }
     }
 }
 

@@ -47,8 +47,8 @@ impl Schedule {
     /// Returns the last evaluation time at or before `now`.
     #[must_use]
     pub fn at_or_before(&self, now: Time) -> Time {
-        let shifted = now.ns() - self.offset_ns;
-        Time::from_ns(shifted - shifted % self.interval_ns + self.offset_ns)
+        let shifted = now.ns().saturating_sub(self.offset_ns);
+        Time::from_ns((shifted - shifted % self.interval_ns).saturating_add(self.offset_ns))
     }
 
     /// Returns the evaluation time after `tick`.

@@ -44,7 +44,7 @@ pub use json::{to_json, to_json_within};
 pub use parser::{parse_description, parse_metric, parse_selector};
 pub use pretty::{prettify, prettify_within};
 pub use printer::{print, print_label, print_matchers};
-pub use quote::{code_point, quoted, unquote};
+pub use quote::{code_point, quoted, quoted_char, unquote};
 pub use selectors::selectors;
 
 use ast::Expr;

@@ -116,7 +116,8 @@ pub fn quoted(text: impl AsRef<[u8]>) -> String {
 }
 
 /// Returns a character in single quotes, like Go's `%q`. The end of the text is shown as the replacement character.
-pub(super) fn quoted_char(c: Option<char>) -> String {
+#[must_use]
+pub fn quoted_char(c: Option<char>) -> String {
     let mut out = String::from("'");
     let _ = write_escaped(&mut out, c.unwrap_or(char::REPLACEMENT_CHARACTER), '\'');
     out.push('\'');

@@ -44,13 +44,14 @@ pub(super) fn repeated_in_manifests(files: &[RawFile]) -> Vec<FileError> {
     for (f, file) in files.iter().enumerate() {
         let Some(manifest) = &file.manifest else { continue };
         for (g, group) in file.groups.iter().enumerate() {
-            let position = file.locate(&group_path(g, []));
             match first.entry((manifest, &group.name)) {
-                Entry::Vacant(entry) => drop(entry.insert((f, position))),
+                Entry::Vacant(entry) => drop(entry.insert((f, g))),
                 // A repetition in the same manifest is an error of its own.
                 Entry::Occupied(entry) if entry.get().0 == f => {}
                 Entry::Occupied(entry) => {
-                    let positions = entry.get().1.into_iter().chain(position).collect();
+                    // Parses the text again.
+                    let position = |(f, g): (usize, usize)| files[f].locate(&group_path(g, []));
+                    let positions = [*entry.get(), (f, g)].into_iter().filter_map(position).collect();
                     let message = format!("groupname: {} is repeated in two manifests", quoted(&group.name));
                     errors.push(FileError::new(positions, message).within(manifest));
                 }

@@ -329,7 +329,11 @@ fn all_rules_together_have_a_maximum_of_alerts() {
     let errors: Vec<String> = (0..2).filter_map(|idx| error(&group, idx)).collect();
     assert_eq!(errors, ["4 alerts of all rules exceed the limit of 3 (--rules.alerts-max)"]);
     assert_eq!(alerts_max.used(), 3);
+    let (reloaded, _) = set_of(&set, &text.replace("name: g,", "name: g, interval: 2m,"), &alerts_max);
+    assert_eq!(alerts_max.used(), 3, "alerts that another rule takes over count once");
     drop((set, group));
+    assert_eq!(alerts_max.used(), 3);
+    drop(reloaded);
     assert_eq!(alerts_max.used(), 0);
 }
 

@@ -97,8 +97,8 @@ pub(super) fn call(environment: &Environment<'_>, name: &str, args: &[Value]) ->
         ("match", _) => matches(environment, text(0), text(1)).map(Value::Bool),
         ("reReplaceAll", _) => replace_all(environment, text(0), text(1), text(2)).map(Value::string),
         ("parseDuration", _) => {
-            let (sign, text) = text(0).strip_prefix('-').map_or((1.0, text(0)), |text| (-1.0, text));
-            Ok(Value::Float(sign * parse_duration(text)? as f64 / 1000.0))
+            let (sign, text) = text(0).strip_prefix('-').map_or((1, text(0)), |text| (-1, text));
+            Ok(Value::Float((sign * parse_duration(text)?) as f64 / 1000.0))
         }
         ("humanize", [value]) => to_float(value).and_then(|number| string(humanize(number))),
         ("humanize1024", [value]) => to_float(value).and_then(|number| string(humanize_1024(number))),

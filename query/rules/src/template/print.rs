@@ -1,8 +1,8 @@
 //! Values as text: Go's `fmt.Sprint`, `Sprintln` and `Sprintf`.
 
 use varve_query::VectorSample;
-use varve_query::decimal::General;
-use varve_query::promql::{code_point, quoted};
+use varve_query::decimal::{General, Scientific};
+use varve_query::promql::{code_point, quoted, quoted_char};
 
 use super::SIZE_MAX;
 use super::value::{Basic, Value};
@@ -326,7 +326,7 @@ impl Printer {
         let code = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
         match verb {
             'c' => return self.pad(&code.to_string()),
-            'q' => return self.pad(&format!("'{}'", quoted(code.to_string()).trim_matches('"'))),
+            'q' => return self.pad(&quoted_char(Some(code))),
             'U' if self.flags.sharp => return self.pad_spaces(&code_point(code)),
             'U' => return self.pad_spaces(&format!("U+{number:04X}")),
             _ => {}
@@ -384,7 +384,7 @@ impl Printer {
 #[must_use]
 pub fn scientific(value: f64) -> String {
     match value.is_finite() {
-        true => with_exponent(&format!("{value:e}")),
+        true => Scientific(value).to_string(),
         false => float(value, 'e', None).replace("+NaN", "NaN"),
     }
 }

@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
         for group in &self.groups {
             group.evaluate(Time::from_ms(now_ms), Mode::Live, &self.store, &self.settings);
             for rule in &group.rules {
-                if let Some(error) = rule.status().last().and_then(|record| record.error.clone()) {
+                if let Some(error) = rule.last_error() {
                     let time = Duration::from_millis(now_ms.max(0) as u64);
                     let time = crate::template::print_duration(time);
                     errors.push(format!("    rule: {}, time: {time}, err: {error}", rule.definition.name));
