@@ -13,7 +13,8 @@ use varve_query::promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
 use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
-use varve_rules::{AlertsMax, Group, Mode, Notification, Settings, Threads, Time};
+use varve_rules::{Alert, AlertState, AlertsMax, Group, Mode, Notification, Settings, Threads, Time};
+use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::select::SelectHints;
 use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext, Sample, TimeRange};
@@ -31,6 +32,8 @@ const EVALUATIONS_MAX: i64 = 1_000_000;
 const FIRINGS_MAX: usize = 10_000;
 /// Number of evaluations whose results are computed at once.
 const STEPS_AT_ONCE: i64 = 500;
+/// Approximate memory of a label of a period besides its strings.
+const LABEL_SIZE: usize = 64;
 /// Maximum number of alerts at a time.
 const ALERTS_MAX: usize = 100_000;
 
@@ -71,7 +74,12 @@ schema! {
 
 /// POST /api/v1/rules/backtest.
 pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
-    let TimeRange { start_ms, end_ms } = form.time_range()?;
+    let missing = |name| ApiError::invalid_parameter(name, "the parameter is required");
+    let time = |name| form.optional_time_ms(name)?.ok_or_else(|| missing(name));
+    let (start_ms, end_ms) = (time("start")?, time("end")?);
+    if end_ms < start_ms {
+        return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
+    }
     let (timeout, app) = (form.timeout()?, state.app.clone());
     run(&state, RequestClass::Query, timeout, move |work| {
         let mut charge = work.ctx.charge();
@@ -84,18 +92,20 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
         for file in &parsed.files {
             out.warnings.extend(missing_series(work, file, TimeRange { start_ms, end_ms })?);
         }
+        // One more shows that there are too many.
+        let mut left = FIRINGS_MAX + 1;
         let files = parsed.files.into_iter().map(only_alerts);
         for definition in files.flat_map(|file| file.groups).filter(|group| !group.rules.is_empty()) {
             let alerts_max = Arc::new(AlertsMax::new(ALERTS_MAX));
             let group = Group::new(path.into(), definition, default_interval, false, &alerts_max);
-            let rules = run_group(work, &group, &settings, (start_ms, end_ms))?;
-            out.rules.extend(rules);
+            let mut firings = Firings::new(work, &group, left);
+            out.rules.extend(run_group(work, &group, &settings, (start_ms, end_ms), &mut firings)?);
+            left = firings.left;
+            charge.absorb(firings.charge);
         }
-        let mut left = FIRINGS_MAX;
-        for rule in &mut out.rules {
-            out.is_truncated |= rule.firings.len() > left;
-            rule.firings.truncate(left);
-            left -= rule.firings.len();
+        if left == 0 {
+            out.is_truncated = true;
+            out.rules.iter_mut().rev().find_map(|rule| rule.firings.pop());
         }
         work.respond_json(&out)
     })
@@ -145,6 +155,7 @@ fn run_group(
     group: &Group,
     settings: &Settings,
     (start_ms, end_ms): (i64, i64),
+    firings: &mut Firings,
 ) -> Result<Vec<BacktestedRule>, ApiError> {
     let schedule = group.schedule();
     let mut tick = schedule.at_or_before(Time::from_ms(start_ms));
@@ -162,67 +173,65 @@ fn run_group(
         store: &work.store,
         ctx: &work.ctx,
         interval_ms,
-        offset_ms,
         end_ms: end_ms - offset_ms,
         results: Mutex::default(),
-        firings: Mutex::new(Firings::default()),
     };
     let mut failures = vec![(0_u64, String::new()); group.rules.len()];
     for _ in 0..n_ticks {
         work.ctx.check()?;
         let _durations = group.evaluate(tick, Mode::Live, &history, settings);
-        history.firings.lock().end_others(tick.ms());
-        for (rule, (n_failures, last_error)) in group.rules.iter().zip(&mut failures) {
-            if let Some(error) = rule.status().last().and_then(|last| last.error.clone()) {
+        for (idx, (rule, (n_failures, last_error))) in group.rules.iter().zip(&mut failures).enumerate() {
+            if let Some(error) = rule.last_error() {
                 *n_failures += 1;
                 *last_error = error;
             }
+            firings.note(idx, rule.status().alerts, tick.ms());
         }
+        firings.end_others(tick.ms())?;
         tick = schedule.after(tick);
     }
     work.ctx.check()?;
-    let mut firings = std::mem::take(&mut *history.firings.lock()).finish();
     Ok(group
         .rules
         .iter()
         .zip(failures)
-        .map(|(rule, (failures, last_error))| BacktestedRule {
+        .zip(firings.finish()?)
+        .map(|((rule, (failures, last_error)), firings)| BacktestedRule {
             group: group.name().to_owned(),
             name: rule.definition.name.clone(),
             query: rule.expr.to_string(),
             evaluations: n_ticks.max(0).cast_unsigned(),
             failures,
             last_error,
-            firings: firings.remove(&rule.definition.name).unwrap_or_default(),
+            firings,
         })
         .collect())
 }
 
-/// The store as a group sees it at past times. Keeps what the group would write.
+/// The store as a group sees it at past times.
 struct History<'a> {
     store: &'a Store,
     ctx: &'a QueryContext,
     interval_ms: i64,
-    /// The query offset.
-    offset_ms: i64,
     /// The last evaluation.
     end_ms: i64,
     /// Results of expressions at the next evaluations.
     results: Mutex<BTreeMap<String, Results>>,
-    firings: Mutex<Firings>,
 }
 
 struct Results {
     until_ms: i64,
     series: Vec<MatrixSeries>,
-    _charge: varve_tsdb::context::Charge,
+    _charge: Charge,
 }
 
-/// Periods of firing, by the name of the alert.
-#[derive(Default)]
+/// Periods of firing of a group's rules, which are numbered.
 struct Firings {
-    open: BTreeMap<Labels, Open>,
-    ended: BTreeMap<String, Vec<Firing>>,
+    open: BTreeMap<(usize, Labels), Open>,
+    ended: Vec<Vec<Firing>>,
+    /// Number of periods that may still be added.
+    left: usize,
+    charge: Charge,
 }
 
 struct Open {
@@ -232,36 +241,51 @@ struct Open {
 }
 
 impl Firings {
-    /// Ends the alerts that do not fire at this time.
-    fn end_others(&mut self, time_ms: i64) {
-        for (labels, open) in self.open.extract_if(.., |_, open| !std::mem::take(&mut open.is_continued)) {
-            end(&mut self.ended, &labels, &open, time_ms);
+    fn new(work: &Work, group: &Group, left: usize) -> Self {
+        let ended = group.rules.iter().map(|_| Vec::new()).collect();
+        Self { open: BTreeMap::new(), ended, left, charge: work.ctx.charge() }
+    }
+
+    /// Notes the alerts of a rule after its evaluation at a time. As in a live server, alerts continue if the
+    /// evaluation has failed.
+    fn note(&mut self, rule_idx: usize, alerts: Vec<Alert>, time_ms: i64) {
+        for alert in alerts.into_iter().filter(|alert| alert.state == AlertState::Firing) {
+            let open = Open { active_at_ms: alert.active_at.ms(), fired_at_ms: time_ms, is_continued: true };
+            self.open.entry((rule_idx, alert.labels)).or_insert(open).is_continued = true;
         }
     }
 
-    fn finish(mut self) -> BTreeMap<String, Vec<Firing>> {
-        for (labels, open) in std::mem::take(&mut self.open) {
-            end(&mut self.ended, &labels, &open, 0);
+    /// Ends the alerts that [`Firings::note`] did not get at this time.
+    fn end_others(&mut self, time_ms: i64) -> Result<(), ApiError> {
+        let ended = self.open.extract_if(.., |_, open| !std::mem::take(&mut open.is_continued));
+        ended
+            .collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|((rule_idx, labels), open)| self.end(rule_idx, &labels, &open, time_ms))
+    }
+
+    /// Returns the periods by rule. Those of alerts that still fire have no end.
+    fn finish(&mut self) -> Result<Vec<Vec<Firing>>, ApiError> {
+        for ((rule_idx, labels), open) in std::mem::take(&mut self.open) {
+            self.end(rule_idx, &labels, &open, 0)?;
         }
-        for firings in self.ended.values_mut() {
+        for firings in &mut self.ended {
             firings.sort_by_key(|firing| firing.fired_at_ms);
         }
-        self.ended
+        Ok(std::mem::take(&mut self.ended))
     }
-}
 
-fn end(ended: &mut BTreeMap<String, Vec<Firing>>, labels: &Labels, open: &Open, resolved_at_ms: i64) {
-    let name = labels.get("alertname").unwrap_or_default();
-    let firings = ended.entry(name.to_owned()).or_default();
-    // One more shows that there are too many.
-    if firings.len() <= FIRINGS_MAX {
-        let kept = labels.iter().filter(|(name, _)| !["alertstate", METRIC_NAME].contains(name));
-        firings.push(Firing {
-            labels: kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+    fn end(&mut self, rule_idx: usize, labels: &Labels, open: &Open, resolved_at_ms: i64) -> Result<(), ApiError> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
+        self.left = left;
+        self.charge.grow(labels.size() + labels.len() * LABEL_SIZE + size_of::<Firing>())?;
+        self.ended[rule_idx].push(Firing {
+            labels: labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             active_at_ms: open.active_at_ms,
             fired_at_ms: open.fired_at_ms,
             resolved_at_ms,
         });
+        Ok(())
     }
 }
 
@@ -299,20 +323,7 @@ impl Storage for History<'_> {
         Ok(Answer { samples, ..Answer::default() })
     }
 
-    fn append(&self, _: &RuleRef<'_>, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
-        let mut firings = self.firings.lock();
-        // `ALERTS` and `ALERTS_FOR_STATE` of an alert follow each other.
-        for pair in samples.chunks_exact(2) {
-            let [alert, since] = pair else { continue };
-            if alert.labels.get("alertstate") == Some("firing") && alert.sample.value == 1.0 {
-                let open = Open {
-                    active_at_ms: (since.sample.value * 1000.0) as i64,
-                    fired_at_ms: alert.sample.timestamp_ms + self.offset_ms,
-                    is_continued: true,
-                };
-                firings.open.entry(alert.labels.clone()).or_insert(open).is_continued = true;
-            }
-        }
+    fn append(&self, _: &RuleRef<'_>, _: OutputKind, _: &[Output]) -> Result<Vec<Rejected>, Failure> {
         Ok(Vec::new())
     }
 

@@ -213,9 +213,11 @@ fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found, ApiError> {
     })
 }
 
-/// Returns why the alerts of a rule fire or do not, without the full stop.
+/// Returns why the alerts of a rule fire or do not, without the full stop. The alerts are those of now, so they count
+/// only if no evaluation is later than the time.
 fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -> String {
-    let of = |state| status.alerts.iter().filter(move |alert| alert.state == state);
+    let is_past = status.last().is_some_and(|last| time_ms < last.tick.ms());
+    let of = |state| status.alerts.iter().filter(move |alert| !is_past && alert.state == state);
     match of(AlertState::Firing).count() {
         0 => {}
         1 => return "1 alert fires".to_owned(),
@@ -230,6 +232,7 @@ fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -
     }
     match steps.first() {
         None => "the expression is a number".to_owned(),
+        Some(whole) if whole.shown.series > 0 && is_past => format!("{} series match", whole.shown.series),
         Some(whole) if whole.shown.series > 0 => {
             format!("{} series match, and become alerts at the next evaluation", whole.shown.series)
         }
