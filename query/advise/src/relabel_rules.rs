@@ -107,7 +107,7 @@ fn add(rules: &mut Vec<Rule>, job: &str, of: &str, unused: &[&Finding], label: O
     sizes.sort_unstable();
     let names: Vec<_> = sizes.iter().map(|(name, _)| *name).collect();
     let mut rest = &sizes[..];
-    let what = label.map_or_else(|| "metrics".to_owned(), |label| format!("metrics without label {label}"));
+    let what = label.map_or_else(|| "metrics".to_owned(), |label| format!("metrics without label {label:?}"));
     for (part, n_names) in alternations(&names, REGEX_SIZE_MAX) {
         let (own, others) = rest.split_at(n_names);
         rest = others;
@@ -246,6 +246,17 @@ mod tests {
             label,
         ];
         check(options, &serde_json::json!({"write_relabel_configs": rules}));
+    }
+
+    #[test]
+    fn a_label_name_cannot_add_rules() {
+        let label = "x\n  - action: drop".to_owned();
+        let unused = vec![Finding { label, ..finding(Kind::Label, "j", "d") }];
+        let findings = Findings { totals: Totals::default(), unused, unread: Vec::new(), nameless: Vec::new() };
+        let options = Options { dialect: Dialect::Prometheus, enforce: true, labels: true };
+        let text = RelabelRules::of(&findings, options).text;
+        let rules: serde_json::Value = serde_yaml_ng::from_str(&text).unwrap();
+        assert_eq!(rules["write_relabel_configs"].as_array().unwrap().len(), 1, "{text}");
     }
 
     #[test]
