@@ -212,7 +212,8 @@ impl Evaluator<'_> {
                 n_samples += n_points;
                 held.grow(n_points)?;
                 let histograms_size: usize = histograms.iter().map(|point| point.histogram.size()).sum();
-                charge.grow(points.len() * size_of::<Point>() + histograms_size + input.labels.size())?;
+                let size = points.len() * size_of::<Point>() + histograms.len() * size_of::<HistogramPoint>();
+                charge.grow(size + histograms_size + input.labels.size() + 2 * size_of::<MatrixSeries>())?;
                 if !(points.is_empty() && histograms.is_empty()) {
                     result.push(MatrixSeries { labels: input.labels.clone(), points, histograms });
                 }
