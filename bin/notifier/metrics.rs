@@ -1,7 +1,10 @@
 //! Prometheus' metrics of notifications, by Alertmanager.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
 
 use crate::server::metrics::SummaryVec;
@@ -20,11 +23,19 @@ pub(crate) struct NotifierMetrics {
     pub(crate) queue_length: IntGaugeVec,
     pub(crate) queue_capacity: IntGauge,
     pub(crate) discovered: IntGauge,
+    /// Number of senders by URL.
+    pub(crate) senders: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 impl NotifierMetrics {
-    /// Creates the metrics of an Alertmanager, at zero.
+    /// Creates the metrics of a sender's Alertmanager, at zero unless another sender to it has created them.
     pub(super) fn create(&self, url: &str) {
+        let mut senders = self.senders.lock();
+        let n_senders = senders.entry(url.to_owned()).or_default();
+        *n_senders += 1;
+        if *n_senders > 1 {
+            return;
+        }
         for counter in [&self.errors, &self.sent, &self.dropped] {
             counter.with_label_values(&[url]);
         }
@@ -37,8 +48,15 @@ impl NotifierMetrics {
         self.latency_histogram.with_label_values(&[url]).observe(latency.as_secs_f64());
     }
 
-    /// Removes the metrics of an Alertmanager. Ignores errors, because unused metrics do not exist.
+    /// Removes the metrics of a sender's Alertmanager, unless another sender to it is left: an old sender drains while
+    /// its successor already sends. Ignores errors, because unused metrics do not exist.
     pub(super) fn remove(&self, url: &str) {
+        let mut senders = self.senders.lock();
+        if let Some(n_senders) = senders.get_mut(url).filter(|n_senders| **n_senders > 1) {
+            *n_senders -= 1;
+            return;
+        }
+        senders.remove(url);
         for counter in [&self.errors, &self.sent, &self.dropped] {
             drop(counter.remove_label_values(&[url]));
         }

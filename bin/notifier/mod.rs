@@ -253,6 +253,9 @@ impl Notifier {
     /// Sets the targets that a source has found.
     fn found(&self, source: &Source, groups: &[TargetGroup]) {
         let mut state = self.state.write();
+        if state.is_stopped {
+            return;
+        }
         let mut removed = Vec::new();
         for set in &mut state.sets {
             let mut changed =

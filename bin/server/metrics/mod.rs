@@ -9,6 +9,7 @@ mod store;
 mod summary;
 mod table;
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::proto::MetricFamily;
@@ -144,6 +145,7 @@ impl Metrics {
                 queue_length: gauges("prometheus_notifications_queue_length")?,
                 queue_capacity: gauge("prometheus_notifications_queue_capacity")?,
                 discovered: gauge("prometheus_notifications_alertmanagers_discovered")?,
+                senders: Arc::default(),
             },
             traces: TraceMetrics {
                 sent: counter("varve_traces_spans_sent_total")?,
