@@ -1,6 +1,6 @@
 //! Faults that no request of a client causes, injected into a server without listeners.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn is_true(app: &App, expr: &str) -> bool {
     let store = app.store().unwrap();
     // Samples of one millisecond would be duplicates.
     std::thread::sleep(Duration::from_millis(2));
-    scrape(app, &store, "a:9898").unwrap();
+    scrape(app, &store, "a:9898", &BTreeSet::new()).unwrap();
     let times = Times::Instant(store.db.own_now_ms());
     let QueryResult { value, .. } =
         store.engine.run(&store.db, &QueryContext::unbounded(), &Request::new(expr, times)).unwrap();

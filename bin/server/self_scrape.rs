@@ -2,6 +2,7 @@
 //!
 //! The first scrape runs as soon as the store is open, so that a first query has a result.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use tokio::time::MissedTickBehavior;
 use varve_tsdb::labels::{METRIC_NAME, Metadata};
+use varve_tsdb::staleness::STALE_NAN_BITS;
 use varve_tsdb::{Labels, Sample};
 
 use super::app::App;
@@ -23,17 +25,22 @@ pub(crate) async fn run(app: Arc<App>, address: String, interval: Duration) {
     let instance = instance(&address, &machine::hostname());
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    // The series of the last scrape.
+    let mut last = Arc::default();
     loop {
         ticks.tick().await;
         let Some(store) = app.store() else { return };
-        let (app, instance) = (Arc::clone(&app), instance.clone());
-        let scraped = tokio::task::spawn_blocking(move || {
-            if let Err(reason) = scrape(&app, &store, &instance) {
+        let (app, instance, before) = (Arc::clone(&app), instance.clone(), Arc::clone(&last));
+        let scraped = tokio::task::spawn_blocking(move || match scrape(&app, &store, &instance, &before) {
+            Ok(stored) => Arc::new(stored),
+            Err(reason) => {
                 app.metrics.self_scrapes_failed.inc();
                 tracing::warn!(reason, "Self-scrape failed");
+                before
             }
         });
-        let _panic_is_logged = scraped.await;
+        // A panic is logged.
+        last = scraped.await.unwrap_or(last);
     }
 }
 
@@ -46,8 +53,14 @@ fn instance(address: &str, hostname: &str) -> String {
     }
 }
 
-/// Stores the metrics of this moment.
-pub(crate) fn scrape(app: &App, store: &Store, instance: &str) -> Result<(), String> {
+/// Stores the metrics of this moment, and staleness markers for series that only the last scrape had. Returns the
+/// series of this scrape.
+pub(crate) fn scrape(
+    app: &App,
+    store: &Store,
+    instance: &str,
+    last: &BTreeSet<Labels>,
+) -> Result<BTreeSet<Labels>, String> {
     let started = Instant::now();
     let timestamp_ms = store.db.own_now_ms();
     let families = app.gather();
@@ -60,10 +73,13 @@ pub(crate) fn scrape(app: &App, store: &Store, instance: &str) -> Result<(), Str
         ("scrape_samples_post_metric_relabeling", n_scraped),
     ];
     scraped.extend(report.map(|(name, value)| (labels(name, &[], instance), value)));
+    let stored: BTreeSet<Labels> = scraped.iter().map(|(labels, _)| labels.clone()).collect();
+    let vanished = last.difference(&stored).map(|labels| (labels.clone(), f64::from_bits(STALE_NAN_BITS)));
+    scraped.extend(vanished.collect::<Vec<_>>());
     let samples: Vec<_> = scraped.into_iter().map(|(labels, value)| (labels, Sample { timestamp_ms, value })).collect();
     let rejects = store.receiver.append_own(&samples).map_err(|error| error.to_string())?;
     store.db.set_metadata(families.iter().map(metadata)).map_err(|error| error.to_string())?;
-    if rejects.is_empty() { Ok(()) } else { Err(rejects.to_string()) }
+    if rejects.is_empty() { Ok(stored) } else { Err(rejects.to_string()) }
 }
 
 /// Flattens families into series as the text format does: a histogram has buckets, a sum and a count.
