@@ -181,7 +181,7 @@ impl App {
             rules = Some(prepared);
             Ok(())
         });
-        // Waits for evaluations, so not while requests wait for the configuration.
+        // Waits for evaluations.
         rules.into_iter().for_each(|rules| self.rules.apply(rules));
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());
         match &reloaded {

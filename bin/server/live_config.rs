@@ -76,22 +76,22 @@ impl LiveConfig {
         self.state.read().status
     }
 
-    /// Reads the file again and puts it into force. `apply` does the same for the rest of the server. Returns the
-    /// changed keys.
+    /// Reads the file again and puts it into force. `apply` does the same for the rest of the server; meanwhile the old
+    /// configuration can be read. Returns the changed keys. The caller reloads once at a time.
     ///
     /// # Errors
     /// The errors of [`Config::load`] and `apply`, and if a setting that needs a restart has changed.
     pub(crate) fn reload(&self, apply: impl FnOnce(&Config) -> Result<()>) -> Result<Vec<String>> {
         let read = self.path.as_deref().map(Config::load).transpose().map(Option::unwrap_or_default);
-        let mut state = self.state.write();
         let checked = read.and_then(|config| {
-            let changed = config.keys_that_differ(&state.config);
+            let changed = config.keys_that_differ(&self.current());
             if let Some(key) = changed.iter().find(|key| config::needs_restart(key)) {
                 bail!("{key}: a change takes effect with a restart only");
             }
             apply(&config)?;
             Ok((config, changed))
         });
+        let mut state = self.state.write();
         state.status.is_success = checked.is_ok();
         let (config, changed) = checked?;
         state.config = Arc::new(config);
