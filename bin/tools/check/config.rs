@@ -227,10 +227,27 @@ pub(super) fn text(of: &Value, key: &str) -> Option<String> {
     of.get(key)?.as_str().map(str::to_owned)
 }
 
+/// Returns the text of a duration: a number is one, too, and 0 needs no unit.
+pub(super) fn duration_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => Some(number.to_string()),
+        value => value.as_str().map(str::to_owned),
+    }
+}
+
+/// Returns a boolean in the spelling of YAML 1.1, as Prometheus reads it.
+pub(super) fn boolean(value: &Value) -> Option<bool> {
+    match value.as_str() {
+        Some("y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON") => Some(true),
+        Some("n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF") => Some(false),
+        _ => value.as_bool(),
+    }
+}
+
 pub(super) fn duration(of: &Value, key: &str) -> Result<Option<Duration>> {
     let Some(value) = of.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
-    let text = value.as_str().with_context(|| format!("{key}: expected a duration"))?;
-    parse_duration(text).map(Some).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))
+    let text = duration_text(value).with_context(|| format!("{key}: expected a duration"))?;
+    parse_duration(&text).map(Some).map_err(|reason| anyhow::anyhow!("{key}: {reason}"))
 }
 
 /// Returns the files that match the patterns. A pattern without a wildcard must match a file.

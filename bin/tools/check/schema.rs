@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail, ensure};
 use serde_yaml_ng::{Mapping, Value};
 
+use super::config::{boolean, duration_text};
 use crate::quantity::{parse_duration, parse_size};
 
 const SCHEMA: &str = include_str!("prometheus-3.16.yaml");
@@ -72,11 +73,7 @@ fn check_scalar(value: &Value, kind: &str) -> Result<()> {
             let is_valid = value.as_mapping().is_some_and(|texts| texts.values().all(is_scalar));
             ensure!(is_valid, "expected a mapping of strings");
         }
-        // As in YAML 1.1.
-        "bool" => {
-            let is_valid = value.is_bool() || matches!(value.as_str(), Some("yes" | "no" | "on" | "off"));
-            ensure!(is_valid, "expected true or false");
-        }
+        "bool" => ensure!(boolean(value).is_some(), "expected true or false"),
         "lists" => {
             let is_list =
                 |value: &Value| value.is_null() || value.as_sequence().is_some_and(|texts| texts.iter().all(is_scalar));
@@ -91,8 +88,8 @@ fn check_scalar(value: &Value, kind: &str) -> Result<()> {
         "number" => ensure!(value.is_number(), "expected a number"),
         "count" => ensure!(value.as_f64().is_some_and(|n| n >= 0.0), "expected a number that is not negative"),
         "duration" => {
-            let text = value.as_str().context("expected a duration")?;
-            parse_duration(text).map_err(anyhow::Error::msg)?;
+            let text = duration_text(value).context("expected a duration")?;
+            parse_duration(&text).map_err(anyhow::Error::msg)?;
         }
         known => {
             let text = text_of(value);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_yaml_ng::{Mapping, Value};
 use varve_tsdb::labels::is_legacy_name;
 
-use super::config::{duration, items, text};
+use super::config::{boolean, duration, items, text};
 use crate::client::{RESERVED_HEADERS, RESERVED_HTTP_HEADERS};
 use crate::config::alerting::FileDiscovery;
 use crate::config::parse_rules;
@@ -28,7 +28,7 @@ const ALTERNATIVES: [&[&str]; 8] = [
 ];
 /// Kinds of authentication of which a mapping may have one.
 const AUTHENTICATION: [&str; 5] = ["basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file"];
-/// Headers that Prometheus sets itself, in lower case.
+/// Keys of lists of relabel rules.
 const RELABELLING: [&str; 4] =
     ["alert_relabel_configs", "metric_relabel_configs", "relabel_configs", "write_relabel_configs"];
 /// Mappings whose keys users choose.
@@ -174,8 +174,7 @@ fn check_mapping(value: &Value, scope: Scope<'_>) -> Result<()> {
 }
 
 fn check_proxy(value: &Value) -> Result<()> {
-    let is_true = |value: &Value| value.as_bool() == Some(true) || matches!(value.as_str(), Some("yes" | "on"));
-    let is_from_environment = value.get("proxy_from_environment").is_some_and(is_true);
+    let is_from_environment = value.get("proxy_from_environment").and_then(boolean) == Some(true);
     let [has_url, has_exceptions] = ["proxy_url", "no_proxy"].map(|key| is_set(value, key));
     let has_header = value.get("proxy_connect_header").and_then(Value::as_mapping).is_some_and(|all| !all.is_empty());
     ensure!(!has_header || has_url || is_from_environment, "proxy_connect_header needs proxy_url");
@@ -228,7 +227,11 @@ fn check_files(discovery: &Value, folder: Option<&Path>) -> Result<()> {
 /// Checks the parts of a URL that Go's parser checks.
 fn check_url(url: &str) -> Result<()> {
     let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
-    ensure!(url.split('%').skip(1).all(is_escape), "{url:?} has an invalid escape");
+    let (path, fragment) = url.split_once('#').unwrap_or((url, ""));
+    // As in Go, the query may contain anything.
+    let path = path.split('?').next().unwrap_or_default();
+    let are_escapes = |text: &str| text.split('%').skip(1).all(is_escape);
+    ensure!(are_escapes(path) && are_escapes(fragment), "{url:?} has an invalid escape");
     ensure!(!url.starts_with(':'), "{url:?} has no scheme");
     let Some((scheme, after)) = url.split_once("//") else { return Ok(()) };
     let is_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));

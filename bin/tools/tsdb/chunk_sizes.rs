@@ -62,7 +62,8 @@ impl Sizes {
         let step = step(min, max);
         let start = min - min % step;
         let end = max - max % step + step;
-        let mut buckets = vec![0; usize::try_from((end - start) / step + 1).expect("about ten to a hundred steps")];
+        let mut buckets =
+            vec![0; usize::try_from((end - start) / step + 1).expect("a number of steps fits into usize")];
         for (size, n) in &self.0 {
             buckets[usize::try_from((size - start) / step).expect("below the number of buckets")] += n;
         }
