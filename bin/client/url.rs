@@ -46,7 +46,13 @@ impl Url {
         let (host, port) = split_port(authority).ok_or_else(expected)?;
         let port = port.unwrap_or(if is_https { 443 } else { 80 });
         let (host, path) = (host.to_owned(), path.trim_end_matches('/').to_owned());
-        let basic = user.map(|user| STANDARD.encode(&*Cow::from(percent_decode_str(user))));
+        let basic = user.map(|user| {
+            let mut user = Cow::from(percent_decode_str(user)).into_owned();
+            if !user.contains(&b':') {
+                user.push(b':');
+            }
+            STANDARD.encode(user)
+        });
         Ok(Self { is_https, host, port, path, basic })
     }
 
@@ -87,7 +93,8 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
             None => (authority, None),
         },
     };
-    let is_host = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_host =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\\".contains(&byte));
     let port = port.map(|port| port.parse().ok()).map_or(Some(None), |port: Option<u16>| port.map(Some))?;
     is_host(host).then_some((host, port))
 }

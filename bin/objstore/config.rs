@@ -33,6 +33,17 @@ const OTHER_TYPES: [&str; 8] = ["GCS", "AZURE", "SWIFT", "COS", "ALIYUNOSS", "BO
 /// Keys of S3 with no effect: uploads always carry a checksum, lists are always of version 2, and nothing is traced.
 const WITHOUT_EFFECT: [&str; 5] =
     ["disable_dualstack", "send_content_md5", "list_objects_version", "trace", "disable_multipart"];
+/// Keys of its `http_config` with no effect.
+const HTTP_WITHOUT_EFFECT: [&str; 8] = [
+    "idle_conn_timeout",
+    "response_header_timeout",
+    "tls_handshake_timeout",
+    "expect_continue_timeout",
+    "max_idle_conns",
+    "max_idle_conns_per_host",
+    "max_conns_per_host",
+    "disable_compression",
+];
 /// Keys of S3 that are not supported.
 const UNSUPPORTED: [&str; 4] = ["aws_sdk_auth", "signature_version2", "sts_endpoint", "put_user_metadata"];
 
@@ -112,6 +123,8 @@ struct S3Section {
 struct HttpSection {
     insecure_skip_verify: bool,
     tls_config: TlsSettings,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -197,6 +210,8 @@ impl S3Section {
                 ensure!(WITHOUT_EFFECT.contains(&key.as_str()), "unknown key {key}");
             }
         }
+        let unknown = self.http_config.rest.keys().find(|key| !HTTP_WITHOUT_EFFECT.contains(&key.as_str()));
+        ensure!(unknown.is_none(), "http_config: unknown key {}", unknown.map_or("", |key| key));
         ensure!(!self.bucket.is_empty(), "bucket is missing");
         ensure!(!self.endpoint.is_empty(), "endpoint is missing");
         ensure!(!self.endpoint.contains('/'), "endpoint {:?} is not a host with an optional port", self.endpoint);
@@ -279,7 +294,9 @@ fn is_empty(value: &Value) -> bool {
 
 /// Returns the region in the name of an endpoint of AWS, or the default region.
 fn endpoint_region(endpoint: &str) -> &str {
-    let rest = endpoint.strip_suffix(".amazonaws.com").and_then(|host| host.strip_prefix("s3"));
+    let host = endpoint.split(':').next().unwrap_or_default();
+    let name = host.strip_suffix(".amazonaws.com").or_else(|| host.strip_suffix(".amazonaws.com.cn"));
+    let rest = name.and_then(|name| name.strip_prefix("s3-fips").or_else(|| name.strip_prefix("s3")));
     let region = rest.map(|rest| rest.trim_start_matches(".dualstack").trim_start_matches(['.', '-']));
     region.filter(|region| !region.is_empty()).unwrap_or("us-east-1")
 }
@@ -322,6 +339,7 @@ mod tests {
             ("endpoint: s3-eu-west-1.amazonaws.com, bucket_lookup_type: path", false, "eu-west-1"),
             ("endpoint: s3.dualstack.us-west-2.amazonaws.com", true, "us-west-2"),
             ("endpoint: s3.amazonaws.com", true, "us-east-1"),
+            ("endpoint: s3-fips.us-gov-west-1.amazonaws.com", true, "us-gov-west-1"),
             ("endpoint: storage.googleapis.com, region: auto", true, "auto"),
             ("endpoint: minio, bucket_lookup_type: virtual-hosted, region: x", true, "x"),
         ] {
@@ -356,6 +374,7 @@ mod tests {
         check_s3(&format!("{S3}, endpoint: 'http://e'"), "endpoint \"http://e\" is not a host");
         check_s3(&format!("{S3}, endpoint: e, sts_endpoint: x"), "sts_endpoint is not supported");
         check_s3(&format!("{S3}, endpoint: e, colour: red"), "unknown key colour");
+        check_s3(&format!("{S3}, endpoint: e, http_config: {{insecure: true}}"), "http_config: unknown key insecure");
         check_s3(&format!("{S3}, endpoint: e, part_size: 1"), "part_size 1 is not between 5242880 and 67108864");
         check_s3(&format!("{S3}, endpoint: e, sse_config: {{type: SSE-C}}"), "type \"SSE-C\" is not SSE-S3 or SSE-KMS");
     }
