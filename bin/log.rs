@@ -128,8 +128,10 @@ fn write_logfmt<'a>(line: &mut String, fields: impl Iterator<Item = (&'a str, &'
     for (i, (name, value)) in fields.enumerate() {
         let space = if i == 0 { "" } else { " " };
         let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'='));
+        // Readers of logfmt know the escapes of JSON.
+        let quoted = serde_json::Value::from(value);
         let written =
-            if plain { write!(line, "{space}{name}={value}") } else { write!(line, "{space}{name}={value:?}") };
+            if plain { write!(line, "{space}{name}={value}") } else { write!(line, "{space}{name}={quoted}") };
         written.expect("a String takes everything");
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
     }
     let ms = timestamp_ms.unsigned_abs();
     out.extend_from_slice(itoa::Buffer::new().format(ms / 1000).as_bytes());
-    // Most times of a range query with milliseconds: formatting them generically takes longer than the seconds.
+    // Generic formatting of the three digits takes longer than formatting the seconds.
     let fraction = ms % 1000;
     if fraction > 0 {
         let digit = |unit: u64| b'0' + (fraction / unit % 10) as u8;

@@ -88,9 +88,8 @@ impl StaticFile {
     }
 
     async fn respond(&'static self, request: &HeaderMap, cache: HeaderValue) -> Response {
-        let etag = HeaderValue::from_static(self.etag);
         let common = [
-            (header::ETAG, etag.clone()),
+            (header::ETAG, HeaderValue::from_static(self.etag)),
             (header::CACHE_CONTROL, cache),
             (header::VARY, HeaderValue::from_static("Accept-Encoding")),
             (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
@@ -98,7 +97,8 @@ impl StaticFile {
             (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         ];
         let known = request.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if known.split(',').any(|tag| tag.trim() == self.etag) {
+        // A proxy that compresses makes the tag weak.
+        if known.split(',').any(|tag| tag.trim().trim_start_matches("W/") == self.etag) {
             return (StatusCode::NOT_MODIFIED, common).into_response();
         }
         let media_type = [(header::CONTENT_TYPE, self.media_type)];

@@ -37,7 +37,10 @@ impl Sender {
     pub(crate) fn name(&self, replica: Option<&str>) -> String {
         let address = || self.address.map(|address| address.ip().to_string()).unwrap_or_default();
         let name = if self.user.is_empty() { address() } else { self.user.to_string() };
-        replica.map_or(name.clone(), |replica| format!("{name} {replica}"))
+        match replica {
+            Some(replica) => format!("{name} {replica}"),
+            None => name,
+        }
     }
 }
 

@@ -89,7 +89,7 @@ struct Receiving {
 pub(super) struct RequestGuard {
     connection: Arc<Connection>,
     /// The permit of an HTTP/2 stream. A connection may have many.
-    _stream: Option<OwnedSemaphorePermit>,
+    stream: Option<OwnedSemaphorePermit>,
 }
 
 /// A request body. Counts its bytes for its connection.
@@ -214,7 +214,7 @@ impl Connection {
     pub(super) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.n_requests.fetch_add(1, Ordering::AcqRel);
         self.has_sent_request.store(true, Ordering::Relaxed);
-        RequestGuard { connection: Arc::clone(self), _stream: None }
+        RequestGuard { connection: Arc::clone(self), stream: None }
     }
 
     /// Returns `true` if a request is active.
@@ -307,11 +307,11 @@ impl RequestGuard {
     /// Waits for the permit of an HTTP/2 stream. Evicts the slowest connection with streams if there is none.
     pub(super) async fn enter_stream(&mut self) {
         let all = &self.connection.all;
-        while self._stream.is_none() {
+        while self.stream.is_none() {
             if all.streams.available_permits() == 0 {
                 all.evict_for_stream();
             }
-            self._stream = all.wait_for(&all.streams).await;
+            self.stream = all.wait_for(&all.streams).await;
         }
         self.connection.has_streams.store(true, Ordering::Relaxed);
     }

@@ -204,7 +204,9 @@ async fn join_or_run(
                 return Ok(response);
             }
             drop((result, computation));
-            let left = timeout.unwrap_or(state.app.settings.args.query_timeout).saturating_sub(started.elapsed());
+            let timeout_max = state.app.settings.args.query_timeout;
+            let timeout = timeout.map_or(timeout_max, |timeout| timeout.min(timeout_max));
+            let left = timeout.saturating_sub(started.elapsed());
             run_alone(state, class, Some(left), job).await
         }
     }

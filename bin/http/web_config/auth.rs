@@ -36,6 +36,7 @@ const QUEUED_MAX: usize = 64;
 const CACHE_LEN_MAX: usize = 100;
 /// Maximum size of credentials.
 const CREDENTIALS_SIZE_MAX: usize = 8 << 10;
+
 /// The reason why a request is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denied {

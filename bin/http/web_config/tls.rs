@@ -14,7 +14,7 @@ use crate::tls::{identity, versions};
 /// The ALPN id of HTTP/2.
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Returns the configuration of rustls and whether it requests client certificates. Returns `None` for an empty
+/// Returns the configuration of rustls and whether it requires client certificates. Returns `None` for an empty
 /// section, which means plain text. Paths are relative to `folder`. The files that were read are added to `files`.
 ///
 /// # Errors
