@@ -2,9 +2,9 @@
 //!
 //! Selections are sorted by labels. Series with a rank are sorted by it; others are compared as strings, in every
 //! selection. A flush ranks all series; after a start, or after many series were created, the next flush may be minutes
-//! away. The flush task checks ten times a second. It waits until queries have sorted a share of the unranked series,
-//! because a ranking takes CPU time from writes. It also waits while many series are being created, so that they are
-//! ranked once and not at each check.
+//! away. The flush task checks ten times a second. It waits while many series are being created, so that they are
+//! ranked once and not at each check. Then it waits until queries have sorted a share of the unranked series, or for
+//! ten seconds: a ranking takes CPU time and memory from the writes that follow a burst of new series.
 
 use crate::error::Result;
 use crate::store::Store;
@@ -18,10 +18,15 @@ const SORTED_SHARE: usize = 64;
 /// If more than this fraction of the unranked series are new since the last check, creation is still going on.
 const NEW_SHARE: usize = 160;
 
+/// Number of checks without many new series after which they are ranked, even if no query has sorted them.
+const QUIET_CHECKS: u32 = 100;
+
 /// State of the last check.
 #[derive(Debug, Default)]
 pub(crate) struct LabelOrder {
     n_unranked: usize,
+    /// Number of checks since many series were created.
+    n_quiet: u32,
 }
 
 impl LabelOrder {
@@ -40,9 +45,10 @@ impl LabelOrder {
         }
         let n_new = n_unranked.saturating_sub(std::mem::replace(&mut self.n_unranked, n_unranked));
         let are_many = n_unranked >= UNRANKED_MIN.max(n_series / UNRANKED_SHARE);
-        if are_many && n_sorted >= n_unranked / SORTED_SHARE && n_new <= n_unranked / NEW_SHARE {
+        self.n_quiet = if are_many && n_new <= n_unranked / NEW_SHARE { self.n_quiet + 1 } else { 0 };
+        if self.n_quiet > QUIET_CHECKS || self.n_quiet > 0 && n_sorted >= n_unranked / SORTED_SHARE {
             store.rank_series(&mut flushing)?;
-            self.n_unranked = 0;
+            *self = Self::default();
         }
         Ok(())
     }

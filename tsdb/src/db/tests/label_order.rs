@@ -31,6 +31,9 @@ fn series_are_ranked_once_queries_sort_them_and_few_new_ones_are_created() {
     assert!(found.len() == 2200 && ordered.is_sorted() && ordered.len() == 2200);
     db.flush().unwrap();
     assert_eq!(n_unranked(), 0);
+    add(4000, 2000);
+    let n_checks = (0..1000).take_while(|_| n_unranked() > 0).count();
+    assert!((50..200).contains(&n_checks), "without queries they are ranked later: {n_checks} checks");
 }
 
 /// The ranks of two shards are compared only if they come from one ranking.
