@@ -52,7 +52,7 @@ pub enum WriteError {
     #[error(
         "{cause}; the first {n_lines} lines of the body, {n_samples} samples, are stored: retry with all lines or the others"
     )]
-    Cut {
+    PartialImport {
         /// Number of lines whose samples are stored.
         n_lines: u64,
         /// Number of samples of these lines that are stored.
@@ -75,7 +75,7 @@ impl WriteError {
     #[must_use]
     pub fn cause(&self) -> &Self {
         match self {
-            Self::Cut { cause, .. } => cause,
+            Self::PartialImport { cause, .. } => cause,
             error => error,
         }
     }

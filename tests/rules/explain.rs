@@ -69,7 +69,8 @@ fn a_backtest_finds_when_alerts_would_have_fired_and_writes_nothing() {
     let from_ms = write_history(&fixture);
     let rules = "groups: [{name: g, interval: 10s, rules: [
         {alert: A, expr: m > 2, for: 1m, labels: {l: '{{ $value }}'}, annotations: {x: y}},
-        {alert: B, expr: m > 9}, {alert: C, expr: r > 0}, {record: r, expr: m}]}]";
+        {alert: B, expr: m > 9}, {alert: C, expr: r > 0}, {record: r, expr: m},
+        {alert: A, expr: m > 3, labels: {severity: page}}]}]";
     let file = fixture.config.dir().join("new.yml");
     std::fs::write(&file, rules).expect("write the file");
     let (url, start) = (format!("--url={}", fixture.http().url("")), ((from_ms - 300_000) / 1000).to_string());
@@ -77,7 +78,8 @@ fn a_backtest_finds_when_alerts_would_have_fired_and_writes_nothing() {
     let args = ["rules", "backtest", &file, &url, "--start", &start];
     let found: Value = serde_json::from_str(&printed(&[&args[..], &["-o", "json"]].concat())).expect("JSON");
     assert_eq!(found["warnings"], json!(["the store has no samples of r, which the file records: backfill it first"]));
-    let [a, b, _c] = found["rules"].as_array().expect("a list").as_slice() else { panic!("three rules: {found}") };
+    let [a, b, _c, page] = found["rules"].as_array().expect("a list").as_slice() else { panic!("4 rules: {found}") };
+    assert_eq!(page["firings"][0]["labels"], json!({"alertname": "A", "a": "1", "severity": "page"}), "{page}");
     assert_eq!(b["firings"], json!([]));
     let [firing] = a["firings"].as_array().expect("a list").as_slice() else { panic!("one firing: {a}") };
     assert_eq!(firing["labels"], json!({"alertname": "A", "a": "1", "l": "5"}));
@@ -89,9 +91,13 @@ fn a_backtest_finds_when_alerts_would_have_fired_and_writes_nothing() {
     assert!(a["evaluations"].as_u64().expect("a number") > 80 && a["failures"] == 0);
     assert!(printed(&args).contains("A in group g: fires 1 times"));
     assert!(query(fixture.http(), "last_over_time({__name__=~\"ALERTS.*|r\"}[1h])").is_empty());
-    let invalid =
-        fixture.http().form("/api/v1/rules/backtest", &[("rules", "groups: 3"), ("start", "0"), ("end", "1")]);
-    assert!(invalid.expect_status(400).error().1.starts_with("invalid parameter \"rules\": "));
+    let error = |rules: &str, times: &[(&str, &str)]| {
+        let form = [&[("rules", rules)], times].concat();
+        fixture.http().form("/api/v1/rules/backtest", &form).expect_status(400).error().1
+    };
+    assert!(error("groups: 3", &[("start", "0"), ("end", "1")]).starts_with("invalid parameter \"rules\": "));
+    assert!(error(rules, &[("end", "1")]).starts_with("invalid parameter \"start\": "));
+    assert!(error(rules, &[("start", "2"), ("end", "1")]).contains("must not be before start"));
 }
 
 #[test]

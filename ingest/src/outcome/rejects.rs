@@ -129,7 +129,7 @@ impl Reason {
     }
 
     /// Returns `true` if rejects of the reason are counted in samples.
-    pub(crate) fn costs_samples(self) -> bool {
+    pub(crate) fn counts_samples(self) -> bool {
         !matches!(self, Self::NoSamples | Self::ExemplarOutOfOrder | Self::InvalidMetadata)
     }
 

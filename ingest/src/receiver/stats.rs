@@ -60,7 +60,7 @@ impl Stats {
         self.samples_deduplicated += written.deduplicated.total;
         self.exemplars.add(&written.exemplars);
         for reject in written.rejects.iter().chain(written.ignored.iter()) {
-            let n = if reject.reason.costs_samples() { reject.n_samples } else { reject.count };
+            let n = if reject.reason.counts_samples() { reject.n_samples } else { reject.count };
             *self.rejected.entry(reject.reason).or_default() += n;
         }
     }
@@ -80,7 +80,9 @@ impl Counters {
             Err(WriteError::TooLarge { .. }) => &mut stats.requests_too_large,
             Err(WriteError::Busy { .. }) => &mut stats.requests_busy,
             Err(WriteError::Throttled { resource, .. }) => stats.requests_throttled.entry(*resource).or_default(),
-            Err(WriteError::Moved | WriteError::Store(_) | WriteError::Cut { .. }) => &mut stats.requests_failed,
+            Err(WriteError::Moved | WriteError::Store(_) | WriteError::PartialImport { .. }) => {
+                &mut stats.requests_failed
+            }
         };
         *requests += 1;
     }

@@ -136,7 +136,8 @@ fn a_repeated_request_is_accepted_and_stores_nothing_twice() {
 #[test]
 fn a_full_disk_is_waited_for_and_loses_nothing_acknowledged() {
     let disk = MemFs::new();
-    let options = || Options { fs: Arc::new(disk.clone()), ..Options::default() };
+    // Background tasks free space when they cannot allocate the disk reserve.
+    let options = || Options { fs: Arc::new(disk.clone()), background: false, ..Options::default() };
     let brief = Limits { queue_timeout: Duration::from_millis(50), ..Limits::default() };
     let fixture = Fixture::on(options(), brief);
     fixture.stored(&[up("x", &[(T, 1.0)])]);

@@ -7,7 +7,7 @@
 //!
 //! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, or [`JSON_LINE_SIZE_MAX`], a body [`SIZE_FACTOR`] times the
 //! maximum of a message. The work for a body is bounded by its size as received ([`EXPANSION_MAX`]), by
-//! [`BARREN_LINES_MAX`] and by [`Import::timeout`].
+//! [`SAMPLELESS_LINES_MAX`] and by [`Import::timeout`].
 
 mod json_line;
 mod line;
@@ -100,7 +100,7 @@ impl Receiver {
     /// Imports a scrape body, see the documentation of the module [`text`](crate::text).
     ///
     /// # Errors
-    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::Cut`] around other errors, say how many samples of
+    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::PartialImport`] around other errors, say how many samples of
     /// earlier lines are stored. A part of the current batch may be stored too.
     pub fn import(&self, origin: &Origin<'_>, body: &[u8], import: &Import) -> Result<Written, WriteError> {
         self.counted(body, |buffers| {
@@ -147,7 +147,7 @@ struct Lines<R> {
     size: u64,
     size_max: u64,
     /// Maximum number of lines without a sample, besides one for each sample.
-    barren_max: u64,
+    sampleless_max: u64,
 }
 
 impl Importer<'_> {
@@ -157,21 +157,23 @@ impl Importer<'_> {
         let size_max = (size_max * SIZE_FACTOR).min(size_max + body.len() as u64 * EXPANSION_MAX);
         let reader =
             BufReader::with_capacity(BUFFER_SIZE, self.import.compression.reader(body, self.receiver.limits())?);
-        let mut lines = Lines::new(reader, size_max, BARREN_LINES_MAX);
+        let mut lines = Lines::new(reader, size_max, SAMPLELESS_LINES_MAX);
         let mut family = Family::default();
         let mut n_lines = 0;
-        while !self.batch(&mut lines, &mut family).map_err(|error| self.cut(error, n_lines))? {
+        while !self.batch(&mut lines, &mut family).map_err(|error| self.with_stored(error, n_lines))? {
             n_lines = lines.number;
         }
         Ok(std::mem::take(&mut self.written))
     }
 
     /// Adds to an error that the first `n_lines` lines are stored.
-    fn cut(&self, error: WriteError, n_lines: u64) -> WriteError {
+    fn with_stored(&self, error: WriteError, n_lines: u64) -> WriteError {
         match error {
             error @ WriteError::Malformed(_) => error,
             error if n_lines == 0 => error,
-            cause => WriteError::Cut { n_lines, n_samples: self.written.stored.total, cause: Box::new(cause) },
+            cause => {
+                WriteError::PartialImport { n_lines, n_samples: self.written.stored.total, cause: Box::new(cause) }
+            }
         }
     }
 
@@ -306,8 +308,8 @@ impl LineError {
 }
 
 impl<R: BufRead> Lines<R> {
-    fn new(reader: R, size_max: u64, barren_max: u64) -> Self {
-        Self { reader, line: Vec::new(), number: 0, kind: 0, n_samples: 0, size: 0, size_max, barren_max }
+    fn new(reader: R, size_max: u64, sampleless_max: u64) -> Self {
+        Self { reader, line: Vec::new(), number: 0, kind: 0, n_samples: 0, size: 0, size_max, sampleless_max }
     }
 
     /// Reads the next line. Returns `None` at the end.
@@ -323,10 +325,10 @@ impl<R: BufRead> Lines<R> {
             let flag = "--ingest.decompressed-size-max times 64, or plus 256 times the size as received";
             return Err(WriteError::TooLarge { what, size: self.size, limit: self.size_max, flag }.into());
         }
-        let (n_barren, limit) = (self.number - self.n_samples, self.barren_max.saturating_add(self.n_samples));
-        if n_barren > limit {
+        let (n_sampleless, limit) = (self.number - self.n_samples, self.sampleless_max.saturating_add(self.n_samples));
+        if n_sampleless > limit {
             let what = "number of lines without a sample";
-            return Err(WriteError::TooLarge { what, size: n_barren, limit, flag: "one for each sample" }.into());
+            return Err(WriteError::TooLarge { what, size: n_sampleless, limit, flag: "one for each sample" }.into());
         }
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
@@ -374,7 +376,7 @@ impl<R: BufRead> Lines<R> {
 /// hundredth.
 const EXPANSION_MAX: u64 = 256;
 /// Maximum number of lines without a sample, and one more for each sample: comments, metadata and empty lines.
-const BARREN_LINES_MAX: u64 = 1_000_000;
+const SAMPLELESS_LINES_MAX: u64 = 1_000_000;
 /// Number of lines between two checks of the timeout. A line has up to [`LINE_SIZE_MAX`] bytes.
 const LINES_BETWEEN_CHECKS: u64 = 64;
 /// Maximum number of samples of a batch.

@@ -135,14 +135,12 @@ impl Isolation {
 
     /// Returns the id of the oldest append that some present or future reader may not see. It never decreases.
     pub(crate) fn horizon(&self) -> u32 {
-        let next = self.next.load(Ordering::SeqCst);
-        let oldest = self.in_flight().fold(next, u64::min);
-        let horizon = self.open_reads.iter().map(|slot| slot.load(Ordering::SeqCst)).filter(|&unseen| unseen != FREE);
-        let horizon = horizon.map(|unseen| (unseen != CLAIMED).then_some(unseen));
-        let horizon = horizon.chain([Some(oldest)]).min().flatten();
+        let oldest = self.all_ended_before();
+        let unseen = self.open_reads.iter().map(|slot| slot.load(Ordering::SeqCst)).filter(|&unseen| unseen != FREE);
         // A reader that has claimed a slot but stored no id yet will see every append that earlier readers see.
-        let before = self.horizon.fetch_max(horizon.unwrap_or(0), Ordering::SeqCst);
-        before.max(horizon.unwrap_or(0)) as u32
+        let unseen = unseen.map(|unseen| if unseen == CLAIMED { 0 } else { unseen });
+        let horizon = unseen.chain([oldest]).min().unwrap_or(0);
+        self.horizon.fetch_max(horizon, Ordering::SeqCst).max(horizon) as u32
     }
 
     /// Returns the ids of the appends in flight. A claimed slot gets its id within a few instructions.

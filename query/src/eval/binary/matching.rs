@@ -206,7 +206,7 @@ impl Join<'_> {
     fn group(&mut self, group: &Group, many: &Vector, one: &Vector) -> Result<()> {
         let VectorMatching { fill_left, fill_right, .. } = *self.matching;
         let (fill_many, fill_one) = if self.swapped { (fill_right, fill_left) } else { (fill_left, fill_right) };
-        let mut taken = MatchedSteps::default();
+        let mut taken = MatchedSteps { steps: HashMap::new(), charge: self.limits.ctx.charge() };
         let mut matched = StepSet::empty(self.n_steps);
         // At most one series per step: `check_one_side` rejects series that overlap at active steps.
         let is_active = |at: &&usize| one.series[**at].column.present.overlaps(&self.active);
@@ -271,7 +271,7 @@ impl Join<'_> {
             (column, combined)
         };
         if !self.narrow || self.matching.cardinality == Cardinality::OneToOne {
-            taken.add(self.matching.cardinality, &labels, &combined)?;
+            taken.add(self.matching.cardinality, &labels, &combined, self.n_steps)?;
         }
         self.out.push(Series { labels, drop_name: return_bool, column })?;
         // A result without values is not pushed.
@@ -334,18 +334,20 @@ fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: St
 }
 
 /// The steps at which a signature has results: one set if the match is one-to-one, otherwise one per label set.
-#[derive(Default)]
 struct MatchedSteps {
     steps: HashMap<Option<Labels>, StepSet>,
+    /// The memory of `steps`, unless the match is one-to-one.
+    charge: Charge,
 }
 
 impl MatchedSteps {
     /// Adds the steps of a result. Fails if one of the steps already has a result.
-    fn add(&mut self, cardinality: Cardinality, labels: &Labels, steps: &StepSet) -> Result<()> {
+    fn add(&mut self, cardinality: Cardinality, labels: &Labels, steps: &StepSet, n_steps: usize) -> Result<()> {
         let (key, rule) = match cardinality {
             Cardinality::OneToOne => (None, "many-to-one matching must be explicit (group_left/group_right)"),
             _ => (Some(labels.clone()), "grouping labels must ensure unique matches"),
         };
+        let size = labels.size() + StepSet::size(n_steps) + 2 * size_of::<(Option<Labels>, StepSet)>();
         match self.steps.entry(key) {
             Entry::Occupied(known) if known.get().overlaps(steps) => {
                 Err(Error::Execution(format!("multiple matches for labels: {rule}")))
@@ -355,6 +357,9 @@ impl MatchedSteps {
                 Ok(())
             }
             Entry::Vacant(free) => {
+                if free.key().is_some() {
+                    self.charge.grow(size)?;
+                }
                 free.insert(steps.clone());
                 Ok(())
             }

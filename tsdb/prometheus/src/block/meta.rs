@@ -55,11 +55,13 @@ impl BlockStats {
     /// Counts a chunk.
     pub(super) fn add(&mut self, encoding: Encoding, n_samples: u32) {
         self.n_chunks += 1;
+        self.n_samples += u64::from(n_samples);
         *if encoding.is_float() { &mut self.n_floats } else { &mut self.n_histograms } += u64::from(n_samples);
     }
 
     /// Adds statistics of other chunks and series.
     pub(super) fn merge(&mut self, other: &Self) {
+        self.n_samples += other.n_samples;
         self.n_floats += other.n_floats;
         self.n_histograms += other.n_histograms;
         self.n_series += other.n_series;

@@ -136,11 +136,10 @@ impl<'a> BlockWriter<'a> {
     }
 
     fn end(
-        mut self,
+        self,
         description: Description,
         finish_index: impl FnOnce(IndexWriter<'a>) -> Result<(u64, u128)>,
     ) -> Result<BlockMeta> {
-        self.stats.n_samples = self.stats.n_floats + self.stats.n_histograms;
         let (index, chunks) = (self.index, self.chunks);
         let (series_size_max, chunk_size_max) = (index.entry_size_max(), chunks.chunk_size_max());
         // Chunks are synced while the rest of the index is written.

@@ -8,7 +8,7 @@
 //! bounds  custom buckets only: number of bounds, then each as thousandths + 1, or 0 and a double
 //! ```
 
-use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts};
+use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram};
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
@@ -42,10 +42,7 @@ impl HistogramLayout {
         if histogram.is_stale() {
             return Self::default();
         }
-        let (n_positive, n_negative) = match &histogram.counts {
-            HistogramCounts::Integer { positive, negative, .. } => (positive.len(), negative.len()),
-            HistogramCounts::Float { positive, negative, .. } => (positive.len(), negative.len()),
-        };
+        let (n_positive, n_negative) = histogram.counts.n_buckets();
         Self {
             schema: histogram.schema,
             zero_threshold: histogram.zero_threshold,
