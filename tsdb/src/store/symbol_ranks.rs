@@ -1,10 +1,11 @@
-//! Ranks of label names and values: positions among the strings of all shards. Equal strings have equal ranks, so label
-//! sets of any shards can be compared as numbers.
+//! Ranks of label names and values: positions in the order of the strings of all shards. Equal strings have equal
+//! ranks, so label sets of any shards can be compared as numbers.
 //!
-//! Strings are sorted by their first bytes. Those that have these in common are copied and sorted in groups.
+//! Strings are sorted by eight bytes at a time: first all of them, then each group that has these bytes in common, by
+//! the bytes that follow.
 //!
-//! Threads: heads are locked for a few thousand strings at a time. Series must not be evicted meanwhile: a symbol could
-//! get another string. Memory: 20 bytes per string, and the strings of the largest group.
+//! Threads: heads are locked for about a thousand strings at a time. Series must not be evicted meanwhile: a symbol
+//! could get another string. Memory: 20 bytes per string.
 
 use crate::index::SymbolId;
 use crate::shard::Shard;
@@ -14,16 +15,19 @@ pub(super) struct SymbolRanks(Vec<Vec<u32>>);
 
 /// The rank of a symbol that was added later.
 const UNRANKED: u32 = u32::MAX;
-/// Number of strings that are copied per acquisition of a head's lock.
+/// Number of strings that are read per acquisition of a head's lock.
 const BATCH_STRINGS: usize = 1024;
+/// Number of bytes that are compared at once.
+const KEY_LEN: usize = 8;
 
-/// A string of a head.
+/// A string of a head, and the bytes by which it is sorted next.
 #[derive(Clone, Copy)]
 struct Symbol {
-    /// The first bytes of the string.
-    prefix: u64,
+    /// The bytes as a number in their order. Zeros follow if the string ends.
+    bytes: u64,
+    n_bytes: u8,
+    shard: u16,
     id: SymbolId,
-    shard: u32,
 }
 
 impl SymbolRanks {
@@ -37,46 +41,35 @@ impl SymbolRanks {
                 let Some(strings) = head.symbols_of_step(step) else { break };
                 for (id, text) in strings {
                     end = id.0 as usize + 1;
-                    symbols.push(Symbol { prefix: prefix(text.as_bytes()), id, shard: number });
+                    let mut symbol = Symbol { bytes: 0, n_bytes: 0, shard: number, id };
+                    symbol.read(text.as_bytes());
+                    symbols.push(symbol);
                 }
             }
             ranks.push(vec![UNRANKED; end]);
         }
-        symbols.sort_unstable_by_key(|symbol| (symbol.prefix, symbol.shard));
-        let mut ranks = Self(ranks);
-        let mut next = 0;
-        for group in symbols.chunk_by(|a, b| a.prefix == b.prefix) {
-            next = ranks.add_group(shards, group, next);
+        let mut unsorted = vec![(0..symbols.len(), 0)];
+        while let Some((range, mut at)) = unsorted.pop() {
+            let group = &mut symbols[range.clone()];
+            if at > 0 {
+                at = read_next(shards, group, at);
+            }
+            group.sort_unstable_by_key(|symbol| (symbol.key(), symbol.shard));
+            let mut start = range.start;
+            for same in group.chunk_by(|a, b| a.key() == b.key()) {
+                let end = start + same.len();
+                if same.len() > 1 && usize::from(same[0].n_bytes) == KEY_LEN {
+                    unsorted.push((start..end, at + KEY_LEN));
+                } else {
+                    // One string, or equal ones of several shards.
+                    for symbol in same {
+                        ranks[usize::from(symbol.shard)][symbol.id.0 as usize] = start as u32;
+                    }
+                }
+                start = end;
+            }
         }
-        ranks
-    }
-
-    /// Ranks symbols with the same first bytes, from `next` on. Returns the rank after theirs.
-    fn add_group(&mut self, shards: &[Shard], group: &[Symbol], mut next: u32) -> u32 {
-        // Fast path: only one shard has the string.
-        if let [symbol] = group {
-            self.set(symbol, next);
-            return next + 1;
-        }
-        let mut texts: Vec<(Box<str>, &Symbol)> = Vec::with_capacity(group.len());
-        for symbols in group.chunk_by(|a, b| a.shard == b.shard).flat_map(|of_shard| of_shard.chunks(BATCH_STRINGS)) {
-            let head = shards[symbols[0].shard as usize].head();
-            texts.extend(symbols.iter().map(|symbol| (head.symbol(symbol.id).into(), symbol)));
-        }
-        let first = &*texts[0].0;
-        let n_common = texts.iter().map(|(text, _)| common_len(first, text)).min().unwrap_or(0);
-        let mut texts: Vec<_> =
-            texts.iter().map(|(text, symbol)| (prefix(&text.as_bytes()[n_common..]), &**text, *symbol)).collect();
-        texts.sort_unstable_by(|(a, text_a, _), (b, text_b, _)| a.cmp(b).then_with(|| text_a.cmp(text_b)));
-        for equal in texts.chunk_by(|(_, a, _), (_, b, _)| a == b) {
-            equal.iter().for_each(|(_, _, symbol)| self.set(symbol, next));
-            next += 1;
-        }
-        next
-    }
-
-    fn set(&mut self, symbol: &Symbol, rank: u32) {
-        self.0[symbol.shard as usize][symbol.id.0 as usize] = rank;
+        Self(ranks)
     }
 
     /// Returns the rank of a symbol, or `None` if it was added after the ranking.
@@ -85,12 +78,43 @@ impl SymbolRanks {
     }
 }
 
-/// Returns the first eight bytes as a number in their order. Zeros follow fewer bytes.
-fn prefix(bytes: &[u8]) -> u64 {
-    (0..8).fold(0, |prefix, at| prefix << 8 | u64::from(bytes.get(at).copied().unwrap_or(0)))
+impl Symbol {
+    /// Sets the bytes by which the string is sorted next: the first ones of `rest`.
+    fn read(&mut self, rest: &[u8]) {
+        self.bytes = (0..KEY_LEN).fold(0, |bytes, at| bytes << 8 | u64::from(rest.get(at).copied().unwrap_or(0)));
+        self.n_bytes = rest.len().min(KEY_LEN) as u8;
+    }
+
+    fn key(&self) -> (u64, u8) {
+        (self.bytes, self.n_bytes)
+    }
+}
+
+/// Reads the next bytes of strings that have their first `at` bytes in common, after all bytes that they have in
+/// common. Returns the number of these. The strings are in the order of their shards.
+fn read_next(shards: &[Shard], group: &mut [Symbol], at: usize) -> usize {
+    let first = {
+        let head = shards[usize::from(group[0].shard)].head();
+        head.symbol(group[0].id).as_bytes()[at..].to_vec()
+    };
+    let mut n_common = first.len();
+    for_each(shards, group, |_, text| n_common = common_len(&first[..n_common], &text[at..]));
+    for_each(shards, group, |symbol, text| symbol.read(&text[at + n_common..]));
+    at + n_common
+}
+
+/// Calls `visit` with each string.
+fn for_each(shards: &[Shard], group: &mut [Symbol], mut visit: impl FnMut(&mut Symbol, &[u8])) {
+    let of_shards = group.chunk_by_mut(|a, b| a.shard == b.shard);
+    for batch in of_shards.flat_map(|of_shard| of_shard.chunks_mut(BATCH_STRINGS)) {
+        let head = shards[usize::from(batch[0].shard)].head();
+        for symbol in batch {
+            visit(symbol, head.symbol(symbol.id).as_bytes());
+        }
+    }
 }
 
 /// Returns the number of bytes at the start that two strings have in common.
-fn common_len(a: &str, b: &str) -> usize {
-    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+fn common_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
