@@ -47,11 +47,11 @@ impl Url {
         let port = port.unwrap_or(if is_https { 443 } else { 80 });
         let (host, path) = (host.to_owned(), path.trim_end_matches('/').to_owned());
         let basic = user.map(|user| {
-            let mut user = Cow::from(percent_decode_str(user)).into_owned();
-            if !user.contains(&b':') {
-                user.push(b':');
+            let mut decoded = Cow::from(percent_decode_str(user)).into_owned();
+            if !user.contains(':') {
+                decoded.push(b':');
             }
-            STANDARD.encode(user)
+            STANDARD.encode(decoded)
         });
         Ok(Self { is_https, host, port, path, basic })
     }

@@ -22,8 +22,8 @@
 //! 1. A malformed request stores nothing: it is decoded completely before the first append.
 //! 2. Every sample, exemplar, native histogram and metadata entry of a request is counted once in [`Written`].
 //! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part of the request may be
-//!    stored. [`WriteError::PartialImport`] says which. After any other error nothing is stored. A retry is always safe: the
-//!    store stores nothing twice.
+//!    stored. [`WriteError::PartialImport`] says which part. After any other error nothing is stored. A retry is
+//!    always safe: the store stores nothing twice.
 //! 4. Memory is bounded by [`Limits`], for any input.
 //!
 //! Threads: all request threads share one [`Receiver`], and each request runs on its caller's thread. Requests wait for

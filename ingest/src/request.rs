@@ -77,7 +77,9 @@ impl<'a> Request<'a> {
         self.count(out);
         deferred?;
         self.stored.histograms -= out.histograms_rejected;
-        let bounds = self.resolver.db.bounds()?;
+        // Everything is stored. If there are no bounds, all times count.
+        let bounds = self.resolver.db.bounds().ok();
+        let is_accepted = |time_ms| bounds.is_none_or(|bounds| bounds.first_sample_rejection(time_ms).is_none());
         let mut written = Written {
             stored: self.stored,
             dropped: self.dropped,
@@ -85,7 +87,7 @@ impl<'a> Request<'a> {
             exemplars: std::mem::take(&mut out.exemplars),
             rejects: self.rejects,
             ignored: Rejects::default(),
-            times: self.resolver.batch.times(|time_ms| bounds.first_sample_rejection(time_ms).is_none()),
+            times: self.resolver.batch.times(is_accepted),
             replica: self.resolver.ha.replica(),
         };
         let rejects = if self.resolver.is_v2() { &mut written.ignored } else { &mut written.rejects };

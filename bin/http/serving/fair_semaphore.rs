@@ -83,8 +83,8 @@ impl FairSemaphore {
         (!state.is_closed && state.is_free_for(user)).then(|| state.grant(self, user))
     }
 
-    /// Waits for a permit, together with at most `queued_max` requests. `None` is for a request that resumes: it had a
-    /// permit before.
+    /// Waits for a permit. A new request is denied if `queued_max` new requests wait already. A request that resumes
+    /// passes `None`: it had a permit before, and no limit applies.
     ///
     /// # Errors
     /// [`Denied`].

@@ -178,7 +178,6 @@ impl Permit {
     /// The errors of [`Gate::admit`].
     pub(crate) async fn reacquire(&mut self, ctx: &QueryContext) -> Result<(), ApiError> {
         if self.permit.is_none() {
-            let _queued = Counted::new(&self.gate.metrics.queued);
             self.permit = Some(self.gate.acquire(&self.user, ctx, None).await?);
             self.gate.metrics.active.inc();
         }

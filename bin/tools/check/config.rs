@@ -227,7 +227,7 @@ pub(super) fn text(of: &Value, key: &str) -> Option<String> {
     of.get(key)?.as_str().map(str::to_owned)
 }
 
-/// Returns the text of a duration: a number is one, too, and 0 needs no unit.
+/// Returns the text of a duration. YAML reads a duration without a unit, such as 0, as a number.
 pub(super) fn duration_text(value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => Some(number.to_string()),

@@ -100,8 +100,8 @@ impl Receiver {
     /// Imports a scrape body, see the documentation of the module [`text`](crate::text).
     ///
     /// # Errors
-    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::PartialImport`] around other errors, say how many samples of
-    /// earlier lines are stored. A part of the current batch may be stored too.
+    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::PartialImport`] around other errors, say how many
+    /// samples of earlier lines are stored. A part of the current batch may be stored too.
     pub fn import(&self, origin: &Origin<'_>, body: &[u8], import: &Import) -> Result<Written, WriteError> {
         self.counted(body, |buffers| {
             let (started, written) = (Instant::now(), Written::default());

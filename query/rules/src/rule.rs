@@ -36,7 +36,7 @@ pub struct Rule {
 pub(crate) struct RuleState {
     pub(crate) alerts: Alerts,
     /// `true` if another rule has taken over the alerts.
-    is_counted_elsewhere: bool,
+    are_alerts_moved: bool,
     /// `true` if alerts of an earlier process have been restored.
     pub(crate) is_restored: bool,
     /// The series of the previous evaluation.
@@ -185,6 +185,11 @@ impl Rule {
         }
     }
 
+    /// Calls `visit` with each firing alert.
+    pub fn for_each_firing(&self, visit: impl FnMut(&Alert)) {
+        self.state.lock().alerts.values().filter(|alert| alert.state == AlertState::Firing).for_each(visit);
+    }
+
     /// Returns the error of the last evaluation, if it failed.
     #[must_use]
     pub fn last_error(&self) -> Option<String> {
@@ -214,8 +219,8 @@ impl Rule {
     /// Takes over alerts, written series and evaluations of the same rule before a reload.
     pub(crate) fn carry_over(&self, from_rule: &Self) {
         let (state, from) = (&mut *self.state.lock(), &mut *from_rule.state.lock());
-        // They count once, although the API shows those of the old rule until the end of the reload.
-        from.is_counted_elsewhere = true;
+        // The new rule counts the alerts from now on. The old rule only shows them until the end of the reload.
+        from.are_alerts_moved = true;
         state.alerts = from.alerts.clone();
         state.is_restored = from.is_restored;
         state.written = from.written.clone();
@@ -241,7 +246,7 @@ impl Rule {
 impl Drop for Rule {
     fn drop(&mut self) {
         let state = self.state.lock();
-        if !state.is_counted_elsewhere {
+        if !state.are_alerts_moved {
             self.alerts_max.remove(state.alerts.len());
         }
     }

@@ -25,12 +25,13 @@ const QUIET_CHECKS: u32 = 100;
 #[derive(Debug, Default)]
 pub(crate) struct LabelOrder {
     n_unranked: usize,
-    /// Number of checks since many series were created.
+    /// Number of consecutive checks that found many unranked series, but few new ones.
     n_quiet: u32,
 }
 
 impl LabelOrder {
-    /// Ranks all series if enough of them have no rank, unless a flush is running.
+    /// Ranks all series if many have no rank, few are new, and queries have sorted some of them or [`QUIET_CHECKS`]
+    /// checks have passed. Does nothing while a flush is running.
     ///
     /// # Errors
     /// The errors of [`Store::rank_series`].

@@ -19,6 +19,8 @@ use crate::store::Store;
 
 /// Interval at which the flush task checks the clock, the memory of the heads, and whether to rank series.
 const FLUSH_CHECK: Duration = Duration::from_millis(100);
+/// Minimum time between flushes because of the memory of the heads: a flush may fail at once.
+const SIZE_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum time between flushes while a full disk blocks the WAL. A flush frees space.
 const BLOCKED_CHECK: Duration = Duration::from_secs(10);
 /// Interval at which the merge task checks for due merges.
@@ -120,7 +122,7 @@ fn flush_task(store: &Store, stop: &Stop) {
     report("allocate the disk reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
         let is_due = last.elapsed() >= options.flush_interval
-            || store.samples_size() >= options.flush_size_bytes
+            || last.elapsed() >= SIZE_FLUSH_INTERVAL && store.samples_size() >= options.flush_size_bytes
             || last.elapsed() >= BLOCKED_CHECK && store.is_blocked();
         // A flush would wait for the replay, and stopping the task for both.
         if !store.replay.is_done() {

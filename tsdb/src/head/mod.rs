@@ -217,8 +217,8 @@ impl Head {
         Some(start..end.min(start + STEP as u32))
     }
 
-    /// Returns the strings of one step of a walk over all strings, or `None` after the last step. The caller may release
-    /// the lock between steps.
+    /// Returns the strings of one step of a walk over all strings, or `None` after the last step. The caller may
+    /// release the lock between steps.
     pub(crate) fn symbols_of_step(&self, step: usize) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
         self.table.symbols_of(step * SYMBOLS_STEP..(step + 1) * SYMBOLS_STEP)
     }

@@ -37,8 +37,7 @@ impl LabelBuilder {
     }
 
     /// Returns the postings of the label whose series were added and starts the next label. Calls `count` with each
-    /// value and its number of series. Returns `None` if `count` does; then the builder must
-    /// not be used again.
+    /// value and its number of series. Returns `None` if `count` does; the builder must not be used again then.
     pub(crate) fn finish(&mut self, mut count: impl FnMut(SymbolId, u32) -> Option<()>) -> Option<Values> {
         self.sort();
         let (mut values, mut start) = (Values::default(), 0);

@@ -72,7 +72,8 @@ impl ValueOrder {
         *self = Self::None;
     }
 
-    /// Returns the values that begin with `prefix`, sorted, and the values added since, unsorted. Returns `None` if there is no order.
+    /// Returns the values that begin with `prefix`, sorted, and all values added since the order was built, unsorted.
+    /// Returns `None` if there is no order.
     pub(super) fn candidates(&self, prefix: &str, symbols: &Symbols) -> Option<(&[SymbolId], &[SymbolId])> {
         let Self::Built { ordered, added } = self else { return None };
         let start = ordered.partition_point(|&value| symbols.resolve(value) < prefix);

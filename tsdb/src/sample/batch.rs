@@ -24,7 +24,7 @@ pub struct SeriesHandle {
 pub struct WriteBatch {
     /// Floats by shard. Samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
-    /// Number of floats, their positions in the order of the request. A request has fewer than 2^32.
+    /// Number of floats, which is the position of the next one in the request. A request has fewer than 2^32 floats.
     n_floats: u32,
     /// Histograms by shard.
     pub(crate) histograms: Vec<Vec<AppendHistogram>>,

@@ -4,7 +4,7 @@
 //! Strings are sorted by eight bytes at a time: first all of them, then each group that has these bytes in common, by
 //! the bytes that follow.
 //!
-//! Threads: heads are locked for about a thousand strings at a time. Series must not be evicted meanwhile: a symbol
+//! Threads: heads are locked for at most 4,096 strings at a time. Series must not be evicted meanwhile: a symbol
 //! could get another string. Memory: 20 bytes per string.
 
 use crate::index::SymbolId;

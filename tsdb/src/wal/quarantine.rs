@@ -21,7 +21,7 @@ pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Ran
     let copy = quarantine.join(format!("{}.at-{}", qualified_name(path), range.start));
     // A copy gets its name only when it is complete.
     if fs.open(&copy).is_ok() {
-        return Ok(());
+        return fs.sync_dir(quarantine).map_err(Error::io("sync", quarantine));
     }
     let unfinished = copy.with_added_extension("tmp");
     remove_if_exists(fs, &unfinished).map_err(Error::io("remove", &unfinished))?;
@@ -47,12 +47,10 @@ pub(crate) fn link_file(fs: &dyn Fs, quarantine: &Path, path: &Path) -> Result<(
     create_dir_durably(fs, quarantine)?;
     let link = quarantine.join(qualified_name(path));
     match fs.hard_link(path, &link) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-        linked => {
-            linked.map_err(Error::io("link", &link))?;
-            fs.sync_dir(quarantine).map_err(Error::io("sync", quarantine))
-        }
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+        linked => linked.map_err(Error::io("link", &link))?,
     }
+    fs.sync_dir(quarantine).map_err(Error::io("sync", quarantine))
 }
 
 /// Returns `<epoch>.<log>.<file>`.

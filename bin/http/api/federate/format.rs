@@ -64,8 +64,8 @@ impl<'a> Clause<'a> {
 }
 
 impl Format {
-    /// Parses `Accept` as Prometheus does, except that protobuf in text form is not offered. The clause of the highest quality with a known format decides. `escaping` is
-    /// taken from this clause or an earlier one.
+    /// Parses `Accept` as Prometheus does, except that protobuf in text form is not offered. The clause of the highest
+    /// quality with a known format decides. `escaping` is taken from this clause or an earlier one.
     pub(super) fn negotiate(headers: &HeaderMap) -> Self {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();

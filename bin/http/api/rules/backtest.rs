@@ -13,7 +13,7 @@ use varve_query::promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
 use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
-use varve_rules::{Alert, AlertState, AlertsMax, Group, Mode, Notification, Settings, Threads, Time};
+use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Threads, Time};
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::select::SelectHints;
@@ -185,7 +185,7 @@ fn run_group(
                 *n_failures += 1;
                 *last_error = error;
             }
-            firings.note(idx, rule.status().alerts, tick.ms());
+            rule.for_each_firing(|alert| firings.note(idx, alert, tick.ms()));
         }
         firings.end_others(tick.ms())?;
         tick = schedule.after(tick);
@@ -246,13 +246,11 @@ impl Firings {
         Self { open: BTreeMap::new(), ended, left, charge: work.ctx.charge() }
     }
 
-    /// Notes the alerts of a rule after its evaluation at a time. As in a live server, alerts continue if the
+    /// Notes a firing alert of a rule after its evaluation at a time. As in a live server, alerts continue if the
     /// evaluation has failed.
-    fn note(&mut self, rule_idx: usize, alerts: Vec<Alert>, time_ms: i64) {
-        for alert in alerts.into_iter().filter(|alert| alert.state == AlertState::Firing) {
-            let open = Open { active_at_ms: alert.active_at.ms(), fired_at_ms: time_ms, is_continued: true };
-            self.open.entry((rule_idx, alert.labels)).or_insert(open).is_continued = true;
-        }
+    fn note(&mut self, rule_idx: usize, alert: &Alert, time_ms: i64) {
+        let open = Open { active_at_ms: alert.active_at.ms(), fired_at_ms: time_ms, is_continued: true };
+        self.open.entry((rule_idx, alert.labels.clone())).or_insert(open).is_continued = true;
     }
 
     /// Ends the alerts that [`Firings::note`] did not get at this time.

@@ -19,7 +19,8 @@ use super::teams::Team;
 use super::token_bucket::TokenBucket;
 use super::{Amounts, Budgets, TeamBudget};
 
-/// How long a team keeps its id after a request has looked it up. No write request takes longer.
+/// How long a team keeps its id after a request has looked it up, so that requests that still run do not use the id of
+/// another team. A write request with the default timeouts takes less.
 const REUSE_AFTER: Duration = Duration::from_secs(600);
 
 /// Numbers of active series.

@@ -165,8 +165,8 @@ fn least_exact(value: f64, least: Exponent) -> Option<Exponent> {
     least.and_greater().find(|exponent| exponent.is_exact(value))
 }
 
-/// Returns the smallest exponent that a few sampled values need, as `find` determines for each. Returns `None` if `find`
-/// fails for more than a quarter of them.
+/// Returns the smallest exponent that suffices for a few sampled values. `find` returns the exponent of one value.
+/// Returns `None` if `find` fails for more than a quarter of them.
 fn probe(values: &[f64], find: impl Fn(f64, Exponent) -> Option<Exponent>) -> Option<Exponent> {
     let mut exponent = Exponent(0);
     let (mut n_probed, mut n_failed) = (0, 0);

@@ -20,6 +20,7 @@ fn series_are_ranked_once_queries_sort_them_and_few_new_ones_are_created() {
     add(1000, 1000);
     assert_eq!(n_unranked(), 2000, "more may follow");
     add(2000, 100);
+    assert_eq!(n_unranked(), 2100, "more may follow");
     assert_eq!(n_unranked(), 2100, "no query has sorted them");
     assert_eq!(contents(&db, &[], TimeRange::ALL).len(), 2100);
     assert_eq!(n_unranked(), 0, "few new series");
