@@ -1,4 +1,5 @@
-//! Cores and memory of the machine, or of the cgroup of the process; settings of the allocator; small files.
+//! Cores and memory of the machine, or of the cgroup of the process; limit of open files; settings of the allocator;
+//! small files.
 
 pub(crate) mod allocator;
 pub(crate) mod files;
@@ -6,6 +7,8 @@ pub(crate) mod process;
 
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The memory that is assumed if neither cgroup nor machine report it.
 const MEMORY_FALLBACK_BYTES: u64 = 4 << 30;
@@ -26,6 +29,17 @@ pub(crate) fn shards() -> usize {
 /// Returns the name of the machine, or an empty string if the system reports none.
 pub(crate) fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
+}
+
+/// Raises the number of files that the process may open to the maximum that the system grants.
+pub(crate) fn raise_open_files_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!(?current, ?maximum, %error, "could not raise the limit of open files");
+    }
 }
 
 /// The memory that the process may use.

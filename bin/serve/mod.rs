@@ -32,7 +32,7 @@ use crate::config::Config;
 use crate::http::web_config::WebConfig;
 use crate::http::{self, HttpState, Listeners, housekeeping};
 use crate::log;
-use crate::machine::Memory;
+use crate::machine::{Memory, raise_open_files_limit};
 use crate::notifier;
 use crate::objstore::uploads::{self, UploadOptions};
 use crate::server::app::App;
@@ -68,6 +68,7 @@ pub(crate) fn serve(args: ServeArgs, flags: BTreeMap<String, String>) -> Result<
     let config = args.config_file.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     log::start(args.log_level, args.log_format);
     log::set_level(config.runtime.log_level);
+    raise_open_files_limit();
     let features = options::features(&args);
     let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
     let web = WebConfig::load(args.web_config_file.as_deref())?;

@@ -100,6 +100,19 @@ mod tests {
     }
 
     #[test]
+    fn floats_are_exact() {
+        let mut state = 1_u64;
+        for _ in 0..10_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let value =
+                Some(f64::from_bits(state)).filter(|value| value.is_finite()).unwrap_or(0.090_350_328_657_326_17);
+            let line = format!("{{\"metric\":{{\"__name__\":\"a\"}},\"values\":[{value:e}],\"timestamps\":[1]}}");
+            let Line::Series(series) = parse(&line).unwrap() else { panic!("{line}") };
+            assert_eq!(series.samples[0].1.to_bits(), value.to_bits(), "{line}");
+        }
+    }
+
+    #[test]
     fn blank_lines_are_skipped() {
         assert_eq!(parse(" \r"), Ok(Line::Nothing));
     }

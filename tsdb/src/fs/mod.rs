@@ -84,6 +84,13 @@ pub(crate) fn lock_file(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
     })
 }
 
+/// Returns `true` if a file could not be opened because the process or the system has too many open files.
+pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
 /// Removes a file, if it exists.
 pub(crate) fn remove_if_exists(fs: &dyn Fs, path: &Path) -> io::Result<()> {
     match fs.remove(path) {

@@ -107,6 +107,11 @@ impl SegmentWriter {
         std::mem::take(&mut self.dir_dirty)
     }
 
+    /// Notes that the directory has a new file and needs a sync.
+    pub(super) fn note_new_file(&mut self) {
+        self.dir_dirty = true;
+    }
+
     /// Discards closed segments with numbers below `number`, which a checkpoint has replaced.
     pub(super) fn discard_before(&mut self, number: u64) {
         self.unsynced.retain(|unsynced| unsynced.number >= number);

@@ -27,7 +27,7 @@ use super::record::{
 };
 use super::segment::{SegmentWriter, UnsyncedFile, WriteError};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, size_of_file};
+use crate::fs::{Fs, is_out_of_files, size_of_file};
 use crate::labels::{Labels, Metadata};
 use crate::options::WalSync;
 use crate::sample::SeriesRef;
@@ -376,7 +376,14 @@ impl Wal {
         }
         if dir_dirty {
             let WalOptions { fs, dir, .. } = &self.options;
-            fs.sync_dir(dir).map_err(|e| self.poison(format!("sync {dir:?}: {e}")))?;
+            fs.sync_dir(dir).map_err(|error| {
+                if is_out_of_files(&error) {
+                    // The directory was not opened, so the state on disk is not unknown.
+                    self.files.lock().series.note_new_file();
+                    return Error::io("sync", dir)(error);
+                }
+                self.poison(format!("sync {dir:?}: {error}"))
+            })?;
         }
         self.synced.store(end, Ordering::Release);
         Ok(())

@@ -344,7 +344,7 @@ impl Disk {
         let size = match fault {
             None => bytes.len(),
             Some(Fault::Cut | Fault::Dies) => bytes.len() / 2,
-            Some(Fault::Fails(_)) => 0,
+            Some(Fault::Fails(_) | Fault::OutOfFiles) => 0,
         };
         let fits = self.faults.take_room(size);
         self.contents_mut(node)?.append(&bytes[..fits]);

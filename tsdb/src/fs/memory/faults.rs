@@ -9,6 +9,8 @@ use std::path::Path;
 pub enum Fault {
     /// It has no effect and returns this error.
     Fails(io::ErrorKind),
+    /// It has no effect, because the process has too many open files.
+    OutOfFiles,
     /// An append writes the first half of its bytes, any other operation completes; then it returns an I/O error.
     Cut,
     /// The process dies: an append may still write the first half of its bytes; nothing else happens, and every later
@@ -85,6 +87,7 @@ impl Fault {
     pub(super) fn error(self) -> io::Error {
         match self {
             Self::Fails(kind) => io::Error::from(kind),
+            Self::OutOfFiles => io::Error::from_raw_os_error(EMFILE),
             Self::Cut => broken(),
             Self::Dies => io::Error::other("the process has died"),
         }
@@ -93,6 +96,8 @@ impl Fault {
 
 /// Reads of the first bytes of a file do not block.
 const HEADER_SIZE_MAX: u64 = 24;
+
+const EMFILE: i32 = 24;
 
 /// The error of a broken disk.
 pub(super) fn broken() -> io::Error {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::RwLock;
 
 use super::*;
-use crate::fs::{MemFs, RealFs};
+use crate::fs::{Fault, MemFs, PowerCut, RealFs};
 use crate::sample::Sample;
 use crate::wal::reader::{Item, LargeFrameLock, Opened, Reader};
 use crate::wal::record::decode_samples;
@@ -82,6 +82,25 @@ fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
         let expected: Vec<i64> = appended.into_iter().chain([rejected, 4]).collect();
         assert_eq!(times(&fs, dir), expected, "room {room}");
     }
+}
+
+#[test]
+fn a_shortage_of_open_files_does_not_poison() {
+    let mut n_syncs = 0;
+    for operation in 0..20 {
+        let fs = MemFs::new();
+        let wal = wal(Path::new("/"), Arc::new(fs.clone()), WalSync::Always, 1 << 20);
+        fs.fail_at(fs.n_operations() + operation, Fault::OutOfFiles);
+        let failed = append(&wal, 1);
+        // Only the directory is opened for its sync.
+        if fs.failed().is_some_and(|failed| failed.contains("sync directory")) {
+            n_syncs += 1;
+            assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
+            append(&wal, 2).unwrap();
+            assert_eq!(times(&fs.crash(PowerCut::LosesAll), Path::new("/")), [1, 2]);
+        }
+    }
+    assert!(n_syncs > 0, "an append syncs the directory of its new file");
 }
 
 #[test]
