@@ -209,7 +209,9 @@ impl LogReplay {
     ) -> Result<()> {
         let path = self.path(kind, number);
         match Reader::open(context.fs, &path, kind, &context.large_frames)? {
-            Opened::Empty => {}
+            Opened::Empty => {
+                tracing::info!(?path, "a WAL segment has no header: nothing was written to it, or it was truncated");
+            }
             Opened::Damaged(size) => {
                 fail_on_damage(context, &path, 0, "no valid header")?;
                 self.damaged(&path, 0..size, context)?;
