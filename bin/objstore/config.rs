@@ -210,8 +210,9 @@ impl S3Section {
                 ensure!(WITHOUT_EFFECT.contains(&key.as_str()), "unknown key {key}");
             }
         }
-        let unknown = self.http_config.rest.keys().find(|key| !HTTP_WITHOUT_EFFECT.contains(&key.as_str()));
-        ensure!(unknown.is_none(), "http_config: unknown key {}", unknown.map_or("", |key| key));
+        for key in self.http_config.rest.keys() {
+            ensure!(HTTP_WITHOUT_EFFECT.contains(&key.as_str()), "http_config: unknown key {key}");
+        }
         ensure!(!self.bucket.is_empty(), "bucket is missing");
         ensure!(!self.endpoint.is_empty(), "endpoint is missing");
         ensure!(!self.endpoint.contains('/'), "endpoint {:?} is not a host with an optional port", self.endpoint);

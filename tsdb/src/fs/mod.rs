@@ -84,10 +84,13 @@ pub(crate) fn lock_file(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
     })
 }
 
+/// The error code of a system that has too many open files.
+const ENFILE: i32 = 23;
+/// The error code of a process that has too many open files.
+const EMFILE: i32 = 24;
+
 /// Returns `true` if a file could not be opened because the process or the system has too many open files.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 

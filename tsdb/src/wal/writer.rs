@@ -378,7 +378,7 @@ impl Wal {
             let WalOptions { fs, dir, .. } = &self.options;
             fs.sync_dir(dir).map_err(|error| {
                 if is_out_of_files(&error) {
-                    // The directory was not opened, so the state on disk is not unknown.
+                    // The sync did not begin. A later one can still succeed.
                     self.files.lock().series.note_new_file();
                     return Error::io("sync", dir)(error);
                 }

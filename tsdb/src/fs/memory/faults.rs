@@ -87,7 +87,7 @@ impl Fault {
     pub(super) fn error(self) -> io::Error {
         match self {
             Self::Fails(kind) => io::Error::from(kind),
-            Self::OutOfFiles => io::Error::from_raw_os_error(EMFILE),
+            Self::OutOfFiles => io::Error::from_raw_os_error(crate::fs::EMFILE),
             Self::Cut => broken(),
             Self::Dies => io::Error::other("the process has died"),
         }
@@ -96,8 +96,6 @@ impl Fault {
 
 /// Reads of the first bytes of a file do not block.
 const HEADER_SIZE_MAX: u64 = 24;
-
-const EMFILE: i32 = 24;
 
 /// The error of a broken disk.
 pub(super) fn broken() -> io::Error {
