@@ -4,7 +4,7 @@
 //! same authentication, admission, memory budgets, deadlines, active requests and metrics apply.
 //!
 //! gRPC adds little to HTTP/2: five bytes before a message, a few headers, and trailers. `call` and `frame` do that
-//! ([decision 20](../../docs/decisions/0020-grpc-without-a-framework.md)).
+//! ([decision 20](../../docs/decisions/server/0020-grpc-without-a-framework.md)).
 //!
 //! Invariants
 //! 1. A response consists of whole messages. An error after the first message is in the trailers.

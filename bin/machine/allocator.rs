@@ -3,8 +3,8 @@
 //! By default mimalloc retains freed pages for a second, and a thread collects its heap once in ten thousand slow
 //! allocations. A store is inactive for minutes after a flush. It also uses huge pages, each of which is resident even
 //! if only a few bytes of it are in use. The settings here need a third to a half less memory
-//! (docs/decisions/0006-freed-memory.md). mimalloc reads them from the environment before `main`, so the process sets
-//! them and executes itself again, with the same process id.
+//! (docs/decisions/storage/0006-freed-memory.md). mimalloc reads them from the environment before `main`, so the
+//! process sets them and executes itself again, with the same process id.
 
 use std::env;
 use std::os::unix::process::CommandExt;

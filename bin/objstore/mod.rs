@@ -1,7 +1,7 @@
 //! Object storage: a bucket of S3 or of a compatible server, or a directory.
 //!
 //! Used by `uploads`, by `varve tsdb import` and by `varve tsdb backup`. All calls block, so a tokio task must not make
-//! them. docs/decisions/0021-object-storage.md compares it with libraries.
+//! them. docs/decisions/storage/0021-object-storage.md compares it with libraries.
 //!
 //! Invariants
 //! 1. An object appears as a whole or not at all, and replaces an earlier one of its key.

@@ -113,7 +113,7 @@ fn patience_of_probes_and_termination_is_longer_than_replay_and_shutdown() {
         let probe = &container[probe];
         probe["periodSeconds"].as_u64().unwrap() * probe["failureThreshold"].as_u64().unwrap()
     };
-    // 10 million series and two hours of samples are replayed in minutes (docs/sizing.md).
+    // 10 million series and two hours of samples are replayed in minutes (docs/guides/sizing.md).
     assert!(seconds("startupProbe") >= 3600 && seconds("livenessProbe") >= 120);
     // Readiness while the series are loaded is 503, so the liveness probe must not use it.
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/-/healthy");

@@ -1,4 +1,4 @@
-//! The commands of docs/migration.md, run against a real Prometheus and a real VictoriaMetrics.
+//! The commands of docs/guides/migration.md, run against a real Prometheus and a real VictoriaMetrics.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::text;
 use crate::harness::{Http, Process, Prometheus, Server, missing, wait_for, wait_until};
 
-/// Returns the shell blocks of a section of docs/migration.md.
+/// Returns the shell blocks of a section of docs/guides/migration.md.
 fn recipes(section: &str) -> Vec<String> {
-    let page = text("docs/migration.md");
+    let page = text("docs/guides/migration.md");
     let (_, rest) = page.split_once(&format!("\n## {section}\n")).expect("the section exists");
     let section = rest.split("\n## ").next().unwrap_or(rest);
     section.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()

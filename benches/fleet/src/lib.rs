@@ -2,7 +2,7 @@
 //! dashboard queries, and compares servers.
 //!
 //! Used by the binary `varve-bench`, by the benches (the fleet alone) and by the comparison of queries in `tests/`.
-//! docs/bench.md describes the commands.
+//! docs/development/bench.md describes the commands.
 //!
 //! Invariants
 //! 1. It accesses a server only through its HTTP API, its process id and its files.

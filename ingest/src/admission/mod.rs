@@ -28,7 +28,7 @@
 //! the queue status (`resource="memory"`), and samples of known series are stored.
 //!
 //! Requests do not wait for a budget of *active* series: series beyond it are rejected with 400 ([`budget`]).
-//! docs/decisions/0011-admission.md gives the reason for each status.
+//! docs/decisions/ingest/0011-admission.md gives the reason for each status.
 //!
 //! Threads: steps 3 to 10 block the request's thread on a condition variable, or parked (6, 9), with a deadline. Each
 //! wait ends when its resource is released; a wait for a rate ends when the bucket has refilled or budgets change.

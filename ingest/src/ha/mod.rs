@@ -7,7 +7,8 @@
 //!
 //! Used by `receiver` and `resolve`. External labels are on all series of a sender. So the first series of a request
 //! determines the pair of the request, whose cached routes then apply. An unknown series is parsed, so that a series of
-//! another pair, or of no pair, in the same request gets its own decision. Rationale: docs/decisions/0013-ha-pairs.md.
+//! another pair, or of no pair, in the same request gets its own decision. Rationale:
+//! docs/decisions/ingest/0013-ha-pairs.md.
 //!
 //! Invariants
 //! 1. Routes cached under the salt of a pair belong to series of this pair only.

@@ -3,7 +3,7 @@
 //! Used by [`Engine`](crate::Engine). A result is cached with the version of the store that it saw. Before it is used
 //! again, the store is asked which samples changed since ([`Db::changes`]). The steps that read none of them are
 //! returned from the cache. Later steps are evaluated and joined to them. The proof that the response equals that of an
-//! evaluation of all steps is in docs/decisions/0022-result-cache.md.
+//! evaluation of all steps is in docs/decisions/query/0022-result-cache.md.
 //!
 //! Invariants
 //! 1. A cached step is used only if none of the samples that it depends on changed ([`query`]), both before the other

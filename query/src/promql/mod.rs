@@ -6,8 +6,8 @@
 //!                                                        '-> json
 //! ```
 //!
-//! The language, the error messages and the printed text are those of Prometheus 3.16; docs/decisions/0002 explains why
-//! Varve has its own parser.
+//! The language, the error messages and the printed text are those of Prometheus 3.16;
+//! docs/decisions/query/0002-own-promql-parser.md explains why Varve has its own parser.
 //!
 //! Invariants
 //! 1. An error is the first error that Prometheus reports for the text, with the same line and column.

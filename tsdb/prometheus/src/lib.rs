@@ -1,7 +1,7 @@
 //! Prometheus' file formats: read, repair, recover, write, import and export Prometheus data directories.
 //!
 //! Used by the WAL and block tools, by import and export, and by remote read. Sources: Prometheus `tsdb/docs/format`,
-//! `tsdb/record`, `tsdb/chunkenc`, as of version 3.16. docs/decisions/0010 lists the engine interfaces it uses.
+//! `tsdb/record`, `tsdb/chunkenc`, as of version 3.16. docs/decisions/storage/0010 lists the engine interfaces it uses.
 //!
 //! Invariants
 //! 1. No input makes a reader panic. A length is checked against the remaining bytes before memory is allocated for it.

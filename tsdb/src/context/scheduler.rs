@@ -1,7 +1,7 @@
 //! [`Scheduler`]: lets short requests overtake long ones.
 //!
 //! If more requests than cores ran, their threads would compete in the kernel. A short request would wait behind the
-//! time slices of all others (docs/decisions/0023-turns-of-long-requests.md). This is a multilevel feedback queue
+//! time slices of all others (docs/decisions/query/0023-turns-of-long-requests.md). This is a multilevel feedback queue
 //! with two levels: a request is short for [`SHORT_FOR`] and runs at once, then it is long. Long requests run in
 //! turns of [`TURN`] on the cores that short ones leave.
 //!

@@ -4,7 +4,7 @@
 //! that reads can see: a deletion, retention, an import. Flushes, merges and evictions change no answer and are not
 //! recorded. Every change has an id of [`Isolation`](super::Isolation) and is recorded while it is in flight: before
 //! any read sees it. Appends are recorded per minute and per group of metric names, other changes per range of time.
-//! The proof that a cached result is never stale is in docs/decisions/0022-result-cache.md.
+//! The proof that a cached result is never stale is in docs/decisions/query/0022-result-cache.md.
 //!
 //! Invariants
 //! 1. A read that sees a change began after the change was recorded.

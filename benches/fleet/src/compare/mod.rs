@@ -1,8 +1,8 @@
 //! `varve-bench compare`: applies the same load to Varve and its peers, one server at a time, each on an empty data
 //! directory.
 //!
-//! docs/bench.md lists the steps. The order of servers alternates between rounds, so that a temporarily busy machine
-//! favours none. Results are medians over the rounds.
+//! docs/development/bench.md lists the steps. The order of servers alternates between rounds, so that a temporarily
+//! busy machine favours none. Results are medians over the rounds.
 
 mod report;
 mod server;

@@ -2,7 +2,7 @@
 //!
 //! A team is a name: the value of a configured label, or the name that a sender gives. It selects a budget and does not
 //! isolate data. `policy` makes the decisions and is pure. `ledger` supplies the store, the teams (`teams`) and the
-//! time. Rationale: docs/decisions/0011-admission.md.
+//! time. Rationale: docs/decisions/ingest/0011-admission.md.
 //!
 //! A team always gets its guarantee. Above its guarantee it borrows what other teams leave unused, up to its own
 //! maximum and while all teams together are within the total budget. When the other teams need their share, *new*

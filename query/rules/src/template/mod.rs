@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. Output and error messages equal those of Prometheus. docs/decisions/0018-templates.md lists the differences.
+//! 1. Output and error messages equal those of Prometheus. docs/decisions/rules/0018-templates.md lists the
+//!    differences.
 //! 2. Nesting, steps, output and the memory of values are bounded. Steps check the deadline of the request.
 
 mod builtins;

@@ -2,7 +2,7 @@
 //!
 //! Each sender reports its progress with every request: the oldest and the newest timestamp. They yield its
 //! newest sample, its arrival lag, and the interval at which it sends newer samples. Reasons:
-//! docs/decisions/0017-rules-wait-for-data.md.
+//! docs/decisions/rules/0017-rules-wait-for-data.md.
 //!
 //! A sender has delivered time `t` if
 //! 1. it has sent a sample at `t` or later, or its next sample is due after `t`: at `t`, its newest sample is younger

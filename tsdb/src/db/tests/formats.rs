@@ -2,7 +2,8 @@
 //! are rejected and left unchanged.
 //!
 //! `tests/data/format/<kind>-v<N>` is such a directory, with its contents in `expected.txt`. Fixtures are never
-//! rewritten: a new version of a format gets a new one, which `write_what_is_missing` creates (docs/testing.md).
+//! rewritten: a new version of a format gets a new one, which `write_what_is_missing` creates
+//! (docs/development/testing.md).
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! /debug/pprof: CPU profiles of the running server, in the format of `go tool pprof`
-//! ([decision 25](docs/decisions/0025-cpu-profiles.md)).
+//! ([decision 25](docs/decisions/server/0025-cpu-profiles.md)).
 //!
 //! While a profile is taken, the kernel sends SIGPROF for each 10 ms of CPU time that the process uses, and the handler
 //! records the stack. Without a profile there are no timer and no handler. The profile ends early if the client
