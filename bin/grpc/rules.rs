@@ -2,8 +2,8 @@
 
 use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::Rule;
-use varve_rules::template::scientific;
 use varve_rules::{Alert, AlertState, Group, Time};
+use varve_template::scientific;
 use varve_tsdb::Labels;
 
 use super::call::{Caller, Method};

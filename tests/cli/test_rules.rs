@@ -150,7 +150,7 @@ fn templates_expand_as_in_promtool() {
     if missing(&["promtool"]) {
         return;
     }
-    let cases = include_str!("../../query/rules/src/template/cases.txt");
+    let cases = include_str!("../../query/rules/template/src/cases.txt");
     let templates = cases.lines().filter(|line| !line.starts_with('#') && line.ends_with('"'));
     let templates: Vec<_> = templates.filter_map(|case| case.rsplit_once(" => \"")).map(|(text, _)| text).collect();
     // The order of a vector is not defined.

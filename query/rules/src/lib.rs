@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 pub mod file;
-pub mod template;
 
 mod alert;
 mod alerts_max;

@@ -12,8 +12,8 @@ use varve_tsdb::{Labels, Matcher};
 use crate::alert::{ALERT_NAME, Alert, AlertState, Alerts};
 use crate::alerts_max::AlertsMax;
 use crate::file::{self, RuleKind};
-use crate::template::Template;
 use crate::time::Time;
+use varve_template::Template;
 
 /// Number of evaluations that are kept per rule.
 pub const EVALUATIONS_KEPT: usize = 20;

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::{EvaluationRecord, Rule, RuleStatus};
-use varve_rules::template::scientific;
 use varve_rules::{Alert, Group, Time};
+use varve_template::scientific;
 use varve_tsdb::{Labels, Matcher};
 
 use crate::http::openapi::{JsonSchema, Schemas, Untyped};

@@ -11,7 +11,7 @@ use super::error::FileError;
 use super::locate::Step;
 use super::raw::{RawGroup, RawRule, given};
 use super::{Alerting, Expression, Group, GroupState, Options, Rule, RuleFile, RuleKind, Texts};
-use crate::template::Template;
+use varve_template::Template;
 
 /// Fields of a group in a PrometheusRule that Prometheus does not have.
 const FIELDS_OF_MANIFESTS: [&str; 1] = ["partial_response_strategy"];

@@ -16,8 +16,8 @@ use crate::alert::{self, Alert, AlertState, Source};
 use crate::file::{Alerting, RuleKind};
 use crate::rule::{EvaluationRecord, Rule};
 use crate::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, Storage};
-use crate::template::{Environment, error_text};
 use crate::time::Time;
+use varve_template::{Environment, error_text};
 
 /// Maximum memory of the regular expressions in templates of a rule, in bytes.
 const TEMPLATES_SIZE_MAX: usize = 64 << 20;

@@ -8,7 +8,7 @@ use varve_tsdb::labels::is_legacy_name;
 use super::ExpectedSample;
 use super::sequence::{Item, parse};
 use crate::file::Texts;
-use crate::template::scientific;
+use varve_template::scientific;
 
 /// Labels and annotations of an alert.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
             for rule in &group.rules {
                 if let Some(error) = rule.last_error() {
                     let time = Duration::from_millis(now_ms.max(0) as u64);
-                    let time = crate::template::print_duration(time);
+                    let time = varve_template::print_duration(time);
                     errors.push(format!("    rule: {}, time: {time}, err: {error}", rule.definition.name));
                 }
             }

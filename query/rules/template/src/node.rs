@@ -7,13 +7,13 @@ use varve_query::promql::quoted;
 
 /// Text or an action.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) start: usize,
-    pub(super) kind: NodeKind,
+pub(crate) struct Node {
+    pub(crate) start: usize,
+    pub(crate) kind: NodeKind,
 }
 
 #[derive(Debug)]
-pub(super) enum NodeKind {
+pub(crate) enum NodeKind {
     Text(String),
     Action(Pipe),
     If(Branch),
@@ -33,38 +33,38 @@ pub(super) enum NodeKind {
 
 /// An `if`, `with` or `range`.
 #[derive(Debug)]
-pub(super) struct Branch {
-    pub(super) pipe: Pipe,
-    pub(super) list: Vec<Node>,
-    pub(super) otherwise: Option<Vec<Node>>,
+pub(crate) struct Branch {
+    pub(crate) pipe: Pipe,
+    pub(crate) list: Vec<Node>,
+    pub(crate) otherwise: Option<Vec<Node>>,
 }
 
 /// A pipeline.
 #[derive(Debug)]
-pub(super) struct Pipe {
-    pub(super) start: usize,
+pub(crate) struct Pipe {
+    pub(crate) start: usize,
     /// `true` if the variables exist already.
-    pub(super) assigns: bool,
-    pub(super) variables: Vec<String>,
-    pub(super) commands: Vec<Command>,
+    pub(crate) assigns: bool,
+    pub(crate) variables: Vec<String>,
+    pub(crate) commands: Vec<Command>,
 }
 
 /// A command of a pipeline: a function or value, and arguments.
 #[derive(Debug)]
-pub(super) struct Command {
-    pub(super) start: usize,
-    pub(super) args: Vec<Operand>,
+pub(crate) struct Command {
+    pub(crate) start: usize,
+    pub(crate) args: Vec<Operand>,
 }
 
 /// An argument.
 #[derive(Debug)]
-pub(super) struct Operand {
-    pub(super) start: usize,
-    pub(super) kind: OperandKind,
+pub(crate) struct Operand {
+    pub(crate) start: usize,
+    pub(crate) kind: OperandKind,
 }
 
 #[derive(Debug)]
-pub(super) enum OperandKind {
+pub(crate) enum OperandKind {
     Function(String),
     Dot,
     Nil,
@@ -83,10 +83,10 @@ pub(super) enum OperandKind {
 
 /// A number literal, in all types that can represent it.
 #[derive(Debug)]
-pub(super) struct Number {
-    pub(super) text: String,
-    pub(super) int: Option<i64>,
-    pub(super) float: Option<f64>,
+pub(crate) struct Number {
+    pub(crate) text: String,
+    pub(crate) int: Option<i64>,
+    pub(crate) float: Option<f64>,
 }
 
 impl Number {
@@ -94,7 +94,7 @@ impl Number {
     ///
     /// # Errors
     /// Go's message. Complex numbers are not supported.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.ends_with('i') {
             return Err(format!("complex numbers are not supported: {}", quoted(text)));
         }
@@ -131,7 +131,7 @@ impl Number {
     }
 
     /// Returns `true` if the literal is a float where any type is allowed.
-    pub(super) fn is_float_literal(&self) -> bool {
+    pub(crate) fn is_float_literal(&self) -> bool {
         let text = self.text.trim_start_matches(['+', '-']).to_ascii_lowercase();
         let is_hex = text.starts_with("0x") && !text.contains('p');
         !is_hex && !self.text.starts_with('\'') && self.text.contains(['.', 'e', 'E', 'p', 'P'])

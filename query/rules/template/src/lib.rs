@@ -8,6 +8,10 @@
 //! 1. Output and error messages equal those of Prometheus. docs/decisions/rules/0018-templates.md lists the
 //!    differences.
 //! 2. Nesting, steps, output and the memory of values are bounded. Steps check the deadline of the request.
+//!
+//! Used by `varve-rules`. The crate knows no rules, no HTTP and no clock: the caller passes the sample, the time and the
+//! function that evaluates queries.
+#![forbid(unsafe_code)]
 
 mod builtins;
 mod execute;
@@ -19,12 +23,12 @@ mod print;
 mod time;
 mod value;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use varve_query::VectorSample;
 use varve_tsdb::{Labels, QueryContext};
 
-use crate::file::Texts;
 pub use builtins::query_escaped;
 use parse::Trees;
 pub use print::scientific;
@@ -61,7 +65,7 @@ pub struct Environment<'a> {
     /// The time of the evaluation, in milliseconds.
     pub timestamp_ms: i64,
     /// `global.external_labels`.
-    pub external_labels: &'a Texts,
+    pub external_labels: &'a BTreeMap<String, String>,
     /// `--web.external-url`.
     pub external_url: &'a str,
     /// Evaluates an expression at the time of the evaluation, for the function `query`.
@@ -110,7 +114,7 @@ impl Template {
 }
 
 /// Converts external labels, which the configuration has checked.
-fn labels(texts: &Texts) -> Labels {
+fn labels(texts: &BTreeMap<String, String>) -> Labels {
     let pairs = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     Labels::from_pairs(pairs).unwrap_or_default()
 }
@@ -122,7 +126,7 @@ pub fn error_text(error: &str) -> String {
 }
 
 /// Prints a duration as Go does: `1h30m0s`.
-pub(crate) fn print_duration(duration: std::time::Duration) -> String {
+pub fn print_duration(duration: std::time::Duration) -> String {
     let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
     time::Duration { nanos, is_pointer: false }.to_string()
 }

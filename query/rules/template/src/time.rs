@@ -6,19 +6,19 @@ use super::value::{Type, Value};
 
 /// A time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Time {
+pub(crate) struct Time {
     /// Nanoseconds since the epoch.
-    pub(super) nanos: i128,
+    pub(crate) nanos: i128,
     /// `true` where Go has a pointer to the time.
-    pub(super) is_pointer: bool,
+    pub(crate) is_pointer: bool,
 }
 
 /// A duration.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Duration {
-    pub(super) nanos: i64,
+pub(crate) struct Duration {
+    pub(crate) nanos: i64,
     /// `true` where Go has a pointer to the duration.
-    pub(super) is_pointer: bool,
+    pub(crate) is_pointer: bool,
 }
 
 const SECOND: i128 = 1_000_000_000;
@@ -44,7 +44,7 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// Returns the parameters of a method of a value.
-pub(super) fn method(receiver: &Value, name: &str) -> Option<&'static [Type]> {
+pub(crate) fn method(receiver: &Value, name: &str) -> Option<&'static [Type]> {
     match (receiver, name) {
         (Value::Time(_), "Format") => Some(&[Type::String]),
         (Value::Time(_), "Add" | "Round" | "Truncate") => Some(&[Type::Duration]),
@@ -69,7 +69,7 @@ pub(super) fn method(receiver: &Value, name: &str) -> Option<&'static [Type]> {
 ///
 /// # Errors
 /// A date is too far away.
-pub(super) fn call(receiver: &Value, name: &str, args: &[Value]) -> Result<Value, String> {
+pub(crate) fn call(receiver: &Value, name: &str, args: &[Value]) -> Result<Value, String> {
     match receiver {
         Value::Time(time) => time.call(name, args),
         Value::Duration(duration) => Ok(duration.call(name, args)),

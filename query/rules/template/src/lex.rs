@@ -7,16 +7,16 @@ use varve_query::promql::{code_point, quoted};
 
 /// A token.
 #[derive(Debug, Clone)]
-pub(super) struct Token<'a> {
-    pub(super) kind: Kind,
+pub(crate) struct Token<'a> {
+    pub(crate) kind: Kind,
     /// Byte offset in the template.
-    pub(super) start: usize,
+    pub(crate) start: usize,
     /// The text, or the message of an error.
-    pub(super) text: Cow<'a, str>,
+    pub(crate) text: Cow<'a, str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Error,
     Bool,
     /// A printable ASCII character without a meaning of its own.
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keyword {
+pub(crate) enum Keyword {
     Block,
     Break,
     Continue,
@@ -94,11 +94,11 @@ impl fmt::Display for Token<'_> {
 const LEFT_DELIM: &str = "{{";
 const RIGHT_DELIM: &str = "}}";
 /// The characters that trimming removes.
-pub(super) const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
+pub(crate) const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
 /// Reads tokens.
 #[derive(Debug)]
-pub(super) struct Lexer<'a> {
+pub(crate) struct Lexer<'a> {
     text: &'a str,
     at: usize,
     /// Start of the current token.
@@ -108,12 +108,12 @@ pub(super) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         Self { text, at: 0, start: 0, is_inside_action: false, paren_depth: 0 }
     }
 
     /// Returns the next token. After an error or the end, it is always the end.
-    pub(super) fn next(&mut self) -> Token<'a> {
+    pub(crate) fn next(&mut self) -> Token<'a> {
         self.start = self.at;
         if self.is_inside_action { self.inside_action() } else { self.outside() }
     }

@@ -9,10 +9,10 @@ use super::lex::{Keyword, Kind, Lexer, SPACES, Token};
 use super::node::{Branch, Command, Node, NodeKind, Number, Operand, OperandKind, Pipe};
 
 /// Maximum nesting of actions and parentheses.
-pub(super) const NESTING_MAX: usize = 100;
+pub(crate) const NESTING_MAX: usize = 100;
 
 /// The templates of a text by name. The text itself has the name that the parser was given.
-pub(super) type Trees = BTreeMap<String, Vec<Node>>;
+pub(crate) type Trees = BTreeMap<String, Vec<Node>>;
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, String>;
 ///
 /// # Errors
 /// `template: NAME:LINE: MESSAGE`.
-pub(super) fn parse(name: &str, text: &str) -> Result<Trees> {
+pub(crate) fn parse(name: &str, text: &str) -> Result<Trees> {
     let mut parser = Parser {
         name,
         text,

@@ -11,7 +11,7 @@ use super::value::{Basic, Value};
 type Result<T> = std::result::Result<T, String>;
 
 /// Calls a function with arguments of its types. `and` and `or` are evaluated elsewhere, because they skip arguments.
-pub(super) fn call(name: &str, args: &[Value]) -> Result<Value> {
+pub(crate) fn call(name: &str, args: &[Value]) -> Result<Value> {
     match (name, args) {
         ("print", _) => Ok(Value::string(sprint(args))),
         ("println", _) => Ok(Value::string(sprintln(args))),
@@ -44,7 +44,7 @@ fn text_of(args: &[Value]) -> String {
 }
 
 /// Returns the value to print for a pointer or nothing.
-pub(super) fn printable(value: &Value) -> Value {
+pub(crate) fn printable(value: &Value) -> Value {
     match value {
         Value::Nil => Value::string("<no value>"),
         // Without the `&` of a pointer.

@@ -11,7 +11,7 @@ use super::time::{Duration, Time};
 
 /// A value.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// Nothing: a nil interface.
     Nil,
     Bool(bool),
@@ -44,16 +44,16 @@ pub(super) enum Value {
 
 /// The data of an alert.
 #[derive(Debug)]
-pub(super) struct Data {
-    pub(super) labels: Labels,
-    pub(super) external_labels: Labels,
-    pub(super) external_url: Rc<str>,
-    pub(super) value: Value,
+pub(crate) struct Data {
+    pub(crate) labels: Labels,
+    pub(crate) external_labels: Labels,
+    pub(crate) external_url: Rc<str>,
+    pub(crate) value: Value,
 }
 
 /// The type of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Type {
+pub(crate) enum Type {
     /// `interface {}`.
     Any,
     /// `reflect.Value`.
@@ -68,7 +68,7 @@ pub(super) enum Type {
 
 impl Type {
     /// Returns Go's name of the type.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Any => "interface {}",
             Self::Reflect => "reflect.Value",
@@ -82,7 +82,7 @@ impl Type {
     }
 
     /// Returns `true` if nil is a value of the type.
-    pub(super) fn has_nil(self) -> bool {
+    pub(crate) fn has_nil(self) -> bool {
         matches!(self, Self::Any | Self::Reflect | Self::Vector | Self::Sample)
     }
 
@@ -90,7 +90,7 @@ impl Type {
     ///
     /// # Errors
     /// Go's message if the value has another type.
-    pub(super) fn convert(self, value: Value) -> Result<Value, String> {
+    pub(crate) fn convert(self, value: Value) -> Result<Value, String> {
         match (self, value) {
             (Self::Any | Self::Reflect, value) => Ok(value),
             (Self::Vector | Self::Sample, Value::Nil) => Ok(Value::Nil),
@@ -113,7 +113,7 @@ impl Type {
 
 /// A kind of types that can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Basic {
+pub(crate) enum Basic {
     Bool,
     Int,
     Uint,
@@ -122,12 +122,12 @@ pub(super) enum Basic {
 }
 
 impl Value {
-    pub(super) fn string(text: impl Into<Rc<str>>) -> Self {
+    pub(crate) fn string(text: impl Into<Rc<str>>) -> Self {
         Self::String(text.into())
     }
 
     /// Returns the value of a sample: a float or a histogram.
-    pub(super) fn of_sample(sample: &VectorSample) -> Self {
+    pub(crate) fn of_sample(sample: &VectorSample) -> Self {
         match &sample.histogram {
             Some(histogram) => Self::Histogram(Arc::clone(histogram)),
             None => Self::Float(sample.point.value),
@@ -135,7 +135,7 @@ impl Value {
     }
 
     /// Returns Go's name of the type.
-    pub(super) fn type_name(&self) -> &'static str {
+    pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Nil => "<nil>",
             Self::Bool(_) => "bool",
@@ -162,7 +162,7 @@ impl Value {
     }
 
     /// Returns `false` for zero, nothing and empty values.
-    pub(super) fn is_true(&self) -> bool {
+    pub(crate) fn is_true(&self) -> bool {
         match self {
             Self::Nil => false,
             Self::Bool(value) => *value,
@@ -179,7 +179,7 @@ impl Value {
     }
 
     /// Returns the type for comparisons, and `None` if the value is not of a basic type.
-    pub(super) fn basic(&self) -> Option<Basic> {
+    pub(crate) fn basic(&self) -> Option<Basic> {
         match self {
             Self::Bool(_) => Some(Basic::Bool),
             Self::Int(_) | Self::Int64(_) | Self::Named { .. } => Some(Basic::Int),
@@ -192,7 +192,7 @@ impl Value {
     }
 
     /// Returns the number of an integer type.
-    pub(super) fn as_int(&self) -> Option<i64> {
+    pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) | Self::Int64(number) | Self::Named { number, .. } => Some(*number),
             Self::Byte(number) => Some(i64::from(*number)),
@@ -201,7 +201,7 @@ impl Value {
         }
     }
 
-    pub(super) fn as_str(&self) -> Option<&str> {
+    pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) | Self::Html(text) => Some(text),
             _ => None,
@@ -209,7 +209,7 @@ impl Value {
     }
 
     /// Returns the value of a key of a map. A missing key has the zero value of the map's type.
-    pub(super) fn entry(&self, key: &str) -> Option<Self> {
+    pub(crate) fn entry(&self, key: &str) -> Option<Self> {
         match self {
             Self::Labels(labels) => Some(Self::string(labels.get(key).unwrap_or(""))),
             Self::Args(values) => {
@@ -222,7 +222,7 @@ impl Value {
     }
 
     /// Returns the memory that a new value needs.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Self::String(text) | Self::Html(text) => text.len(),
             Self::Args(values) => size_of_val(&**values),

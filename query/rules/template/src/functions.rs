@@ -18,15 +18,15 @@ type Result<T> = std::result::Result<T, String>;
 
 /// The types of a function's parameters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Signature {
-    pub(super) fixed: &'static [Type],
+pub(crate) struct Signature {
+    pub(crate) fixed: &'static [Type],
     /// The type of all further arguments.
-    pub(super) variadic: Option<Type>,
+    pub(crate) variadic: Option<Type>,
 }
 
 impl Signature {
     /// Returns the type of an argument.
-    pub(super) fn type_of(self, arg_idx: usize) -> Option<Type> {
+    pub(crate) fn type_of(self, arg_idx: usize) -> Option<Type> {
         self.fixed.get(arg_idx).copied().or(self.variadic)
     }
 }
@@ -34,7 +34,7 @@ impl Signature {
 const NIL_SAMPLE: &str = "runtime error: invalid memory address or nil pointer dereference";
 
 /// Returns the types of a function; `None` if there is no such function.
-pub(super) fn signature(name: &str) -> Option<Signature> {
+pub(crate) fn signature(name: &str) -> Option<Signature> {
     use Type::{Any, Reflect, Sample, String, Vector};
     let (fixed, variadic): (&[Type], _) = match name {
         "now" | "pathPrefix" | "externalURL" => (&[], None),
@@ -62,7 +62,7 @@ pub(super) fn signature(name: &str) -> Option<Signature> {
 ///
 /// # Errors
 /// The message of the function.
-pub(super) fn call(environment: &Environment<'_>, name: &str, args: &[Value]) -> Result<Value> {
+pub(crate) fn call(environment: &Environment<'_>, name: &str, args: &[Value]) -> Result<Value> {
     let text = |i: usize| args.get(i).and_then(Value::as_str).unwrap_or_default();
     let string = |text: String| Ok(Value::string(text));
     match (name, args) {

@@ -14,7 +14,7 @@ const WIDTH_MAX: i64 = 1_000_000;
 const FLOAT_DIGITS_MAX: usize = 1100;
 
 /// Formats values one after the other, with spaces between those that are not strings.
-pub(super) fn sprint(values: &[Value]) -> String {
+pub(crate) fn sprint(values: &[Value]) -> String {
     let mut printer = Printer::default();
     let mut after_string = true;
     for (i, value) in values.iter().enumerate() {
@@ -29,13 +29,13 @@ pub(super) fn sprint(values: &[Value]) -> String {
 }
 
 /// Formats values with spaces between them and a new line at the end.
-pub(super) fn sprintln(values: &[Value]) -> String {
+pub(crate) fn sprintln(values: &[Value]) -> String {
     let texts: Vec<_> = values.iter().map(|value| sprint(std::slice::from_ref(value))).collect();
     texts.join(" ") + "\n"
 }
 
 /// Formats values by a format with verbs.
-pub(super) fn sprintf(format: &str, args: &[Value]) -> String {
+pub(crate) fn sprintf(format: &str, args: &[Value]) -> String {
     let mut printer = Printer::default();
     let mut verbs = Verbs { rest: format, args, arg: 0, is_reordered: false, is_good: true };
     while let Some((text, rest)) = verbs.rest.split_once('%')
@@ -59,7 +59,7 @@ pub(super) fn sprintf(format: &str, args: &[Value]) -> String {
 }
 
 /// Formats a float with a number of significant digits: `%.4g`.
-pub(super) fn significant(value: f64, n_digits: usize) -> String {
+pub(crate) fn significant(value: f64, n_digits: usize) -> String {
     let text = float(value, 'g', Some(n_digits));
     if value.is_infinite() { text } else { text.trim_start_matches('+').to_owned() }
 }

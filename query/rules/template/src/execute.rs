@@ -17,7 +17,7 @@ type Result<T> = std::result::Result<T, String>;
 const STEPS_PER_CHECK: usize = 1024;
 
 /// Executes the template `name`, with `data` as `.` and `$`, and returns its output.
-pub(super) fn execute(
+pub(crate) fn execute(
     name: &str,
     text: &str,
     trees: &Trees,
