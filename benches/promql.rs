@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use varve_query::promql::{self, Features};
+use varve_promql::Features;
 use varve_query::{Engine, EngineOptions, Request, Times};
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::{Db, Labels, QueryContext, Sample, TimeRange, WriteBatch};
@@ -26,7 +26,7 @@ fn parse(c: &mut Criterion) {
     let mut group = c.benchmark_group("parse");
     group.throughput(Throughput::Bytes(DASHBOARD.len() as u64));
     group.bench_function("dashboard query", |b| {
-        b.iter(|| promql::parse(black_box(DASHBOARD), &Features::default()).expect("evaluate a valid query"));
+        b.iter(|| varve_promql::parse(black_box(DASHBOARD), &Features::default()).expect("evaluate a valid query"));
     });
 }
 

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use varve_query::promql;
 
 use crate::server::request_context::truncate;
 
@@ -21,13 +20,13 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     if shown.len() < text.len() {
         return Err(format!("not a valid duration string: {shown:?}"));
     }
-    let milliseconds = promql::parse_duration(text)?;
+    let milliseconds = varve_promql::duration::parse_duration(text)?;
     Ok(Duration::from_millis(milliseconds.cast_unsigned()))
 }
 
 /// Prints a duration as Prometheus does. A fraction of a millisecond is left out.
 pub(crate) fn print_duration(duration: Duration) -> String {
-    promql::print_duration(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+    varve_promql::duration::print_duration(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Parses a size in bytes: a whole number, then nothing or `B`, `KB`, `KiB`, `MB`, ... A K is 1024 in all of them.

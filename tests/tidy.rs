@@ -9,8 +9,16 @@ use std::process::Command;
 use crate::harness::{Server, WriteRequest, series};
 
 /// The directories of the library crates.
-const LIBRARIES: [&str; 7] =
-    ["tsdb", "tsdb/prometheus", "ingest", "query", "query/rules", "query/rules/template", "query/advise"];
+const LIBRARIES: [&str; 8] = [
+    "tsdb",
+    "tsdb/prometheus",
+    "ingest",
+    "query",
+    "query/promql",
+    "query/rules",
+    "query/rules/template",
+    "query/advise",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -100,12 +108,21 @@ fn arrows_between_crates_hold() {
             assert!(!names.contains(name), "{manifest_path} depends on {name}");
         }
     };
-    let above_engine = ["varve-prometheus", "varve-ingest", "varve-query"];
+    let above_engine = ["varve-prometheus", "varve-ingest", "varve-promql", "varve-query"];
     check("tsdb/Cargo.toml", &[&outside_of_engine[..], &above_engine].concat());
-    check("tsdb/prometheus/Cargo.toml", &["varve-ingest", "varve-query", "axum", "hyper", "tokio", "prost", "serde"]);
-    check("ingest/Cargo.toml", &["varve-query", "axum", "hyper", "tokio"]);
+    check(
+        "tsdb/prometheus/Cargo.toml",
+        &["varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio", "prost", "serde"],
+    );
+    check("ingest/Cargo.toml", &["varve-promql", "varve-query", "axum", "hyper", "tokio"]);
     check("query/Cargo.toml", &["varve-ingest", "varve-rules", "axum", "hyper", "tokio", "prost", "snap"]);
-    check("tsdb/prometheus/Cargo.toml", &["varve-ingest", "varve-query", "axum", "hyper", "tokio", "prost"]);
+    check(
+        "tsdb/prometheus/Cargo.toml",
+        &["varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio", "prost"],
+    );
+    let above_promql =
+        ["varve-query", "varve-template", "varve-rules", "varve-advise", "varve-ingest", "varve-prometheus"];
+    check("query/promql/Cargo.toml", &[&outside_of_engine[..], &above_promql].concat());
     check("query/rules/Cargo.toml", &["varve-ingest", "varve-prometheus", "axum", "hyper", "tokio"]);
     let above_template = ["varve-rules", "varve-advise", "varve-ingest", "varve-prometheus"];
     check("query/rules/template/Cargo.toml", &[&outside_of_engine[..], &above_template].concat());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use varve_query::promql::parse_selector;
+use varve_promql::parse_selector;
 use varve_tsdb::Matcher;
 use varve_tsdb::retention::RetentionRule;
 

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use varve_query::promql::{print_label, quoted};
+use varve_promql::print_label;
+use varve_promql::quote::quoted;
 use varve_tsdb::{MatchOp, Matcher, QueryContext};
 
 use crate::http::error::ApiError;
@@ -56,7 +57,7 @@ pub(super) fn shown(matchers: &[LabelMatcher]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use varve_query::promql::print_matchers;
+    use varve_promql::print_matchers;
 
     use super::*;
 

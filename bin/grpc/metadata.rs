@@ -1,6 +1,6 @@
 //! `Exemplars/Exemplars`, `Metadata/MetricMetadata` and `Targets/Targets`.
 
-use varve_query::{promql, usage};
+use varve_query::usage;
 use varve_tsdb::TimeRange;
 use varve_tsdb::exemplars::Exemplar;
 use varve_tsdb::labels::Metadata;
@@ -31,9 +31,9 @@ impl Method for ExemplarsRequest {
     }
 
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
-        let (expr, _expr_charge) = promql::parse_within(&work.ctx, &self.query, &caller.app.settings.features)?;
+        let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, &self.query, &caller.app.settings.features)?;
         let mut selectors = Vec::new();
-        for matchers in promql::selectors(&expr) {
+        for matchers in varve_promql::selectors(&expr) {
             selectors.extend(without_external(&work.ctx, matchers, &caller.external)?.filter(|own| !own.is_empty()));
         }
         if selectors.is_empty() {

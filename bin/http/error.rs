@@ -231,8 +231,14 @@ impl From<varve_query::Error> for ApiError {
     }
 }
 
-impl From<varve_query::promql::ParseError> for ApiError {
-    fn from(error: varve_query::promql::ParseError) -> Self {
+impl From<varve_promql::Error> for ApiError {
+    fn from(error: varve_promql::Error) -> Self {
+        varve_query::Error::from(error).into()
+    }
+}
+
+impl From<varve_promql::ParseError> for ApiError {
+    fn from(error: varve_promql::ParseError) -> Self {
         Self { limit: error.limit(), ..Self::invalid_parameter("query", error) }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::io::Write as _;
 
-use varve_query::decimal::{self, Plain};
+use varve_promql::decimal::{self, Plain};
 use varve_query::histogram::{Bucket, FloatHistogram};
 use varve_tsdb::Labels;
 

@@ -276,7 +276,7 @@ pub(crate) fn parse_selector(
         let reason = format!("selector of {size} bytes exceeds the limit of {SELECTOR_SIZE_MAX}");
         return Err(invalid(reason).with_limit("selector size"));
     }
-    varve_query::promql::parse_selector(text).map_err(|error| invalid(error.to_string()))
+    varve_promql::parse_selector(text).map_err(|error| invalid(error.to_string()))
 }
 
 /// Unescapes a label name in a path: `U__a_2e_b` is `a.b`. A name with invalid escapes stays unchanged.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use varve_query::promql::quoted;
+use varve_promql::quote::quoted;
 use varve_query::stats::{Operator, QueryStats, SampleStats, StatsMode, StepSamples, Timings};
 
 use super::params::quotable;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use varve_promql::{Features, Limits};
 use varve_query::EngineOptions;
-use varve_query::promql::{Features, Limits};
 use varve_rules::RestoreOptions;
 
 use crate::cli::{OnCorruption, ServeArgs, WalSync};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use axum::http::StatusCode;
-use varve_query::promql::Features;
+use varve_promql::Features;
 use varve_tsdb::retention::RetentionRule;
 
 use super::external_url::{ExternalUrl, RoutePrefix};

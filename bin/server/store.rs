@@ -10,7 +10,7 @@ use varve_advise::usage::{Requester, Usage};
 use varve_ingest::ha::Elections;
 use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
 use varve_ingest::{LoadOutcome, Receiver};
-use varve_query::promql::print_matchers;
+use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
 use varve_tsdb::fs::{Clock, RealFs, StateFileError, SystemClock};

@@ -1,7 +1,7 @@
 //! `--enable-feature` of the tools that read rules: the parts of PromQL that expressions may use, as for the server.
 
 use clap::Args;
-use varve_query::promql::Features;
+use varve_promql::Features;
 
 /// The flag, which is promtool's.
 #[derive(Debug, Clone, Args)]

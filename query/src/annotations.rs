@@ -10,13 +10,13 @@
 use std::fmt;
 
 use hashbrown::{HashSet, HashTable};
+use varve_promql::Position;
+use varve_promql::ast::Span;
+use varve_promql::decimal::{self, General};
+use varve_promql::quote::quoted;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::decimal::{self, General};
 use crate::histogram::{Combined, NanEffect};
-use crate::promql::Position;
-use crate::promql::ast::Span;
-use crate::promql::quote::quoted;
 
 /// Maximum number of annotations per severity in an HTTP response. A further line reports how many are omitted.
 pub const ANNOTATIONS_MAX: usize = 10;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use varve_promql::Features;
+use varve_promql::ast::{Expr, ValueType};
+use varve_promql::deep_stack;
 use varve_tsdb::context::Charge;
 use varve_tsdb::{Db, QueryContext};
 
 use crate::annotations::Annotations;
 use crate::cache::{CacheStats, CachedQuery, Found, ResultCache};
-use crate::deep_stack;
 use crate::error::{Error, Result};
 use crate::eval::columns::{Limits, SampleLimit, Series, Vector, series_size};
 use crate::eval::grid::Grid;
@@ -17,8 +19,6 @@ use crate::eval::workers::Workers;
 use crate::eval::{Evaluator, Settings};
 use crate::histogram::FloatHistogram;
 use crate::plan::{self, CommonSubexpressions, Plan, PlanKind, QueryTimes};
-use crate::promql::ast::{Expr, ValueType};
-use crate::promql::{self, Features};
 use crate::stats::{QueryStats, StatsMode, Timings};
 use crate::value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};
 
@@ -192,7 +192,7 @@ impl Engine {
     /// [`Error::Parse`], [`Error::Limit`], and the interrupts of the request.
     pub fn parse(&self, ctx: &QueryContext, query: &str) -> Result<ParsedQuery, Error> {
         let timings = Timings::start();
-        let (expr, charge) = promql::parse_within(ctx, query, &self.options.features)?;
+        let (expr, charge) = varve_promql::parse_within(ctx, query, &self.options.features)?;
         Ok(ParsedQuery { expr, charge, timings })
     }
 

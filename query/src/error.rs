@@ -2,8 +2,8 @@
 
 use varve_tsdb::Interrupt;
 
-use crate::promql::ParseError;
-use crate::promql::ast::ValueType;
+use varve_promql::ParseError;
+use varve_promql::ast::ValueType;
 
 /// An error of a query. The messages are those of Prometheus. The HTTP API returns them in the field `error`.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,16 @@ pub enum Error {
 
 /// A result with [`Error`].
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<varve_promql::Error> for Error {
+    fn from(error: varve_promql::Error) -> Self {
+        match error {
+            varve_promql::Error::Parse(error) => Self::Parse(error),
+            varve_promql::Error::Context(error) => error.into(),
+            other => Self::Execution(other.to_string()),
+        }
+    }
+}
 
 impl From<varve_tsdb::Error> for Error {
     fn from(error: varve_tsdb::Error) -> Self {

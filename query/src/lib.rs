@@ -1,7 +1,7 @@
 //! PromQL engine: parses, plans and evaluates a query.
 //!
 //! ```text
-//! text -> promql (parse, check) -> plan (resolve times, find common subexpressions) -> eval (columns of steps) -> Value
+//! text -> varve-promql (parse, check) -> plan (resolve times, find common subexpressions) -> eval (columns of steps) -> Value
 //! ```
 //!
 //! A query is evaluated once for all steps. The value of an expression is a set of series, each a column with one value
@@ -23,10 +23,8 @@ mod functions;
 pub mod histogram;
 mod math;
 mod plan;
-pub mod promql;
 
 mod annotations;
-mod deep_stack;
 mod engine;
 mod error;
 pub mod stats;
@@ -34,8 +32,6 @@ pub mod usage;
 mod value;
 
 pub mod date;
-pub mod decimal;
-pub mod number;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
 pub use cache::CacheStats;

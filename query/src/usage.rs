@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use varve_tsdb::Matcher;
 use varve_tsdb::labels::METRIC_NAME;
 
-use crate::promql::ast::{
+use varve_promql::ast::{
     Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, ValueType, VectorMatching,
 };
 
@@ -221,7 +221,7 @@ fn matched(matching: &VectorMatching) -> LabelSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::promql::{CHAIN_LEN_MAX, Features, parse};
+    use varve_promql::{CHAIN_LEN_MAX, Features, parse};
 
     fn features() -> Features {
         let mut features = Features::default();

@@ -1,7 +1,7 @@
 //! Adds `@ <time>` to the selectors of a query, so that its result does not depend on the evaluation time.
 
-use varve_query::promql::ast::{At, Expr, ExprKind, VectorSelector};
-use varve_query::promql::print;
+use varve_promql::ast::{At, Expr, ExprKind, VectorSelector};
+use varve_promql::print;
 
 /// Functions whose value depends on the evaluation time, whatever their arguments.
 const TIME_DEPENDENT: &str = "day_of_month day_of_week day_of_year days_in_month end hour minute month predict_linear range start step \

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use tempfile::TempDir;
+use varve_promql::Features;
 use varve_query::histogram::FloatHistogram;
-use varve_query::promql::Features;
 use varve_query::{Engine, EngineOptions, Error, QueryResult, Request, Times, Value};
 use varve_tsdb::histogram::{Histogram, ResetHint};
 use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};

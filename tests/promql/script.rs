@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use varve_promql::ast::{Expr, ExprKind};
+use varve_promql::{Features, parse, parse_description};
 use varve_query::Times;
-use varve_query::promql::ast::{Expr, ExprKind};
-use varve_query::promql::{Features, parse, parse_description};
 use varve_rules::unit_test::sequence::{self, Sequence};
 use varve_tsdb::Labels;
 

@@ -215,7 +215,7 @@ pub(crate) fn query_scalar(client: &Client, query: &str, time_ms: i64) -> Result
 mod tests {
     use std::collections::HashSet;
 
-    use varve_query::promql::Features;
+    use varve_promql::Features;
 
     use super::*;
 
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(names.len(), QUERIES.len());
         for query in &QUERIES {
             if let Request::Instant(query) | Request::Range(query) = query.request {
-                varve_query::promql::parse(query, &Features::default()).unwrap();
+                varve_promql::parse(query, &Features::default()).unwrap();
             }
         }
     }

@@ -4,7 +4,7 @@
 //! digit, a fraction may follow a comma and have any number of digits, of which nine count.
 
 use jiff::civil::Date;
-use varve_query::number::parse_float;
+use varve_promql::number::parse_float;
 use varve_tsdb::TimeRange;
 
 use super::quotable;

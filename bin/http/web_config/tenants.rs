@@ -35,7 +35,7 @@ impl Tenants {
     }
 
     fn add(&mut self, entry: &TenantEntry, file: &File) -> Result<()> {
-        let matchers = varve_query::promql::parse_selector(&entry.matchers).context("matchers")?;
+        let matchers = varve_promql::parse_selector(&entry.matchers).context("matchers")?;
         ensure!(!matchers.is_empty(), "matchers: a selector with at least one matcher is required");
         let is_text = |matcher: &Matcher| matcher.value().as_bytes() == matcher.value_bytes();
         ensure!(matchers.iter().all(is_text), "matchers: values must be UTF-8");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use varve_query::promql::Features;
+use varve_promql::Features;
 use varve_rules::file::{self, FileError, RuleFile};
 use varve_tsdb::fs::{Fs, RealFs};
 

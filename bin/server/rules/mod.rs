@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use varve_ingest::Written;
-use varve_query::promql::Features;
+use varve_promql::Features;
 use varve_rules::waiting::Senders;
 use varve_rules::{AlertsMax, RestoreOptions, RuleSet, Settings, Threads, Time};
 use varve_tsdb::context::MemoryBudget;

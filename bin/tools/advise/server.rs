@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use varve_advise::inventory::{Inventory, MetricId, MetricSize};
-use varve_query::promql::{print_label, print_matchers, quoted};
+use varve_promql::quote::quoted;
+use varve_promql::{print_label, print_matchers};
 use varve_tsdb::labels::regexp::Regexp;
 
 use crate::client::{Client, escape};

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-use varve_query::decimal::{General, Plain};
-use varve_query::promql::quoted;
+use varve_promql::decimal::{General, Plain};
+use varve_promql::quote::quoted;
 use varve_tsdb::labels::METRIC_NAME;
 
 use super::response::{Histogram, HistogramPoint, Labels, Point, Sample, Stream, Text, Value};

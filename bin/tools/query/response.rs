@@ -135,7 +135,7 @@ fn time<S: Serializer>(time_s: &f64, serializer: S) -> Result<S::Ok, S::Error> {
 /// A float as a string, as Go prints it.
 mod float {
     use serde::{Deserialize as _, Deserializer, Serializer, de};
-    use varve_query::decimal::Plain;
+    use varve_promql::decimal::Plain;
 
     pub(super) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&Plain(*value))

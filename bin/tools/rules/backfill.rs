@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use varve_query::promql::{Features, print};
+use varve_promql::{Features, print};
 use varve_rules::file::{self, Options, Rule, RuleKind};
 use varve_rules::schedule::Schedule;
 use varve_rules::{Time, batches};

@@ -40,7 +40,7 @@ fn print(rule: &Explanation) -> String {
     for ExplainedAlert { labels, state, value, active_at_ms, fires_in_ms } in alerts {
         let left = match fires_in_ms {
             0 => String::new(),
-            left_ms => format!(", fires in {}", varve_query::promql::print_duration(*left_ms)),
+            left_ms => format!(", fires in {}", varve_promql::duration::print_duration(*left_ms)),
         };
         let _ = writeln!(text, "  {state} {} = {value}, active since {}{left}", label_set(labels), time(*active_at_ms));
     }

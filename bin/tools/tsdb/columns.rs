@@ -1,7 +1,7 @@
 //! Tables, times and sizes as promtool prints them.
 
 use jiff::Timestamp;
-use varve_query::decimal::Plain;
+use varve_promql::decimal::Plain;
 
 use crate::quantity::print_size;
 

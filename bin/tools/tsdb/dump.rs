@@ -5,9 +5,10 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::Result;
-use varve_query::decimal::General;
+use varve_promql::decimal::General;
+use varve_promql::print_label;
+use varve_promql::quote::quoted;
 use varve_query::histogram::print_stored;
-use varve_query::promql::{print_label, quoted};
 use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{SampleColumns, TimeRange};

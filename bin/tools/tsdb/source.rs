@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use varve_prometheus::block::{BlockReader, MergedBlocks};
 use varve_prometheus::recover::recover;
-use varve_query::promql::parse_selector;
+use varve_promql::parse_selector;
 use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::fs::{Fs, ReadOnlyFs, RealFs};
 use varve_tsdb::stats::BlockSummary;

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use varve_query::decimal::open_metrics;
-use varve_query::number::parse_float;
+use varve_promql::decimal::open_metrics;
+use varve_promql::number::parse_float;
 use varve_query::usage::LabelSet;
 
 use crate::inventory::{Inventory, MetricId, MetricSize};
@@ -309,7 +309,7 @@ pub(crate) fn by_job<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> BTr
 
 #[cfg(test)]
 mod tests {
-    use varve_query::promql::parse_selector;
+    use varve_promql::parse_selector;
 
     use super::*;
     use crate::inventory::Scrapes;

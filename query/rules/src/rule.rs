@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_query::promql;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Labels, Matcher};
 
@@ -137,7 +136,7 @@ impl Rule {
     pub(crate) fn new(definition: file::Rule, is_restored: bool, alerts_max: Arc<AlertsMax>) -> Self {
         let state = Mutex::new(RuleState { is_restored, ..RuleState::default() });
         let templates = templates(&definition);
-        Self { expr: promql::print(&definition.expr.tree).into(), definition, templates, state, alerts_max }
+        Self { expr: varve_promql::print(&definition.expr.tree).into(), definition, templates, state, alerts_max }
     }
 
     /// Returns the template of a label or annotation.

@@ -1,12 +1,12 @@
 //! The samples that the steps of a query depend on, and whether each step can be computed without the others.
 
+use varve_promql::ast::{At, Duration, DurationExprKind, Expr, ExprKind};
 use varve_tsdb::TimeRange;
 use varve_tsdb::changes::NameGroups;
 
 use crate::eval::Settings;
 use crate::functions::Implementation;
 use crate::plan::{Call, Plan, PlanKind, Selector, Shift};
-use crate::promql::ast::{At, Duration, DurationExprKind, Expr, ExprKind};
 
 /// The samples that a query depends on.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ fn is_computed(duration: &Duration) -> bool {
 mod tests {
     use super::*;
     use crate::plan::{QueryTimes, build};
-    use crate::promql::{Features, parse};
+    use varve_promql::{Features, parse};
 
     fn dependencies(query: &str) -> Option<Dependencies> {
         let expr = parse(query, &Features::all()).unwrap();

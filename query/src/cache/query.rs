@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use varve_promql::ast::Expr;
+use varve_promql::print;
 use varve_tsdb::changes::ReadVersion;
 use varve_tsdb::context::Charge;
 use varve_tsdb::{Db, QueryContext, TimeRange};
@@ -14,8 +16,6 @@ use crate::error::Result;
 use crate::eval::Settings;
 use crate::eval::grid::Grid;
 use crate::plan::Plan;
-use crate::promql::ast::Expr;
-use crate::promql::print;
 use crate::value::{Value, VectorSample};
 
 /// A query that may be cached.

@@ -1,13 +1,13 @@
 mod random;
 
 use tempfile::TempDir;
+use varve_promql::Features;
 use varve_tsdb::retention::RetentionRule;
 use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, TimeRange, WriteBatch};
 
 use super::*;
 use crate::engine::{Engine, EngineOptions, QueryResult, Request};
 use crate::error::Error;
-use crate::promql::Features;
 use crate::stats::StatsMode;
 
 const CACHE_SIZE: usize = 1 << 20;

@@ -33,6 +33,8 @@ pub(crate) mod workers;
 
 use std::sync::{Arc, OnceLock};
 
+use varve_promql::Features;
+use varve_promql::ast::{Span, ValueType};
 use varve_tsdb::Db;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::LabelHint;
@@ -48,8 +50,6 @@ use workers::Workers;
 use crate::annotations::Annotations;
 use crate::error::{Error, Result};
 use crate::plan::{CommonSubexpressions, Plan, PlanKind, Subquery};
-use crate::promql::Features;
-use crate::promql::ast::{Span, ValueType};
 
 /// Settings of an evaluation.
 #[derive(Debug, Clone, Copy)]

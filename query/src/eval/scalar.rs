@@ -1,12 +1,13 @@
 //! Expressions of type scalar: one number per step.
 
+use varve_promql::ast::{UnaryOp, ValueType};
+
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{Scalars, StepSet};
 use crate::eval::grid::Grid;
 use crate::functions::{Implementation, arithmetic};
 use crate::plan::{Call, Plan, PlanKind};
-use crate::promql::ast::{UnaryOp, ValueType};
 
 impl Evaluator<'_> {
     /// Returns the same number at every step.

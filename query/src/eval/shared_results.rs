@@ -5,6 +5,7 @@
 //! 2. Statistics and annotations are the same as if each use evaluated the expression, as in Prometheus.
 
 use hashbrown::{HashMap, HashSet};
+use varve_promql::ast::Span;
 
 use super::Evaluator;
 use super::columns::Vector;
@@ -12,7 +13,6 @@ use super::sample_stats::StepSampleStats;
 use crate::annotations::Annotation;
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::promql::ast::Span;
 
 /// The shared results of a query, by the class of their expression.
 #[derive(Debug, Default)]

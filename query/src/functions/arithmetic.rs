@@ -1,7 +1,8 @@
 //! Arithmetic and comparison operators on columns of floats.
 
+use varve_promql::ast::BinaryOp;
+
 use crate::math;
-use crate::promql::ast::BinaryOp;
 
 /// Returns `true` if the metric name no longer describes the result of an operator.
 pub(crate) fn changes_meaning(op: BinaryOp) -> bool {

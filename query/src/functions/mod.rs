@@ -1,7 +1,7 @@
 //! The functions of PromQL: kernels over numbers and slices, and a table to look them up by name.
 //!
 //! `eval` applies the kernels to series. Kernels do not depend on steps, grids or memory limits. The signatures are in
-//! [`crate::promql::functions`].
+//! [`varve_promql::functions`].
 
 pub(crate) mod arithmetic;
 pub(crate) mod classic_histogram;

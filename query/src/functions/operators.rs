@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
+use varve_promql::ast::BinaryOp;
 use varve_tsdb::histogram::ResetHint;
 
 use super::arithmetic;
 use super::window::SampleValue;
 use crate::annotations::{Annotation, HistogramOperation};
 use crate::histogram::{Combined, FloatHistogram, Keep, MixedSchemas};
-use crate::promql::ast::BinaryOp;
 
 /// An operand.
 #[derive(Debug, Clone, Copy)]

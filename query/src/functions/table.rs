@@ -187,7 +187,7 @@ pub(super) static TABLE: &[(&str, Implementation)] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::promql::functions::FUNCTIONS;
+    use varve_promql::functions::FUNCTIONS;
 
     #[test]
     fn every_function_of_the_language_has_an_implementation() {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use varve_promql::decimal::{General, Plain};
 use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::buckets::Buckets;
 use super::{Bucket, FloatHistogram};
-use crate::decimal::{General, Plain};
 
 /// Maximum number of buckets, including empty ones, in a test expression. Further buckets are omitted.
 const PRINTED_BUCKETS_MAX: usize = 10_000;

@@ -1,14 +1,15 @@
 //! Builds the plan of a query from its syntax tree.
 
+use varve_promql::ast::{self, At, Expr, ExprKind, UnaryOp, ValueType};
+use varve_promql::duration::seconds;
+
 use crate::functions::{self, arithmetic};
-use crate::promql::ast::{self, At, Expr, ExprKind, UnaryOp, ValueType};
 
 use super::duration::{QueryTimes, resolve};
 use super::{
     Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, info_shift, label_names,
     skip_buckets,
 };
-use crate::promql::duration::seconds;
 
 /// Creates the plan of an expression.
 ///

@@ -6,10 +6,10 @@
 use std::fmt::Write;
 
 use hashbrown::HashMap;
+use varve_promql::ast::{AggregateOp, ValueType};
 
 use super::{Aggregate, Call, Plan, PlanKind};
 use crate::functions::Implementation;
-use crate::promql::ast::{AggregateOp, ValueType};
 
 /// The common subexpressions of a plan.
 #[derive(Debug, Default)]
@@ -204,11 +204,11 @@ impl Classes {
 mod tests {
     use super::super::{QueryTimes, build};
     use super::*;
-    use crate::promql::{self, Features};
+    use varve_promql::Features;
 
     /// Checks the number of shared expressions, and how many of these are materialized.
     fn check(query: &str, n_shared: usize, n_materialized: usize) {
-        let expr = promql::parse(query, &Features::all()).unwrap();
+        let expr = varve_promql::parse(query, &Features::all()).unwrap();
         let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 60_000, step_ms: 1000 }).unwrap();
         let subexpressions = CommonSubexpressions::of(&plan);
         let mut all = vec![&plan];

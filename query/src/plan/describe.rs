@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
+use varve_promql::ast::{RangeExtension, UnaryOp};
+use varve_promql::decimal::Plain;
 use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
 use varve_tsdb::{MatchOp, Matcher};
 
 use super::{Aggregate, Chain, Plan, PlanKind, Selector, Shift};
-use crate::decimal::Plain;
-use crate::promql::ast::{RangeExtension, UnaryOp};
 
 /// Describes an operator, without its children.
 pub(crate) fn describe(plan: &Plan) -> String {

@@ -1,8 +1,9 @@
 //! Durations that depend on the times of the query.
 
+use varve_promql::ast::{BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, Span, UnaryOp};
+use varve_promql::duration::seconds;
+
 use crate::math::float;
-use crate::promql::ast::{BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, Span, UnaryOp};
-use crate::promql::duration::seconds;
 
 /// The times of a query.
 #[derive(Debug, Clone, Copy)]

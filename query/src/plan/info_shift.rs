@@ -1,8 +1,9 @@
 //! The time at which `info(v)` reads info series.
 
+use varve_promql::ast::ValueType;
+
 use super::{Plan, PlanKind, RangeSelector, Shift};
 use crate::functions::Implementation;
-use crate::promql::ast::ValueType;
 
 /// Returns the time shift of the selectors of the argument of `info`, which info series have, too. Returns `None` if
 /// the selectors read different times: then info series are read at the time of the step.

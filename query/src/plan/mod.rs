@@ -26,13 +26,13 @@ pub(crate) use info_shift::info_shift;
 pub(crate) use label_names::{contains_name, is_name_label};
 pub(crate) use order::Order;
 pub(crate) use propagate_matchers::propagate_matchers;
+use varve_promql::ast::{AggregateOp, BinaryOp, RangeExtension, Span, UnaryOp, ValueType, VectorMatching};
+use varve_promql::functions::Function;
 
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher};
 
 use crate::functions::{Implementation, RangeFunction, arithmetic};
-use crate::promql::ast::{AggregateOp, BinaryOp, RangeExtension, Span, UnaryOp, ValueType, VectorMatching};
-use crate::promql::functions::Function;
 
 /// An expression that is ready to be evaluated.
 #[derive(Debug, Clone)]
@@ -305,10 +305,10 @@ impl Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::promql::{self, Features};
+    use varve_promql::Features;
 
     fn check(query: &str, expect: bool) {
-        let expr = promql::parse(query, &Features::all()).unwrap();
+        let expr = varve_promql::parse(query, &Features::all()).unwrap();
         let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
         assert_eq!(plan.reads_one_metric(), expect, "{query}");
     }

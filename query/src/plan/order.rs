@@ -7,9 +7,10 @@
 //! steps moves its group. An aggregation whose result depends on the order of its input is accepted if the input has a
 //! fixed order, or if all its values are small integers.
 
+use varve_promql::ast::{AggregateOp, BinaryOp, Cardinality, ValueType, VectorMatching};
+
 use super::{Aggregate, Call, Chain, Plan, PlanKind, Subquery};
 use crate::functions::Implementation;
-use crate::promql::ast::{AggregateOp, BinaryOp, Cardinality, ValueType, VectorMatching};
 
 /// The order of the series of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@
 //! series, so their inputs are left unchanged; plain selectors and set operators do neither.
 
 use hashbrown::HashSet;
+use varve_promql::ast::{BinaryOp, VectorMatching};
 use varve_tsdb::{MatchOp, Matcher};
 
 use super::{Chain, Plan, PlanKind, Selector, contains_name, is_name_label};
 use crate::functions::{Implementation, SeriesFunction};
-use crate::promql::ast::{BinaryOp, VectorMatching};
 
 /// Narrows the selectors of all set operators in a plan.
 pub(crate) fn propagate_matchers(plan: &mut Plan) {
@@ -82,10 +82,10 @@ fn parts(matcher: &Matcher) -> (MatchOp, &str, &[u8]) {
 mod tests {
     use super::super::{QueryTimes, build, describe};
     use super::*;
-    use crate::promql::{self, Features};
+    use varve_promql::Features;
 
     fn check(query: &str, expect: &[&str]) {
-        let expr = promql::parse(query, &Features::all()).unwrap();
+        let expr = varve_promql::parse(query, &Features::all()).unwrap();
         let mut plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
         propagate_matchers(&mut plan);
         let sides: Vec<_> = plan.children().into_iter().map(describe).collect();

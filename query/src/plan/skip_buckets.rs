@@ -2,8 +2,9 @@
 //!
 //! The buckets of these selectors are not read. This is visible: buckets that are not read cause no annotations.
 
+use varve_promql::ast::{AggregateOp, BinaryOp};
+
 use super::{Plan, PlanKind};
-use crate::promql::ast::{AggregateOp, BinaryOp};
 
 /// The functions above an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ fn mark_below(plan: &mut Plan, parents: Parents) {
 #[cfg(test)]
 mod tests {
     use super::super::{QueryTimes, build};
-    use crate::promql::{self, Features};
+    use varve_promql::Features;
 
     #[test]
     fn buckets_are_skipped_if_only_totals_are_needed() {
@@ -82,7 +83,7 @@ mod tests {
             ("histogram_sum(count_values(\"v\", h))", 0),
             ("histogram_count(histogram_stddev(h))", 0),
         ] {
-            let expr = promql::parse(query, &Features::all()).unwrap();
+            let expr = varve_promql::parse(query, &Features::all()).unwrap();
             let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
             assert_eq!(format!("{plan:?}").matches("skip_buckets: true").count(), n_skipped, "{query}");
         }

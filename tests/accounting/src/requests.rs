@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use varve_query::promql::{self, Features};
+use varve_promql::Features;
 use varve_query::{Engine, QueryResult, Request as QueryRequest, Times};
 use varve_tsdb::{Db, MatchOp, Matcher, QueryContext, SampleColumns, TimeRange};
 
@@ -69,7 +69,7 @@ impl Request {
                 let result = engine.run(db, ctx, &QueryRequest::new(text, *times))?;
                 return Ok(Completed::Query { _result: Box::new(result) });
             }
-            Self::Format(text) => drop(promql::prettify_within(ctx, engine.parse(ctx, text)?.expr())?),
+            Self::Format(text) => drop(varve_promql::prettify_within(ctx, engine.parse(ctx, text)?.expr())?),
             Self::Select { matchers, samples: false } => {
                 for series in db.select_labels(ctx, matchers, TimeRange::ALL)? {
                     series?;

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use varve_ingest::ha::Elections;
 use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
 use varve_ingest::{Limits, LoadOutcome};
-use varve_query::promql::Features;
-use varve_query::promql::{parse, print};
+use varve_promql::Features;
+use varve_promql::{parse, print};
 use varve_tsdb::fs::{Fs, MemFs};
 use varve_tsdb::testing::RowCodec;
 

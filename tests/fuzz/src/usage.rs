@@ -26,7 +26,7 @@ pub fn usage_record(input: &[u8]) {
 /// Returns the payloads of small records.
 #[cfg(test)]
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    use varve_query::promql::{Features, parse};
+    use varve_promql::{Features, parse};
 
     let fs: Arc<dyn Fs> = Arc::new(MemFs::new());
     let (usage, _) = Usage::open(Arc::clone(&fs), PATH.into(), 7);

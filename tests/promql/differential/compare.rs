@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use varve_query::promql::ast::ExprKind;
-use varve_query::promql::{Features, parse};
+use varve_promql::ast::ExprKind;
+use varve_promql::{Features, parse};
 
 use crate::harness::Answer;
 

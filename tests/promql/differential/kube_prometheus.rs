@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Parser as _;
-use varve_query::promql::{Features, parse, selectors};
+use varve_promql::{Features, parse, selectors};
 use varve_tsdb::Matcher;
 
 use varve_query::Times;

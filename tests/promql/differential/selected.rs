@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use varve_query::promql::quoted;
+use varve_promql::quote::quoted;
 use varve_tsdb::{MatchOp, Matcher};
 
 /// Labels and their values.

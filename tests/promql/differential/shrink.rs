@@ -1,7 +1,7 @@
 //! Finds the smallest part of a query for which two servers give different results.
 
-use varve_query::promql::ast::{Duration, Expr, ExprKind, ValueType};
-use varve_query::promql::{Features, parse, print};
+use varve_promql::ast::{Duration, Expr, ExprKind, ValueType};
+use varve_promql::{Features, parse, print};
 
 use varve_query::Times;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use varve_query::decimal::General;
+use varve_promql::decimal::General;
 
 use super::format::{Format, is_legacy_metric_name};
 use super::message::cumulative;

@@ -3,8 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use varve_advise::usage::Requester;
-use varve_query::Error;
-use varve_query::promql::{self, Features};
+use varve_promql::Features;
 use varve_query::usage::LabelSet;
 use varve_tsdb::TimeRange;
 use varve_tsdb::exemplars::{Exemplar, SeriesExemplars};
@@ -43,12 +42,12 @@ fn respond(
     features: &Features,
     range: TimeRange,
 ) -> Result<(), ApiError> {
-    let (expr, _expr_charge) = promql::parse_within(&work.ctx, query, features).map_err(|error| match error {
+    let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, query, features).map_err(|error| match error {
         // Prometheus does not name the parameter here.
-        Error::Parse(error) => ApiError { limit: error.limit(), ..ApiError::bad_data(error.to_string()) },
+        varve_promql::Error::Parse(error) => ApiError { limit: error.limit(), ..ApiError::bad_data(error.to_string()) },
         other => other.into(),
     })?;
-    let selectors = promql::selectors(&expr);
+    let selectors = varve_promql::selectors(&expr);
     if selectors.is_empty() {
         // An empty response is a 204, as in Prometheus.
         return Ok(());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use parking_lot::Mutex;
-use varve_query::promql::selectors;
+use varve_promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
 use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
@@ -112,7 +112,7 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
     .await
 }
 
-fn parse(text: &str, features: varve_query::promql::Features) -> Result<file::Parsed, ApiError> {
+fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed, ApiError> {
     let options = file::Options { features, ..file::Options::default() };
     file::parse(text, &options).map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();

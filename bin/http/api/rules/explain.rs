@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_query::promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
-use varve_query::promql::{print, print_duration};
+use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
+use varve_promql::duration::print_duration;
+use varve_promql::print;
 use varve_query::{Error, Request, Times, Value};
 use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
@@ -290,12 +291,12 @@ fn owned(labels: &Labels) -> BTreeMap<String, String> {
 }
 
 fn printed(value: f64) -> String {
-    varve_query::decimal::Plain(value).to_string()
+    varve_promql::decimal::Plain(value).to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use varve_query::promql::{Features, parse};
+    use varve_promql::{Features, parse};
     use varve_rules::rule::{Costs, Health};
 
     use super::*;

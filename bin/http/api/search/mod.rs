@@ -254,7 +254,7 @@ impl Search {
                 out.extend_from_slice(key);
                 json::write_html_string(out, name.as_bytes());
                 if self.include_score {
-                    out.extend_from_slice(format!(",\"score\":{}", varve_query::decimal::Json(*score)).as_bytes());
+                    out.extend_from_slice(format!(",\"score\":{}", varve_promql::decimal::Json(*score)).as_bytes());
                 }
                 if let Some(metadata) = metadata.and_then(|families| metadata_of(families, name)) {
                     write_metadata(out, metadata);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_query::promql::{Features, functions};
+use varve_promql::{Features, functions};
 
 use crate::http::api::search;
 use crate::http::response::success_unescaped;

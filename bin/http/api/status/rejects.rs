@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_query::decimal::Json;
+use varve_promql::decimal::Json;
 
 use crate::http::openapi::schema;
 use crate::http::response::success;

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use varve_query::promql::{self, Features};
+use varve_promql::Features;
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::labels::regexp::Regexp;
@@ -107,7 +107,7 @@ impl Template<'_> {
 
     fn parse(&self, text: &str, all_labels: bool) -> Result<Vec<Selector>, String> {
         // The server may have any feature enabled.
-        let expr = promql::parse(text, &Features::all()).map_err(|error| error.to_string())?;
+        let expr = varve_promql::parse(text, &Features::all()).map_err(|error| error.to_string())?;
         Ok(usage::of(&expr).into_iter().map(|used| self.resolve(used, all_labels)).collect())
     }
 
@@ -159,7 +159,8 @@ impl Template<'_> {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Variable { idx, at: Context::String } => text.push_str(&placeholder(idx)),
                 Piece::Variable { idx, at: Context::Duration } => {
-                    let current = self.current(idx).filter(|value| promql::parse_duration(value).is_ok());
+                    let current =
+                        self.current(idx).filter(|value| varve_promql::duration::parse_duration(value).is_ok());
                     text.push_str(current.unwrap_or(DURATION));
                 }
                 Piece::Variable { idx, at: Context::Expression } => text.push_str(&of_open(idx)),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use varve_query::promql::print_matchers;
+use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_tsdb::fs::{Fs, StateFileError};
 use varve_tsdb::labels::METRIC_NAME;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    use varve_query::promql::{Features, parse};
+    use varve_promql::{Features, parse};
     use varve_query::usage::of;
     use varve_tsdb::fs::RealFs;
 

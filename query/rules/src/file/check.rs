@@ -3,7 +3,9 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use varve_query::promql::{Features, parse, parse_duration, quoted};
+use varve_promql::duration::parse_duration;
+use varve_promql::quote::quoted;
+use varve_promql::{Features, parse};
 use varve_tsdb::labels::METRIC_NAME;
 
 use super::document::RawFile;

@@ -20,8 +20,8 @@ mod raw;
 
 use std::collections::BTreeMap;
 
-use varve_query::promql::Features;
-use varve_query::promql::ast::Expr;
+use varve_promql::Features;
+use varve_promql::ast::Expr;
 
 pub use document::{RawFile, read};
 pub use error::FileError;

@@ -3,7 +3,7 @@
 //! Two rules depend on each other if one reads or writes series that the other writes. They run in the order of the
 //! file, so that their results equal the results of a sequential evaluation. All other rules are independent.
 
-use varve_query::promql::selectors;
+use varve_promql::selectors;
 use varve_tsdb::Matcher;
 use varve_tsdb::labels::METRIC_NAME;
 

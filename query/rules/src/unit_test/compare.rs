@@ -1,7 +1,8 @@
 //! Expected and found alerts and samples, and how promtool prints them.
 
+use varve_promql::quote::quoted;
+use varve_promql::{Features, parse_metric};
 use varve_query::VectorSample;
-use varve_query::promql::{Features, parse_metric, quoted};
 use varve_tsdb::Labels;
 use varve_tsdb::labels::is_legacy_name;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
-use varve_query::promql::parse_duration;
+use varve_promql::duration::parse_duration;
 
 use crate::file::Texts;
 use crate::file::mapping::{Fields, InOrder, Number, Ordered, Text, next_ordered, number};

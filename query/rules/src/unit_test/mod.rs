@@ -17,7 +17,7 @@ mod store;
 
 use std::collections::BTreeMap;
 
-use varve_query::promql::Features;
+use varve_promql::Features;
 use varve_tsdb::Db;
 
 pub use document::TestFile;

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_query::decimal::General;
-use varve_query::promql::{print_duration, quoted};
+use varve_promql::decimal::General;
+use varve_promql::duration::print_duration;
+use varve_promql::quote::quoted;
 use varve_query::{Engine, EngineOptions, Value};
 
 use super::compare::{self, AlertTexts, ParsedSample, indented, print_alerts, print_difference, print_samples};

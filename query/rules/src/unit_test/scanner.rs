@@ -1,7 +1,7 @@
 //! Reads parts of a sequence of values, as Prometheus' lexer does.
 
-use varve_query::number::parse_literal;
-use varve_query::promql::quoted;
+use varve_promql::number::parse_literal;
+use varve_promql::quote::quoted;
 
 /// The text that is not read yet.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 //!
 //! The grammar is that of `ParseSeriesDesc` in Prometheus 3.16.
 
+use varve_promql::Features;
 use varve_query::histogram::FloatHistogram;
-use varve_query::promql::{self, Features};
 use varve_tsdb::Labels;
 use varve_tsdb::staleness::STALE_NAN_BITS;
 
@@ -34,7 +34,8 @@ const VALUES_MAX: usize = 10_000_000;
 /// # Errors
 /// The first error of the text.
 pub fn parse_series(text: &str) -> Result<(Labels, Sequence), String> {
-    let (labels, values) = promql::parse_description(text, &Features::all()).map_err(|error| error.to_string())?;
+    let (labels, values) =
+        varve_promql::parse_description(text, &Features::all()).map_err(|error| error.to_string())?;
     Ok((labels, parse(values)?))
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use varve_query::promql::code_point;
+use varve_promql::quote::code_point;
 
 use super::print::{sprint, sprintf, sprintln};
 use super::value::{Basic, Value};

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::rc::Rc;
 
-use varve_query::promql::quoted;
+use varve_promql::quote::quoted;
 
 use super::functions::{self, Signature};
 use super::node::{Branch, Command, Node, NodeKind, Number, Operand, OperandKind, Pipe};

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
 
-use varve_query::decimal::General;
-use varve_query::number;
-use varve_query::promql::{parse_duration, quoted};
+use varve_promql::decimal::General;
+use varve_promql::duration::parse_duration;
+use varve_promql::number;
+use varve_promql::quote::quoted;
 use varve_tsdb::labels::regexp::{Regexp, RegexpError, Rewrite};
 
 use super::builtins::{self, query_escaped};

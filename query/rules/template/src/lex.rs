@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use varve_query::promql::{code_point, quoted};
+use varve_promql::quote::{code_point, quoted};
 
 /// A token.
 #[derive(Debug, Clone)]

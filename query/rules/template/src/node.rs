@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display};
 
-use varve_query::number;
-use varve_query::promql::quoted;
+use varve_promql::number;
+use varve_promql::quote::quoted;
 
 /// Text or an action.
 #[derive(Debug)]

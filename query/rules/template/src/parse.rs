@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use varve_query::promql::{quoted, unquote};
+use varve_promql::quote::{quoted, unquote};
 
 use super::functions;
 use super::lex::{Keyword, Kind, Lexer, SPACES, Token};

@@ -1,8 +1,8 @@
 //! Values as text: Go's `fmt.Sprint`, `Sprintln` and `Sprintf`.
 
+use varve_promql::decimal::{General, Scientific};
+use varve_promql::quote::{code_point, quoted, quoted_char};
 use varve_query::VectorSample;
-use varve_query::decimal::{General, Scientific};
-use varve_query::promql::{code_point, quoted, quoted_char};
 
 use super::SIZE_MAX;
 use super::value::{Basic, Value};

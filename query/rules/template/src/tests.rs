@@ -1,7 +1,7 @@
 use std::time::Duration;
 
+use varve_promql::quote::unquote;
 use varve_query::Point;
-use varve_query::promql::unquote;
 use varve_tsdb::context::MemoryBudget;
 
 use super::*;

@@ -102,11 +102,11 @@ fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
     assert_eq!(memory.used(), 0);
     let late = || QueryContext::new(Duration::ZERO, MemoryBudget::new("query memory", usize::MAX));
     assert!(matches!(engine.parse(&late(), &query), Err(Error::Timeout)));
-    let expr = promql::parse(&query, &Features::all()).unwrap();
-    for print in [promql::prettify_within, promql::to_json_within] {
+    let expr = varve_promql::parse(&query, &Features::all()).unwrap();
+    for print in [varve_promql::prettify_within, varve_promql::json::to_json_within] {
         let small = QueryContext::new(Duration::from_secs(60), memory.child("text", 1 << 16));
-        assert!(matches!(print(&small, &expr), Err(Error::Limit { .. })));
-        assert!(matches!(print(&late(), &expr), Err(Error::Timeout)));
+        assert!(matches!(print(&small, &expr).map_err(Error::from), Err(Error::Limit { .. })));
+        assert!(matches!(print(&late(), &expr).map_err(Error::from), Err(Error::Timeout)));
         let (text, charge) = print(&QueryContext::unbounded(), &expr).unwrap();
         assert!(charge.size() >= text.capacity(), "{} of {}", charge.size(), text.capacity());
     }
@@ -214,7 +214,7 @@ fn long_chains_and_deep_trees_take_a_bounded_stack() {
         Value::Vector(vector) => assert_eq!(vector[0].point.value, 10_001.0),
         other => panic!("{other:?}"),
     }
-    const N: usize = promql::DEPTH_MAX - 1;
+    const N: usize = varve_promql::DEPTH_MAX - 1;
     for (before, after, n) in [
         ("abs(", ")", N),
         ("-", "", N),

@@ -8,7 +8,7 @@ use super::*;
 /// number of selections.
 fn shared(queries: &[&str], ends: impl Fn(usize, &SharedScans)) -> u64 {
     let (engine, (_folder, db), time_ms) = (plain_engine(), store(), 90_000);
-    let exprs: Vec<_> = queries.iter().map(|query| promql::parse(query, &Features::all()).unwrap()).collect();
+    let exprs: Vec<_> = queries.iter().map(|query| varve_promql::parse(query, &Features::all()).unwrap()).collect();
     let memory = MemoryBudget::new("memory of scans", 16 << 20);
     let ctx = QueryContext::new(Duration::MAX, memory.clone());
     let scans = engine.shared_scans(Arc::new(ScanPlan::new(&exprs)), ctx, time_ms);
@@ -62,7 +62,7 @@ fn a_scan_that_ends_is_repeated() {
 #[test]
 fn queries_scan_on_their_own_if_a_shared_scan_fails() {
     let (engine, (_folder, db)) = (plain_engine(), store());
-    let expr = promql::parse("m", &Features::all()).unwrap();
+    let expr = varve_promql::parse("m", &Features::all()).unwrap();
     let ctx = QueryContext::new(Duration::MAX, MemoryBudget::new("memory of scans", 10));
     let scans = engine.shared_scans(Arc::new(ScanPlan::new([&expr, &expr])), ctx, 90_000);
     for n_scans in [1, 2] {
@@ -76,7 +76,7 @@ fn queries_scan_on_their_own_if_a_shared_scan_fails() {
 #[test]
 fn only_queries_with_the_same_restriction_share_scans() {
     let (engine, (_folder, db)) = (plain_engine(), store());
-    let expr = promql::parse("m", &Features::all()).unwrap();
+    let expr = varve_promql::parse("m", &Features::all()).unwrap();
     let plan = Arc::new(ScanPlan::new([&expr; 4]));
     let restricted = |values: &str| {
         let ctx = QueryContext::unbounded();

@@ -1,18 +1,17 @@
 //! `count_values`: counts the series that have each value.
 
 use hashbrown::HashMap;
+use varve_promql::ast::{Expr, ExprKind, Span};
+use varve_promql::decimal::Plain;
 use varve_tsdb::Labels;
 use varve_tsdb::labels::LabelHint;
 
 use super::is_grouping;
-use crate::decimal::Plain;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{Column, Series, Vector};
 use crate::eval::grid::Grid;
 use crate::plan::{Aggregate, PlanKind};
-use crate::promql;
-use crate::promql::ast::{Expr, ExprKind, Span};
 
 impl Evaluator<'_> {
     /// `count_values("label", v)`
@@ -84,7 +83,7 @@ fn value_label(aggregate: &Aggregate) -> Result<String> {
     match std::str::from_utf8(text) {
         Ok(label) if !label.is_empty() => Ok(label.to_owned()),
         _ => {
-            let printed = promql::print(&Expr { kind: ExprKind::String(text.clone()), span: Span::default() });
+            let printed = varve_promql::print(&Expr { kind: ExprKind::String(text.clone()), span: Span::default() });
             Err(Error::Execution(format!("invalid label name {printed}")))
         }
     }

@@ -1,11 +1,12 @@
 //! Aggregations whose state is a few numbers per group and step.
 
+use varve_promql::ast::{AggregateOp, Span};
+
 use super::histograms::HistogramFold;
 use crate::annotations::{Annotation, AnnotationList};
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, Limits, Series, StepSet};
 use crate::math::kahan::{KahanSum, Mean};
-use crate::promql::ast::{AggregateOp, Span};
 
 /// The aggregation state of one group at every step.
 pub(super) struct Fold {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use varve_promql::ast::{AggregateOp, Span};
 use varve_tsdb::context::Charge;
 use varve_tsdb::histogram::ResetHint;
 
@@ -12,7 +13,6 @@ use crate::annotations::{Annotation, AnnotationList, HistogramOperation, SeriesA
 use crate::error::Result;
 use crate::eval::columns::{Column, Limits, Series, StepSet};
 use crate::histogram::{Combined, FloatHistogram, HistogramMean, HistogramSum, MixedSchemas};
-use crate::promql::ast::{AggregateOp, Span};
 
 /// The histogram state of a group, by step.
 pub(super) struct HistogramFold {

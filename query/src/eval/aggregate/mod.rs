@@ -10,6 +10,7 @@ mod histograms;
 mod quantile;
 mod top_k;
 
+use varve_promql::ast::{AggregateOp, Span};
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::{LabelHint, METRIC_NAME};
@@ -20,7 +21,6 @@ use crate::eval::Evaluator;
 use crate::eval::columns::{GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, SharedSets, Vector};
 use crate::eval::grid::Grid;
 use crate::plan::{Aggregate, Plan, PlanKind, contains_name, is_name_label};
-use crate::promql::ast::{AggregateOp, Span};
 use fold::Fold;
 
 /// The groups of an aggregation, in order of appearance.

@@ -6,12 +6,13 @@
 //! A group needs heaps only from its `k + 1`th series on. Most groups of `topk by (cluster, namespace, pod) (1, …)` have
 //! one series.
 
+use varve_promql::ast::{AggregateOp, Span};
+use varve_promql::decimal::General;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::LabelHint;
 
 use super::{Groups, ParamRange};
 use crate::annotations::Annotation;
-use crate::decimal::General;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{GroupingKeys, Limits, Scalars, Series, StepSet, Vector, series_size};
@@ -20,7 +21,6 @@ use crate::functions::Direction;
 use crate::functions::sampling::sampling_offset;
 use crate::functions::sort::compare;
 use crate::plan::{Aggregate, Order};
-use crate::promql::ast::{AggregateOp, Span};
 
 /// Parameters from this value on overflow Prometheus' 64-bit integers.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_807.0;

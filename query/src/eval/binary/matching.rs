@@ -9,6 +9,7 @@
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use varve_promql::ast::{BinaryOp, Cardinality, VectorMatching};
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::{LabelHint, LabelsBuilder, NAME_LABELS};
@@ -20,7 +21,6 @@ use crate::eval::columns::{Column, GroupingKeys, HINT_NAMES_MAX, Limits, Series,
 use crate::functions::arithmetic;
 use crate::functions::operators::{self, is_trim};
 use crate::plan::{Link, contains_name, is_name_label};
-use crate::promql::ast::{BinaryOp, Cardinality, VectorMatching};
 
 /// Returns `true` if a label is part of the signature.
 pub(super) fn is_of_signature(matching: &VectorMatching, name: &str) -> bool {

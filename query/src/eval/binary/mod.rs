@@ -3,6 +3,7 @@
 mod matching;
 mod set;
 
+use varve_promql::ast::{Cardinality, ValueType};
 use varve_tsdb::labels::LabelHint;
 
 use crate::error::{Error, Result};
@@ -12,7 +13,6 @@ use crate::eval::grid::Grid;
 use crate::eval::stream::{Stage, StageKind};
 use crate::functions::arithmetic;
 use crate::plan::{Chain, Link, Plan};
-use crate::promql::ast::{Cardinality, ValueType};
 
 /// An operand.
 enum Operand {

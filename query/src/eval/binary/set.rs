@@ -1,11 +1,11 @@
 //! `and`, `or`, `unless`: select the series that are present at each step, without changing values.
 
+use varve_promql::ast::{BinaryOp, VectorMatching};
 use varve_tsdb::context::Charge;
 
 use super::matching::is_of_signature;
 use crate::error::Result;
 use crate::eval::columns::{GroupingKeys, Limits, StepSet, Vector};
-use crate::promql::ast::{BinaryOp, VectorMatching};
 
 /// Applies a set operator to two vectors. Only the presence of values changes.
 pub(super) fn combine(

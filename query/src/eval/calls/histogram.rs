@@ -7,21 +7,21 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use varve_promql::ast::Span;
+use varve_promql::decimal;
+use varve_promql::number;
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 
 use super::label::string_arg;
 use crate::annotations::{Annotation, ForcedMonotonicity};
-use crate::decimal;
 use crate::error::Result;
 use crate::eval::columns::{Column, GroupingKeys, Limits, Series, StepSet, Vector, series_size};
 use crate::eval::grid::Grid;
 use crate::eval::{Evaluator, Sink};
 use crate::functions::classic_histogram::{self, Bucket, Raised};
 use crate::histogram::{FloatHistogram, NanEffect};
-use crate::number;
 use crate::plan::Plan;
-use crate::promql::ast::Span;
 
 /// The label that holds the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";

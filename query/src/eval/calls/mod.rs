@@ -62,7 +62,7 @@ impl Evaluator<'_> {
             Implementation::HistogramFraction => self.histogram_fraction(args, grid),
             Implementation::Info => self.info(args, grid),
             Implementation::Time | Implementation::Pi | Implementation::Scalar | Implementation::Extremum(_) => {
-                Err(Error::mistyped(crate::promql::ast::ValueType::Vector))
+                Err(Error::mistyped(varve_promql::ast::ValueType::Vector))
             }
         }
     }

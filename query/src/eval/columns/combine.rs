@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use varve_promql::ast::{BinaryOp, Span};
+
 use super::{Column, HISTOGRAM_ENTRY_SIZE, Limits, StepSet};
 use crate::annotations::{Annotation, Annotations};
 use crate::error::Result;
@@ -9,7 +11,6 @@ use crate::functions::arithmetic;
 use crate::functions::operators::{self, Element, Outcome, is_trim};
 use crate::functions::window::SampleValue;
 use crate::plan::Link;
-use crate::promql::ast::{BinaryOp, Span};
 
 /// Returns the value of a column at a step that has one.
 pub(crate) fn element(column: &Column, step: usize) -> Element<'_> {

@@ -1,5 +1,7 @@
 //! Evaluation of a range function on one series at a time, on any thread.
 
+use varve_promql::ast::Span;
+use varve_promql::duration::seconds;
 use varve_tsdb::Labels;
 use varve_tsdb::context::CHECK_INTERVAL;
 
@@ -12,8 +14,6 @@ use crate::eval::select::RangeSamples;
 use crate::eval::stream::Batch;
 use crate::functions::window::{SampleValue, Window};
 use crate::functions::{Kernels, Params, RangeFunction, SlidingRate, over_time, starts_overlap};
-use crate::promql::ast::Span;
-use crate::promql::duration::seconds;
 
 /// Parameters of the evaluation of a range function, the same for all series and threads.
 pub(super) struct RangeEvaluation<'p> {

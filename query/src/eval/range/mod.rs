@@ -10,6 +10,7 @@ mod windows;
 
 use std::sync::Arc;
 
+use varve_promql::ast::{RangeExtension, Span, ValueType};
 use varve_tsdb::context::Charge;
 use varve_tsdb::select::SelectHints;
 
@@ -27,7 +28,6 @@ use crate::eval::{Evaluator, Sink};
 use crate::functions::window::Window;
 use crate::functions::{Boundaries, Implementation, Kernels, RangeFunction, boundaries};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift};
-use crate::promql::ast::{RangeExtension, Span, ValueType};
 use crate::value::{HistogramPoint, MatrixSeries, Point};
 
 /// Functions that support `anchored` ranges, as Prometheus lists them.

@@ -1,12 +1,13 @@
 //! Windows that slide along the samples of a series, one per step.
 
+use varve_promql::duration::seconds;
+
 use crate::error::Result;
 use crate::eval::grid::Grid;
 use crate::eval::sample_stats::StepSampleStats;
 use crate::eval::select::RangeSamples;
 use crate::functions::window::Window;
 use crate::plan::Shift;
-use crate::promql::duration::seconds;
 
 /// Windows that slide along one series.
 #[derive(Debug, Clone, Copy)]

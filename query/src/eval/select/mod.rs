@@ -7,6 +7,7 @@ mod smoothed;
 
 use std::sync::Arc;
 
+use varve_promql::ast::RangeExtension;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::select::SelectHints;
 use varve_tsdb::{Matcher, TimeRange};
@@ -21,7 +22,6 @@ use crate::eval::grid::Grid;
 use crate::eval::stream::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, Selector, Shift};
-use crate::promql::ast::RangeExtension;
 
 /// The field of a sample that is selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

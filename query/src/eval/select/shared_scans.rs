@@ -14,12 +14,12 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use varve_promql::ast::{Expr, RangeExtension};
+use varve_promql::deep_stack;
 use varve_tsdb::select::{SelectHints, Series, SeriesSet};
 use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
 
-use crate::deep_stack;
 use crate::plan::{self, Plan, PlanKind, QueryTimes, Selector};
-use crate::promql::ast::{Expr, RangeExtension};
 
 /// The selectors that expressions have in common.
 #[derive(Debug, Default)]

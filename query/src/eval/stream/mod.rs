@@ -17,6 +17,7 @@ mod stage;
 pub(super) use materialize::{Materializer, UNNEEDED_SIZE_MAX};
 pub(super) use pipeline::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
 pub(super) use stage::{Stage, StageKind};
+use varve_promql::ast::{UnaryOp, ValueType};
 
 use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 
@@ -28,7 +29,6 @@ use crate::eval::grid::Grid;
 use crate::eval::profile::OutputCount;
 use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, PlanKind};
-use crate::promql::ast::{UnaryOp, ValueType};
 
 impl Evaluator<'_> {
     /// Returns the source of an expression, or `None` if its series cannot be streamed. They can be streamed if all

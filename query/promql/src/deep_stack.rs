@@ -1,0 +1,66 @@
+//! A thread with a large stack, for deeply nested queries.
+//!
+//! Parsing, printing, planning and evaluation recurse into nested expressions. Up to [`SHALLOW_DEPTH`] levels, they
+//! need less stack than any thread has. Deeper queries run on a thread of their own, whose stack is charged to the
+//! request.
+
+use std::thread::Builder;
+
+use varve_tsdb::QueryContext;
+use varve_tsdb::context::scheduler;
+
+use crate::ast::{Expr, ExprKind};
+use crate::error::{Error, Result};
+
+/// Maximum nesting depth of a query that runs on the thread of its caller.
+pub const SHALLOW_DEPTH: usize = 256;
+
+/// Size of the stack for deeper queries in bytes: more than twice what [`DEPTH_MAX`](crate::DEPTH_MAX) levels
+/// need in a build without optimizations.
+const STACK_SIZE: usize = 64 << 20;
+
+/// Returns `true` if an expression is nested more than [`SHALLOW_DEPTH`] levels deep. Cost: linear.
+#[must_use]
+pub fn is_deep(expr: &Expr) -> bool {
+    let mut pending = vec![(expr, 1)];
+    while let Some((expr, depth)) = pending.pop() {
+        if depth > SHALLOW_DEPTH {
+            return true;
+        }
+        match &expr.kind {
+            // A chain of operators is one level.
+            ExprKind::Binary(binary) => {
+                let (first, links) = binary.chain();
+                pending.push((first, depth + 1));
+                pending.extend(links.into_iter().map(|link| (&*link.rhs, depth + 1)));
+            }
+            _ => pending.extend(expr.children().into_iter().map(|child| (child, depth + 1))),
+        }
+    }
+    false
+}
+
+/// Runs `f`, on a thread with a large stack if `is_deep`.
+///
+/// # Errors
+/// [`Error::Context`] if the stack exceeds the memory limit of the query. [`Error::Thread`] if the thread cannot be
+/// started.
+pub fn run<T: Send>(ctx: &QueryContext, is_deep: bool, f: impl FnOnce() -> T + Send) -> Result<T> {
+    if !is_deep {
+        return Ok(f());
+    }
+    let mut charge = ctx.charge();
+    charge.grow(STACK_SIZE)?;
+    std::thread::scope(|scope| {
+        let current = scheduler::detach();
+        let run = || {
+            scheduler::attach(current);
+            (f(), scheduler::detach())
+        };
+        let thread = Builder::new().name("query-deep".into()).stack_size(STACK_SIZE).spawn_scoped(scope, run);
+        let (result, current) =
+            thread.map_err(Error::Thread)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        scheduler::attach(current);
+        Ok(result)
+    })
+}
