@@ -9,8 +9,9 @@ use std::process::Command;
 use crate::harness::{Server, WriteRequest, series};
 
 /// The directories of the library crates.
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 9] = [
     "tsdb",
+    "tsdb/regexp",
     "tsdb/prometheus",
     "ingest",
     "query",
@@ -109,6 +110,8 @@ fn arrows_between_crates_hold() {
         }
     };
     let above_engine = ["varve-prometheus", "varve-ingest", "varve-promql", "varve-query"];
+    let above_regexp = ["varve-tsdb", "varve-ingest", "varve-query"];
+    check("tsdb/regexp/Cargo.toml", &[&outside_of_engine[..], &above_regexp].concat());
     check("tsdb/Cargo.toml", &[&outside_of_engine[..], &above_engine].concat());
     check(
         "tsdb/prometheus/Cargo.toml",

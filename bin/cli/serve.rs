@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use varve_ingest::Limits;
-use varve_tsdb::labels::regexp::Regexp;
+use varve_regexp::Regexp;
 
 use crate::quantity::{parse_duration, parse_size};
 use crate::server::external_url::ExternalUrl;

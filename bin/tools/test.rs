@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use varve_regexp::Regexp;
 use varve_rules::unit_test::{Settings, TestFile, TestResult};
-use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{Db, Options, QueryContext, WalSync};
 
 use super::features::FeatureArgs;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use varve_query::histogram::FloatHistogram;
 use varve_query::{Annotations, MatrixSeries, Point, Value, VectorSample};
+use varve_regexp::Regexp;
 use varve_tsdb::Labels;
 use varve_tsdb::histogram::{Histogram, HistogramCounts};
-use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::staleness::is_stale_nan;
 
 use super::script::{Eval, Expected, Notes, Text};

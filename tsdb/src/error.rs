@@ -128,3 +128,10 @@ impl Error {
         if used > limit { Err(Self::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
     }
 }
+
+impl From<varve_regexp::LimitExceeded> for Error {
+    fn from(exceeded: varve_regexp::LimitExceeded) -> Self {
+        let varve_regexp::LimitExceeded { what, used, limit } = exceeded;
+        Self::Limit { what, used: used as u64, limit: limit as u64 }
+    }
+}

@@ -3,7 +3,7 @@
 //! Ten names are enough to use it. A [`Db`] is opened with [`Options`]. [`Labels`] identify a series, for which it
 //! returns a [`SeriesHandle`]; [`Sample`]s are appended with a [`WriteBatch`], and selected with [`Matcher`]s and a
 //! [`TimeRange`] under a [`QueryContext`]. Failures are [`Error`]s. The modules contain the rest: histograms and
-//! exemplars, statistics, regular expressions, file systems, and the inspection of logs. `examples/embed.rs`:
+//! exemplars, statistics, file systems, and the inspection of logs. `examples/embed.rs`:
 //!
 #![doc = concat!("```rust,ignore\n", include_str!("../examples/embed.rs"), "```")]
 //!

@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use varve_tsdb::labels::regexp::Regexp;
+use varve_regexp::Regexp;
 
 use super::state::HttpState;
 

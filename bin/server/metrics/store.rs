@@ -7,7 +7,6 @@ use crate::server::store::Store;
 use varve_ingest::admission::{Amounts, TeamStatus};
 use varve_ingest::ha::HaCluster;
 use varve_ingest::relabel::{DisabledByUse, RuleStats};
-use varve_tsdb::labels::regexp;
 use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus, Stats};
 
 /// Collects the metrics.
@@ -19,7 +18,7 @@ pub(super) fn gather(store: &Store) -> Vec<MetricFamily> {
 
 fn tsdb(stats: &Stats) -> Vec<MetricFamily> {
     let Stats { replayed, compaction, exemplars, metadata, .. } = stats;
-    let regexps = regexp::cache_stats();
+    let regexps = varve_regexp::cache_stats();
     let mut all = counts([
         ("prometheus_tsdb_head_series", stats.n_series),
         ("varve_tsdb_head_size_bytes", stats.head_size_bytes),

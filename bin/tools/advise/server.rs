@@ -11,7 +11,7 @@ use serde_json::Value;
 use varve_advise::inventory::{Inventory, MetricId, MetricSize};
 use varve_promql::quote::quoted;
 use varve_promql::{print_label, print_matchers};
-use varve_tsdb::labels::regexp::Regexp;
+use varve_regexp::Regexp;
 
 use crate::client::{Client, escape};
 

@@ -1,6 +1,6 @@
 //! A relabel configuration as written in the file. The errors have the texts of Prometheus (`model/relabel`).
 
-use varve_tsdb::labels::regexp::{Regexp, RegexpError, Rewrite};
+use varve_regexp::{Regexp, RegexpError, Rewrite};
 
 /// A relabel configuration. A field that is `None` or empty is not in the file and has Prometheus' default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,7 +1,7 @@
 //! Regular expressions that match exactly a set of names, shortened by common prefixes:
 //! `kube_(node_(info|role)|pod_info)`.
 
-use varve_tsdb::labels::regexp::Regexp;
+use varve_regexp::Regexp;
 
 /// Maximum nesting of groups. Deeper names are written out.
 const DEPTH_MAX: usize = 32;

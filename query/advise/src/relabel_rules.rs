@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use varve_tsdb::labels::regexp::Regexp;
+use varve_regexp::Regexp;
 
 use crate::alternation::alternations;
 use crate::findings::{Finding, Findings, Kind, by_job, spellings};

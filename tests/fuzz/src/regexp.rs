@@ -1,6 +1,6 @@
 //! Regular expressions, compared with the crate `regex` where both languages agree.
 
-use varve_tsdb::labels::regexp::Regexp;
+use varve_regexp::Regexp;
 
 /// Parses the first line of the input as a pattern and matches the other lines. The results are those of the crate
 /// `regex`, and agree with the literals and the prefix of the pattern.

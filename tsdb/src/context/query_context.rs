@@ -49,7 +49,7 @@ struct Shared {
     memory: MemoryBudget,
     /// Bytes reserved until the request ends.
     held: AtomicUsize,
-    /// The values of [`QueryContext::hold_shared`] by address.
+    /// The values of [`Request::hold_shared`](varve_regexp::Request::hold_shared) by address.
     held_values: Mutex<HashMap<usize, Arc<dyn Any + Send + Sync>>>,
     /// `true` if reads return partial results instead of waiting for the replay.
     takes_partial: bool,
@@ -278,34 +278,44 @@ impl QueryContext {
         self.shared.memory.charge()
     }
 
-    /// Reserves `size` bytes until the request ends: for state that its parts share. Never waits.
-    ///
-    /// # Errors
-    /// The errors of [`Charge::grow`].
-    pub(crate) fn hold(&self, size: usize) -> Result<()> {
+    /// Returns the memory budget.
+    #[must_use]
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.shared.memory
+    }
+}
+
+/// Regular expressions are compiled and matched within the limits of the request.
+impl varve_regexp::Request for QueryContext {
+    type Error = Error;
+    type Charge = Charge;
+
+    #[inline]
+    fn check(&self) -> Result<()> {
+        self.check()
+    }
+
+    fn charge(&self) -> Charge {
+        self.charge()
+    }
+
+    fn grow(&self, charge: &mut Charge, size: usize) -> Result<()> {
+        charge.grow_without_waiting(size)
+    }
+
+    fn hold(&self, size: usize) -> Result<()> {
         self.shared.memory.reserve_without_waiting(size)?;
         self.shared.held.fetch_add(size, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Holds a value of `size` bytes that other requests share, and reserves its memory, until the request ends. A
-    /// value that is already held is not reserved again. Never waits.
-    ///
-    /// # Errors
-    /// The errors of [`Charge::grow`].
-    pub(crate) fn hold_shared<T: Any + Send + Sync>(&self, value: &Arc<T>, size: usize) -> Result<()> {
+    fn hold_shared<T: Any + Send + Sync>(&self, value: &Arc<T>, size: usize) -> Result<()> {
         let mut held = self.shared.held_values.lock();
         if let Entry::Vacant(entry) = held.entry(Arc::as_ptr(value) as usize) {
             self.hold(size + HELD_ENTRY_SIZE)?;
             entry.insert(Arc::clone(value) as _);
         }
         Ok(())
-    }
-
-    /// Returns the memory budget.
-    #[must_use]
-    pub fn memory(&self) -> &MemoryBudget {
-        &self.shared.memory
     }
 }
 
@@ -331,7 +341,25 @@ impl fmt::Debug for QueryContext {
 
 #[cfg(test)]
 mod tests {
+    use varve_regexp::{Regexp, Request as _};
+
     use super::*;
+
+    #[test]
+    fn a_regular_expression_is_charged_until_the_request_ends() {
+        let memory = MemoryBudget::new("memory", 1 << 20);
+        let ctx = QueryContext::new(Duration::MAX, memory.clone());
+        let compile = |ctx: &QueryContext, pattern: &str| Regexp::parse(pattern).unwrap().compile(ctx);
+        compile(&ctx, "[ab]+charged").unwrap();
+        let used = memory.used();
+        assert!(used > 0);
+        assert!(matches!(compile(&ctx, &format!("(.x{{999}}{})", "y.*".repeat(9999))), Err(Error::Limit { .. })));
+        assert_eq!(memory.used(), used);
+        ctx.interrupt(Interrupt::Canceled);
+        assert!(matches!(compile(&ctx, "[ab]+canceled"), Err(Error::Interrupted(Interrupt::Canceled))));
+        drop(ctx);
+        assert_eq!(memory.used(), 0);
+    }
 
     #[test]
     fn the_first_interrupt_wins() {

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use varve_regexp::{Regexp, RegexpError};
+
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::labels::regexp::{Regexp, RegexpError};
 
 /// The operator of a matcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,10 +1,9 @@
-//! Labels of series, and the matchers and regular expressions that select series by them.
+//! Labels of series, and the matchers that select series by them.
 
 mod hint;
 pub(crate) mod label_set;
 pub(crate) mod matcher;
 mod metadata;
-pub mod regexp;
 mod string_set;
 
 pub use hint::LabelHint;

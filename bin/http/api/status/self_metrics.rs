@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
-use varve_tsdb::labels::regexp::Regexp;
+use varve_regexp::Regexp;
 
 use crate::http::error::ApiError;
 use crate::http::params::Form;

@@ -9,7 +9,7 @@ mod string;
 
 use std::sync::OnceLock;
 
-use varve_tsdb::labels::regexp::Regexp;
+use varve_regexp::Regexp;
 
 use super::ast::BinaryOp;
 use super::quote::{quoted, quoted_char};

@@ -7,7 +7,7 @@ use varve_promql::decimal::General;
 use varve_promql::duration::parse_duration;
 use varve_promql::number;
 use varve_promql::quote::quoted;
-use varve_tsdb::labels::regexp::{Regexp, RegexpError, Rewrite};
+use varve_regexp::{Regexp, RegexpError, Rewrite};
 
 use super::builtins::{self, query_escaped};
 use super::print::significant;

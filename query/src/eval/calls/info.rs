@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
+use varve_regexp::Regexp;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use crate::error::{Error, Result};

@@ -1,9 +1,9 @@
 //! `label_replace` and `label_join`: functions that change labels and keep values.
 
+use varve_regexp::Rewrite;
 use varve_tsdb::Labels;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::labels::regexp::Rewrite;
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use varve_query::usage::LabelSet;
+use varve_regexp::Regexp;
 use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::labels::regexp::Regexp;
 use varve_tsdb::{MatchOp, Matcher};
 
 use super::super::Selector;

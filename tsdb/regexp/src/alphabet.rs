@@ -9,8 +9,7 @@ use std::ops::RangeInclusive;
 
 use regex_syntax::hir::{Capture, Class, ClassBytes, ClassBytesRange, Hir, HirKind, Repetition};
 
-use crate::context::QueryContext;
-use crate::error::Result;
+use super::request::Request;
 
 /// The first character outside of ASCII, and the first symbol.
 const FIRST: u8 = 0x80;
@@ -21,7 +20,7 @@ const STEPS_MAX: usize = 1 << 24;
 
 /// A map from characters outside of ASCII to symbols.
 #[derive(Debug)]
-pub(super) struct Alphabet {
+pub(crate) struct Alphabet {
     /// First characters of ranges and their symbols, ascending.
     ranges: Vec<(u32, u8)>,
 }
@@ -34,9 +33,9 @@ impl Alphabet {
     ///
     /// # Errors
     /// If the request is interrupted.
-    pub(super) fn of(hir: &Hir, ctx: Option<&QueryContext>) -> Result<Option<Self>> {
+    pub(crate) fn of<R: Request>(hir: &Hir, request: Option<&R>) -> Result<Option<Self>, R::Error> {
         let mut sets = BTreeSet::new();
-        collect(hir, ctx, &mut sets)?;
+        collect(hir, request, &mut sets)?;
         let mut starts: Vec<u32> = sets.iter().flatten().flat_map(|&(first, last)| [first, last + 1]).collect();
         starts.push(FIRST.into());
         starts.sort_unstable();
@@ -46,7 +45,7 @@ impl Alphabet {
         }
         let mut symbols = vec![0; starts.len()];
         for set in &sets {
-            ctx.map_or(Ok(()), QueryContext::check)?;
+            request.map_or(Ok(()), R::check)?;
             let (mut refined, mut ranges) = (HashMap::new(), set.iter().peekable());
             for (&start, symbol) in starts.iter().zip(&mut symbols) {
                 while ranges.next_if(|(_, last)| *last < start).is_some() {}
@@ -65,12 +64,12 @@ impl Alphabet {
     }
 
     /// Returns the size in bytes.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.ranges.capacity() * size_of::<(u32, u8)>()
     }
 
     /// Returns the symbols of a text. Uses `buffer` if the text is not ASCII.
-    pub(super) fn encode<'t>(&self, text: &'t str, buffer: &'t mut Vec<u8>) -> &'t [u8] {
+    pub(crate) fn encode<'t>(&self, text: &'t str, buffer: &'t mut Vec<u8>) -> &'t [u8] {
         // Fast path: ASCII.
         if text.is_ascii() {
             return text.as_bytes();
@@ -90,7 +89,7 @@ impl Alphabet {
     }
 
     /// Translates a tree over characters to one over symbols.
-    pub(super) fn translate(&self, hir: &Hir) -> Hir {
+    pub(crate) fn translate(&self, hir: &Hir) -> Hir {
         let all = |parts: &[Hir]| parts.iter().map(|part| self.translate(part)).collect();
         match hir.kind() {
             HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => hir.clone(),
@@ -130,7 +129,7 @@ impl Alphabet {
 }
 
 /// Collects the sets of characters outside of ASCII that a pattern distinguishes.
-fn collect(hir: &Hir, ctx: Option<&QueryContext>, sets: &mut BTreeSet<Ranges>) -> Result<()> {
+fn collect<R: Request>(hir: &Hir, request: Option<&R>, sets: &mut BTreeSet<Ranges>) -> Result<(), R::Error> {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => {}
         HirKind::Literal(literal) => {
@@ -138,14 +137,14 @@ fn collect(hir: &Hir, ctx: Option<&QueryContext>, sets: &mut BTreeSet<Ranges>) -
             sets.extend(text.chars().filter(|c| !c.is_ascii()).map(|c| vec![(c.into(), c.into())]));
         }
         HirKind::Class(Class::Unicode(class)) => {
-            ctx.map_or(Ok(()), QueryContext::check)?;
+            request.map_or(Ok(()), R::check)?;
             let ranges = class.iter().map(|range| (u32::from(range.start()).max(FIRST.into()), u32::from(range.end())));
             sets.insert(ranges.filter(|(first, last)| first <= last).collect());
         }
-        HirKind::Repetition(repetition) => collect(&repetition.sub, ctx, sets)?,
-        HirKind::Capture(capture) => collect(&capture.sub, ctx, sets)?,
+        HirKind::Repetition(repetition) => collect(&repetition.sub, request, sets)?,
+        HirKind::Capture(capture) => collect(&capture.sub, request, sets)?,
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().try_for_each(|part| collect(part, ctx, sets))?;
+            parts.iter().try_for_each(|part| collect(part, request, sets))?;
         }
     }
     Ok(())

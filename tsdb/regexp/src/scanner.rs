@@ -3,37 +3,37 @@
 use super::RegexpError;
 
 /// A pattern, the position in it, and the flags that apply there.
-pub(super) struct Scanner<'p> {
-    pub(super) pattern: &'p str,
-    pub(super) at: usize,
-    pub(super) flags: Flags,
+pub(crate) struct Scanner<'p> {
+    pub(crate) pattern: &'p str,
+    pub(crate) at: usize,
+    pub(crate) flags: Flags,
     /// `false` if classes are only checked and counted.
-    pub(super) builds: bool,
+    pub(crate) builds: bool,
     /// `true` once a search for `:]` has failed. Later searches would fail, too, and repeating them would be quadratic.
-    pub(super) has_no_posix_end: bool,
+    pub(crate) has_no_posix_end: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Flags {
+pub(crate) struct Flags {
     /// `i`
-    pub(super) fold_case: bool,
+    pub(crate) fold_case: bool,
     /// `m`
-    pub(super) multi_line: bool,
+    pub(crate) multi_line: bool,
     /// `s`
-    pub(super) dot_newline: bool,
+    pub(crate) dot_newline: bool,
     /// `U`: repetitions are lazy without a `?` and greedy with it.
-    pub(super) lazy: bool,
+    pub(crate) lazy: bool,
 }
 
 impl<'p> Scanner<'p> {
     /// Returns a scanner at the start of a pattern.
-    pub(super) fn new(pattern: &'p str, builds: bool) -> Self {
+    pub(crate) fn new(pattern: &'p str, builds: bool) -> Self {
         let flags = Flags { fold_case: false, multi_line: false, dot_newline: true, lazy: false };
         Self { pattern, at: 0, flags, builds, has_no_posix_end: false }
     }
 
     /// Parses an escape for one character.
-    pub(super) fn escape(&mut self) -> Result<u32, RegexpError> {
+    pub(crate) fn escape(&mut self) -> Result<u32, RegexpError> {
         let start = self.at;
         self.at += 1;
         let Some(c) = self.next_char() else {
@@ -85,21 +85,21 @@ impl<'p> Scanner<'p> {
         }
     }
 
-    pub(super) fn rest(&self) -> &'p str {
+    pub(crate) fn rest(&self) -> &'p str {
         &self.pattern[self.at..]
     }
 
-    pub(super) fn peek(&self) -> Option<char> {
+    pub(crate) fn peek(&self) -> Option<char> {
         self.rest().chars().next()
     }
 
-    pub(super) fn next_char(&mut self) -> Option<char> {
+    pub(crate) fn next_char(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.at += c.len_utf8();
         Some(c)
     }
 
-    pub(super) fn eat(&mut self, text: &str) -> bool {
+    pub(crate) fn eat(&mut self, text: &str) -> bool {
         let found = self.rest().starts_with(text);
         self.at += if found { text.len() } else { 0 };
         found
@@ -107,6 +107,6 @@ impl<'p> Scanner<'p> {
 }
 
 /// Returns the error in Go's words.
-pub(super) fn failure(what: &str, part: &str) -> RegexpError {
+pub(crate) fn failure(what: &str, part: &str) -> RegexpError {
     RegexpError(format!("{what}: `{part}`"))
 }

@@ -10,11 +10,11 @@ use super::RegexpError;
 use super::scanner::{Scanner, failure};
 
 /// A parsed class.
-pub(super) struct CharSet {
+pub(crate) struct CharSet {
     /// Upper bound for the number of ranges, before case folding.
-    pub(super) n_ranges: usize,
+    pub(crate) n_ranges: usize,
     /// `None` if the scanner does not build classes.
-    pub(super) class: Option<ClassUnicode>,
+    pub(crate) class: Option<ClassUnicode>,
 }
 
 impl CharSet {
@@ -48,7 +48,7 @@ fn folded(src: &Scanner<'_>, mut class: ClassUnicode) -> ClassUnicode {
 }
 
 /// Parses a class in brackets.
-pub(super) fn parse_brackets(src: &mut Scanner<'_>) -> Result<CharSet, RegexpError> {
+pub(crate) fn parse_brackets(src: &mut Scanner<'_>) -> Result<CharSet, RegexpError> {
     let start = src.at;
     src.at += 1;
     let negated = src.eat("^");
@@ -140,7 +140,7 @@ fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
 }
 
 /// Parses `\d` and the like, `\pN` or `\p{Greek}`. Returns `None` if the backslash begins something else.
-pub(super) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
+pub(crate) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     let (ranges, negated): (&[(char, char)], bool) = match src.rest().as_bytes().get(1) {
         Some(b'd') => (DIGIT, false),
         Some(b'D') => (DIGIT, true),

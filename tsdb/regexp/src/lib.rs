@@ -9,10 +9,15 @@
 //! 2. A pattern is compiled at first use. For a request it is compiled under its deadline, and charged to it until the
 //!    request ends. Equal patterns of a request that share a compiled form are charged once.
 //! 3. Equal patterns share a compiled form, as long as it is in the cache of at most [`CACHE_SIZE_MAX`] bytes.
+//!
+//! Used by the label matchers of the store, and by all crates that accept patterns. The crate knows no labels. Deadline
+//! and memory come through the trait [`Request`].
+#![forbid(unsafe_code)]
 
 mod alphabet;
 mod automaton;
 mod class;
+mod request;
 mod rewrite;
 mod scanner;
 mod shape;
@@ -24,9 +29,9 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use crate::context::QueryContext;
-use crate::error::Result;
 use automaton::Automaton;
+pub use request::{LimitExceeded, Request};
+use request::{NoRequest, reserve};
 pub use rewrite::Rewrite;
 use shape::{Shape, shape_of};
 use syntax::Goal;
@@ -74,11 +79,11 @@ impl Regexp {
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub fn compile(&self, ctx: &QueryContext) -> Result<()> {
-        self.compiled(Some(ctx)).map(drop)
+    pub fn compile<R: Request>(&self, request: &R) -> Result<(), R::Error> {
+        self.compiled(Some(request)).map(drop)
     }
 
-    fn compiled(&self, ctx: Option<&QueryContext>) -> Result<&Compiled> {
+    fn compiled<R: Request>(&self, request: Option<&R>) -> Result<&Compiled, R::Error> {
         let Shared { pattern, tree_size, compiled, .. } = &*self.shared;
         // Fast path: used before.
         if let Some(compiled) = compiled.get() {
@@ -90,24 +95,25 @@ impl Regexp {
         let shared = match found {
             Some(found) => found,
             None => {
-                let new = Arc::new(Compiled::new(pattern, *tree_size, ctx)?);
+                let new = Arc::new(Compiled::new(pattern, *tree_size, request)?);
                 CACHE.insert(pattern.clone(), Arc::clone(&new));
                 new
             }
         };
-        ctx.map_or(Ok(()), |ctx| ctx.hold_shared(&shared, shared.size))?;
+        request.map_or(Ok(()), |request| request.hold_shared(&shared, shared.size))?;
         Ok(compiled.get_or_init(|| shared))
     }
 
     /// Returns the form compiled without a request: for patterns of the configuration and of tools.
     fn unlimited(&self) -> &Compiled {
-        self.compiled(None).expect("without a request there is no limit")
+        self.compiled(None::<&NoRequest>).expect("without a request there is no limit")
     }
 
     /// Returns `true` if all of `text` matches. For patterns of requests, see [`Regexp::is_match_in`].
     #[must_use]
+    #[inline]
     pub fn is_match(&self, text: &str) -> bool {
-        self.unlimited().is_match(text, None).expect("without a request there is no limit")
+        self.unlimited().is_match(text, None::<&NoRequest>).expect("without a request there is no limit")
     }
 
     /// Returns `true` if all of `text` matches. Compiles the pattern as [`Regexp::compile`] does, and checks the
@@ -115,12 +121,13 @@ impl Regexp {
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub fn is_match_in(&self, ctx: &QueryContext, text: &str) -> Result<bool> {
-        self.compiled(Some(ctx))?.is_match(text, Some(ctx))
+    pub fn is_match_in<R: Request>(&self, request: &R, text: &str) -> Result<bool, R::Error> {
+        self.compiled(Some(request))?.is_match(text, Some(request))
     }
 
     /// Returns `true` if the empty string matches. Does not compile the pattern.
     #[must_use]
+    #[inline]
     pub fn matches_empty(&self) -> bool {
         self.shared.matches_empty
     }
@@ -164,23 +171,22 @@ struct Compiled {
 }
 
 impl Compiled {
-    fn new(pattern: &str, tree_size: usize, ctx: Option<&QueryContext>) -> Result<Self> {
-        let mut charge = ctx.map(QueryContext::charge);
-        charge.iter_mut().try_for_each(|charge| charge.grow_without_waiting(TREE_COPIES * tree_size))?;
+    fn new<R: Request>(pattern: &str, tree_size: usize, request: Option<&R>) -> Result<Self, R::Error> {
+        let _charge = request.map(|request| reserve(request, TREE_COPIES * tree_size)).transpose()?;
         let syntax = syntax::parse(pattern, Goal::Match).expect("a regular expression holds a checked pattern");
         let (shape, rest) = shape_of(syntax.hir);
-        let automaton = rest.map(|hir| Automaton::new(hir, ctx)).transpose()?;
+        let automaton = rest.map(|hir| Automaton::new(hir, request)).transpose()?;
         let size = size_of::<Self>() + 2 * pattern.len() + shape.size() + automaton.as_ref().map_or(0, Automaton::size);
         Ok(Self { shape, automaton, size })
     }
 
-    fn is_match(&self, text: &str, ctx: Option<&QueryContext>) -> Result<bool> {
+    fn is_match<R: Request>(&self, text: &str, request: Option<&R>) -> Result<bool, R::Error> {
         match (&self.shape, &self.automaton) {
             (Shape::Literals(literals), _) => Ok(literals.contains(text)),
             (Shape::Affixes(affixes), _) => Ok(affixes.is_match(text)),
             (Shape::Infix(infix), _) => Ok(text.contains(infix.as_str())),
             (Shape::Prefixed(prefix), _) if !text.starts_with(prefix.as_str()) => Ok(false),
-            (Shape::Prefixed(_) | Shape::Other, Some(automaton)) => automaton.is_match(text, ctx),
+            (Shape::Prefixed(_) | Shape::Other, Some(automaton)) => automaton.is_match(text, request),
             (Shape::Prefixed(_) | Shape::Other, None) => unreachable!("these shapes have an automaton: see shape_of"),
         }
     }

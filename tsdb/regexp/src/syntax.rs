@@ -12,22 +12,22 @@ use super::class::{self, CharSet};
 use super::scanner::{Flags, Scanner, failure};
 
 /// A parsed pattern.
-pub(super) struct Syntax {
+pub(crate) struct Syntax {
     /// The tree. Empty if the pattern was only checked.
-    pub(super) hir: Hir,
+    pub(crate) hir: Hir,
     /// The names of the groups in the tree.
-    pub(super) group_names: Vec<Option<String>>,
+    pub(crate) group_names: Vec<Option<String>>,
     /// `true` if the pattern matches the empty string.
-    pub(super) matches_empty: bool,
+    pub(crate) matches_empty: bool,
     /// Number of instructions of Go's program.
-    pub(super) n_instructions: usize,
+    pub(crate) n_instructions: usize,
     /// Upper bound for the size of the tree in bytes.
-    pub(super) tree_size: usize,
+    pub(crate) tree_size: usize,
 }
 
 /// The result of parsing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Goal {
+pub(crate) enum Goal {
     /// No tree: only the check.
     Check,
     /// A tree without groups.
@@ -37,7 +37,7 @@ pub(super) enum Goal {
 }
 
 /// Maximum nesting of groups and repetitions, as in Go.
-pub(super) const DEPTH_MAX: usize = 1000;
+pub(crate) const DEPTH_MAX: usize = 1000;
 
 /// Maximum number of repetitions, nested ones multiplied, as in Go.
 const REPEAT_MAX: u32 = 1000;
@@ -52,7 +52,7 @@ const RUNES_MAX: usize = (128 << 20) / 4;
 const NODE_SIZE: usize = 256;
 
 /// Parses a pattern.
-pub(super) fn parse(pattern: &str, goal: Goal) -> Result<Syntax, RegexpError> {
+pub(crate) fn parse(pattern: &str, goal: Goal) -> Result<Syntax, RegexpError> {
     let mut parser = Parser {
         src: Scanner::new(pattern, goal != Goal::Check),
         goal,

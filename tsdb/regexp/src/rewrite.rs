@@ -8,10 +8,9 @@ use regex_automata::util::captures::Captures;
 
 use super::alphabet::Alphabet;
 use super::automaton::{anchored, in_symbols, within_limit};
+use super::request::{LimitExceeded, NoRequest, Request, reserve};
 use super::syntax::{self, Goal, Syntax};
 use super::{Regexp, RegexpError, TREE_COPIES};
-use crate::context::QueryContext;
-use crate::error::Error;
 
 /// A regular expression and a template.
 #[derive(Debug, Clone)]
@@ -64,25 +63,25 @@ impl Rewrite {
     /// Replaces all matches in a text by the expanded template, like Go's `Regexp.ReplaceAllString`.
     ///
     /// # Errors
-    /// The errors of [`Rewrite::apply_in`], and [`crate::Error::Limit`] if the result exceeds `size_max` bytes.
-    pub fn replace_all_in(&self, ctx: &QueryContext, text: &str, size_max: usize) -> crate::Result<String> {
-        let compiled = self.compiled(Some(ctx))?;
+    /// The errors of [`Rewrite::apply_in`], and [`LimitExceeded`] if the result exceeds `size_max` bytes.
+    pub fn replace_all_in<R: Request>(&self, request: &R, text: &str, size_max: usize) -> Result<String, R::Error> {
+        let compiled = self.compiled(Some(request))?;
         compiled.check_work(text)?;
         let (mut out, mut copied, mut from) = (String::new(), 0, 0);
         while from <= text.len() {
-            ctx.check()?;
+            request.check()?;
             let Some(groups) = compiled.groups(text, from) else { break };
             let (start, end) = groups.span(0).expect("a match has a span");
             out.push_str(&text[copied..start]);
             // An empty match right after another match does not count.
             if end > copied || start == 0 {
-                self.each_piece(&groups, Some(ctx), |piece| {
+                self.each_piece(&groups, Some(request), |piece| {
                     if out.len() <= size_max {
                         out.push_str(piece);
                     }
                 })?;
             }
-            Error::check_limit("bytes of a text with replacements", out.len(), size_max)?;
+            LimitExceeded::check("bytes of a text with replacements", out.len(), size_max)?;
             copied = end;
             let next = text[from..].chars().next().map_or(1, char::len_utf8);
             from = if end > from { end } else { from + next };
@@ -95,55 +94,55 @@ impl Rewrite {
     /// dollar sign that begins no reference stands for itself. For patterns of requests, see [`Rewrite::apply_in`].
     #[must_use]
     pub fn apply(&self, text: &str) -> Option<String> {
-        self.expand(text, None).expect("without a request there is no limit")
+        self.expand(text, None::<&NoRequest>).expect("without a request there is no limit")
     }
 
     /// Expands the template as [`Rewrite::apply`] does. Compiles the pattern at first use and charges it to the
     /// request, and checks the request at each reference. The caller charges the result.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit, and [`crate::Error::Limit`] for a large pattern on a
+    /// If the request is interrupted or exceeds its memory limit, and [`LimitExceeded`] for a large pattern on a
     /// long text.
-    pub fn apply_in(&self, ctx: &QueryContext, text: &str) -> crate::Result<Option<String>> {
-        self.expand(text, Some(ctx))
+    pub fn apply_in<R: Request>(&self, request: &R, text: &str) -> Result<Option<String>, R::Error> {
+        self.expand(text, Some(request))
     }
 
-    fn compiled(&self, ctx: Option<&QueryContext>) -> crate::Result<&Compiled> {
+    fn compiled<R: Request>(&self, request: Option<&R>) -> Result<&Compiled, R::Error> {
         // Fast path: used before.
         if let Some(compiled) = self.compiled.get() {
             return Ok(compiled);
         }
-        let compiled = Compiled::new(&self.regexp.shared.pattern, self.is_anchored, ctx)?;
+        let compiled = Compiled::new(&self.regexp.shared.pattern, self.is_anchored, request)?;
         Ok(self.compiled.get_or_init(|| compiled))
     }
 
-    fn expand(&self, text: &str, ctx: Option<&QueryContext>) -> crate::Result<Option<String>> {
-        let compiled = self.compiled(ctx)?;
-        if let Some(ctx) = ctx
+    fn expand<R: Request>(&self, text: &str, request: Option<&R>) -> Result<Option<String>, R::Error> {
+        let compiled = self.compiled(request)?;
+        if let Some(request) = request
             && let Err(too_long) = compiled.check_work(text)
         {
             // A search for a match can be interrupted, a search for groups cannot.
-            return if self.regexp.is_match_in(ctx, text)? { Err(too_long) } else { Ok(None) };
+            return if self.regexp.is_match_in(request, text)? { Err(too_long.into()) } else { Ok(None) };
         }
         let Some(groups) = compiled.groups(text, 0) else { return Ok(None) };
         let mut len = 0;
-        self.each_piece(&groups, ctx, |piece| len += piece.len())?;
+        self.each_piece(&groups, request, |piece| len += piece.len())?;
         // The exact capacity: a string that grows needs up to three times its length.
         let mut out = String::with_capacity(len);
-        self.each_piece(&groups, ctx, |piece| out.push_str(piece))?;
+        self.each_piece(&groups, request, |piece| out.push_str(piece))?;
         Ok(Some(out))
     }
 
     /// Calls `f` with each piece of the expanded template, in order.
-    fn each_piece(
+    fn each_piece<R: Request>(
         &self,
         groups: &Groups<'_>,
-        ctx: Option<&QueryContext>,
+        request: Option<&R>,
         mut f: impl FnMut(&str),
-    ) -> crate::Result<()> {
+    ) -> Result<(), R::Error> {
         let mut rest = self.template.as_str();
         while let Some((before, after)) = rest.split_once('$') {
-            ctx.map_or(Ok(()), QueryContext::check)?;
+            request.map_or(Ok(()), R::check)?;
             f(before);
             rest = after;
             if let Some(after) = after.strip_prefix('$') {
@@ -162,30 +161,29 @@ impl Rewrite {
 }
 
 impl Compiled {
-    fn new(pattern: &str, is_anchored: bool, ctx: Option<&QueryContext>) -> crate::Result<Self> {
-        let mut charge = ctx.map(QueryContext::charge);
+    fn new<R: Request>(pattern: &str, is_anchored: bool, request: Option<&R>) -> Result<Self, R::Error> {
         let checked = syntax::parse(pattern, Goal::Check).expect("a rewrite holds a checked pattern");
-        charge.iter_mut().try_for_each(|charge| charge.grow_without_waiting(TREE_COPIES * checked.tree_size))?;
+        let _charge = request.map(|request| reserve(request, TREE_COPIES * checked.tree_size)).transpose()?;
         let Syntax { hir, group_names, n_instructions, .. } =
             syntax::parse(pattern, Goal::Rewrite).expect("a rewrite holds a checked pattern");
-        let (hir, alphabet) = in_symbols(if is_anchored { anchored(hir) } else { hir }, ctx)?;
-        let regex = within_limit(ctx, |limit| {
+        let (hir, alphabet) = in_symbols(if is_anchored { anchored(hir) } else { hir }, request)?;
+        let regex = within_limit(request, |limit| {
             let config = Config::new().nfa_size_limit(limit).hybrid(false).dfa(false).auto_prefilter(false);
             Regex::builder().configure(config.utf8_empty(alphabet.is_none())).build_from_hir(&hir).ok()
         })?;
         // A search has up to two lists of states, with the positions of all groups.
         let positions = 2 * 2 * size_of::<usize>() * (group_names.len() + 1);
         let search_size = positions.saturating_mul(STATES_PER_INSTRUCTION * n_instructions);
-        ctx.map_or(Ok(()), |ctx| {
-            ctx.hold(regex.memory_usage().saturating_add(search_size).saturating_add(VISITED_SIZE))
+        request.map_or(Ok(()), |request| {
+            request.hold(regex.memory_usage().saturating_add(search_size).saturating_add(VISITED_SIZE))
         })?;
         Ok(Self { regex, alphabet, names: group_names, n_instructions })
     }
 
     /// Returns an error if the groups of a text take too long to find.
-    fn check_work(&self, text: &str) -> crate::Result<()> {
+    fn check_work(&self, text: &str) -> Result<(), LimitExceeded> {
         let work = text.len().saturating_mul(self.n_instructions);
-        Error::check_limit("bytes of a text times instructions of a regular expression", work, WORK_MAX)
+        LimitExceeded::check("bytes of a text times instructions of a regular expression", work, WORK_MAX)
     }
 
     /// Returns the groups of the first match at or after the byte offset `from`.
@@ -264,6 +262,7 @@ fn is_word(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{Error, request};
 
     fn check(pattern: &str, template: &str, text: &str, expect: Option<&str>) {
         let rewrite = Rewrite::parse(pattern, template).unwrap();
@@ -309,11 +308,11 @@ mod tests {
     #[test]
     fn a_large_pattern_on_a_long_text_is_an_error() {
         let rewrite = Rewrite::parse("(a{100}|b)*", "$1").unwrap();
-        let ctx = QueryContext::unbounded();
+        let ctx = request(usize::MAX);
         assert_eq!(rewrite.apply_in(&ctx, "ab").unwrap(), None);
         let long = "a".repeat(WORK_MAX / 10_000 * 100);
         let error = rewrite.apply_in(&ctx, &long).unwrap_err();
-        assert!(matches!(error, Error::Limit { limit, .. } if limit == WORK_MAX as u64));
+        assert!(matches!(error, Error::Limit(LimitExceeded { limit: WORK_MAX, .. })));
         assert_eq!(rewrite.apply_in(&ctx, &long[1..]).unwrap(), None, "a text that does not match has no groups");
     }
 
@@ -321,7 +320,7 @@ mod tests {
     fn all_matches_are_replaced_as_in_go() {
         let check = |pattern: &str, template: &str, text: &str, expect: &str| {
             let rewrite = Rewrite::parse_anywhere(pattern, template).unwrap();
-            let replaced = rewrite.replace_all_in(&QueryContext::unbounded(), text, 100).unwrap();
+            let replaced = rewrite.replace_all_in(&request(usize::MAX), text, 100).unwrap();
             assert_eq!(replaced, expect, "{pattern} {template} {text}");
         };
         check("a(.)", "<$1>", "abcad", "<b>c<d>");
@@ -333,8 +332,8 @@ mod tests {
         check("[^é]", "", "aéb", "é");
         check(r"\b", "|", "ab c", "|ab| |c|");
         let rewrite = Rewrite::parse_anywhere("a", "bbbb").unwrap();
-        let error = rewrite.replace_all_in(&QueryContext::unbounded(), &"a".repeat(100), 100).unwrap_err();
-        assert!(matches!(error, Error::Limit { limit: 100, .. }));
+        let error = rewrite.replace_all_in(&request(usize::MAX), &"a".repeat(100), 100).unwrap_err();
+        assert!(matches!(error, Error::Limit(LimitExceeded { limit: 100, .. })));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use regex_syntax::hir::{Class, Dot, Hir, HirKind, Look, Repetition};
 
 /// The simplest form of a pattern that decides a match.
 #[derive(Debug, PartialEq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// `a|b|c`
     Literals(Literals),
     /// `foo.*`, `.*foo`, `foo.+bar`, `.*`, `.+`
@@ -22,7 +22,7 @@ pub(super) enum Shape {
 
 impl Shape {
     /// Returns the approximate size in bytes.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Self::Literals(literals) => literals.size(),
             Self::Affixes(affixes) => affixes.prefix.len() + affixes.suffix.len(),
@@ -45,7 +45,7 @@ const LITERALS_SIZE_MAX: usize = 1 << 20;
 const SCAN_MAX: usize = 16;
 
 /// Returns the shape of a pattern and, if an automaton is needed, its tree.
-pub(super) fn shape_of(hir: Hir) -> (Shape, Option<Hir>) {
+pub(crate) fn shape_of(hir: Hir) -> (Shape, Option<Hir>) {
     let hir = without_outer_anchors(hir);
     if let Some(literals) = literals(&hir) {
         return (Shape::Literals(Literals::new(literals)), None);
@@ -193,7 +193,7 @@ fn text_of(bytes: &[u8]) -> Option<&str> {
 
 /// Strings with a prefix, a suffix, and at least `gap_min` characters between them.
 #[derive(Debug, PartialEq)]
-pub(super) struct Affixes {
+pub(crate) struct Affixes {
     prefix: String,
     /// 0 or 1. A character is at least a byte.
     gap_min: usize,
@@ -201,24 +201,25 @@ pub(super) struct Affixes {
 }
 
 impl Affixes {
-    pub(super) fn is_match(&self, text: &str) -> bool {
+    #[inline]
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         text.len() >= self.prefix.len() + self.gap_min + self.suffix.len()
             && text.starts_with(&self.prefix)
             && text.ends_with(&self.suffix)
     }
 
-    pub(super) fn matches_all(&self) -> bool {
+    pub(crate) fn matches_all(&self) -> bool {
         self.prefix.is_empty() && self.gap_min == 0 && self.suffix.is_empty()
     }
 
-    pub(super) fn prefix(&self) -> &str {
+    pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
 }
 
 /// A sorted set of strings.
 #[derive(Debug)]
-pub(super) struct Literals {
+pub(crate) struct Literals {
     sorted: Vec<String>,
     /// Positions in `sorted` by hash. Empty if the set is small.
     table: HashTable<u32>,
@@ -240,7 +241,8 @@ impl Literals {
         Self { sorted: texts, table, hasher }
     }
 
-    pub(super) fn contains(&self, text: &str) -> bool {
+    #[inline]
+    pub(crate) fn contains(&self, text: &str) -> bool {
         if self.table.is_empty() {
             return self.sorted.iter().any(|literal| literal == text);
         }
@@ -248,16 +250,16 @@ impl Literals {
     }
 
     /// Returns the approximate size in bytes.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.sorted.iter().map(|text| text.len() + size_of::<String>() + 2 * size_of::<u32>()).sum()
     }
 
-    pub(super) fn as_slice(&self) -> &[String] {
+    pub(crate) fn as_slice(&self) -> &[String] {
         &self.sorted
     }
 
     /// Returns the common prefix of all strings, which is the common prefix of the first and the last one.
-    pub(super) fn common_prefix(&self) -> &str {
+    pub(crate) fn common_prefix(&self) -> &str {
         let (Some(first), Some(last)) = (self.sorted.first(), self.sorted.last()) else { return "" };
         let pairs = first.chars().zip(last.chars());
         let len = pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();

@@ -11,12 +11,11 @@ use regex_automata::util::start;
 use regex_syntax::hir::{Hir, Look};
 
 use super::alphabet::Alphabet;
-use crate::context::QueryContext;
-use crate::error::{Error, Result};
+use super::request::{LimitExceeded, Request};
 
 /// Decides matches.
 #[derive(Debug)]
-pub(super) struct Automaton {
+pub(crate) struct Automaton {
     dfa: Arc<DFA>,
     /// `None` if the automaton works on UTF-8.
     alphabet: Option<Alphabet>,
@@ -49,10 +48,10 @@ const NFA_SIZE_MAX: usize = 1 << 30;
 const BUILD_COST: usize = 3;
 
 impl Automaton {
-    /// Builds the automaton of a pattern. Memory is charged to `ctx` while building.
-    pub(super) fn new(hir: Hir, ctx: Option<&QueryContext>) -> Result<Self> {
-        let (hir, alphabet) = in_symbols(anchored(hir), ctx)?;
-        let nfa = within_limit(ctx, |limit| {
+    /// Builds the automaton of a pattern. Memory is charged to `request` while building.
+    pub(crate) fn new<R: Request>(hir: Hir, request: Option<&R>) -> Result<Self, R::Error> {
+        let (hir, alphabet) = in_symbols(anchored(hir), request)?;
+        let nfa = within_limit(request, |limit| {
             let config = NFA::config().utf8(false).which_captures(WhichCaptures::None).nfa_size_limit(limit);
             Compiler::new().configure(config).build_from_hir(&hir).ok()
         })?;
@@ -68,12 +67,12 @@ impl Automaton {
     }
 
     /// Returns the size in bytes, with the memory of one search.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Returns `true` if all of `text` matches. Checks `ctx` in long searches.
-    pub(super) fn is_match(&self, text: &str, ctx: Option<&QueryContext>) -> Result<bool> {
+    /// Returns `true` if all of `text` matches. Checks `request` in long searches.
+    pub(crate) fn is_match<R: Request>(&self, text: &str, request: Option<&R>) -> Result<bool, R::Error> {
         let mut scratch = self.scratch.get();
         let Scratch { states, symbols } = &mut *scratch;
         let text = self.alphabet.as_ref().map_or(text.as_bytes(), |alphabet| alphabet.encode(text, symbols));
@@ -81,7 +80,7 @@ impl Automaton {
         let mut state = self.dfa.start_state(states, &start::Config::new().anchored(Anchored::Yes)).expect(never_full);
         for (i, piece) in text.chunks(self.check_interval).enumerate() {
             if i > 0 {
-                ctx.map_or(Ok(()), QueryContext::check)?;
+                request.map_or(Ok(()), R::check)?;
             }
             for &byte in piece {
                 state = self.dfa.next_state(states, state, byte).expect(never_full);
@@ -95,7 +94,7 @@ impl Automaton {
 }
 
 /// Anchors a pattern at both ends.
-pub(super) fn anchored(hir: Hir) -> Hir {
+pub(crate) fn anchored(hir: Hir) -> Hir {
     Hir::concat(vec![Hir::look(Look::Start), hir, Hir::look(Look::End)])
 }
 
@@ -103,27 +102,31 @@ pub(super) fn anchored(hir: Hir) -> Hir {
 ///
 /// # Errors
 /// If the request is interrupted.
-pub(super) fn in_symbols(hir: Hir, ctx: Option<&QueryContext>) -> Result<(Hir, Option<Alphabet>)> {
-    Ok(match Alphabet::of(&hir, ctx)? {
+pub(crate) fn in_symbols<R: Request>(hir: Hir, request: Option<&R>) -> Result<(Hir, Option<Alphabet>), R::Error> {
+    Ok(match Alphabet::of(&hir, request)? {
         Some(alphabet) => (alphabet.translate(&hir), Some(alphabet)),
         None => (hir, None),
     })
 }
 
-/// Builds with growing size limits, each charged to `ctx` before. `build` returns `None` above its limit.
+/// Builds with growing size limits, each charged to `request` before. `build` returns `None` above its limit.
 ///
 /// # Errors
 /// If the request is interrupted or exceeds its memory limit. Without a request there is no limit.
-pub(super) fn within_limit<T>(ctx: Option<&QueryContext>, build: impl Fn(Option<usize>) -> Option<T>) -> Result<T> {
-    let Some(ctx) = ctx else { return Ok(build(None).expect("there is no limit")) };
-    let (mut limit, mut charge) = (FIRST_NFA_SIZE, ctx.charge());
+pub(crate) fn within_limit<T, R: Request>(
+    request: Option<&R>,
+    build: impl Fn(Option<usize>) -> Option<T>,
+) -> Result<T, R::Error> {
+    let Some(request) = request else { return Ok(build(None).expect("there is no limit")) };
+    let (mut limit, mut charged, mut charge) = (FIRST_NFA_SIZE, 0, request.charge());
     loop {
-        ctx.check()?;
-        charge.grow_without_waiting(BUILD_COST * limit - charge.size())?;
+        request.check()?;
+        request.grow(&mut charge, BUILD_COST * limit - charged)?;
+        charged = BUILD_COST * limit;
         if let Some(built) = build(Some(limit)) {
             return Ok(built);
         }
-        Error::check_limit("bytes of a regular expression's automaton", limit + 1, NFA_SIZE_MAX)?;
+        LimitExceeded::check("bytes of a regular expression's automaton", limit + 1, NFA_SIZE_MAX)?;
         limit *= 4;
     }
 }
