@@ -235,6 +235,26 @@ fn tools_report_a_block_that_cannot_be_opened() {
     }
 }
 
+/// A server rejects damaged delete rules and skips an empty segment. `verify` used to find the directory sound.
+#[test]
+fn verify_reports_damaged_delete_rules_and_an_empty_segment() {
+    let mut server = filled(&["--storage.tsdb.shards=1", "--self-scrape-interval=0s"]);
+    server.kill();
+    let dir = server.data_dir();
+    assert_eq!(json("verify", &dir, &[], 0)["damageCount"], 0);
+    let (rules, segment) = (dir.join("tombstones"), dir.join("wal/000000-001/000/samples-00000001"));
+    std::fs::write(&rules, b"VTMB").expect("write delete rules");
+    std::fs::write(&segment, b"").expect("empty a segment");
+    let found = json("verify", &dir, &[], 1);
+    let paths: Vec<_> = found["damage"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, [segment, rules].map(|path| path.to_str().unwrap().to_owned()), "{found}");
+    let text = String::from_utf8(wal("verify", &dir, &[]).stdout).expect("varve prints text");
+    assert!(
+        text.contains("missing: the segment has no header") && text.contains("blocks: 0 sound, 0 damaged"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_directory_without_an_owner_is_rejected() {
     let dir = tempfile::TempDir::new().expect("make a temporary directory");

@@ -1,11 +1,13 @@
 //! Statistics of an open store.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Db;
 use crate::block::BlockMeta;
 use crate::block::set::{check_in, metas_in};
+use crate::block::tombstones;
 use crate::compact::CompactionStats;
 use crate::context::QueryContext;
 use crate::db::cardinality;
@@ -152,6 +154,14 @@ impl BlockSummary {
     /// The errors of [`BlockSummary::list`].
     pub fn check(data_dir: &Path, reads_all: bool) -> Result<(u64, DamageReport)> {
         check_in(&RealFs, data_dir, reads_all)
+    }
+
+    /// Records damage of the delete rules of a data directory in `damage`. Takes no lock and changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io), and [`Error::Version`](crate::Error::Version) if they have a newer format.
+    pub fn check_delete_rules(data_dir: &Path, damage: &mut DamageReport) -> Result<()> {
+        tombstones::check_in(Arc::new(RealFs), data_dir, damage)
     }
 
     fn in_order(metas: &[BlockMeta]) -> Vec<Self> {

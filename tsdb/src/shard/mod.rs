@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use roaring::RoaringBitmap;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -32,20 +31,14 @@ use crate::labels::{Labels, METRIC_NAME, Matcher};
 use crate::sample::{
     Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, SeriesHandle, ShardBatch, TimeRange,
 };
-use crate::wal::{LoggedHistogram, StartTimestamp, Wal};
+use crate::wal::{LoggedHistogram, StartTimestamp, Wal, log_of};
 
 pub(crate) use self::buffered::{BUFFERED_SAMPLE_SIZE, BufferedSample, SampleBuffer};
 pub(crate) use self::log::{LogBatch, ShardLog};
 
-/// Returns the shard of a label set. The mapping must never change: it determines the log that holds a series on disk.
+/// Returns the shard of a label set. Its lowest bits are the log of the label set.
 pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
-    debug_assert!(n_shards.is_power_of_two(), "options are checked");
-    xxh3_64(labels.as_packed().as_bytes()) as usize & (n_shards - 1)
-}
-
-/// Returns the log of a series. It does not depend on the number of shards.
-pub(crate) fn log_of(labels: &Labels, n_logs: usize) -> usize {
-    shard_of(labels, n_logs)
+    log_of(labels, n_shards)
 }
 
 /// The part of the memory of a head that only samples may use: a sixteenth. So new series are rejected before samples.

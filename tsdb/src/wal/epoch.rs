@@ -3,10 +3,19 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::file_name::SegmentKind;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, list_if_exists};
+use crate::labels::Labels;
 use crate::options::SHARDS_MAX;
+
+/// Returns the log of a series. The mapping must never change: a replay expects the series of a log in its files.
+pub(crate) fn log_of(labels: &Labels, n_logs: usize) -> usize {
+    debug_assert!(n_logs.is_power_of_two(), "options are checked");
+    xxh3_64(labels.as_packed().as_bytes()) as usize & (n_logs - 1)
+}
 
 /// The highest epoch number: directory names have six digits for it.
 const NUMBER_MAX: u32 = 999_999;

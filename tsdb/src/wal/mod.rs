@@ -47,7 +47,7 @@ mod reserve;
 mod snapshot;
 
 pub(crate) use compression::Decompressor;
-pub(crate) use epoch::{Epoch, remove_epochs_before};
+pub(crate) use epoch::{Epoch, log_of, remove_epochs_before};
 pub(crate) use file_name::{CheckpointPosition, SegmentKind, is_closed};
 pub(crate) use frame::HEADER_SIZE;
 pub(crate) use record::{LoggedHistogram, SampleColumn, StartTimestamp, StartTimestamps};

@@ -26,13 +26,14 @@ pub(in crate::tools::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
     Ok(verdict(&found))
 }
 
-/// Prints whether the WAL or a block has damage.
+/// Prints whether the WAL, a block or the delete rules have damage.
 pub(in crate::tools::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let mut found = read(args)?;
     let wal = verdict(&found);
     let (n_blocks, in_blocks) = BlockSummary::check(&args.dir, true).context("read the blocks")?;
     let blocks = format!("blocks: {n_blocks} sound, {} damaged\n", in_blocks.n_damaged());
     found.damage.append(in_blocks);
+    BlockSummary::check_delete_rules(&args.dir, &mut found.damage).context("read the delete rules")?;
     args.output.print(|| damage(&found).trim_start().to_owned() + &totals(&found, wal) + &blocks, || json(&found));
     Ok(verdict(&found))
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
 use crate::compact::{Merging, merge};
 use crate::db::BlockSummary;
+use crate::fs::damage::DamageReport;
 use crate::sample::SeriesRef;
 use crate::wal::{Wal, WalOptions};
 
@@ -351,4 +352,23 @@ fn a_check_lists_damaged_blocks() {
     assert!(0 < n_opened && n_opened < good.len() as u64, "{n_opened}");
     std::fs::remove_file(path).unwrap();
     assert_eq!(check(true), (1, 0, None));
+}
+
+#[test]
+fn a_check_reports_damaged_delete_rules() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = || {
+        let mut damage = DamageReport::default();
+        BlockSummary::check_delete_rules(dir.path(), &mut damage).unwrap();
+        damage.entries().iter().map(|it| (it.path.clone(), it.offset)).collect::<Vec<_>>()
+    };
+    two_parts(dir.path());
+    assert_eq!(check(), [], "there are none");
+    open(dir.path()).delete(vec![Matcher::equal("i", "0")], TimeRange::at(NOW_MS)).unwrap();
+    assert_eq!(check(), []);
+    let path = dir.path().join("tombstones");
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(check(), [(path, 24)]);
 }

@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::labels::{Labels, Matcher};
 use crate::sample::TimeRange;
 use crate::sample::exemplar::{Exemplar, NumberedExemplars};
-use crate::shard::log_of;
+use crate::wal::log_of;
 
 /// The result of an exemplar query, ascending by the labels of the series.
 #[derive(Debug)]

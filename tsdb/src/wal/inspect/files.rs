@@ -18,6 +18,8 @@ pub struct LogFile {
     pub kind: SegmentKind,
     /// Number of its epoch.
     pub epoch: u32,
+    /// Number of logs of its epoch.
+    pub n_logs: usize,
     /// Index of its log in the epoch.
     pub log: usize,
     /// Number in the file name.
@@ -80,7 +82,7 @@ fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Ve
         files.extend(numbers.iter().map(|&number| {
             let is_closed = kind != SegmentKind::Checkpoint && is_closed(&numbers, number);
             let path = dir.join(kind.file_name(number));
-            LogFile { path, kind, epoch: epoch.number, log, number, role: Role::Live, is_closed }
+            LogFile { path, kind, epoch: epoch.number, n_logs: epoch.logs, log, number, role: Role::Live, is_closed }
         }));
     }
     assign_roles(fs, &mut files)?;

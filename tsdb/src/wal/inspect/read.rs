@@ -7,8 +7,13 @@ use super::files::{LogFile, Role};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::fs::damage::{DamageKind, DamageReport};
+use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{COMPRESSED, HEADER_SIZE, VERSION};
 use crate::wal::reader::{Frame, Item, LargeFrameLock, Opened, Reader};
+
+/// Damage of a segment that is shorter than its header.
+pub(super) const NO_HEADER: &str =
+    "the segment has no header: it was truncated, or the server stopped before it wrote the header";
 
 /// A valid frame.
 #[derive(Debug)]
@@ -60,7 +65,12 @@ pub fn read_file(
     let end = FileIntegrity { size, ..FileIntegrity::default() };
     match Reader::open(fs, path, file.kind, &large) {
         Ok(Opened::Valid(reader)) => read_frames(reader, file, end, damage, each),
-        Ok(Opened::Empty) => Ok(end),
+        // `checkpoint::examine` reports an empty checkpoint.
+        Ok(Opened::Empty) if file.kind == SegmentKind::Checkpoint => Ok(end),
+        Ok(Opened::Empty) => {
+            damage.push(path, 0, DamageKind::Missing, NO_HEADER);
+            Ok(end)
+        }
         Ok(Opened::Damaged(size)) => {
             let reason = format!("no valid header: none of {size} bytes can be verified");
             damage.push(path, 0, DamageKind::Corrupt, reason);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::content::Content;
 use super::files::{LogFile, Role, list};
-use super::read::{FileIntegrity, FoundFrame, read_frames};
+use super::read::{FileIntegrity, FoundFrame, NO_HEADER, read_frames};
 use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
 use crate::fs::damage::{DamageKind, DamageReport};
@@ -123,7 +123,7 @@ impl Repair {
                 None if file.kind == SegmentKind::Checkpoint => {
                     fs.remove(&file.path).map_err(Error::io("remove", &file.path))?;
                 }
-                // An empty segment reserves its number.
+                // A segment without frames reserves its number.
                 None => replace_with_empty(fs, file)?,
             }
         }
@@ -142,8 +142,10 @@ fn open<'a>(
     let path = &file.path;
     match Reader::open(fs, path, file.kind, large)? {
         Opened::Valid(reader) => return Ok(Some(reader)),
-        // A crash left this file before anything was written to it.
-        Opened::Empty if file.kind != SegmentKind::Checkpoint => return Ok(None),
+        Opened::Empty if file.kind != SegmentKind::Checkpoint => {
+            damage.push(path, 0, DamageKind::Missing, NO_HEADER);
+            return Ok(None);
+        }
         Opened::Empty | Opened::Damaged(_) => damage.push(path, 0, DamageKind::Corrupt, "no valid header"),
     }
     let mut header = [0; HEADER_SIZE];
@@ -198,10 +200,11 @@ fn has_older_segments(checkpoint: &LogFile, files: &[LogFile]) -> bool {
     })
 }
 
-/// Replaces a file by an empty one.
+/// Replaces a file by one without frames.
 fn replace_with_empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
     let tmp = tmp_path(fs, file)?;
-    fs.create(&tmp).and_then(|file| file.sync()).map_err(Error::io("create", &tmp))?;
+    let salt = getrandom::u64().map_err(|e| Error::io("salt", &tmp)(e.into()))?;
+    FrameFile::create(fs, &tmp, file.kind, salt)?.finish()?;
     replace_file(fs, &tmp, &file.path)
 }
 

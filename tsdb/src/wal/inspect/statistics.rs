@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use super::content::Content;
 use super::files::{LogFile, Role, list};
@@ -11,8 +11,10 @@ use super::read::{FileIntegrity, FoundFrame, read_file};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::fs::damage::{DamageKind, DamageReport};
+use crate::labels::Labels;
 use crate::sample::TimeRange;
 use crate::wal::checkpoint;
+use crate::wal::epoch::log_of;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{FRAME_HEADER_SIZE, HEADER_SIZE};
 use crate::wal::reader::LargeFrameLock;
@@ -108,7 +110,8 @@ fn inspect_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> 
     let files = list(fs, dir)?;
     let total = files.iter().map(|file| file.size(fs)).sum();
     let (mut inspection, mut done) = (Inspection::default(), 0);
-    let mut defined = HashSet::new();
+    let newest_epoch = files.iter().map(|file| file.epoch).max().unwrap_or(0);
+    let mut defined = Definitions { newest_epoch, ..Definitions::default() };
     let mut summaries: Vec<Option<FileSummary>> = vec![None; files.len()];
     // All definitions first: a series may be defined in an earlier epoch.
     for is_samples in [false, true] {
@@ -121,7 +124,7 @@ fn inspect_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> 
         }
     }
     inspection.files = summaries.into_iter().flatten().collect();
-    inspection.n_series = defined.len() as u64;
+    inspection.n_series = defined.len();
     Ok(inspection)
 }
 
@@ -130,22 +133,30 @@ impl Inspection {
         &mut self,
         fs: &dyn Fs,
         file: &LogFile,
-        defined: &mut HashSet<u64>,
+        defined: &mut Definitions,
         progress: &mut dyn FnMut(u64),
     ) -> Result<FileSummary> {
-        let (mut damage, mut summary) = (DamageReport::default(), FileSummary::of(file));
+        let (mut damage, mut summary, mut n_misplaced) = (DamageReport::default(), FileSummary::of(file), 0);
         let is_live = file.role == Role::Live;
         summary.integrity = read_file(fs, file, &mut damage, |frame| {
             summary.add(&frame);
             if is_live {
                 self.parts.add(file, &frame);
-                self.check_series(&frame.content, defined);
+                self.check_series(file, &frame.content, defined);
             }
+            n_misplaced += n_misplaced_series(file, &frame.content);
             progress(frame.offset + frame.size);
             Ok(())
         })?;
         if file.kind == SegmentKind::Checkpoint && damage.n_damaged() == 0 && !summary.integrity.is_removed {
             check_end(fs, file, &mut damage);
+        }
+        if n_misplaced > 0 {
+            let reason = format!(
+                "{n_misplaced} of {} series belong to another log: the file was exchanged or moved",
+                summary.n_series
+            );
+            damage.push(&file.path, 0, DamageKind::Corrupt, reason);
         }
         if is_live {
             self.parts.file_headers += summary.integrity.version.map_or(0, |_| HEADER_SIZE as u64);
@@ -159,9 +170,9 @@ impl Inspection {
     }
 
     /// Collects the defined series, and counts samples of undefined ones.
-    fn check_series(&mut self, content: &Content<'_>, defined: &mut HashSet<u64>) {
+    fn check_series(&mut self, file: &LogFile, content: &Content<'_>, defined: &mut Definitions) {
         let mut used = |series: u64| {
-            if !defined.contains(&series) {
+            if !defined.contains(file, series) {
                 self.n_unknown_samples += 1;
                 if self.unknown_series.len() < UNKNOWN_SERIES_MAX || self.unknown_series.contains_key(&series) {
                     *self.unknown_series.entry(series).or_default() += 1;
@@ -173,10 +184,50 @@ impl Inspection {
             Content::Histograms(found) => found.iter().for_each(|it| used(it.0)),
             // Exemplars of evicted series are defined by the checkpoint.
             Content::Exemplars(_) => {}
-            Content::Series(found) => defined.extend(found.iter().map(|it| it.0)),
-            Content::CheckpointSeries(found, _) => defined.extend(found.iter().map(|it| it.0)),
+            Content::Series(found) => defined.of(file).extend(found.iter().map(|it| it.0)),
+            Content::CheckpointSeries(found, _) => defined.of(file).extend(found.iter().map(|it| it.0)),
             _ => {}
         }
+    }
+}
+
+/// The series that a replay finds: in the newest epoch those of the same log, and those of all logs of earlier epochs.
+#[derive(Debug, Default)]
+struct Definitions {
+    newest_epoch: u32,
+    /// By log of the newest epoch; `None` for earlier epochs.
+    by_log: HashMap<Option<usize>, HashSet<u64>>,
+}
+
+impl Definitions {
+    /// Returns the series that are defined beside those of `file`.
+    fn of(&mut self, file: &LogFile) -> &mut HashSet<u64> {
+        self.by_log.entry(self.log(file)).or_default()
+    }
+
+    fn contains(&self, file: &LogFile, series: u64) -> bool {
+        let is_in = |log| self.by_log.get(&log).is_some_and(|defined| defined.contains(&series));
+        is_in(self.log(file)) || is_in(None)
+    }
+
+    fn len(&self) -> u64 {
+        self.by_log.values().map(|defined| defined.len() as u64).sum()
+    }
+
+    fn log(&self, file: &LogFile) -> Option<usize> {
+        (file.epoch == self.newest_epoch).then_some(file.log)
+    }
+}
+
+/// Returns the number of defined series whose labels belong to another log of the epoch.
+fn n_misplaced_series(file: &LogFile, content: &Content<'_>) -> u64 {
+    // No store has another number of logs.
+    let is_possible = file.n_logs.is_power_of_two();
+    let is_misplaced = |labels: &&Labels| is_possible && log_of(labels, file.n_logs) != file.log;
+    match content {
+        Content::Series(found) => found.iter().map(|it| &it.1).filter(is_misplaced).count() as u64,
+        Content::CheckpointSeries(found, _) => found.iter().map(|it| &it.2).filter(is_misplaced).count() as u64,
+        _ => 0,
     }
 }
 

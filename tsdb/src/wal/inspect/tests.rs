@@ -9,8 +9,9 @@ use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::fs::damage::DamageReport;
 use crate::fs::{Fs, RealFs};
+use crate::labels::Labels;
 use crate::options::Options;
-use crate::sample::{SampleColumns, TimeRange};
+use crate::sample::{Sample, SampleColumns, TimeRange, WriteBatch};
 
 /// Number of damaged copies that are repaired.
 const VARIANTS: u64 = 36;
@@ -186,6 +187,64 @@ fn a_flipped_bit_of_a_header_is_repaired_without_loss() {
     assert_eq!(inspect_dir(dir.path()).damage.entries()[0].offset, 0);
     repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
     assert!(read(dir.path()) == whole);
+}
+
+/// A data directory with two logs, each with a file of series and a file of samples.
+fn two_logs() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options { shards: 2, background: false, ..Options::default() }).unwrap();
+    let mut batch = WriteBatch::default();
+    for i in 0..20 {
+        let series = db.series(&Labels::from_pairs([("i", i.to_string().as_str())]).unwrap()).unwrap();
+        batch.push(series, Sample { timestamp_ms: 1, value: 1.0 }, 0);
+    }
+    db.append(&mut batch).unwrap();
+    dir
+}
+
+fn reasons(dir: &Path, path: &Path) -> Vec<String> {
+    let found = inspect_dir(dir).damage;
+    found.entries().iter().filter(|it| it.path == path).map(|it| it.reason.clone()).collect()
+}
+
+/// A replay would load the series into wrong shards and not find those of the samples.
+#[test]
+fn exchanged_files_of_two_logs_are_damage() {
+    for kind in [SegmentKind::Series, SegmentKind::Samples] {
+        let dir = two_logs();
+        let found = inspect_dir(dir.path());
+        assert_eq!((found.damage.n_damaged(), found.n_unknown_samples), (0, 0));
+        let of_kind: Vec<_> =
+            list(&RealFs, dir.path()).unwrap().into_iter().filter(|it| it.kind == kind).map(|it| it.path).collect();
+        let [first, second] = &of_kind[..] else { panic!("{of_kind:?}") };
+        let other = dir.path().join("other");
+        for (from, to) in [(first, &other), (second, first), (&other, second)] {
+            std::fs::rename(from, to).unwrap();
+        }
+        assert_eq!(inspect_dir(dir.path()).n_unknown_samples, 20);
+        if kind == SegmentKind::Series {
+            for path in [first, second] {
+                let reasons = reasons(dir.path(), path);
+                assert!(reasons[0].contains("series belong to another log"), "{reasons:?}");
+            }
+        }
+        let stats =
+            Db::open(dir.path(), Options { shards: 2, background: false, ..Options::default() }).unwrap().stats();
+        assert_eq!(stats.replayed.n_unknown_samples, 20);
+    }
+}
+
+#[test]
+fn an_empty_segment_is_reported_and_repaired() {
+    for kind in [SegmentKind::Series, SegmentKind::Samples] {
+        let dir = fixture();
+        let path = list(&RealFs, dir.path()).unwrap().into_iter().rfind(|it| it.kind == kind).unwrap().path;
+        std::fs::write(&path, b"").unwrap();
+        let reasons_before = reasons(dir.path(), &path);
+        assert!(reasons_before[0].starts_with("the segment has no header"), "{reasons_before:?}");
+        assert_eq!(repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap().repaired[0].path, path);
+        assert_eq!(reasons(dir.path(), &path), [""; 0]);
+    }
 }
 
 #[test]
