@@ -15,7 +15,7 @@ use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
 use crate::shard::{Shard, ShardLog};
 use crate::store::Store;
-use crate::wal::{Epoch, Wal, WalOptions};
+use crate::wal::{Epoch, Reserve, Wal, WalOptions};
 
 impl Db {
     /// Opens a data directory and replays its WAL. Creates the directory if it does not exist.
@@ -41,6 +41,9 @@ impl Db {
         let epoch = current_epoch(&epochs, options.n_logs())?;
         // Checked before the first change, so that files of a newer version stay unchanged.
         check_versions(&*fs, &wal_dir, &epochs)?;
+        if options.background {
+            Reserve::new(Arc::clone(&fs), &wal_dir).check()?;
+        }
         let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes)?;
         let logs = open_logs(&wal_dir, epoch, &options)?;
         let group_counts = GroupCounts::default();

@@ -6,11 +6,12 @@
 //!
 //! Threads: only the flushing thread. Crash: the next [`Reserve::fill`] replaces an incomplete file.
 
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::fs::{Fs, remove_if_exists, size_of_file};
+use crate::fs::{Fs, is_out_of_files, remove_if_exists, size_of_file};
 
 /// Size of the file in bytes. A flush writes its parts in sequence, and frees space only at its end.
 pub(crate) const RESERVE_SIZE: u64 = 8 << 20;
@@ -28,6 +29,22 @@ impl Reserve {
     /// Creates the handle. Does not access the file.
     pub(crate) fn new(fs: Arc<dyn Fs>, wal_dir: &Path) -> Self {
         Self { fs, path: wal_dir.join("reserve") }
+    }
+
+    /// Checks that the path is free or a file. Removes an empty directory there, which nobody misses.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if anything else is there: it is not removed, because it may be useful.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.fs.open(&self.path) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) if is_out_of_files(&error) => Err(Error::io("open", &self.path)(error)),
+            Err(error) => self.fs.remove_dir(&self.path).map_err(|_| {
+                let reason = format!("{error}; move it away: Varve reserves disk space in a file of this name");
+                Error::io("open", &self.path)(io::Error::new(error.kind(), reason))
+            }),
+        }
     }
 
     /// Writes the file unless it is complete.
@@ -73,7 +90,7 @@ impl Reserve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::MemFs;
+    use crate::fs::{MemFs, RealFs};
 
     #[test]
     fn the_file_is_written_completely_or_not_at_all_and_removed() {
@@ -92,6 +109,23 @@ mod tests {
         assert_eq!(reserve.size(), 0);
         fs.create(Path::new("/reserve")).unwrap().append(b"half").unwrap();
         reserve.fill().unwrap();
+        assert_eq!(reserve.size(), RESERVE_SIZE);
+    }
+    /// A directory used to fail each flush, although the flush had succeeded.
+    #[test]
+    fn an_empty_directory_is_replaced_and_anything_else_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("reserve");
+        let reserve = Reserve::new(Arc::new(RealFs), dir.path());
+        reserve.check().unwrap();
+        std::fs::create_dir_all(path.join("mine")).unwrap();
+        let error = reserve.check().unwrap_err().to_string();
+        assert!(error.contains("reserve") && error.contains("not a file but a directory"), "{error}");
+        assert!(error.contains("move it away"), "{error}");
+        std::fs::remove_dir(path.join("mine")).unwrap();
+        reserve.check().unwrap();
+        reserve.fill().unwrap();
+        reserve.check().unwrap();
         assert_eq!(reserve.size(), RESERVE_SIZE);
     }
 }

@@ -372,3 +372,15 @@ fn a_check_reports_damaged_delete_rules() {
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(check(), [(path, 24)]);
 }
+
+#[test]
+fn a_directory_in_place_of_the_reserve_is_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("wal/reserve");
+    std::fs::create_dir_all(path.join("mine")).unwrap();
+    let open = || Db::open(dir.path(), Options { background: true, ..Options::default() });
+    let error = open().unwrap_err();
+    assert!(matches!(&error, Error::Io { path: found, .. } if *found == path), "{error}");
+    std::fs::remove_dir(path.join("mine")).unwrap();
+    open().unwrap();
+}
