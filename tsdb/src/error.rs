@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::fs::is_out_of_files;
+
 /// The result of an operation of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -11,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system reported an error. The caller may retry once the cause is fixed.
-    #[error("{op} {path:?}: {source}")]
+    #[error("{op} {path:?}: {source}{}", open_files_hint(.source))]
     Io {
         /// The operation as a verb: `open`, `write`, `sync`.
         op: &'static str,
@@ -123,6 +125,12 @@ impl Error {
         move |source| Self::Io { op, path: path.to_owned(), source }
     }
 
+    /// Returns `true` if a file could not be opened because the process or the system has too many open files. Such an
+    /// error says nothing about the file.
+    pub(crate) fn is_out_of_files(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_out_of_files(source))
+    }
+
     /// Returns [`Error::Limit`] if `used` exceeds `limit`.
     pub(crate) fn check_limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
         if used > limit { Err(Self::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
@@ -134,4 +142,12 @@ impl From<varve_regexp::LimitExceeded> for Error {
         let varve_regexp::LimitExceeded { what, used, limit } = exceeded;
         Self::Limit { what, used: used as u64, limit: limit as u64 }
     }
+}
+
+/// Returns what to do about an error if it is a shortage of open files, otherwise an empty string.
+fn open_files_hint(error: &io::Error) -> &'static str {
+    if !is_out_of_files(error) {
+        return "";
+    }
+    "; raise the limit of open files (LimitNOFILE of the systemd unit, `ulimit -n`, or sysctl fs.file-max)"
 }

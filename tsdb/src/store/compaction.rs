@@ -144,16 +144,16 @@ impl Store {
         Ok(RanMerge { n_conflicts: merged.n_conflicts, n_removed })
     }
 
-    /// Opens and verifies a finished block. Removes the block if it is damaged.
+    /// Opens and verifies a finished block. Removes the block if that fails: it can be merged again.
     fn verified(&self, id: BlockId) -> Result<Arc<Block>> {
         let opened = self.blocks.open_block(id).and_then(|block| {
             block.verify(&QueryContext::unbounded())?;
             Ok(block)
         });
-        if opened.is_err() {
+        if let Err(error) = &opened {
             let path = self.blocks.dir().join(id.file_name());
             let removed = self.options.fs.remove(&path);
-            tracing::error!(?path, ?removed, "a merged block is damaged; its sources stay");
+            tracing::error!(?path, %error, ?removed, "a merged block cannot be verified; its sources stay");
         }
         opened
     }

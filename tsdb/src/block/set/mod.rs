@@ -89,7 +89,8 @@ impl Found {
     /// Opens all blocks that can be opened. Changes nothing.
     fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
         let names = list_if_exists(fs, dir).map_err(Error::io("list", dir))?;
-        let importing: Vec<_> = names.iter().filter_map(|name| PendingImport::find(fs, dir, name)).collect();
+        let importing = names.iter().filter_map(|name| PendingImport::find(fs, dir, name).transpose());
+        let importing = importing.collect::<Result<Vec<_>>>()?;
         let last_id = importing.iter().map(|import| import.last().0).max().unwrap_or(0);
         let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), importing, n_damaged: 0, last_id };
         for name in names {
@@ -147,7 +148,8 @@ impl Found {
 /// lock and changes nothing. A block that is removed meanwhile, or cannot be read, may be missing.
 ///
 /// # Errors
-/// [`Error::Io`] if the directory cannot be listed; [`Error::Version`] if a block has a newer format.
+/// [`Error::Io`] if the directory cannot be listed or there are too many open files; [`Error::Version`] if a block has
+/// a newer format.
 pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
     let found = Found::list(fs, &data_dir.join("blocks"), &Arc::new(PageCache::new(0)))?;
     let metas: Vec<_> = found.blocks.iter().map(|block| block.meta()).collect();
@@ -160,7 +162,8 @@ pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
 /// meanwhile is skipped.
 ///
 /// # Errors
-/// [`Error::Io`] if the directory cannot be listed; [`Error::Version`] if a block has a newer format.
+/// [`Error::Io`] if the directory cannot be listed or there are too many open files; [`Error::Version`] if a block has
+/// a newer format.
 pub(crate) fn check_in(fs: &dyn Fs, data_dir: &Path, reads_all: bool) -> Result<(u64, DamageReport)> {
     let (dir, cache) = (data_dir.join("blocks"), Arc::new(PageCache::new(0)));
     let (mut n_sound, mut damage) = (0, DamageReport::default());
@@ -171,7 +174,7 @@ pub(crate) fn check_in(fs: &dyn Fs, data_dir: &Path, reads_all: bool) -> Result<
         let path = dir.join(&name);
         match opened.and_then(|block| if reads_all { block.verify(&ctx) } else { Ok(()) }) {
             Ok(()) => n_sound += 1,
-            Err(newer @ Error::Version { .. }) => return Err(newer),
+            Err(error) if is_fatal(&error) => return Err(error),
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
             Err(Error::Corrupt { offset, reason, .. }) => damage.push(&path, offset, DamageKind::Corrupt, reason),
             Err(error) => damage.push(&path, 0, DamageKind::Corrupt, error.to_string()),
@@ -180,11 +183,17 @@ pub(crate) fn check_in(fs: &dyn Fs, data_dir: &Path, reads_all: bool) -> Result<
     Ok((n_sound, damage))
 }
 
+/// Returns `true` if the error does not mean that the block is damaged: its format is newer, or there are too many open
+/// files.
+fn is_fatal(error: &Error) -> bool {
+    matches!(error, Error::Version { .. }) || error.is_out_of_files()
+}
+
 /// Logs and counts a block that is damaged or unreadable, and returns `None`. Its file is kept.
 fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<Option<T>> {
     match read {
         Ok(read) => Ok(Some(read)),
-        Err(newer @ Error::Version { .. }) => Err(newer),
+        Err(error) if is_fatal(&error) => Err(error),
         Err(error) => {
             tracing::error!(?path, %error, "a block cannot be opened; its samples are missing until it is repaired");
             *n_damaged += 1;

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::block::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, remove_if_exists};
+use crate::fs::{Fs, is_out_of_files, remove_if_exists};
 
 const SUFFIX: &str = ".importing";
 
@@ -26,10 +26,17 @@ pub(crate) struct PendingImport {
 impl PendingImport {
     /// Returns the import of a marker file, or `None` if the file is not an empty marker. A wrong marker would remove
     /// blocks.
-    pub(crate) fn find(fs: &dyn Fs, dir: &Path, file_name: &str) -> Option<Self> {
-        let importing = Self::parse(file_name)?;
-        let is_empty = fs.open(&dir.join(file_name)).and_then(|file| file.size()).is_ok_and(|size| size == 0);
-        is_empty.then_some(importing)
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there are too many open files: without the marker, the blocks would belong to the store.
+    pub(crate) fn find(fs: &dyn Fs, dir: &Path, file_name: &str) -> Result<Option<Self>> {
+        let Some(importing) = Self::parse(file_name) else { return Ok(None) };
+        let path = dir.join(file_name);
+        match fs.open(&path).and_then(|file| file.size()) {
+            Ok(size) => Ok((size == 0).then_some(importing)),
+            Err(error) if is_out_of_files(&error) => Err(Error::io("open", &path)(error)),
+            Err(_) => Ok(None),
+        }
     }
 
     fn parse(file_name: &str) -> Option<Self> {

@@ -2,11 +2,13 @@
 //! removes nothing that may be useful.
 
 use super::*;
+use crate::block::set::check_in;
 use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
 use crate::compact::{Merging, merge};
 use crate::db::BlockSummary;
 use crate::fs::damage::DamageReport;
 use crate::sample::SeriesRef;
+use crate::wal::inspect::inspect;
 use crate::wal::{Wal, WalOptions};
 
 fn block_paths(dir: &Path) -> Vec<std::path::PathBuf> {
@@ -383,4 +385,33 @@ fn a_directory_in_place_of_the_reserve_is_an_error_that_names_it() {
     assert!(matches!(&error, Error::Io { path: found, .. } if *found == path), "{error}");
     std::fs::remove_dir(path.join("mine")).unwrap();
     open().unwrap();
+}
+
+/// The blocks used to count as damaged, and the blocks of an unfinished import as those of the store.
+#[test]
+fn a_shortage_of_open_files_is_not_damage() {
+    let (fs, dir) = (MemFs::new(), Path::new("/data"));
+    let open = || Db::open(dir, Options { fs: Arc::new(fs.clone()), background: false, ..Options::default() });
+    let db = open().unwrap();
+    append(&db, &[(0, NOW_MS, 1.0)]);
+    db.flush().unwrap();
+    append(&db, &[(0, NOW_MS + 1, 1.0)]);
+    drop(db);
+    fs.create(&dir.join("blocks/00000009-00000010.importing")).unwrap();
+    let files =
+        || ["blocks", "wal/000000-001/000", "quarantine"].map(|name| fs.list(&dir.join(name)).unwrap_or_default());
+    let before = files();
+    for prefix in ["00000001", "00000009", "samples-", "checkpoint-"] {
+        fs.set_out_of_files(Some(prefix));
+        let error = open().unwrap_err().to_string();
+        assert!(error.contains(prefix) && error.contains("raise the limit of open files"), "{error}");
+        assert_eq!(files(), before, "{prefix}");
+    }
+    fs.set_out_of_files(Some("00000001"));
+    assert!(check_in(&fs, dir, true).unwrap_err().is_out_of_files());
+    fs.set_out_of_files(Some("samples-"));
+    assert!(inspect(&fs, dir, &mut |_, _| {}).unwrap_err().is_out_of_files());
+    fs.set_out_of_files(None);
+    let db = open().unwrap();
+    assert_eq!((db.stats().n_damaged_blocks, times_of(&db, 0).len()), (0, 2));
 }

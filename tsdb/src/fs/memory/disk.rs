@@ -318,7 +318,7 @@ impl Disk {
 /// Open files.
 impl Disk {
     pub(super) fn open(&mut self, path: &Path) -> io::Result<NodeId> {
-        self.faults.check_alive()?;
+        self.faults.check_open(path)?;
         self.open_node(self.find(path)?)
     }
 

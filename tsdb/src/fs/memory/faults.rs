@@ -26,6 +26,8 @@ pub(super) struct Faults {
     pub(super) sync_fails: bool,
     /// Reads of files whose names begin with this block.
     pub(super) blocked_files: Option<String>,
+    /// Opens of files whose names begin with this fail, because the process has too many open files.
+    pub(super) unopened_files: Option<String>,
     /// By index of the operation.
     pub(super) at: BTreeMap<u64, Fault>,
     pub(super) n_operations: u64,
@@ -39,6 +41,7 @@ impl Faults {
             room: u64::MAX,
             sync_fails: false,
             blocked_files: None,
+            unopened_files: None,
             at: BTreeMap::new(),
             n_operations: 0,
             failed: None,
@@ -65,8 +68,13 @@ impl Faults {
 
     /// Returns `true` if a read up to the byte `end` of a file blocks.
     pub(super) fn is_blocked(&self, path: &Path, end: u64) -> bool {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        end > HEADER_SIZE_MAX && self.blocked_files.as_ref().is_some_and(|prefix| name.starts_with(prefix))
+        end > HEADER_SIZE_MAX && begins_with(path, self.blocked_files.as_deref())
+    }
+
+    /// Fails if the file cannot be opened.
+    pub(super) fn check_open(&self, path: &Path) -> io::Result<()> {
+        self.check_alive()?;
+        if begins_with(path, self.unopened_files.as_deref()) { Err(Fault::OutOfFiles.error()) } else { Ok(()) }
     }
 
     /// Allocates space for as many of `size` bytes as fit.
@@ -92,6 +100,12 @@ impl Fault {
             Self::Dies => io::Error::other("the process has died"),
         }
     }
+}
+
+/// Returns `true` if there is a prefix, and the name of a file begins with it.
+fn begins_with(path: &Path, prefix: Option<&str>) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    prefix.is_some_and(|prefix| name.starts_with(prefix))
 }
 
 /// Reads of the first bytes of a file do not block.

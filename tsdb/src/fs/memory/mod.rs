@@ -71,6 +71,12 @@ impl MemFs {
         self.unblocked.notify_all();
     }
 
+    /// Makes opens for reading of files whose names begin with `prefix` fail, because the process has too many open
+    /// files, until this is called again; with `None`, none fail.
+    pub fn set_out_of_files(&self, prefix: Option<&str>) {
+        self.disk.lock().faults.unopened_files = prefix.map(str::to_owned);
+    }
+
     /// Makes the operation with an index fail. Operations are creates, appends, truncates, syncs, renames, links and
     /// removes of files, creates, syncs and removes of directories, counted together from 0. [`Fs::truncate`] counts as
     /// two, a truncate and a sync; [`Fs::create_dir`] as one per created directory.

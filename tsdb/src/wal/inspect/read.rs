@@ -53,7 +53,7 @@ pub struct FileIntegrity {
 /// Reads a file and passes its valid frames to `each`, in order. Damage is recorded in `damage`.
 ///
 /// # Errors
-/// The errors of `each`.
+/// The errors of `each`; [`Error::Io`] if there are too many open files.
 pub fn read_file(
     fs: &dyn Fs,
     file: &LogFile,
@@ -79,6 +79,7 @@ pub fn read_file(
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
             Ok(FileIntegrity { is_removed: true, ..end })
         }
+        Err(error) if error.is_out_of_files() => Err(error),
         Err(error) => {
             let is_unsupported = matches!(error, Error::Version { .. });
             let kind = if is_unsupported { DamageKind::Unsupported } else { DamageKind::Corrupt };
