@@ -65,8 +65,8 @@ pub(crate) struct ServeArgs {
     #[arg(long = "web.min-body-rate", value_name = "SIZE", default_value = "1KiB", value_parser = parse_size)]
     pub(crate) min_body_rate: usize,
 
-    /// Maximum number of open connections; above it the longest idle one is closed, or the one whose request body
-    /// arrives most slowly
+    /// Maximum number of open connections, at most half of the limit of open files; above it the longest idle one is
+    /// closed, or the one whose request body arrives most slowly
     #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = parse_count)]
     pub(crate) max_connections: usize,
 

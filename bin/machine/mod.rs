@@ -31,15 +31,18 @@ pub(crate) fn hostname() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
 }
 
-/// Raises the number of files that the process may open to the maximum that the system grants.
-pub(crate) fn raise_open_files_limit() {
+/// Raises the number of files that the process may open to the maximum that the system grants. Returns the limit that
+/// now holds; `None` if there is none.
+pub(crate) fn raise_open_files_limit() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
-        return;
+        return current;
     }
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         tracing::warn!(?current, ?maximum, %error, "could not raise the limit of open files");
+        return current;
     }
+    maximum
 }
 
 /// The memory that the process may use.

@@ -54,6 +54,22 @@ pub(super) fn features(args: &ServeArgs) -> Features {
     features
 }
 
+/// Lowers the maximum number of connections to half of the files that the process may open, with a warning. The store
+/// needs the other half, for blocks and WAL segments: a write fails if it cannot open a file, while a connection above
+/// the maximum only replaces another.
+pub(super) fn limit_connections(args: &mut ServeArgs, open_files: Option<u64>) {
+    let Some(open_files) = open_files else { return };
+    let limit = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(1);
+    if args.max_connections > limit {
+        tracing::warn!(
+            "--web.max-connections={} is lowered to {limit}, half of the limit of {open_files} open files; raise that \
+             limit (LimitNOFILE of the systemd unit, or `ulimit -Hn`)",
+            args.max_connections
+        );
+        args.max_connections = limit;
+    }
+}
+
 fn has_feature(args: &ServeArgs, feature: &str) -> bool {
     args.enable_feature.iter().any(|name| name.trim() == feature)
 }

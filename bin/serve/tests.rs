@@ -11,7 +11,7 @@ use varve_query::{QueryResult, Request, Times, Value};
 use varve_tsdb::QueryContext;
 
 use super::{open, options};
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, ServeArgs};
 use crate::config::Config;
 use crate::http::HttpState;
 use crate::http::serving::run::{RequestClass, run};
@@ -24,12 +24,27 @@ use crate::server::self_scrape::scrape;
 
 const ALERTS: &str = include_str!("../../docs/mixin/alerts.yaml");
 
-/// Starts a server, up to its listeners.
-async fn start(dir: &Path) -> HttpState {
-    let path = dir.to_str().expect("a path in UTF-8");
-    let Command::Serve(args) = Cli::parse_from(["varve", "serve", "--storage.tsdb.path", path]).command else {
+/// Parses flags of `varve serve`.
+fn args(flags: &[&str]) -> ServeArgs {
+    let Command::Serve(args) = Cli::parse_from(["varve", "serve"].iter().chain(flags)).command else {
         unreachable!("the arguments name the command");
     };
+    *args
+}
+
+#[test]
+fn connections_use_at_most_half_of_the_open_files() {
+    let limited = |open_files| {
+        let mut args = args(&["--web.max-connections=600"]);
+        options::limit_connections(&mut args, open_files);
+        args.max_connections
+    };
+    assert_eq!([None, Some(1201), Some(1024), Some(0)].map(limited), [600, 600, 512, 1]);
+}
+
+/// Starts a server, up to its listeners.
+async fn start(dir: &Path) -> HttpState {
+    let args = args(&["--storage.tsdb.path", dir.to_str().expect("a path in UTF-8")]);
     let (memory, features) = (Memory::given(1 << 30), options::features(&args));
     let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
     let store_options = options::store_options(&args, &memory, Config::default(), features);
