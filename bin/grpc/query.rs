@@ -123,7 +123,7 @@ impl QueryRangeRequest {
             external_labels: external.map(|(name, value)| (name.clone(), value.clone())).collect::<Arc<[_]>>(),
             ..Request::new(&self.query, times)
         };
-        let (result, _infos) = evaluate_in(work, &caller.who, &request, Store::note_query)?;
+        let (result, _infos) = evaluate_in(work, &caller.who, None, &request, Store::note_query)?;
         let QueryResult { value, annotations, stats, charge: _value_charge } = result;
         stats.iter().for_each(|stats| caller.context.note_stats(stats));
         work.out.drop_permit();

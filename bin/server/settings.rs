@@ -79,3 +79,10 @@ pub(crate) struct ResponseLimits {
     /// Maximum time for which a client may read nothing.
     pub(crate) stall_timeout: Duration,
 }
+
+impl ResponseLimits {
+    /// Buffers a whole response, so that its writer never waits for the client.
+    pub(crate) fn without_streaming(self) -> Self {
+        Self { buffer_size: self.size_max, ..self }
+    }
+}

@@ -22,6 +22,8 @@ use crate::plan::{self, CommonSubexpressions, Plan, PlanKind, QueryTimes};
 use crate::stats::{QueryStats, StatsMode, Timings};
 use crate::value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};
 
+mod small;
+
 /// Maximum number of steps of a range query. The HTTP API has a lower limit: 11,000, as in Prometheus.
 pub const STEPS_MAX: usize = 1 << 20;
 

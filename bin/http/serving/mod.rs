@@ -6,6 +6,7 @@ pub(crate) mod cors;
 pub(crate) mod fair_semaphore;
 mod gate;
 pub(crate) mod housekeeping;
+mod inline;
 pub(crate) mod log_limiter;
 pub(crate) mod observe;
 mod origin;

@@ -227,7 +227,7 @@ impl ResponseWriter {
     /// Doubles the buffer when it has little room left, up to the size at which it is sent.
     fn make_room(&mut self) -> Result<(), ApiError> {
         if self.buffer.capacity() - self.buffer.len() < STEP_ROOM {
-            let size_max = self.threshold() + STEP_ROOM;
+            let size_max = self.threshold().saturating_add(STEP_ROOM);
             let size = (2 * self.buffer.capacity()).min(size_max).max(self.buffer.len() + STEP_ROOM);
             self.charge_up_to(size)?;
             self.buffer.reserve_exact(size - self.buffer.len());

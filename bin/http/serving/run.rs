@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A request for which a permit is free needs no task of its own: its connection starts the job, and the blocking
-//! thread wakes the connection.
+//! thread wakes the connection. A small job runs on the connection's thread (`inline`): waking two threads takes longer.
+//! It is not in the active-request log, which is a file.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use crate::server::app::App;
 use crate::server::queries::query_log::{LoggedQuery, Origin};
 use crate::server::queries::top_queries::Cost;
 use crate::server::request_context::RequestContext;
+use crate::server::settings::ResponseLimits;
 use crate::server::store::Store;
 use crate::traces::Trace;
 
@@ -123,6 +125,10 @@ impl Work {
     }
 }
 
+/// Memory that must be free, twice over, for a job to run on the thread of its connection: there it must not wait for
+/// memory.
+const SMALL_MEMORY_MAX: usize = 4 << 20;
+
 /// Bytes that are handed to the response writer at a time.
 const STEP_SIZE: usize = 4 << 10;
 
@@ -132,9 +138,26 @@ const SHARED: HeaderName = HeaderName::from_static("x-varve-shared");
 /// The warning that `limit` truncated a result.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
-/// What a handler does on a blocking thread. Boxed, so that the functions that pass it on are compiled once instead of
-/// once per handler.
-type Job = Box<dyn FnOnce(&mut Work) -> Result<(), ApiError> + Send>;
+/// What a handler does once its request is admitted.
+pub(crate) trait Job: Send {
+    /// Returns `true` if the job takes about as long as waking another thread, and does not wait. Then it runs on the
+    /// thread of the connection.
+    fn is_small(&mut self, _ctx: &QueryContext, _store: &Store) -> bool {
+        false
+    }
+
+    /// Does the work, and writes the response.
+    fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError>;
+}
+
+impl<F: FnOnce(&mut Work) -> Result<(), ApiError> + Send> Job for F {
+    fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError> {
+        self(work)
+    }
+}
+
+/// Boxed, so that the functions that pass it on are compiled once instead of once per handler.
+type BoxedJob = Box<dyn Job>;
 
 /// Waits for a permit, runs `job` on a blocking thread, and responds with the bytes that it writes, or with 204 if
 /// there are none.
@@ -162,11 +185,22 @@ pub(crate) fn run_shared(
     join_or_run(state, class, timeout, parameters, Box::new(job))
 }
 
+/// Runs a job, which may be small, as [`run_shared`] does.
+pub(crate) fn run_job(
+    state: &HttpState,
+    class: RequestClass,
+    timeout: Option<Duration>,
+    parameters: String,
+    job: impl Job + 'static,
+) -> impl Future<Output = Result<Response, ApiError>> {
+    join_or_run(state, class, timeout, parameters, Box::new(job))
+}
+
 async fn run_alone(
     state: &HttpState,
     class: RequestClass,
     timeout: Option<Duration>,
-    job: Job,
+    job: BoxedJob,
 ) -> Result<Response, ApiError> {
     let ctx = state.app.context(timeout);
     let cancel = CancelOnDrop(ctx.clone());
@@ -181,7 +215,7 @@ async fn join_or_run(
     class: RequestClass,
     timeout: Option<Duration>,
     parameters: String,
-    job: Job,
+    job: BoxedJob,
 ) -> Result<Response, ApiError> {
     let started = Instant::now();
     let context = RequestContext::current();
@@ -213,7 +247,7 @@ async fn join_or_run(
 }
 
 /// Starts the computation, which outlives the leader's connection. If it has to wait for a permit, a task waits.
-fn lead(state: &HttpState, class: RequestClass, ctx: QueryContext, computation: &Arc<Computation>, job: Job) {
+fn lead(state: &HttpState, class: RequestClass, ctx: QueryContext, computation: &Arc<Computation>, job: BoxedJob) {
     let (state, output) = (state.clone(), OutputSender::Computation(Completion::of(computation)));
     let started = async move { start(&state, class, ctx, output, job).await };
     let mut started = Box::pin(RequestContext::current().scope(started));
@@ -224,7 +258,7 @@ fn lead(state: &HttpState, class: RequestClass, ctx: QueryContext, computation: 
 }
 
 /// Waits for a permit and starts `job` on a blocking thread, which sends the output.
-async fn start(state: &HttpState, class: RequestClass, ctx: QueryContext, output: OutputSender, job: Job) {
+async fn start(state: &HttpState, class: RequestClass, ctx: QueryContext, output: OutputSender, job: BoxedJob) {
     let context = RequestContext::current();
     context.note_read();
     let registration = state.app.active_requests.register(context, class, &ctx);
@@ -233,38 +267,59 @@ async fn start(state: &HttpState, class: RequestClass, ctx: QueryContext, output
         Ok((permit, store)) => {
             // Just before the job can read the store.
             output.begin();
-            spawn(&state.app, registration, permit, (ctx, output), store, job);
+            spawn(state, Admitted { registration, permit, ctx, store, output }, job);
         }
         Err(rejected) => output.reject(rejected),
     }
 }
 
-/// Runs `job` on a blocking thread.
-fn spawn(
-    app: &Arc<App>,
-    registration: Registration,
-    permit: Permit,
-    (ctx, output): (QueryContext, OutputSender),
-    store: Arc<Store>,
-    job: Job,
-) {
-    let out = ResponseWriter::new(ctx.clone(), app.settings.response, output, Some(permit));
+/// Runs `job`, on a blocking thread unless it is small.
+fn spawn(state: &HttpState, admitted: Admitted, mut job: BoxedJob) {
+    let HttpState { app, inline, .. } = state;
+    let started = Instant::now();
+    let has_memory = admitted.ctx.memory().has_plenty(SMALL_MEMORY_MAX);
+    if has_memory && inline.is_allowed(started) && job.is_small(&admitted.ctx, &admitted.store) {
+        app.metrics.requests_inline.with_label_values(&[admitted.registration.request.class.name()]).inc();
+        // The same thread serves the client, so the job must not wait for it.
+        admitted.perform(app, app.settings.response.without_streaming(), job);
+        inline.note(started.elapsed(), Instant::now());
+        return;
+    }
     let app = Arc::clone(app);
     drop(tokio::task::spawn_blocking(move || {
-        let request = &registration.request;
-        request.begin();
-        let _run = app.scheduler.start(&ctx, &request.context.user);
-        let (queued, context) = (request.queued(), Arc::clone(&request.context));
-        context.trace().inspect(|trace| trace.add_part("queue", queued));
-        let work = Work { store, ctx, out, queued, context };
-        perform(&app, request, work, job);
+        let request = Arc::clone(&admitted.registration.request);
+        let _run = app.scheduler.start(&admitted.ctx, &request.context.user);
+        app.record_start(&request);
+        let reason = admitted.perform(&app, app.settings.response, job);
+        app.record_end(&request, reason.as_deref());
     }));
 }
 
-/// Runs `job` and ends its response, even after a panic.
-fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: Job) {
-    app.record_start(request);
-    let result = catch_unwind(AssertUnwindSafe(|| job(&mut work))).unwrap_or_else(|_logged_by_the_hook| {
+/// A request whose job may run.
+struct Admitted {
+    registration: Registration,
+    permit: Permit,
+    ctx: QueryContext,
+    store: Arc<Store>,
+    output: OutputSender,
+}
+
+impl Admitted {
+    /// Runs the job of the request. Returns the reason if it failed.
+    fn perform(self, app: &App, limits: ResponseLimits, job: BoxedJob) -> Option<String> {
+        let Self { registration, permit, ctx, store, output } = self;
+        let request = &registration.request;
+        request.begin();
+        let (queued, context) = (request.queued(), Arc::clone(&request.context));
+        context.trace().inspect(|trace| trace.add_part("queue", queued));
+        let out = ResponseWriter::new(ctx.clone(), limits, output, Some(permit));
+        perform(app, request, Work { store, ctx, out, queued, context }, job)
+    }
+}
+
+/// Runs `job` and ends its response, even after a panic. Returns the reason if it failed.
+fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: BoxedJob) -> Option<String> {
+    let result = catch_unwind(AssertUnwindSafe(|| job.run(&mut work))).unwrap_or_else(|_logged_by_the_hook| {
         app.metrics.panics.inc();
         Err(ApiError::panicked())
     });
@@ -287,12 +342,12 @@ fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: Job) {
     if request.class == RequestClass::Query && error.as_ref().is_none_or(ApiError::is_memory_limit) {
         app.query_breaker.record(&request.context, reason, Instant::now());
     }
-    app.record_end(request, reason);
     note_cost(app, request, reason.is_some());
     // As in Prometheus, a query that does not parse is not logged.
     if error.as_ref().is_none_or(|error| error.kind != ErrorKind::BadData) {
         log_query(app, request, reason);
     }
+    reason.map(str::to_owned)
 }
 
 /// Adds a query that has ended to the most expensive ones.

@@ -7,6 +7,7 @@ use axum::extract::FromRef;
 use varve_tsdb::QueryContext;
 
 use super::gate::{Gate, GateMetrics, Permit, Queue};
+use super::inline::Inline;
 use super::singleflight::Singleflight;
 use crate::http::error::{ApiError, ErrorKind};
 use crate::http::web_config::WebConfig;
@@ -20,6 +21,7 @@ pub(crate) struct HttpState {
     pub(crate) app: Arc<App>,
     pub(crate) web: Arc<WebConfig>,
     pub(crate) singleflight: Arc<Singleflight>,
+    pub(super) inline: Arc<Inline>,
     gates: Arc<Gates>,
 }
 
@@ -73,7 +75,7 @@ impl HttpState {
                 write_queue,
             ),
         };
-        Self { app, web: Arc::new(web), singleflight: Arc::default(), gates: Arc::new(gates) }
+        Self { app, web: Arc::new(web), singleflight: Arc::default(), inline: Arc::default(), gates: Arc::new(gates) }
     }
 
     /// Waits for a permit to run a request. Also limits the series of a metadata request.

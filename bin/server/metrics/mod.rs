@@ -68,6 +68,8 @@ pub(crate) struct Metrics {
     pub(crate) queue_seconds: HistogramVec,
     /// Requests that shared the response of another one, by `class`.
     pub(crate) requests_coalesced: IntCounterVec,
+    /// Requests that ran on the thread of their connection, by `class`.
+    pub(crate) requests_inline: IntCounterVec,
     limits_hit: IntCounterVec,
     /// Seconds of queries, by Prometheus' names of their phases.
     query_seconds: SummaryVec,
@@ -130,6 +132,7 @@ impl Metrics {
             queue_seconds: histograms("varve_request_queue_duration_seconds", &QUEUE_SECONDS)?,
             queued: gauges("varve_requests_queued")?,
             requests_coalesced: counters("varve_requests_coalesced_total")?,
+            requests_inline: counters("varve_requests_inline_total")?,
             limits_hit: counters("varve_limits_hit_total")?,
             query_seconds: registered(&registry, SummaryVec::new("prometheus_engine_query_duration_seconds")?)?,
             query_log: QueryLog::new(

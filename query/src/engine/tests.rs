@@ -533,3 +533,29 @@ fn expressions_see_external_labels() {
     check("count(m{cluster!=\"c\"}) or vector(7)", &[("{}", 7.0)]);
     check("count by (i) (rate(m{i=\"x\"}[10s] offset -20s))", &[("{i=\"x\"}", 100.0)]);
 }
+
+#[test]
+fn small_queries_read_few_samples_of_the_heads() {
+    let (_folder, db) = store();
+    let engine = plain_engine();
+    let is_small = |query: &str, times| {
+        let ctx = QueryContext::unbounded();
+        let parsed = engine.parse(&ctx, query).unwrap();
+        engine.is_small(&db, &ctx, &parsed, &Request::new(query, times))
+    };
+    let instant = Times::Instant(99_000);
+    for query in ["1+1", "m{i=\"1\"}", "sum(rate(m[1m])) by (i)", "absent(nosuch)", "nosuch[10d]"] {
+        assert!(is_small(query, instant), "{query}");
+    }
+    let many = vec!["1"; 40].join("+");
+    for query in
+        ["m", "{i!=\"\"}", "m{i=\"1\"}[1d]", "m{i=\"1\"} offset 1m", "m{i=\"1\"}[1m:1s]", "info(nosuch)", &many]
+    {
+        assert!(!is_small(query, instant), "{query}");
+    }
+    let range = |n_steps: i64| Times::Range { start_ms: 0, end_ms: (n_steps - 1) * 1000, step_ms: 1000 };
+    assert!(is_small("m{i=\"1\"} + 1", range(100)) && is_small("1", range(1000)));
+    assert!(!is_small("m{i=~\"1|2\"}", range(100)) && !is_small("1", range(10_000)));
+    db.flush().unwrap();
+    assert!(is_small("1+1", instant) && !is_small("m{i=\"1\"}", instant), "a block is read");
+}

@@ -157,7 +157,9 @@ impl MemoryBudget {
         Some(parent.shared().unwrap_or(parent))
     }
 
-    fn has_plenty(&self, size: usize) -> bool {
+    /// Returns `true` if half of the budget and of its parents stays free after `size` more bytes.
+    #[must_use]
+    pub fn has_plenty(&self, size: usize) -> bool {
         let parent = &self.account.parent;
         self.used().saturating_add(size) <= self.limit() / 2
             && parent.as_ref().is_none_or(|parent| parent.has_plenty(size))

@@ -93,6 +93,17 @@ impl Db {
         SeriesSet::new(ctx, (&self.store, &reader), matchers, range, Need::Labels, SelectHints::default())
     }
 
+    /// Returns an upper bound for the series of [`Db::select`], from one lookup per matcher and shard. Returns `None` if
+    /// the selection has to wait for the replay of the WAL or for a writer, or reads a block.
+    pub fn series_in_heads_max(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Option<u64> {
+        let matchers = &*ctx.restricted(matchers);
+        let reads_block = || self.store.blocks.list().iter().any(|stored| stored.meta().range.overlaps(range));
+        if !self.store.replay.is_done() || reads_block() {
+            return None;
+        }
+        self.store.shards.iter().map(|shard| Some(shard.try_head()?.series_max(matchers))).sum()
+    }
+
     /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
     ///
     /// # Errors

@@ -253,6 +253,11 @@ impl Head {
         self.table.index.select(ctx, &self.table.symbols, &self.table, matchers)
     }
 
+    /// Returns an upper bound for the series that pass all matchers, without looking at them.
+    pub(crate) fn series_max(&self, matchers: &[Matcher]) -> u64 {
+        self.table.index.series_max(&self.table.symbols, matchers)
+    }
+
     /// Adds the label names of matching series (or all) to `names`.
     ///
     /// # Errors

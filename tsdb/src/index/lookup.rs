@@ -12,7 +12,7 @@ use super::label_counts::LabelCounts;
 use super::value_order::ORDERED_VALUES_MIN;
 use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
-use crate::labels::{Matcher, StringSet};
+use crate::labels::{MatchOp, Matcher, StringSet};
 
 /// The cost of testing a value and adding its series to a set, in units of reading the value of one series.
 const VALUE_COST: u64 = 16;
@@ -102,6 +102,14 @@ impl Index {
         self.size -= values.size();
         values.order.set(ordered);
         self.size += values.size();
+    }
+
+    /// Returns an upper bound for the series that pass all matchers, from the matcher by equality with the fewest
+    /// series. Returns the number of all series if there is no such matcher.
+    pub(crate) fn series_max(&self, symbols: &Symbols, matchers: &[Matcher]) -> u64 {
+        let equal = matchers.iter().filter(|matcher| matcher.op() == MatchOp::Equal && !matcher.value().is_empty());
+        let n_series = |matcher: &Matcher| self.postings(symbols, matcher.name(), matcher.value());
+        equal.map(|matcher| n_series(matcher).map_or(0, |found| found.len())).min().unwrap_or_else(|| self.all.len())
     }
 
     fn postings(&self, symbols: &Symbols, name: &str, value: &str) -> Option<Postings<'_>> {
@@ -330,7 +338,6 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::labels::MatchOp;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

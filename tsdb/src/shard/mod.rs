@@ -190,6 +190,11 @@ impl Shard {
         self.head.read()
     }
 
+    /// Locks the head for reading if nobody writes to it.
+    pub(crate) fn try_head(&self) -> Option<RwLockReadGuard<'_, Head>> {
+        self.head.try_read()
+    }
+
     /// Locks the head for writing.
     pub(crate) fn head_mut(&self) -> RwLockWriteGuard<'_, Head> {
         self.head.write()

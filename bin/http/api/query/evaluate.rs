@@ -1,5 +1,6 @@
 //! /api/v1/query, /api/v1/query_range and /api/v1/query_explain.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -9,7 +10,7 @@ use axum::response::Response;
 use varve_advise::usage::Requester;
 use varve_query::stats::StatsMode;
 use varve_query::usage::{self, SelectorUse};
-use varve_query::{QueryResult, Request, Times, Value};
+use varve_query::{Engine, ParsedQuery, QueryResult, Request, Times, Value};
 use varve_tsdb::QueryContext;
 use varve_tsdb::fs::{Clock, SystemClock};
 
@@ -18,7 +19,7 @@ use crate::http::error::ApiError;
 use crate::http::params::{Form, Verbatim, parse_bool};
 use crate::http::query_stats::{self, StatsLevel};
 use crate::http::requester::RequestedBy;
-use crate::http::serving::run::{RequestClass, TRUNCATED, Work, run, run_shared};
+use crate::http::serving::run::{Job, RequestClass, TRUNCATED, Work, run, run_job};
 use crate::http::serving::state::HttpState;
 use crate::server::request_context::{self, RequestContext};
 use crate::server::store::Store;
@@ -65,7 +66,7 @@ pub(crate) async fn explain(
     let context = RequestContext::current();
     note_times(&context, times);
     run(&state, RequestClass::Query, options.timeout, move |work| {
-        let (result, infos) = options.evaluate(work, &who, times, options.stats.asked())?;
+        let (result, infos) = options.evaluate(work, &who, None, times, options.stats.asked())?;
         result.stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
         work.open();
@@ -87,10 +88,42 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
     let context = RequestContext::current();
     note_times(&context, times);
     let is_logged = state.app.query_log.is_enabled();
-    run_shared(state, RequestClass::Query, options.timeout, format!("{who:?} {options:?} {times:?}"), move |work| {
+    let parameters = format!("{who:?} {options:?} {times:?}");
+    let timeout = options.timeout;
+    let evaluation = Evaluation { options, who, times, is_logged, context, parsed: None };
+    run_job(state, RequestClass::Query, timeout, parameters, evaluation).await
+}
+
+/// The evaluation of a query.
+struct Evaluation {
+    options: Options,
+    who: Requester,
+    times: Times,
+    /// The query log is enabled.
+    is_logged: bool,
+    context: Arc<RequestContext>,
+    parsed: Option<ParsedQuery>,
+}
+
+impl Job for Evaluation {
+    fn is_small(&mut self, ctx: &QueryContext, store: &Store) -> bool {
+        // The query log is a file.
+        if self.is_logged || !Engine::is_small_text(&self.options.query) {
+            return false;
+        }
+        // An error is reported when the query runs.
+        let Ok(parsed) = store.engine.parse(ctx, &self.options.query) else { return true };
+        let request = self.options.request(self.times, StatsMode::Off);
+        let is_small = store.engine.is_small(&store.db, ctx, &parsed, &request);
+        self.parsed = Some(parsed);
+        is_small
+    }
+
+    fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError> {
+        let Self { options, who, times, is_logged, context, parsed } = *self;
         // The query log has statistics even where the response has none.
         let asked = if is_logged { options.stats.asked_for_log() } else { options.stats.asked() };
-        let (result, infos) = options.evaluate(work, &who, times, asked)?;
+        let (result, infos) = options.evaluate(work, &who, parsed, times, asked)?;
         let QueryResult { value, annotations, stats, charge: _value_charge } = result;
         stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
@@ -101,8 +134,7 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
         warnings.extend(is_truncated.then(|| TRUNCATED.to_owned()));
         warnings.extend(options.stats_warning);
         work.close(&warnings, &infos)
-    })
-    .await
+    }
 }
 
 /// Sets the times of a query for lists and logs.
@@ -143,36 +175,41 @@ impl Options {
         Ok(Self { query, timeout, lookback_delta_ms, limit, stats, stats_warning, use_start_timestamps, use_cache })
     }
 
+    fn request(&self, times: Times, stats: StatsMode) -> Request<'_> {
+        let &Self { lookback_delta_ms, use_start_timestamps, use_cache, .. } = self;
+        let request = Request::new(&self.query, times);
+        Request { lookback_delta_ms, stats, use_start_timestamps, use_cache, ..request }
+    }
+
     /// Returns the result and its infos.
     fn evaluate(
         &self,
         work: &Work,
         who: &Requester,
+        parsed: Option<ParsedQuery>,
         times: Times,
         stats: StatsMode,
     ) -> Result<(QueryResult, Vec<String>), ApiError> {
-        let &Self { lookback_delta_ms, use_start_timestamps, use_cache, stats: level, .. } = self;
-        let request = Request::new(&self.query, times);
-        let request = Request { lookback_delta_ms, stats, use_start_timestamps, use_cache, ..request };
-        let note = if level == StatsLevel::Plan { Store::note_without_samples } else { Store::note_query };
-        evaluate_in(work, who, &request, note)
+        let note = if self.stats == StatsLevel::Plan { Store::note_without_samples } else { Store::note_query };
+        evaluate_in(work, who, parsed, &self.request(times, stats), note)
     }
 }
 
 /// Records the uses of a query.
 type Note = fn(&Store, &QueryContext, &Requester, &[SelectorUse]);
 
-/// Evaluates a query and records its uses with `note`. Returns the result and its infos.
+/// Evaluates a query, which may be parsed already, and records its uses with `note`. Returns the result and its infos.
 pub(crate) fn evaluate_in(
     work: &Work,
     who: &Requester,
+    parsed: Option<ParsedQuery>,
     request: &Request<'_>,
     note: Note,
 ) -> Result<(QueryResult, Vec<String>), ApiError> {
     let Work { store, ctx, context, .. } = work;
     let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = request.times;
     let part = context.part("parse");
-    let parsed = store.engine.parse(ctx, request.query)?;
+    let parsed = parsed.map_or_else(|| store.engine.parse(ctx, request.query), Ok)?;
     let selectors = usage::of(parsed.expr());
     note(store, ctx, who, &selectors);
     drop(part);
