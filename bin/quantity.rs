@@ -61,6 +61,14 @@ pub(crate) fn print_size(size: usize) -> String {
     if text.is_empty() { "0B".to_owned() } else { text }
 }
 
+/// Prints a size in bytes rounded, for people: `5.5 KiB`.
+pub(crate) fn print_rounded_size(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let exponent = (0..units.len() - 1).find(|&exponent| bytes < 1024f64.powi(exponent as i32 + 1));
+    let exponent = exponent.unwrap_or(units.len() - 1);
+    format!("{:.1} {}", bytes / 1024f64.powi(exponent as i32), units[exponent])
+}
+
 /// Prints milliseconds since the epoch in RFC 3339, or as a number if there is no such date.
 pub(crate) fn print_time(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
@@ -107,6 +115,13 @@ mod tests {
     fn sizes_are_printed_in_parts() {
         for (size, expect) in [(0, "0B"), (1, "1B"), (1536 << 20, "1GiB512MiB"), (512 << 30, "512GiB")] {
             assert_eq!(print_size(size), expect);
+        }
+    }
+
+    #[test]
+    fn sizes_are_rounded_in_the_largest_unit_below() {
+        for (bytes, expect) in [(0.0, "0.0 B"), (1023.0, "1023.0 B"), (5632.0, "5.5 KiB"), (2e15, "1819.0 TiB")] {
+            assert_eq!(print_rounded_size(bytes), expect);
         }
     }
 

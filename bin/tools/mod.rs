@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod check;
 mod directory;
 mod features;
+mod label;
 pub(crate) mod manual;
 mod output;
 pub(crate) mod query;

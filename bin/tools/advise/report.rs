@@ -8,6 +8,7 @@ use varve_advise::findings::{Finding, Kind};
 use varve_advise::needs::Problem;
 
 use crate::http::api::status::advice::AdviceReport;
+use crate::quantity::print_rounded_size;
 use crate::tools::output::table;
 
 /// The report of `varve advise drops`.
@@ -77,7 +78,7 @@ impl Report<'_> {
             totals.unused_percent(),
             totals.unused_samples_per_second,
             totals.samples_per_second,
-            size(totals.unused_bytes),
+            print_rounded_size(totals.unused_bytes),
             self.advice.n_expressions
         );
         let of = |kind: fn(Kind) -> bool| -> Vec<_> {
@@ -114,7 +115,7 @@ fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize)
         [
             finding.series.to_string(),
             format!("{:.1}", finding.samples_per_second),
-            size(finding.bytes),
+            print_rounded_size(finding.bytes),
             finding.job.clone(),
             finding.metric.clone(),
             what,
@@ -140,13 +141,6 @@ fn more(text: &mut String, n: usize, lines_max: usize) {
     if n > lines_max {
         let _ = writeln!(text, "  and {} more, see --limit", n - lines_max);
     }
-}
-
-fn size(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let exponent = (0..units.len() - 1).find(|&exponent| bytes < 1024f64.powi(exponent as i32 + 1));
-    let exponent = exponent.unwrap_or(units.len() - 1);
-    format!("{:.1} {}", bytes / 1024f64.powi(exponent as i32), units[exponent])
 }
 
 #[cfg(test)]

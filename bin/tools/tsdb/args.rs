@@ -9,6 +9,7 @@ use super::backup::{BackupArgs, RestoreArgs};
 use super::export::ExportArgs;
 use super::import::ImportArgs;
 use crate::quantity::parse_duration;
+use crate::tools::label::parse_label;
 use crate::tools::output::OutputArgs;
 use crate::tools::server_args::ViewArgs;
 
@@ -169,9 +170,4 @@ pub(crate) struct ChurnArgs {
     /// Maximum number of labels
     #[arg(long, value_name = "N", default_value = "20")]
     pub(crate) limit: usize,
-}
-
-fn parse_label(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or_else(|| "expected NAME=VALUE".to_owned())?;
-    if name.is_empty() { Err("the label name is empty".to_owned()) } else { Ok((name.to_owned(), value.to_owned())) }
 }

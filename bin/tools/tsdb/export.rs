@@ -11,8 +11,9 @@ use varve_tsdb::{MatchOp, Matcher, QueryContext, TimeRange};
 
 use super::source::{OfflineDb, parse_matchers};
 use crate::server::self_scrape;
+use crate::tools::label::parse_label;
 use crate::tools::output::OutputArgs;
-use crate::tools::wal::{self, Verdict, block_table, blocks_json, damage_lines, parse_label};
+use crate::tools::wal::{self, Verdict, block_table, blocks_json, damage_lines};
 
 /// Arguments of `varve tsdb export`.
 #[derive(Debug, Clone, Args)]

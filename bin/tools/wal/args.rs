@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::quantity::parse_size;
+use crate::tools::label::parse_label;
 use crate::tools::output::OutputArgs;
 
 /// `varve wal ...`.
@@ -140,12 +141,4 @@ pub(crate) struct ReplayArgs {
 
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-}
-
-/// Parses an external label, `name=value`.
-pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim_matches('"').to_owned())),
-        _ => Err("expected name=value".to_owned()),
-    }
 }

@@ -21,7 +21,7 @@ use varve_prometheus::inspect::Depth;
 pub(crate) use self::prometheus::recover::{default_options, recover_with_progress};
 pub(crate) use self::varve::inspect::wal_damage as varve_wal_damage;
 use super::directory::{self, Owner};
-pub(crate) use args::{WalCommand, parse_label};
+pub(crate) use args::WalCommand;
 pub(crate) use progress::{Progress, Unit};
 pub(crate) use report::{block_table, blocks_json, damage_lines, time, verdict};
 

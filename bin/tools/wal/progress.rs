@@ -4,8 +4,10 @@ use std::fmt;
 use std::io::{IsTerminal, stderr, stdout};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use parking_lot::Mutex;
+
+use crate::quantity::print_rounded_size;
 
 /// Redraws of the bar per second.
 const DRAWS_PER_S: u8 = 5;
@@ -23,7 +25,7 @@ pub(crate) enum Unit {
 impl Unit {
     fn amount(self, n: u64) -> String {
         match self {
-            Self::Bytes => HumanBytes(n).to_string(),
+            Self::Bytes => print_rounded_size(n as f64),
             Self::Series => format!("{} series", HumanCount(n)),
             Self::Blocks => format!("{} blocks", HumanCount(n)),
         }
@@ -117,7 +119,7 @@ mod tests {
     #[test]
     fn a_line_has_percentage_rate_and_time_left() {
         let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
-        assert_eq!(line(Unit::Bytes, 1 << 20, 4 << 20, ten, "x"), "25% of 4.00 MiB, 102.40 KiB/s, 30s left x");
+        assert_eq!(line(Unit::Bytes, 1 << 20, 4 << 20, ten, "x"), "25% of 4.0 MiB, 102.4 KiB/s, 30s left x");
         assert_eq!(line(Unit::Series, 0, 4000, second, ""), "0% of 4,000 series, 0 series/s");
     }
 }

@@ -21,9 +21,8 @@ use staging::{Built, Staging};
 
 use crate::machine::files::remove_dir;
 use crate::objstore::BucketConfig;
-use crate::tools::wal::{
-    self, Progress, Unit, Verdict, damage_lines, default_options, parse_label, recover_with_progress,
-};
+use crate::tools::label::parse_label;
+use crate::tools::wal::{self, Progress, Unit, Verdict, damage_lines, default_options, recover_with_progress};
 
 /// Number of exemplars per append.
 const EXEMPLARS_PER_APPEND: usize = 1000;
