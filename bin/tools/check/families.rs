@@ -9,26 +9,15 @@ use std::io::{BufRead, Read as _};
 
 use anyhow::{Result, ensure};
 use varve_ingest::text::{BadLine, Line, LineReader, MetadataLine, Pairs, TextFormat};
-use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::{METRIC_NAME, MetricType};
 
 /// Maximum bytes of a line.
 const LINE_SIZE_MAX: u64 = 2 << 20;
 
-/// The type of a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-    Summary,
-    #[default]
-    Untyped,
-}
-
 /// A metric family.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    pub(super) kind: Kind,
+    pub(super) kind: MetricType,
     pub(super) has_help: bool,
     has_type: bool,
     /// Number of metrics. The series of a histogram or summary are one metric.
@@ -43,27 +32,11 @@ pub(super) struct Family {
     seen: HashSet<u64>,
 }
 
-impl Kind {
-    /// Returns its name in Prometheus.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-            Self::Summary => "summary",
-            Self::Untyped => "untyped",
-        }
-    }
-
-    /// Converts the type number of the text parser.
-    fn of(number: i32) -> Self {
-        match number {
-            1 => Self::Counter,
-            2 => Self::Gauge,
-            3 => Self::Histogram,
-            5 => Self::Summary,
-            _ => Self::Untyped,
-        }
+/// Returns a type as the text parser of Prometheus sees it, which knows no types of OpenMetrics.
+fn text_type(metric_type: MetricType) -> MetricType {
+    match metric_type {
+        MetricType::GaugeHistogram | MetricType::Info | MetricType::StateSet => MetricType::Unknown,
+        known => known,
     }
 }
 
@@ -103,7 +76,7 @@ fn add_line(families: &mut BTreeMap<String, Family>, text: &str, hasher: &Random
             let family = families.entry(family_of(families, &name).to_owned()).or_default();
             let is_late = std::mem::replace(&mut family.has_type, true) || family.n_metrics > 0;
             expect(!is_late, || format!("second TYPE line for {name:?}, or TYPE after samples"))?;
-            family.kind = Kind::of(kind);
+            family.kind = text_type(kind);
         }
         Line::Sample(sample) => add(families, &sample.labels, hasher)?,
         Line::Metadata(_) | Line::Series(_) | Line::Nothing => {}
@@ -147,8 +120,8 @@ fn add(families: &mut BTreeMap<String, Family>, labels: &Pairs<'_>, hasher: &Ran
     let part = name.strip_prefix(family_name.as_str()).unwrap_or("").to_owned();
     let family = families.entry(family_name).or_default();
     let inner = match family.kind {
-        Kind::Histogram => Some("le"),
-        Kind::Summary => Some("quantile"),
+        MetricType::Histogram => Some("le"),
+        MetricType::Summary => Some("quantile"),
         _ => None,
     };
     let parts = labels.iter().filter(|(name, _)| Some(&**name) == inner);
@@ -181,12 +154,12 @@ fn family_of<'a>(families: &BTreeMap<String, Family>, name: &'a str) -> &'a str 
         return name;
     }
     let kind_of = |name: &str| families.get(name).map(|family| family.kind);
-    let of = |suffixes: &[&str], kind: Kind| {
+    let of = |suffixes: &[&str], kind: MetricType| {
         let bases = suffixes.iter().filter_map(|suffix| name.strip_suffix(suffix));
         bases.into_iter().find(|base| kind_of(base) == Some(kind))
     };
-    of(&["_count", "_sum"], Kind::Summary)
-        .or_else(|| of(&["_count", "_sum", "_bucket"], Kind::Histogram))
+    of(&["_count", "_sum"], MetricType::Summary)
+        .or_else(|| of(&["_count", "_sum", "_bucket"], MetricType::Histogram))
         .unwrap_or(name)
 }
 
@@ -201,10 +174,10 @@ mod tests {
         let families = read(body.as_bytes()).unwrap();
         assert_eq!(families.keys().collect::<Vec<_>>(), ["c", "h"]);
         let h = &families["h"];
-        assert_eq!((h.kind, h.has_help, h.n_metrics, h.n_parts, h.n_repeated), (Kind::Histogram, true, 2, 2, 0));
+        assert_eq!((h.kind, h.has_help, h.n_metrics, h.n_parts, h.n_repeated), (MetricType::Histogram, true, 2, 2, 0));
         assert_eq!(h.label_names, ["a"]);
         let c = &families["c"];
-        assert_eq!((c.kind, c.has_help, c.n_metrics, c.n_repeated), (Kind::Untyped, false, 2, 1));
+        assert_eq!((c.kind, c.has_help, c.n_metrics, c.n_repeated), (MetricType::Unknown, false, 2, 1));
         assert!(!read("# HELP a \na 1\n".as_bytes()).unwrap()["a"].has_help);
         assert_eq!(read("a b\n".as_bytes()).unwrap_err().to_string(), "line 1: invalid value \"b\" of a sample");
         let long = "a{b=\"".to_owned() + &"x".repeat(2 << 20);

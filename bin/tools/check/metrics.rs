@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _};
 
 use anyhow::{Context, Result, ensure};
+use varve_tsdb::labels::MetricType;
 
 use super::args::MetricsArgs;
-use super::families::{self, Family, Kind};
+use super::families::{self, Family};
 use super::{INPUT_SIZE_MAX, Verdict};
 use crate::tools::output::table;
 
@@ -41,7 +42,7 @@ fn problems(families: &BTreeMap<String, Family>) -> Vec<(&str, String)> {
     problems
 }
 
-fn name_problems(name: &str, kind: Kind) -> Vec<String> {
+fn name_problems(name: &str, kind: MetricType) -> Vec<String> {
     let mut problems = Vec::new();
     if let Some((unit, base)) = unit_of(name).filter(|(unit, base)| unit != base) {
         problems.push(format!("use base unit {base:?} instead of {unit:?}"));
@@ -54,7 +55,7 @@ fn name_problems(name: &str, kind: Kind) -> Vec<String> {
     }
     let name = name.to_lowercase();
     let has_word = |word: &str| name.contains(&format!("_{word}_")) || name.ends_with(&format!("_{word}"));
-    if kind != Kind::Untyped && has_word(kind.name()) {
+    if kind != MetricType::Unknown && has_word(kind.name()) {
         problems.push(format!("metric name should not include type '{}'", kind.name()));
     }
     let abbreviations = ABBREVIATIONS.iter().filter(|unit| has_word(unit));
@@ -64,15 +65,15 @@ fn name_problems(name: &str, kind: Kind) -> Vec<String> {
 
 fn type_problems(name: &str, family: &Family) -> Vec<String> {
     let kind = family.kind;
-    if kind == Kind::Untyped {
+    if kind == MetricType::Unknown {
         return Vec::new();
     }
     let is_total = name.ends_with("_total");
-    let (is_histogram, is_summary) = (kind == Kind::Histogram, kind == Kind::Summary);
+    let (is_histogram, is_summary) = (kind == MetricType::Histogram, kind == MetricType::Summary);
     let is_single = !is_histogram && !is_summary;
     let checks = [
-        (kind == Kind::Counter && !is_total, "counter metrics should have \"_total\" suffix"),
-        (kind != Kind::Counter && is_total, "non-counter metrics should not have \"_total\" suffix"),
+        (kind == MetricType::Counter && !is_total, "counter metrics should have \"_total\" suffix"),
+        (kind != MetricType::Counter && is_total, "non-counter metrics should not have \"_total\" suffix"),
         (!is_histogram && name.ends_with("_bucket"), "non-histogram metrics should not have \"_bucket\" suffix"),
         (
             is_single && name.ends_with("_count"),
@@ -129,7 +130,7 @@ const ABBREVIATIONS: [&str; 14] = ["s", "ms", "us", "ns", "sec", "b", "kb", "mb"
 /// Returns a table of the series per family, largest first.
 fn cardinalities(families: &BTreeMap<String, Family>) -> String {
     let n_series = |family: &Family| match family.kind {
-        Kind::Histogram | Kind::Summary => family.n_metrics * (2 + family.n_parts),
+        MetricType::Histogram | MetricType::Summary => family.n_metrics * (2 + family.n_parts),
         _ => family.n_metrics,
     };
     let mut rows: Vec<_> = families.iter().map(|(name, family)| (name.as_str(), n_series(family))).collect();

@@ -7,7 +7,6 @@ use crate::batch::FamilyEntry;
 use crate::error::WriteError;
 use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
-use crate::remote_write::v1;
 
 /// Stores the new metadata entries of a request. Adds invalid entries to `rejects`.
 pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &mut Rejects) -> Result<(), WriteError> {
@@ -35,7 +34,7 @@ fn is_known(message: &[u8], entry: &FamilyEntry, known: &Families) -> bool {
     let known = std::str::from_utf8(entry.name.of(message)).ok().and_then(|name| known.get(name));
     known.is_some_and(|known| {
         let Metadata { kind, help, unit } = &**known;
-        kind == v1::family_kind(entry.kind)
+        kind == entry.kind.name()
             && help.as_bytes() == entry.help.of(message)
             && unit.as_bytes() == entry.unit.of(message)
     })
@@ -53,7 +52,7 @@ fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadat
     if name.is_empty() {
         return Err("an entry without metric family name".to_owned());
     }
-    let kind = v1::family_kind(entry.kind);
+    let kind = entry.kind.name();
     let (help, unit) = (entry.help.of(message), entry.unit.of(message));
     let size = name.len() + kind.len() + help.len() + unit.len();
     if size > METADATA_SIZE_MAX {

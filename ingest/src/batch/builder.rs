@@ -11,6 +11,7 @@ use std::sync::Arc;
 use prost::encoding::{encode_varint, encoded_len_varint};
 use varve_tsdb::Sample;
 use varve_tsdb::histogram::Histogram;
+use varve_tsdb::labels::MetricType;
 
 use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Span};
 use crate::admission::memory::Reservation;
@@ -102,8 +103,8 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         self.limits.check_series(self.batch.series.len())
     }
 
-    /// Adds the metadata of a family. `kind` is the value of the type in remote write's enum.
-    pub(crate) fn family(&mut self, name: &str, kind: i32, help: &str, unit: &str) -> Result<(), WriteError> {
+    /// Adds the metadata of a family.
+    pub(crate) fn family(&mut self, name: &str, kind: MetricType, help: &str, unit: &str) -> Result<(), WriteError> {
         self.reserve(name.len() + help.len() + unit.len())?;
         let mut put = |string: &str| {
             let start = self.encoded.len();
@@ -170,7 +171,7 @@ mod tests {
         let (memory, hasher, limits) = (Memory::new(1 << 20), RouteHasher::new(), Limits::default());
         let mut reservation = memory.reserve(0).unwrap();
         let mut builder = BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, &limits);
-        builder.family("up", 2, "Whether.", "").unwrap();
+        builder.family("up", MetricType::Gauge, "Whether.", "").unwrap();
         builder.series(labels).unwrap();
         builder.sample(-5, 1.5, 0).unwrap();
         builder.exemplar([("trace_id", "t")], 2.5, -7).unwrap();

@@ -10,6 +10,7 @@ mod label_hash;
 use std::sync::Arc;
 
 use varve_tsdb::histogram::Histogram;
+use varve_tsdb::labels::MetricType;
 use varve_tsdb::{Sample, TimeRange};
 
 pub(crate) use builder::BatchBuilder;
@@ -132,8 +133,7 @@ pub(crate) struct FamilyEntry {
     pub(crate) name: Span,
     pub(crate) help: Span,
     pub(crate) unit: Span,
-    /// The type, as the value of remote write's enum.
-    pub(crate) kind: i32,
+    pub(crate) kind: MetricType,
 }
 
 impl FamilyEntry {

@@ -3,7 +3,8 @@
 use prost::Message;
 
 use super::DECODED_SIZE_MAX;
-use super::names::MetricType;
+use varve_tsdb::labels::MetricType;
+
 use crate::error::{Malformed, WriteError};
 use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
 
@@ -42,21 +43,21 @@ impl Data<'_> {
         Ok(())
     }
 
+    /// Returns the type that the name of the metric shows. A sum that may fall has no suffix for it, unlike a gauge.
     pub(super) fn name_type(&self) -> MetricType {
         match self.data_type {
-            DataType::Gauge => MetricType::Gauge,
-            DataType::Sum if self.is_monotonic => MetricType::MonotonicSum,
-            _ => MetricType::Other,
+            DataType::Sum if !self.is_monotonic => MetricType::Unknown,
+            _ => self.kind(),
         }
     }
 
-    /// Returns the value of the type in remote write's enum.
-    pub(super) fn kind(&self) -> i32 {
+    /// Returns the type for metadata.
+    pub(super) fn kind(&self) -> MetricType {
         match self.data_type {
-            DataType::Sum if self.is_monotonic => KIND_COUNTER,
-            DataType::Gauge | DataType::Sum => KIND_GAUGE,
-            DataType::Histogram | DataType::Exponential => KIND_HISTOGRAM,
-            DataType::Summary => KIND_SUMMARY,
+            DataType::Sum if self.is_monotonic => MetricType::Counter,
+            DataType::Gauge | DataType::Sum => MetricType::Gauge,
+            DataType::Histogram | DataType::Exponential => MetricType::Histogram,
+            DataType::Summary => MetricType::Summary,
         }
     }
 
@@ -192,8 +193,3 @@ pub(super) const POINT_TIME: Key = fixed64_key(3);
 pub(super) const DELTA: u64 = 1;
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`
 pub(super) const CUMULATIVE: u64 = 2;
-
-pub(super) const KIND_COUNTER: i32 = 1;
-pub(super) const KIND_GAUGE: i32 = 2;
-pub(super) const KIND_HISTOGRAM: i32 = 3;
-pub(super) const KIND_SUMMARY: i32 = 5;

@@ -1,5 +1,7 @@
 //! Names of metrics, labels and units, translated like in Prometheus' `otlptranslator` module.
 
+use varve_tsdb::labels::MetricType;
+
 /// The translation of names: whether characters other than ASCII letters, digits, `_` and `:` are replaced, and whether
 /// suffixes for unit and type are appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,15 +27,7 @@ impl TranslationStrategy {
     }
 }
 
-/// The type of a metric. Only types that affect the suffix are distinguished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MetricType {
-    Gauge,
-    MonotonicSum,
-    Other,
-}
-
-/// Returns the name of a metric.
+/// Returns the name of a metric. Only counters and gauges have a suffix for their type.
 ///
 /// # Errors
 /// Why it cannot be translated.
@@ -155,7 +149,7 @@ fn normalized(name: &str, unit: &str, metric_type: MetricType) -> String {
     }
     tokens.extend([main, per].into_iter().filter(|suffix| !suffix.is_empty()));
     for (suffix, applies) in [
-        ("total", metric_type == MetricType::MonotonicSum),
+        ("total", metric_type == MetricType::Counter),
         // Other types misuse this unit for counts.
         ("ratio", unit == "1" && metric_type == MetricType::Gauge),
     ] {
@@ -170,7 +164,7 @@ fn normalized(name: &str, unit: &str, metric_type: MetricType) -> String {
 fn with_suffixes(name: &str, unit: &str, metric_type: MetricType) -> String {
     let (main, per) = unit_suffixes(unit);
     let is_ratio = unit == "1" && metric_type == MetricType::Gauge;
-    let is_total = metric_type == MetricType::MonotonicSum;
+    let is_total = metric_type == MetricType::Counter;
     let mut suffixes: Vec<&str> = Vec::new();
     let mut name = name;
     for (suffix, applies) in [("ratio", is_ratio), ("total", is_total), (&per, !per.is_empty())] {
@@ -255,7 +249,8 @@ const PER_UNITS: &[(&str, &str)] =
 
 #[cfg(test)]
 mod tests {
-    use super::MetricType::{Gauge, MonotonicSum, Other};
+    use varve_tsdb::labels::MetricType::{Counter, Gauge, Unknown};
+
     use super::TranslationStrategy as Strategy;
     use super::*;
 
@@ -277,15 +272,15 @@ mod tests {
         check("a.b", "s", Gauge, ["a_b_seconds", "a_b", "a.b_seconds", "a.b"]);
         check("a.b", "1", Gauge, ["a_b_ratio", "a_b", "a.b_ratio", "a.b"]);
         check("a_ratio", "1", Gauge, ["a_ratio", "a_ratio", "a_ratio", "a_ratio"]);
-        check("a.total", "By", MonotonicSum, ["a_bytes_total", "a_total", "a_bytes_total", "a.total"]);
+        check("a.total", "By", Counter, ["a_bytes_total", "a_total", "a_bytes_total", "a.total"]);
         check(
             "http.requests",
             "{request}",
-            MonotonicSum,
+            Counter,
             ["http_requests_total", "http_requests", "http.requests_total", "http.requests"],
         );
         check("io", "By/s", Gauge, ["io_bytes_per_second", "io", "io_bytes_per_second", "io"]);
-        check("a.seconds", "s", Other, ["a_seconds", "a_seconds", "a.seconds", "a.seconds"]);
+        check("a.seconds", "s", Unknown, ["a_seconds", "a_seconds", "a.seconds", "a.seconds"]);
         check("1x", "", Gauge, ["_1x", "_1x", "1x", "1x"]);
         check("a..b__c", "", Gauge, ["a_b_c", "a_b__c", "a..b__c", "a..b__c"]);
         let empty = "normalization for metric \"..\" resulted in empty name";

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::{METRIC_NAME, MetricType};
 
 use super::data::{self, Data, DataType, Times, count_points, decode, each_message, merge, n_points_of, note_times};
 use super::delta::{DeltaPoint, DeltaStreams};
@@ -348,7 +348,7 @@ impl Translator<'_, '_, '_> {
         let (first_ms, last_ms) = (milliseconds(times.first_ns), milliseconds(times.last_ns));
         let first_ms = first_ms.max(last_ms.saturating_sub(interval_ms.saturating_mul(TARGET_INFO_SAMPLES_MAX)));
         if self.families.insert(TARGET_INFO.to_owned()) {
-            self.to.family(TARGET_INFO, data::KIND_GAUGE, "Target metadata", "")?;
+            self.to.family(TARGET_INFO, MetricType::Gauge, "Target metadata", "")?;
         }
         let key = self.to.series(labels.iter())?;
         let added = self.infos.entry(key).or_default();

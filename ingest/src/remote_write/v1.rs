@@ -5,6 +5,7 @@
 //! and exemplars are decoded only when they are stored, since they take many times their encoded size.
 
 use varve_tsdb::Sample;
+use varve_tsdb::labels::MetricType;
 
 use super::histogram;
 use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
@@ -165,20 +166,6 @@ pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
     sample
 }
 
-/// Returns the name of a metric family's type, as in the HTTP API.
-pub(crate) fn family_kind(kind: i32) -> &'static str {
-    match kind {
-        1 => "counter",
-        2 => "gauge",
-        3 => "histogram",
-        4 => "gaugehistogram",
-        5 => "summary",
-        6 => "info",
-        7 => "stateset",
-        _ => "unknown",
-    }
-}
-
 /// Decodes the samples of a series. Returns its labels and `true` if they are contiguous, else the whole series and
 /// `false`.
 fn decode_series(
@@ -308,7 +295,7 @@ fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, Malformed> {
     while let Some(key) = reader.key()? {
         match key {
             // An enum is an int32: wider values are truncated, as in all protobuf decoders.
-            FAMILY_TYPE => family.kind = reader.varint()? as i32,
+            FAMILY_TYPE => family.kind = MetricType::from_number(reader.varint()? as i32),
             FAMILY_NAME => family.name = reader.message()?.span(),
             FAMILY_HELP => family.help = reader.message()?.span(),
             FAMILY_UNIT => family.unit = reader.message()?.span(),

@@ -9,7 +9,7 @@
 //! resolved symbols is at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message.
 
 use varve_tsdb::Sample;
-use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::labels::{METRIC_NAME, MetricType};
 
 use super::histogram;
 use super::v1::{EXEMPLAR_TIMESTAMP, EXEMPLAR_VALUE};
@@ -98,7 +98,7 @@ struct Fields {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct MetadataFields {
-    kind: i32,
+    kind: MetricType,
     help: u32,
     unit: u32,
 }
@@ -229,7 +229,7 @@ impl Decoder<'_> {
         };
         let (help, unit) = (optional(help)?, optional(unit)?);
         let Some(name) = fields.metric_name.and_then(string) else { return Ok(()) };
-        if kind == 0 && help.is_empty() && unit.is_empty() {
+        if kind == MetricType::Unknown && help.is_empty() && unit.is_empty() {
             return Ok(());
         }
         let name = family_name(self.message, name, kind);
@@ -247,14 +247,10 @@ fn check_even(n_refs: usize) -> Result<(), Malformed> {
 }
 
 /// Removes the suffix that a classic histogram or a summary adds to the name of its family.
-fn family_name(message: &[u8], name: Span, kind: i32) -> Span {
-    let suffixes: &[&[u8]] = match kind {
-        HISTOGRAM | GAUGE_HISTOGRAM => &[b"_bucket", b"_count", b"_sum", b"_gcount", b"_gsum"],
-        SUMMARY => &[b"_count", b"_sum"],
-        _ => &[],
-    };
+fn family_name(message: &[u8], name: Span, kind: MetricType) -> Span {
     let string = name.of(message);
-    let suffix = suffixes.iter().find(|suffix| string.ends_with(suffix) && string.len() > suffix.len());
+    let is_end = |suffix: &&&str| string.ends_with(suffix.as_bytes()) && string.len() > suffix.len();
+    let suffix = kind.series_suffixes().iter().find(is_end);
     suffix.map_or(name, |suffix| Span::new(name.start as usize, name.end as usize - suffix.len()))
 }
 
@@ -275,7 +271,7 @@ fn decode_sample(mut reader: Reader<'_>) -> Result<(Sample, i64), Malformed> {
 fn decode_metadata(mut reader: Reader<'_>, to: &mut MetadataFields) -> Result<(), Malformed> {
     while let Some(key) = reader.key()? {
         match key {
-            METADATA_TYPE => to.kind = reader.varint()? as i32,
+            METADATA_TYPE => to.kind = MetricType::from_number(reader.varint()? as i32),
             METADATA_HELP => to.help = reader.varint()? as u32,
             METADATA_UNIT => to.unit = reader.varint()? as u32,
             _ => reader.skip_unknown(key, METADATA_FIELDS)?,
@@ -354,10 +350,6 @@ const METADATA_TYPE: Key = varint_key(1);
 const METADATA_HELP: Key = varint_key(3);
 const METADATA_UNIT: Key = varint_key(4);
 const METADATA_FIELDS: u32 = 1 << 1 | 1 << 3 | 1 << 4;
-
-const HISTOGRAM: i32 = 3;
-const GAUGE_HISTOGRAM: i32 = 4;
-const SUMMARY: i32 = 5;
 
 #[cfg(test)]
 pub(crate) mod tests;

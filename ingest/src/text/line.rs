@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use varve_tsdb::labels::MetricType;
+
 use super::{TextFormat, json_line};
 
 /// A parsed line.
@@ -58,8 +60,8 @@ pub struct ExemplarPart<'a> {
 pub enum MetadataLine<'a> {
     /// Name and help text.
     Help(Cow<'a, str>, Cow<'a, str>),
-    /// Name, and type as the value of remote write's enum.
-    Type(Cow<'a, str>, i32),
+    /// Name and type.
+    Type(Cow<'a, str>, MetricType),
     /// Name and unit.
     Unit(Cow<'a, str>, &'a str),
 }
@@ -76,11 +78,11 @@ impl MetadataLine<'_> {
 impl SampleLine<'_> {
     /// Writes the bound of a bucket, or the quantile of a summary, with a fraction or an exponent, as in OpenMetrics:
     /// `1` becomes `1.0`. Prometheus does the same since version 3.0 (`model/textparse`). `kind` is the type of the
-    /// family as the value of remote write's enum.
-    pub(super) fn normalize(&mut self, kind: i32) {
+    /// family.
+    pub(super) fn normalize(&mut self, kind: MetricType) {
         let name = match kind {
-            KIND_HISTOGRAM => "le",
-            KIND_SUMMARY => "quantile",
+            MetricType::Histogram => "le",
+            MetricType::Summary => "quantile",
             _ => return,
         };
         for (_, value) in self.labels.iter_mut().filter(|(label, _)| label == name) {
@@ -337,26 +339,14 @@ fn milliseconds(seconds: f64) -> Option<i64> {
     (milliseconds.abs() < 9.007e15).then_some(milliseconds as i64)
 }
 
-fn kind(name: &str) -> Result<i32, String> {
-    Ok(match name {
-        "unknown" | "untyped" => 0,
-        "counter" => 1,
-        "gauge" => 2,
-        "histogram" => KIND_HISTOGRAM,
-        "gaugehistogram" => 4,
-        "summary" => KIND_SUMMARY,
-        "info" => 6,
-        "stateset" => 7,
-        _ => return Err(format!("invalid metric type {:?}", excerpt(name))),
-    })
+fn kind(name: &str) -> Result<MetricType, String> {
+    MetricType::parse(name).ok_or_else(|| format!("invalid metric type {:?}", excerpt(name)))
 }
 
 fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_LEN_MAX).collect()
 }
 
-const KIND_HISTOGRAM: i32 = 3;
-const KIND_SUMMARY: i32 = 5;
 /// The bits of a NaN in Prometheus that is not a staleness marker.
 pub(super) const NORMAL_NAN_BITS: u64 = 0x7ff8_0000_0000_0001;
 const EXCERPT_LEN_MAX: usize = 32;

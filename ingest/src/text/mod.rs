@@ -15,6 +15,8 @@ mod line;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
+use varve_tsdb::labels::MetricType;
+
 use crate::admission::Origin;
 use crate::batch::BatchBuilder;
 use crate::compression::Compression;
@@ -129,7 +131,7 @@ struct Importer<'a> {
 #[derive(Debug, Default)]
 struct Family {
     name: String,
-    kind: i32,
+    kind: MetricType,
     help: String,
     unit: String,
 }
@@ -140,8 +142,8 @@ struct Lines<R> {
     reader: R,
     line: Vec<u8>,
     number: u64,
-    /// The type of the last family with a line `# TYPE`, as the value of remote write's enum.
-    kind: i32,
+    /// The type of the last family with a line `# TYPE`.
+    kind: MetricType,
     /// Number of lines with a sample.
     n_samples: u64,
     size: u64,
@@ -309,7 +311,16 @@ impl LineError {
 
 impl<R: BufRead> Lines<R> {
     fn new(reader: R, size_max: u64, sampleless_max: u64) -> Self {
-        Self { reader, line: Vec::new(), number: 0, kind: 0, n_samples: 0, size: 0, size_max, sampleless_max }
+        Self {
+            reader,
+            line: Vec::new(),
+            number: 0,
+            kind: MetricType::Unknown,
+            n_samples: 0,
+            size: 0,
+            size_max,
+            sampleless_max,
+        }
     }
 
     /// Reads the next line. Returns `None` at the end.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use varve_tsdb::labels::MetricType;
 use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;
@@ -45,8 +46,8 @@ fn lines_of_both_formats_are_read() {
         (Text, "#HELP a b", "-"),
         (Text, r"# HELP a  b\nc\\d", "Help(\"a\", \"b\\nc\\\\d\""),
         (Text, "# HELP a", "Help(\"a\", \"\""),
-        (Text, "#\tTYPE a counter", "Type(\"a\", 1"),
-        (Text, "# TYPE a untyped", "Type(\"a\", 0"),
+        (Text, "#\tTYPE a counter", "Type(\"a\", Counter"),
+        (Text, "# TYPE a untyped", "Type(\"a\", Unknown"),
         (Text, "# TYPE a thing", "! invalid metric type \"thing\""),
         (Text, "# UNIT a s", "-"),
         (Text, "a", "! invalid value \"\" of a sample"),
@@ -284,7 +285,9 @@ fn scrapes_of_real_exporters_are_read_completely() {
 fn lines_are_read_one_by_one() {
     let body = "# TYPE a counter\na_total{b=\"c\"} 1 2.5\n# EOF\n";
     let mut reader = LineReader::new(body.as_bytes(), TextFormat::OpenMetrics);
-    assert!(matches!(reader.read(), Ok(Some(Line::Metadata(MetadataLine::Type(name, 1)))) if name == "a"));
+    assert!(
+        matches!(reader.read(), Ok(Some(Line::Metadata(MetadataLine::Type(name, MetricType::Counter)))) if name == "a")
+    );
     let Ok(Some(Line::Sample(sample))) = reader.read() else { panic!("the second line is a sample") };
     assert_eq!((sample.value, sample.timestamp_ms, sample.labels.len()), (1.0, Some(2500), 2));
     assert_eq!(reader.read(), Ok(None));

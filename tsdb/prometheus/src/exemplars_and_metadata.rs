@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use varve_tsdb::exemplars::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
 use varve_tsdb::fs::Fs;
 use varve_tsdb::fs::damage::DamageReport;
-use varve_tsdb::labels::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, METRIC_NAME, Metadata};
+use varve_tsdb::labels::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, METRIC_NAME, Metadata, MetricType};
 use varve_tsdb::{Labels, Result};
 
 use super::inspect::for_each_record;
@@ -85,8 +85,8 @@ impl Names {
 
 impl ExemplarsAndMetadata {
     fn add_metadata(&mut self, it: &RefMetadata<'_>, names: &Names) {
-        let kind = it.type_name();
-        let Some(family) = names.by_series.get(&it.series).map(|name| family(name, kind)) else {
+        let kind = it.metric_type.name();
+        let Some(family) = names.by_series.get(&it.series).map(|name| family(name, it.metric_type)) else {
             self.n_metadata_skipped += 1;
             return;
         };
@@ -133,13 +133,8 @@ fn labels_of(fs: &dyn Fs, dir: &Path, wanted: &HashSet<u64>) -> Result<HashMap<u
 }
 
 /// Returns the family of a metric.
-fn family<'a>(name: &'a str, kind: &str) -> &'a str {
-    let suffixes: &[&str] = match kind {
-        "histogram" | "gaugehistogram" => &["_bucket", "_count", "_sum", "_gcount", "_gsum"],
-        "summary" => &["_count", "_sum"],
-        _ => &[],
-    };
-    suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+fn family(name: &str, metric_type: MetricType) -> &str {
+    metric_type.series_suffixes().iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -165,14 +160,14 @@ mod tests {
 
     #[test]
     fn families_have_no_type_suffix() {
-        for (name, kind, expect) in [
-            ("a_bucket", "histogram", "a"),
-            ("a_bucket", "counter", "a_bucket"),
-            ("a_sum", "summary", "a"),
-            ("a_total", "counter", "a_total"),
-            ("a", "histogram", "a"),
+        for (name, metric_type, expect) in [
+            ("a_bucket", MetricType::Histogram, "a"),
+            ("a_bucket", MetricType::Counter, "a_bucket"),
+            ("a_sum", MetricType::Summary, "a"),
+            ("a_total", MetricType::Counter, "a_total"),
+            ("a", MetricType::Histogram, "a"),
         ] {
-            assert_eq!(family(name, kind), expect, "{name} {kind}");
+            assert_eq!(family(name, metric_type), expect, "{name} {metric_type:?}");
         }
     }
 }

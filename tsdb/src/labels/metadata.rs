@@ -11,13 +11,102 @@ pub const METADATA_SIZE_MAX: usize = 1 << 16;
 /// Metadata by metric family.
 pub type Families = BTreeMap<Arc<str>, Arc<Metadata>>;
 
+/// The type of a metric family, with Prometheus' numbers: those of remote write and of the WAL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MetricType {
+    /// Any other type, or none.
+    #[default]
+    Unknown = 0,
+    /// A number that only rises, except for resets.
+    Counter = 1,
+    /// A number that rises and falls.
+    Gauge = 2,
+    /// A histogram.
+    Histogram = 3,
+    /// A histogram whose counts rise and fall.
+    GaugeHistogram = 4,
+    /// A summary.
+    Summary = 5,
+    /// Information as labels, with the value 1.
+    Info = 6,
+    /// States of which each is true or false.
+    StateSet = 7,
+}
+
+impl MetricType {
+    /// All types, in the order of their numbers.
+    const ALL: [Self; 8] = [
+        Self::Unknown,
+        Self::Counter,
+        Self::Gauge,
+        Self::Histogram,
+        Self::GaugeHistogram,
+        Self::Summary,
+        Self::Info,
+        Self::StateSet,
+    ];
+
+    /// Returns the type with a number; unknown if there is none.
+    #[must_use]
+    pub fn from_number(number: i32) -> Self {
+        usize::try_from(number).ok().and_then(|number| Self::ALL.get(number)).copied().unwrap_or_default()
+    }
+
+    /// Parses a name, or `untyped`, the old name of `unknown`.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let name = if name == "untyped" { Self::Unknown.name() } else { name };
+        Self::ALL.into_iter().find(|metric_type| metric_type.name() == name)
+    }
+
+    /// Returns the name in OpenMetrics and in the HTTP API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::GaugeHistogram => "gaugehistogram",
+            Self::Summary => "summary",
+            Self::Info => "info",
+            Self::StateSet => "stateset",
+        }
+    }
+
+    /// Returns the suffixes that the series of a classic histogram or a summary add to the name of their family.
+    #[must_use]
+    pub fn series_suffixes(self) -> &'static [&'static str] {
+        match self {
+            Self::Histogram | Self::GaugeHistogram => &["_bucket", "_count", "_sum", "_gcount", "_gsum"],
+            Self::Summary => &["_count", "_sum"],
+            _ => &[],
+        }
+    }
+}
+
 /// Metadata of a metric family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Metadata {
-    /// The type as in OpenMetrics: `counter`, `gauge`, `histogram`, `unknown`, ...
+    /// The type, by [its name](MetricType::name).
     pub kind: String,
     /// The help text.
     pub help: String,
     /// The unit, often empty.
     pub unit: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_have_prometheus_numbers_and_names() {
+        for (number, metric_type) in (0..).zip(MetricType::ALL) {
+            assert_eq!((metric_type as i32, MetricType::from_number(number)), (number, metric_type));
+            assert_eq!(MetricType::parse(metric_type.name()), Some(metric_type));
+        }
+        assert_eq!([-1, 8, i32::MAX].map(MetricType::from_number), [MetricType::Unknown; 3]);
+        assert_eq!(["untyped", "Counter", ""].map(MetricType::parse), [Some(MetricType::Unknown), None, None]);
+    }
 }

@@ -12,5 +12,5 @@ pub use label_set::{
 };
 pub(crate) use label_set::{Labels, PackedBuilder, PackedLabel, compare_packed};
 pub(crate) use matcher::{MatchOp, Matcher};
-pub use metadata::{Families, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Metadata};
+pub use metadata::{Families, METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Metadata, MetricType};
 pub use string_set::StringSet;

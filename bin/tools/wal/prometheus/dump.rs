@@ -80,7 +80,7 @@ fn items(record: &FoundRecord<'_>, filter: &Filter) -> Vec<Value> {
         Some(RecordContent::Metadata(found)) => {
             let found = found.iter().filter(|it| filter.series(it.series));
             found
-                .map(|it| json!({"series": it.series, "type": it.type_name(), "unit": it.unit, "help": it.help}))
+                .map(|it| json!({"series": it.series, "type": it.metric_type.name(), "unit": it.unit, "help": it.help}))
                 .collect()
         }
         Some(RecordContent::MinValidTime(times)) if filter.shows_empty() => {

@@ -68,7 +68,7 @@ fn ours(message: &[u8]) -> Result<Contents, WriteError> {
         }
     }
     let text = |span: Span| span.of(message).to_vec();
-    let families = batch.families.iter().map(|f| (f.kind, text(f.name), text(f.help), text(f.unit))).collect();
+    let families = batch.families.iter().map(|f| (f.kind as i32, text(f.name), text(f.help), text(f.unit))).collect();
     Ok(Contents { families, ..contents })
 }
 
@@ -85,7 +85,11 @@ fn theirs(message: &[u8]) -> Result<Contents, prost::DecodeError> {
             contents.exemplars.push((idx, pairs.collect(), (exemplar.timestamp_ms, exemplar.value.to_bits())));
         }
     }
-    contents.families = request.metadata.into_iter().map(|f| (f.kind, f.metric_family_name, f.help, f.unit)).collect();
+    contents.families = request
+        .metadata
+        .into_iter()
+        .map(|f| (MetricType::from_number(f.kind) as i32, f.metric_family_name, f.help, f.unit))
+        .collect();
     Ok(contents)
 }
 

@@ -13,6 +13,7 @@ mod tests;
 use std::sync::Arc;
 
 use varve_tsdb::histogram::Histogram;
+use varve_tsdb::labels::MetricType;
 
 use crate::cursor::Cursor;
 pub(crate) use histograms::decode_histograms;
@@ -194,21 +195,12 @@ pub struct RefExemplar<'a> {
 pub struct RefMetadata<'a> {
     /// Series ref.
     pub series: u64,
-    /// Code of the type: see [`RefMetadata::type_name`].
-    pub metric_type: u8,
+    /// Type.
+    pub metric_type: MetricType,
     /// Unit.
     pub unit: &'a str,
     /// Help text.
     pub help: &'a str,
-}
-
-impl RefMetadata<'_> {
-    /// Returns the OpenMetrics name of the type.
-    #[must_use]
-    pub fn type_name(&self) -> &'static str {
-        let names = ["unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"];
-        names.get(usize::from(self.metric_type)).copied().unwrap_or("unknown")
-    }
 }
 
 /// Content of a record.
@@ -315,7 +307,8 @@ fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'a>>) -> Res
 
 fn decode_metadata<'a>(record: &'a [u8], dst: &mut Vec<RefMetadata<'a>>) -> Result<(), RecordError> {
     decode(record, |src| {
-        let mut metadata = RefMetadata { series: src.uvarint()?, metric_type: src.u8()?, unit: "", help: "" };
+        let (series, metric_type) = (src.uvarint()?, MetricType::from_number(src.u8()?.into()));
+        let mut metadata = RefMetadata { series, metric_type, unit: "", help: "" };
         for _ in 0..src.n_items()? {
             match (src.string()?, src.string()?) {
                 ("UNIT", unit) => metadata.unit = unit,

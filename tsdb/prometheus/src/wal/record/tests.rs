@@ -39,7 +39,7 @@ fn records_of_all_types_are_decoded() {
     let mut metadata = Vec::new();
     let record = [&[6, 5, 1, 2, 4][..], b"UNIT", &[1], b"s", &[4], b"HELP", &[2], b"hi"].concat();
     decode_metadata(&record, &mut metadata).unwrap();
-    assert_eq!((metadata[0].type_name(), metadata[0].unit, metadata[0].help), ("counter", "s", "hi"));
+    assert_eq!((metadata[0].metric_type.name(), metadata[0].unit, metadata[0].help), ("counter", "s", "hi"));
 
     // One timestamp of eight bytes, and nothing else.
     for (size, expect) in [(8, Some(-2)), (7, None), (9, None), (16, None)] {
