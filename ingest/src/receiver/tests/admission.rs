@@ -1,5 +1,7 @@
 //! Admission control, in a receiver.
 
+mod teams;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -243,82 +245,4 @@ fn samples_of_a_team_beyond_its_rate_are_deferred_and_those_of_others_are_not() 
     assert_eq!(throttled(fixture.write(&request(T + 1))), (Exhausted::TeamSamples, 2));
     assert_eq!(fixture.samples(), [("1", 1), ("2", 1), ("3", 2)].map(|(i, n)| (i.to_owned(), n)).into());
     assert!(fixture.write(&[of_team("quick", 3, T + 2)]).is_ok());
-}
-
-#[test]
-fn the_team_that_a_sender_names_holds_for_the_whole_request() {
-    let max = amounts(Some(1), None, None);
-    let teams = [("a", Amounts::default(), max), ("c", Amounts::default(), Amounts::default())];
-    let fixture = Fixture::impatient(budgets(Amounts::default(), &teams));
-    let write = |team, series: &[TimeSeries]| fixture.write_as(&named(team, None), series).unwrap().stored.total;
-    assert_eq!(write("a", &[of_team("b", 1, T), of_team("b", 2, T)]), 1);
-    assert_eq!(write("c", &[of_team("a", 3, T), of_team("b", 1, T)]), 2);
-    assert_eq!(
-        (fixture.team("a"), fixture.team("c")),
-        ((1, 1), (1, 1)),
-        "a series counts for the team that created it"
-    );
-    let teams = fixture.receiver.team_stats().1;
-    let samples: Vec<_> = teams.iter().map(|team| (&*team.name, team.samples)).collect();
-    assert_eq!(samples, [("", 0), ("a", 1), ("c", 2)]);
-}
-
-#[test]
-fn invented_teams_share_one_budget_and_leave_the_rest_of_the_total() {
-    let max = |n| amounts(Some(n), Some(1_000), Some(100));
-    let own = [("a", Amounts::default(), max(600))];
-    let team_maximum = amounts(Some(5), Some(1_000), Some(100));
-    let fixture = Fixture::impatient(Budgets { team_maximum, ..budgets(max(1_000), &own) });
-    for i in 0..1_000 {
-        let written = fixture.write_as(&named(&format!("invented {i}"), None), &[of_team("b", i, T)]);
-        match written {
-            Ok(written) => assert_eq!(written.rejects.is_empty(), i < 5, "{i}: {}", written.rejects),
-            Err(refused) => assert!(matches!(refused, WriteError::Throttled { .. }), "{i}: {refused}"),
-        }
-    }
-    assert_eq!(fixture.team("(other)"), (5, 5));
-    let names: Vec<_> = fixture.receiver.team_stats().1.into_iter().map(|team| team.name).collect();
-    assert_eq!(names, [Arc::from(""), Arc::from("(other)"), Arc::from("a")]);
-    let many: Vec<_> = (0..500).map(|i| of_team("b", format!("a {i}"), T)).collect();
-    assert!(fixture.write_as(&named("a", None), &many).unwrap().rejects.is_empty());
-    assert_eq!(fixture.team("a").0, 500);
-}
-
-#[test]
-fn a_user_names_only_teams_that_list_it() {
-    let none = Amounts::default();
-    let shared = [("shared".to_owned(), ["ann", "bob"].map(str::to_owned).into())].into();
-    let all = budgets(none, &[("ann", none, none), ("bob", none, none), ("shared", none, none)]);
-    let fixture = Fixture::impatient(Budgets { senders: shared, ..all });
-    for (i, (team, user, expect)) in [
-        ("ann", Some("ann"), "ann"),
-        ("bob", Some("ann"), "(other)"),
-        ("shared", Some("ann"), "shared"),
-        ("shared", Some("shared"), "(other)"),
-        ("eve", Some("eve"), "(other)"),
-        ("bob", None, "bob"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let before = fixture.receiver.team_stats().1.iter().find(|of| &*of.name == expect).map_or(0, |of| of.samples);
-        fixture.write_as(&named(team, user), &[of_team("x", i, T)]).unwrap();
-        let after = fixture.receiver.team_stats().1.iter().find(|of| &*of.name == expect).map_or(0, |of| of.samples);
-        assert_eq!(after, before + 1, "{user:?} names {team}");
-    }
-}
-
-#[test]
-fn another_team_label_moves_series_to_other_teams() {
-    let fixture = Fixture::impatient(Budgets::default());
-    fixture.write(&[of_team("a", 1, T), of_team("a", 2, T), of_team("b", 2, T)]).unwrap();
-    assert_eq!(fixture.team(""), (3, 3));
-    fixture.receiver.set_budgets(budgets(Amounts::default(), &[]));
-    assert_eq!((fixture.team(""), fixture.team("a"), fixture.team("b")), ((0, 0), (2, 2), (1, 1)));
-    let by_i = Budgets { team_label: Some("i".to_owned()), ..Budgets::default() };
-    fixture.receiver.set_budgets(by_i);
-    fixture.write(&[of_team("a", 1, T + 1), of_team("b", 2, T + 1)]).unwrap();
-    let teams = fixture.receiver.team_stats().1;
-    let team = |name: &str| teams.iter().find(|team| &*team.name == name).unwrap();
-    assert_eq!((team("2").use_now.active_series, team("2").samples, team("1").samples), (2, 1, 1));
 }
