@@ -38,7 +38,8 @@ pub(crate) fn decompress<'a>(block: &[u8], size: usize, buffer: &'a mut Vec<u8>)
     match snap::raw::Decoder::new().decompress(block, message) {
         Ok(n) if n == size => Ok(message),
         Ok(_) => Err(malformed("the block is shorter than it declares")),
-        Err(error) => Err(Malformed::Snappy(error.to_string())),
+        // The error names the format, too.
+        Err(error) => Err(malformed(error.to_string().trim_start_matches("snappy: "))),
     }
 }
 
@@ -92,7 +93,8 @@ mod tests {
             b"not snappy at all",
         ] {
             let refused = unpack(block, &Limits::default()).unwrap_err();
-            assert!(matches!(refused, WriteError::Malformed(Malformed::Snappy(_))), "{block:?}: {refused}");
+            let WriteError::Malformed(error @ Malformed::Snappy(_)) = refused else { panic!("{block:?}: {refused}") };
+            assert_eq!(error.to_string().matches("snappy: ").count(), 1, "{error}");
         }
     }
 
