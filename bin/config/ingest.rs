@@ -15,6 +15,7 @@ use varve_ingest::ha::HaSettings;
 use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
 use varve_tsdb::fs::{Fs, RealFs};
 
+use super::yaml_error;
 use budget::{AmountsConfig, TeamConfig};
 use ha::HaConfig;
 
@@ -99,7 +100,7 @@ fn load_file(path: &Path) -> Result<Vec<RuleConfig>> {
 }
 
 fn parse_file(text: &str) -> Result<Vec<RuleConfig>> {
-    let file: Option<RulesFile> = serde_yaml_ng::from_str(text)?;
+    let file: Option<RulesFile> = serde_yaml_ng::from_str(text).map_err(yaml_error)?;
     Ok(file.unwrap_or_default().ingest.metric_relabel_configs)
 }
 
@@ -109,7 +110,7 @@ fn parse_file(text: &str) -> Result<Vec<RuleConfig>> {
 /// A syntax error, or an invalid rule, in Prometheus' words.
 pub(crate) fn parse_rules(text: &str) -> Result<Rules> {
     let is_list = text.lines().any(|line| line.starts_with("- "));
-    let rules = if is_list { serde_yaml_ng::from_str(text)? } else { parse_file(text)? };
+    let rules = if is_list { serde_yaml_ng::from_str(text).map_err(yaml_error)? } else { parse_file(text)? };
     Ok(Rules::new(rules.iter().map(RuleConfig::to_relabel).collect())?)
 }
 

@@ -9,6 +9,7 @@ mod otlp;
 mod retention;
 pub(crate) mod rules;
 pub(crate) mod tracing;
+mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,6 +32,7 @@ use otlp::OtlpConfig;
 pub(crate) use retention::RetentionConfig;
 use rules::{MAX_WAIT_MAX, RulesConfig};
 use tracing::TracingConfig;
+pub(crate) use yaml::yaml_error;
 
 /// The configuration file; [`Config::default`] if there is none.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
@@ -177,7 +179,7 @@ impl Config {
     /// As [`Config::load`].
     pub(crate) fn parse(text: &str) -> Result<Self> {
         // An empty document is YAML's null.
-        let mut config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)?.unwrap_or_default();
+        let mut config: Self = serde_yaml_ng::from_str::<Option<Self>>(text).map_err(yaml_error)?.unwrap_or_default();
         // As in Prometheus, 0s is no interval.
         if config.global.evaluation_interval.is_zero() {
             config.global.evaluation_interval = GlobalConfig::default().evaluation_interval;
@@ -400,6 +402,7 @@ mod tests {
         check("storage: {tsdb: {ahead_max: 2y}}", Err("storage.tsdb.ahead_max"));
         check("storage: {exemplars: {max_exemplars: 10000001}}", Err("storage.exemplars.max_exemplars"));
         check("storage: {exemplars: {max_exemplars: -1}}", Err("storage.exemplars.max_exemplars"));
-        check("[]", Err("expected struct Config"));
+        check("[]", Err("invalid type: sequence, expected a mapping"));
+        check("storage: 5", Err("storage: invalid type: integer `5`, expected a mapping at line 1 column 10"));
     }
 }

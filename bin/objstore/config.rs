@@ -17,6 +17,7 @@ use serde_yaml_ng::Value;
 
 use super::MIB;
 use crate::client::{Access, HttpClientConfig, TlsSettings};
+use crate::config::yaml_error;
 use crate::tls::Secret;
 
 /// Maximum size of the file.
@@ -183,14 +184,15 @@ impl BucketConfig {
     }
 
     fn parse(text: &str, folder: &Path, env: impl Fn(&str) -> String) -> Result<Self> {
-        let File { kind, config, prefix } = serde_yaml_ng::from_str(text)?;
+        let File { kind, config, prefix } = serde_yaml_ng::from_str(text).map_err(yaml_error)?;
         let backend = match kind.to_uppercase().as_str() {
             "FILESYSTEM" => {
-                let FilesystemSection { directory } = serde_yaml_ng::from_value(config).context("config")?;
+                let FilesystemSection { directory } =
+                    serde_yaml_ng::from_value(config).map_err(yaml_error).context("config")?;
                 BackendConfig::Filesystem(directory)
             }
             "S3" => {
-                let section: S3Section = serde_yaml_ng::from_value(config).context("config")?;
+                let section: S3Section = serde_yaml_ng::from_value(config).map_err(yaml_error).context("config")?;
                 BackendConfig::S3(Box::new(section.check(folder, env).context("config")?))
             }
             "GCS" => bail!("type GCS is not supported; use type S3 with endpoint storage.googleapis.com and HMAC keys"),

@@ -8,6 +8,7 @@ use axum::http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use super::scope::Scope;
+use crate::config::yaml_error;
 use crate::tls::Secret;
 
 /// The whole file.
@@ -111,7 +112,7 @@ pub(super) fn parse(text: &str) -> Result<File> {
     if value.get("rate_limit").is_some() {
         bail!("rate_limit is not supported; --web.max-connections and --query.max-concurrency limit the load");
     }
-    let file: Option<File> = serde_yaml_ng::from_str(text)?;
+    let file: Option<File> = serde_yaml_ng::from_str(text).map_err(yaml_error)?;
     Ok(file.unwrap_or_default())
 }
 

@@ -12,7 +12,7 @@ use varve_tsdb::labels::is_legacy_name;
 use super::config::{boolean, duration, items, text};
 use crate::client::{RESERVED_HEADERS, RESERVED_HTTP_HEADERS};
 use crate::config::alerting::FileDiscovery;
-use crate::config::parse_rules;
+use crate::config::{parse_rules, yaml_error};
 use crate::notifier::read_target_files;
 
 /// Keys of which a mapping may have one: a value, or a file with it.
@@ -218,7 +218,7 @@ fn check_relabelling(rules: Option<&Value>, is_legacy: bool) -> Result<()> {
 
 /// Checks a file discovery, and the files that exist.
 fn check_files(discovery: &Value, folder: Option<&Path>) -> Result<()> {
-    let discovery: FileDiscovery = serde_yaml_ng::from_value(discovery.clone())?;
+    let discovery: FileDiscovery = serde_yaml_ng::from_value(discovery.clone()).map_err(yaml_error)?;
     discovery.check()?;
     let paths = folder.into_iter().flat_map(|folder| discovery.files.iter().map(|file| folder.join(file)));
     paths.into_iter().try_for_each(|path| read_target_files(&path).map(drop))
