@@ -2,8 +2,8 @@
 //!
 //! If more requests than cores ran, their threads would compete in the kernel. A short request would wait behind the
 //! time slices of all others (docs/decisions/query/0023-turns-of-long-requests.md). This is a multilevel feedback queue
-//! with two levels: a request is short for [`SHORT_FOR`] and runs at once, then it is long. Long requests run in
-//! turns of [`TURN`] on the cores that short ones leave.
+//! with two levels: a request is short for `SHORT_FOR` and runs at once, then it is long. Long requests run in
+//! turns of `TURN` on the cores that short ones leave.
 //!
 //! Invariants
 //! 1. At each [`pause`], a long request gives up its core if other requests need all cores. At least one long request

@@ -1,6 +1,6 @@
 //! File system and clock: the only access to both, so that tests can make them fail.
 //!
-//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a read-only view of one. [`MemFs`] is a disk in
+//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a read-only view of one. `MemFs` is a disk in
 //! memory that fails at any chosen operation and loses in a power cut whatever a disk may lose. [`StateFile`] is a kind
 //! of small file that is replaced as a whole.
 

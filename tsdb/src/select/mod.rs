@@ -406,7 +406,7 @@ impl Series {
     /// selection stays charged to its own request.
     ///
     /// # Errors
-    /// [`Error::Limit`](crate::Error::Limit) if the other request selects too many series.
+    /// [`Error::Limit`] if the other request selects too many series.
     pub fn within(&self, ctx: &QueryContext, range: TimeRange) -> Result<Self> {
         ctx.count_series(1)?;
         let Found { labels, first, others } = &self.found;
@@ -418,8 +418,8 @@ impl Series {
     /// owns and accounts for `out`.
     ///
     /// # Errors
-    /// [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted,
-    /// [`Error::Limit`](crate::Error::Limit) if it has read too many samples, and errors of reading blocks.
+    /// [`Error::Interrupted`] if the request is interrupted,
+    /// [`Error::Limit`] if it has read too many samples, and errors of reading blocks.
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
         let n_before = out.len();
         let reads = &*self.batch.reads;
