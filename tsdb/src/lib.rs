@@ -100,7 +100,7 @@ pub mod changes {
 pub mod exemplars {
     pub use crate::options::EXEMPLARS_MAX;
     pub use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar, RejectedExemplar};
-    pub use crate::shard::exemplars::{EXEMPLAR_LABELS_SIZE, ExemplarSet, SeriesExemplars};
+    pub use crate::shard::exemplars::{ExemplarSet, SeriesExemplars};
 }
 
 /// How long the samples of some series are retained.

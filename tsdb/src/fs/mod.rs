@@ -55,7 +55,7 @@ pub(crate) fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>>
 ///
 /// # Errors
 /// [`Error::Io`].
-pub fn create_dir_durably(fs: &dyn Fs, path: &Path) -> Result<()> {
+pub(crate) fn create_dir_durably(fs: &dyn Fs, path: &Path) -> Result<()> {
     let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.list(dir).is_err();
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     fs.create_dir(path).map_err(Error::io("create", path))?;

@@ -20,8 +20,8 @@
 pub(crate) mod ring;
 
 use parking_lot::Mutex;
+pub use ring::ExemplarStats;
 use ring::Ring;
-pub use ring::{EXEMPLAR_LABELS_SIZE, ExemplarStats};
 
 use crate::context::{CHECK_INTERVAL, Charge, QueryContext};
 use crate::error::Result;

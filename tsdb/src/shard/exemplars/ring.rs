@@ -16,7 +16,7 @@ use crate::labels::{Labels, prometheus_hash};
 use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar};
 
 /// Maximum bytes of labels in the ring, divided by its capacity in exemplars.
-pub const EXEMPLAR_LABELS_SIZE: usize = 1024;
+const EXEMPLAR_LABELS_SIZE: usize = 1024;
 
 /// Statistics of the exemplar storage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use super::content::{Content, Decoder};
-use super::files::{LogFile, Role};
+use super::files::LogFile;
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::fs::damage::{DamageKind, DamageReport};
@@ -151,13 +151,5 @@ fn check_frame(file: &LogFile, frame: &Frame<'_>, content: &Content<'_>, damage:
             note(DamageKind::Missing, format!("labels of {n_lost} series are lost: a symbols frame is missing"));
         }
         _ => {}
-    }
-}
-
-impl LogFile {
-    /// Returns `true` if a checkpoint has superseded the file, so that damage in it has no effect.
-    #[must_use]
-    pub fn is_superseded(&self) -> bool {
-        self.role == Role::Superseded
     }
 }

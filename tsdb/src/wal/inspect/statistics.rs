@@ -162,7 +162,7 @@ impl Inspection {
             self.parts.file_headers += summary.integrity.version.map_or(0, |_| HEADER_SIZE as u64);
             self.parts.damaged += summary.integrity.damaged_bytes + summary.integrity.torn_bytes;
         }
-        if !file.is_superseded() {
+        if file.role != Role::Superseded {
             self.damage.append(damage);
         }
         self.n_removed_files += u64::from(summary.integrity.is_removed);
