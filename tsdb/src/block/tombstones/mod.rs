@@ -26,7 +26,7 @@ use crate::block::{BlockMeta, NUMBER_MAX};
 use crate::chunk::varint::{put_i64, put_sized, put_u64, take_bytes, take_i64, take_int, take_sized, take_u64};
 use crate::error::{Error, Result};
 use crate::fs::damage::{DamageKind, DamageReport};
-use crate::fs::{Fs, remove_if_exists, replace_file};
+use crate::fs::{Fs, is_out_of_files, remove_if_exists, replace_file};
 use crate::labels::{MatchOp, Matcher};
 use crate::sample::TimeRange;
 
@@ -176,12 +176,17 @@ impl Tombstones {
 /// Records the damage of the file of delete rules of a data directory. Takes no lock and changes nothing.
 ///
 /// # Errors
-/// [`Error::Io`], and [`Error::Version`] if the file has a newer format.
+/// [`Error::Io`] if there are too many open files, and [`Error::Version`] if the file has a newer format.
 pub(crate) fn check_in(fs: Arc<dyn Fs>, data_dir: &Path, damage: &mut DamageReport) -> Result<()> {
     match Tombstones::open(fs, data_dir, 0) {
         Ok(_) => Ok(()),
         Err(Error::Corrupt { path, offset, reason }) => {
             damage.push(&path, offset, DamageKind::Corrupt, reason);
+            Ok(())
+        }
+        // For example a directory, or a bad sector.
+        Err(Error::Io { path, source, .. }) if !is_out_of_files(&source) => {
+            damage.push(&path, 0, DamageKind::Corrupt, source.to_string());
             Ok(())
         }
         Err(error) => Err(error),

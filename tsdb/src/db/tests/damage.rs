@@ -372,7 +372,10 @@ fn a_check_reports_damaged_delete_rules() {
     let mut bytes = std::fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    assert_eq!(check(), [(path, 24)]);
+    assert_eq!(check(), [(path.clone(), 24)]);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!(check(), [(path, 0)], "a directory");
 }
 
 #[test]
